@@ -303,16 +303,16 @@ mod tests {
             typed.input.awaited = Some(true);
             let command = entered("sh x", "", printed.strip_suffix("$ ").unwrap_or(printed));
             let entries = with_lines(&[command, typed]).into_owned();
-            entries.into_iter().skip(1).map(|one| (one.input.text.unwrap(), one.input.row.unwrap(), one.printed)).collect::<Vec<_>>()
+            entries
+                .into_iter()
+                .skip(1)
+                .map(|one| (one.input.text.unwrap(), one.input.row.unwrap(), one.printed))
+                .collect::<Vec<_>>()
         };
         let entry = |text: &str, row: &str, printed: &str| (text.to_owned(), row.to_owned(), printed.to_owned());
         assert_eq!(
             split("ana\na@x\nyes\n", "ana\na@x\nyes\nMail: Keep? $ "),
-            [
-                entry("ana\n", "Name: ", "ana\n"),
-                entry("a@x\n", "", "a@x\n"),
-                entry("yes\n", "", "yes\nMail: Keep? $ ")
-            ]
+            [entry("ana\n", "Name: ", "ana\n"), entry("a@x\n", "", "a@x\n"), entry("yes\n", "", "yes\nMail: Keep? $ ")]
         );
         assert_eq!(
             split("ana\nyes\n", "ana\nhello\nKeep? yes\ndone\n"),

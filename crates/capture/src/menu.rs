@@ -63,23 +63,28 @@ pub(crate) struct Entered {
     pub(crate) row: Option<String>,
 }
 
-/// Maximum rows of a full screen that are a menu. A screen with more shows changing text, such as processes or files.
-const MAX_SCREEN_ROWS: usize = 16;
-
-/// Maximum number of rows of a menu printed or drawn in place.
+/// Maximum number of rows of a full screen, or of a menu printed or drawn in place, that are compared.
 const MAX_ROWS: usize = 60;
+
+/// The sign at the place of the cursor in a row of the input log.
+const CURSOR: char = '▏';
 
 /// Name of the group of a pattern that finds another entry with the same number.
 pub(crate) const ANOTHER_ENTRY: &str = "another_entry";
 
 impl Menu {
-    /// Returns the menu of a full screen. A key means there what the rows say: it moves, confirms, or is that of a command.
+    /// Returns the menu of a full screen. An input means there what the rows say: it moves, confirms, is that of a command, or goes
+    /// into the field with the cursor.
     pub(crate) fn of_screen(screen: &str, highlighted: &[String], act: &Act) -> Self {
         let rows: Vec<String> = filled_rows(screen.lines());
+        let highlighted = match is_choice(act) {
+            true => highlighted.to_vec(),
+            false => highlighted.iter().filter(|row| row.contains(CURSOR)).cloned().collect(),
+        };
         match rows.len() {
-            _ if !is_choice(act) => Self::None,
             0 => Self::None,
-            1..=MAX_SCREEN_ROWS => Self::Drawn { rows, is_last: false, highlighted: highlighted.to_vec() },
+            _ if leaves(act) => Self::None,
+            1..=MAX_ROWS => Self::Drawn { rows, is_last: false, highlighted },
             count => Self::TooLarge(count),
         }
     }
@@ -96,12 +101,17 @@ impl Menu {
                 || entered.row.as_deref().is_some_and(|row| !row.is_empty() && one == row)
         };
         let above = all[..cursor].iter().rposition(|one| one.is_empty() || is_entered(one));
-        let first = if is_line(act) { cursor } else { above.map_or(0, |above| above + 1) };
-        let rows = filled_rows(all[first..=last].iter().copied());
+        let first = match is_line(act) {
+            true if !row.is_empty() => cursor,
+            // The program draws elsewhere than it reads.
+            true => all.iter().rposition(|one| is_entered(one)).map_or(0, |entered| entered + 1),
+            false => above.map_or(0, |above| above + 1),
+        };
+        let rows = filled_rows(all[first.min(last)..=last].iter().copied());
         if rows.is_empty() || rows.len() > MAX_ROWS {
             return Self::None;
         }
-        let highlighted = if is_line(act) { Vec::new() } else { highlighted.to_vec() };
+        let highlighted = if is_line(act) { Vec::new() } else { rows_of(highlighted, &all, first) };
         Self::Drawn { rows, is_last: true, highlighted }
     }
 
@@ -278,8 +288,7 @@ impl PrintedMenu {
     pub(crate) fn pattern(&self, bindings: &[Binding], facts: &KnownFacts) -> String {
         let title = self.title.iter().map(|row| general(row, bindings, facts, Leeway::Identifiers));
         let rows = self.rows.iter().chain(&self.between);
-        let rows: Vec<String> =
-            title.chain(rows.map(|row| general(row, bindings, facts, Leeway::Nothing))).collect();
+        let rows: Vec<String> = title.chain(rows.map(|row| general(row, bindings, facts, Leeway::Nothing))).collect();
         let another = match self.finds_another() {
             true => format!(r"(?P<{ANOTHER_ENTRY}>{}[\s\S]*)?", mention(&self.keys)),
             false => String::new(),
@@ -291,7 +300,8 @@ impl PrintedMenu {
 /// Returns the default that a question names in brackets, as `Choice [1]: ` or `Mirror (default: 2): `. Brackets with several
 /// words offer them.
 fn default_of(question: &str) -> Option<&str> {
-    let inside = question.rsplit(['[', '(', '<']).filter_map(|part| part.split_once([']', ')', '>']).map(|(inside, _)| inside));
+    let inside =
+        question.rsplit(['[', '(', '<']).filter_map(|part| part.split_once([']', ')', '>']).map(|(inside, _)| inside));
     let mut defaults = inside.filter_map(|inside| {
         let words: Vec<&str> = split_words(inside).collect();
         match words[..] {
@@ -313,7 +323,8 @@ fn is_pointed_at(line: &str) -> bool {
 
 /// Returns the place of the last row with a word above a row, which says what the rows below are for.
 pub(crate) fn title_above(lines: &[&str], row: usize) -> usize {
-    let has_word = |line: &&str| split_words(line).any(|word| word.chars().filter(|sign| sign.is_alphabetic()).count() > 2);
+    let has_word =
+        |line: &&str| split_words(line).any(|word| word.chars().filter(|sign| sign.is_alphabetic()).count() > 2);
     lines[..row].iter().rposition(has_word).unwrap_or(row)
 }
 
@@ -471,6 +482,18 @@ fn label(rest: &str) -> Option<&str> {
     label.chars().any(char::is_alphabetic).then_some(label)
 }
 
+/// Returns the rows with styles that stand at `first` on a screen or below, of those of the whole screen. They are in its order.
+fn rows_of(highlighted: &[String], screen: &[&str], first: usize) -> Vec<String> {
+    let mut next = 0;
+    let mut is_below = |row: &&String| {
+        let text = row.rsplit_once(": ").map_or(row.as_str(), |(text, _)| text).replace(CURSOR, "");
+        let at = screen[next..].iter().position(|one| without_frame(one) == without_frame(&text)).map(|at| next + at);
+        next = at.map_or(next, |at| at + 1);
+        at.is_none_or(|at| at >= first)
+    };
+    highlighted.iter().filter(|row| is_below(row)).cloned().collect()
+}
+
 /// Returns the rows with text, without frames.
 fn filled_rows<'r>(rows: impl Iterator<Item = &'r str>) -> Vec<String> {
     rows.map(without_frame).filter(|row| !row.is_empty()).map(str::to_owned).collect()
@@ -479,15 +502,19 @@ fn filled_rows<'r>(rows: impl Iterator<Item = &'r str>) -> Vec<String> {
 /// Keys that leave a full screen or a part of it, and choose nothing.
 const LEAVING: [&str; 4] = ["escape", "esc", "ctrl-c", "ctrl-d"];
 
-/// Returns whether an input chooses from what a full screen shows: keys that move or confirm, a letter or a number. A `q` leaves it,
-/// and longer text is data.
+/// Returns whether an input chooses from what a full screen shows: keys that move or confirm, a letter or a number. Longer text is
+/// data.
 fn is_choice(act: &Act) -> bool {
-    let Act::Typed { text, keys } = act else { return false };
+    let Act::Typed { text, .. } = act else { return false };
     let typed = text.trim_end_matches(['\n', '\r']);
-    let is_leaving =
-        typed.eq_ignore_ascii_case("q") || typed.is_empty() && keys.iter().all(|key| LEAVING.contains(&key.as_str()));
-    let is_short = typed.chars().count() <= 1 || is_number(typed.trim());
-    is_short && (!text.is_empty() || !keys.is_empty()) && (!is_leaving || typed.len() < text.len())
+    typed.chars().count() <= 1 || is_number(typed.trim())
+}
+
+/// Returns whether an input leaves a full screen or a part of it: `q`, or keys.
+fn leaves(act: &Act) -> bool {
+    let Act::Typed { text, keys } = act else { return false };
+    let is_key = text.is_empty() && keys.iter().all(|key| LEAVING.contains(&key.as_str()));
+    text.eq_ignore_ascii_case("q") || is_key
 }
 
 /// Returns whether an input is a line of text.
@@ -600,13 +627,17 @@ mod tests {
             (word, &[("keep  all files", "keep  none"), ("keep)", "erase)")]),
             (pointed, &[("* 0", "  0"), ("vim", "rm"), ("nano", "ed"), ("Editor", "Eraser")]),
         ] {
-            assert!(goes_on(recorded, "\n", recorded) && goes_on(recorded, "\n", &recorded.replace("sh x", "sh x\nHello")));
+            assert!(
+                goes_on(recorded, "\n", recorded) && goes_on(recorded, "\n", &recorded.replace("sh x", "sh x\nHello"))
+            );
             for (part, other) in changes {
                 assert!(!goes_on(recorded, "\n", &recorded.replace(part, other)), "{recorded} {other}");
             }
         }
         // What is only listed above is no menu.
-        for printed in ["x\n* one\n* two\nGo? [Y/n] ", "x\n  one\n  two\nGo? [Y/n] ", "x\n1) a\nGo? [Y/n] ", "x\n> a\nGo? "] {
+        for printed in
+            ["x\n* one\n* two\nGo? [Y/n] ", "x\n  one\n  two\nGo? [Y/n] ", "x\n1) a\nGo? [Y/n] ", "x\n> a\nGo? "]
+        {
             assert_eq!(Menu::printed(printed, &typed("\n")), Menu::None, "{printed}");
         }
     }
@@ -691,9 +722,30 @@ mod tests {
         for act in [&pressed(&["enter"]), &typed("d"), &typed("2"), &typed("\n"), &pressed(&["f10"]), &typed("q\n")] {
             assert_eq!(rows(act).len(), 4, "{act:?}");
         }
-        for act in [&typed("q"), &pressed(&["escape"]), &typed("my-box\n"), &typed(":wq\n")] {
+        for act in [&typed("my-box\n"), &typed(":wq\n"), &Act::Hidden { entered: true, row: String::new() }] {
+            assert_eq!(rows(act).len(), 4, "{act:?}");
+        }
+        for act in [&typed("q"), &pressed(&["escape"])] {
             assert_eq!(rows(act), Vec::<String>::new(), "{act:?}");
         }
-        assert_eq!(Menu::of_screen(&"a row\n".repeat(17), &[], &pressed(&["down"])), Menu::TooLarge(17));
+        assert!(matches!(Menu::of_screen(&"a row\n".repeat(60), &[], &pressed(&["down"])), Menu::Drawn { .. }));
+        assert_eq!(Menu::of_screen(&"a row\n".repeat(61), &[], &pressed(&["down"])), Menu::TooLarge(61));
+        // Text goes into the field with the cursor, whatever the other rows look like.
+        let styles = ["de Berlin: inverse".to_owned(), "Name: ▏: plain".to_owned()];
+        let highlighted = |act: &Act| match Menu::of_screen("de Berlin\nName:", &styles, act) {
+            Menu::Drawn { highlighted, .. } => highlighted.len(),
+            Menu::None | Menu::Mentioned(_) | Menu::TooLarge(_) | Menu::Printed(_) => 0,
+        };
+        assert_eq!((highlighted(&typed("box\n")), highlighted(&pressed(&["enter"]))), (1, 2));
+    }
+
+    #[test]
+    fn the_styles_of_a_menu_are_those_of_its_rows() {
+        let screen = "$ ls\n> alpha\n$ node x.js\n? Where to? \n> alpha\n  beta\n";
+        let styles = ["$ ls: bold", "> alpha: 6", "? Where to?: bold", "> alpha: 6"].map(str::to_owned);
+        let entered = Entered { text: "node x.js".to_owned(), row: None };
+        let menu = Menu::drawn(screen, &styles, "", &entered, &pressed(&["enter"]));
+        let Menu::Drawn { highlighted, .. } = menu else { panic!("it is a menu: {menu:?}") };
+        assert_eq!(highlighted, ["? Where to?: bold", "> alpha: 6"]);
     }
 }

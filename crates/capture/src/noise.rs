@@ -232,7 +232,8 @@ fn reports(printed: &str, words: &[&str]) -> bool {
         words.iter().filter_map(|word| line.split_once(word)).any(|(before, after)| {
             let after = after.split(|sign: char| !sign.is_alphanumeric()).find(|word| !word.is_empty());
             let is_zero = |word: &str| word.bytes().all(|byte| byte == b'0');
-            let words: Vec<&str> = before.split(|sign: char| !sign.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
+            let words: Vec<&str> =
+                before.split(|sign: char| !sign.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
             words.len() <= MAX_WORDS_BEFORE
                 && !after.is_some_and(is_zero)
                 && !words.iter().any(|word| is_zero(word) || matches!(*word, "no" | "not" | "without"))

@@ -73,9 +73,8 @@ pub(crate) fn extractions(turns: &[Turn], bindings: &[Binding], facts: &KnownFac
                 output.reading(*row, *at, &name).map(|pattern| (name, pattern))
             });
             let is_read = read.is_some();
-            let (name, pattern) = read.unwrap_or_else(|| {
-                (name_of(&lines[row][..at], &found, bindings), output.recorded_rows(row, at))
-            });
+            let (name, pattern) =
+                read.unwrap_or_else(|| (name_of(&lines[row][..at], &found, bindings), output.recorded_rows(row, at)));
             let binding = Binding { value: word.to_owned(), name };
             found.push(Extraction { source, usage, binding, pattern, is_read });
         }
@@ -247,10 +246,10 @@ impl Output<'_> {
         let is_alike: Vec<bool> = self.lines.iter().map(|line| is_at_beginning(&alone, line)).collect();
         let is_filled = |row: &usize| !self.lines[*row].trim().is_empty();
         let above = (0..row).rev().filter(is_filled).take(MAX_ROWS_ABOVE).take_while(|row| !is_alike[*row]);
-        let below = (row + 1..self.lines.len()).filter(is_filled).take(MAX_ROWS_BELOW).take_while(|row| !is_alike[*row]);
-        let general = |row: &usize, bindings: &[Binding]| {
-            general(self.lines[*row].trim(), bindings, self.facts, Leeway::Data)
-        };
+        let below =
+            (row + 1..self.lines.len()).filter(is_filled).take(MAX_ROWS_BELOW).take_while(|row| !is_alike[*row]);
+        let general =
+            |row: &usize, bindings: &[Binding]| general(self.lines[*row].trim(), bindings, self.facts, Leeway::Data);
         let pattern = |around: &[usize], group: &str, bindings: &[Binding]| {
             let begin = around.iter().filter(|one| **one < row).map(|one| general(one, bindings));
             let end = around.iter().filter(|one| **one > row).map(|one| general(one, bindings));
@@ -304,7 +303,8 @@ impl Output<'_> {
     /// Returns the rows at which a pattern begins to match.
     fn places(&self, pattern: &str) -> Vec<usize> {
         let text = |row: usize| self.lines[row..].iter().take(1 + MAX_ROWS_BELOW * 4).copied().collect::<Vec<_>>();
-        let is_place = |row: &usize| !self.lines[*row].trim().is_empty() && is_at_beginning(pattern, &text(*row).join("\n"));
+        let is_place =
+            |row: &usize| !self.lines[*row].trim().is_empty() && is_at_beginning(pattern, &text(*row).join("\n"));
         (0..self.lines.len()).filter(is_place).collect()
     }
 }

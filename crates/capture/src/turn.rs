@@ -528,7 +528,9 @@ impl Reader<'_> {
 fn rows_above(printed: &str, question: &str) -> Vec<String> {
     let lines: Vec<&str> = printed.trim_end().lines().collect();
     match lines.split_last() {
-        Some((last, [_, lines @ ..])) if last.trim() == question.trim() => texts(&lines[title_above(lines, lines.len())..]),
+        Some((last, [_, lines @ ..])) if last.trim() == question.trim() => {
+            texts(&lines[title_above(lines, lines.len())..])
+        }
         _ => Vec::new(),
     }
 }

@@ -16,6 +16,7 @@ use std::time::Instant;
 
 use control::Control;
 pub(crate) use emulator::Emulator;
+pub(crate) use highlights::styled_rows;
 pub use highlights::{Highlight, highlights};
 pub use page::is_link_address;
 pub use picture::{Colour, CursorCell, CursorShape, Picture, Rgb, Run, Style, Underline};

@@ -35,7 +35,8 @@ pub struct Wait {
     /// True if the program must read whole lines for that: the terminal or a line editor collects them. Where it reads keys, Enter
     /// answers the question behind the one whose text is found.
     pub reads_lines: bool,
-    /// The texts that must stand out on the screen for a match there, from top to bottom: an entry that is pointed at in colour.
+    /// The rows of a match on the screen that are not plain, with their styles and the cursor, from top to bottom: the entry that
+    /// is pointed at. Machines of older versions have the texts that stand out on the whole screen.
     pub highlighted: Vec<String>,
     /// Time limit of the wait.
     pub timeout: Duration,
@@ -317,11 +318,18 @@ impl Search {
     }
 }
 
-/// Searches a screen for the match that begins first.
-pub(crate) fn on_screen(patterns: &[Pattern], screen: &str) -> Result<Option<PatternMatch>, TooMuchWork> {
+/// Searches a screen for the match that begins first, and returns the rows that it is in.
+pub(crate) fn on_screen(
+    patterns: &[Pattern],
+    screen: &str,
+) -> Result<Option<(PatternMatch, Range<usize>)>, TooMuchWork> {
     let search = Search { patterns: patterns.to_vec(), spans_lines: true, from: 0, searched: 0 };
     let found = search.first_in(screen, 0, 0..screen.len() as u64)?;
-    Ok(found.map(|found| PatternMatch { range: None, ..found }))
+    Ok(found.map(|found| {
+        let row = |at: u64| screen[..floor_char_boundary(screen, at as usize)].matches('\n').count();
+        let rows = found.range.as_ref().map_or(0..0, |range| row(range.start)..row(range.end) + 1);
+        (PatternMatch { range: None, ..found }, rows)
+    }))
 }
 
 /// Returns the held text between two offsets, borrowed where it is in one piece.
@@ -496,7 +504,8 @@ mod tests {
     #[test]
     fn the_first_of_several_patterns_is_the_one_that_comes_first_in_the_output() {
         let patterns = ["never", "b+", "a"].map(|pattern| Pattern::new(pattern).unwrap());
-        let found = on_screen(&patterns, "xx bb a").unwrap().unwrap();
+        let (found, rows) = on_screen(&patterns, "xx bb a").unwrap().unwrap();
+        assert_eq!(rows, 0..1);
         assert_eq!((found.pattern, found.text.as_str()), (1, "bb"));
     }
 

@@ -406,9 +406,9 @@ fn numbers(text: &str, leeway: Leeway) -> String {
         let length = rest.chars().take_while(char::is_ascii_digit).count();
         if length > 0 {
             let behind = rest[length..].to_ascii_lowercase();
-            let is_ordinal = ORDINAL_ENDS.iter().any(|end| {
-                behind.strip_prefix(end).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
-            });
+            let is_ordinal = ORDINAL_ENDS
+                .iter()
+                .any(|end| behind.strip_prefix(end).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric)));
             let in_word = pattern.ends_with(char::is_alphabetic) && length == 1;
             let decimals = decimals(&rest[length..]).filter(|_| !text[..text.len() - rest.len()].ends_with('.'));
             let end = length + decimals.unwrap_or(0);

@@ -3,10 +3,11 @@
 //! Plain text does not show it. A program draws such parts in a style that little else on its screen has.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Colour, Picture, Run};
+use super::{Colour, CursorCell, Picture, Run, Style, Underline};
 
 /// A part of a screen that stands out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -105,6 +106,85 @@ fn marked(runs: &[Run], stands_out: &impl Fn(&Run) -> bool) -> Option<String> {
     Some(text.trim_matches(is_frame).to_owned()).filter(|text| !text.is_empty())
 }
 
+/// The sign at the place of the cursor in a row of [`styled_rows`].
+const CURSOR: char = '▏';
+
+/// Maximum characters of a row of [`styled_rows`].
+const MAX_ROW_CHARS: usize = 200;
+
+/// Returns the texts of the rows that are not plain, each with its styles from left to right, such as `beta: bold` or
+/// `[ ] beta: plain, on 4`. In the row of the cursor, a sign marks its place. A wait compares them: each style may be that of
+/// the entry that is pointed at, and the plain row may be among dim ones.
+#[must_use]
+pub(crate) fn styled_rows(picture: &Picture, rows: Range<usize>) -> Vec<String> {
+    let rows = rows.start..rows.end.min(picture.rows.len());
+    let row =
+        |row: usize| styled_row(&picture.rows[row], picture.cursor.filter(|cursor| usize::from(cursor.row) == row));
+    rows.filter_map(row).collect()
+}
+
+fn styled_row(runs: &[Run], cursor: Option<CursorCell>) -> Option<String> {
+    let (mut cells, mut styles): (Vec<char>, Vec<String>) = (Vec::new(), Vec::new());
+    for run in runs {
+        cells.resize(cells.len().max(usize::from(run.col)), ' ');
+        // A wide character takes two cells.
+        let is_single = run.text.chars().count() == usize::from(run.cols);
+        cells
+            .extend(run.text.chars().flat_map(|sign| [Some(sign), (!is_single && run.wide).then_some('\0')]).flatten());
+        let is_text = run.text.chars().any(|sign| !is_frame(sign));
+        let style = style_name(&run.style);
+        if is_text && styles.last() != Some(&style) {
+            styles.push(style);
+        }
+    }
+    let is_plain = styles.iter().all(|style| style == PLAIN);
+    if styles.is_empty() || (is_plain && cursor.is_none()) {
+        return None;
+    }
+    if let Some(cursor) = cursor {
+        let mut at = usize::from(cursor.col);
+        // Within a word its length would count, which may be that of a value.
+        let is_word = |cell: Option<&char>| cell.is_some_and(|sign| sign.is_alphanumeric());
+        while at > 0 && is_word(cells.get(at - 1)) && is_word(cells.get(at)) {
+            at += 1;
+        }
+        cells.resize(cells.len().max(at), ' ');
+        cells.insert(at, CURSOR);
+    }
+    let text: String = cells.into_iter().filter(|sign| *sign != '\0').take(MAX_ROW_CHARS).collect();
+    Some(format!("{}: {}", text.trim_matches(is_frame), styles.join(", ")))
+}
+
+/// Returns whether a sign is a blank or draws a frame. The sign of the cursor does not.
+fn is_frame(sign: char) -> bool {
+    sign != CURSOR && (sign.is_whitespace() || ('\u{2500}'..='\u{259f}').contains(&sign))
+}
+
+/// Name of the style of text that has none.
+const PLAIN: &str = "plain";
+
+/// Returns a style in words.
+fn style_name(style: &Style) -> String {
+    let colour = |colour: Colour| match colour {
+        Colour::Default => None,
+        Colour::Indexed(number) => Some(number.to_string()),
+        Colour::Rgb(rgb) => Some(format!("#{:02x}{:02x}{:02x}", rgb.0, rgb.1, rgb.2)),
+    };
+    let flags = [
+        (style.bold, "bold"),
+        (style.dim, "dim"),
+        (style.italic, "italic"),
+        (style.underline != Underline::None, "underlined"),
+        (style.strike, "struck"),
+        (style.inverse, "inverse"),
+        (style.hidden, "hidden"),
+    ];
+    let flags = flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, name)| name.to_owned());
+    let colours = [colour(style.fg), colour(style.bg).map(|ground| format!("on {ground}"))];
+    let words: Vec<String> = flags.chain(colours.into_iter().flatten()).collect();
+    if words.is_empty() { PLAIN.to_owned() } else { words.join(" ") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::{Rgb, Style};
@@ -149,6 +229,42 @@ mod tests {
         rows.push(vec![run(0, "│", window), run(1, "  ", mark)]);
         let found = highlights(&picture(rows));
         assert_eq!(found, [Highlight { row: 6, text: "[ ] alpha".to_owned() }]);
+    }
+
+    #[test]
+    fn each_style_of_a_row_and_the_cursor_are_named() {
+        let plain = Style::default();
+        let styles = [
+            (Style { bold: true, ..plain }, "bold"),
+            (Style { dim: true, ..plain }, "dim"),
+            (Style { italic: true, ..plain }, "italic"),
+            (Style { underline: Underline::Single, ..plain }, "underlined"),
+            (Style { strike: true, ..plain }, "struck"),
+            (Style { inverse: true, ..plain }, "inverse"),
+            (Style { fg: Colour::Indexed(6), ..plain }, "6"),
+            (Style { bg: Colour::Indexed(4), bold: true, ..plain }, "bold on 4"),
+            (Style { fg: Colour::Rgb(Rgb(0, 200, 0)), ..plain }, "#00c800"),
+        ];
+        for (style, name) in styles {
+            let rows = vec![vec![run(0, "alpha", plain)], vec![run(2, "beta", style)], vec![run(0, "gamma", plain)]];
+            assert_eq!(styled_rows(&picture(rows.clone()), 0..3), [format!("beta: {name}")]);
+            assert_eq!(styled_rows(&picture(rows), 0..1), [""; 0], "the row is outside");
+        }
+        let bold = Style { bold: true, ..plain };
+        let row = vec![run(0, "Yes", bold), run(5, "No", plain)];
+        assert_eq!(styled_rows(&picture(vec![row.clone()]), 0..1), ["Yes  No: bold, plain"]);
+        let at = |col: u16| {
+            let cursor =
+                CursorCell { row: 0, col, wide: false, shape: super::super::CursorShape::default(), colour: None };
+            let picture =
+                Picture { cursor: Some(cursor), ..picture(vec![vec![run(0, "Name: shop", plain)], row.clone()]) };
+            styled_rows(&picture, 0..1).concat()
+        };
+        for (col, text) in
+            [(0, "▏Name: shop"), (6, "Name: ▏shop"), (8, "Name: shop▏"), (10, "Name: shop▏"), (12, "Name: shop  ▏")]
+        {
+            assert_eq!(at(col), format!("{text}: plain"));
+        }
     }
 
     #[test]

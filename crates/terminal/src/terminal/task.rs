@@ -10,6 +10,7 @@ mod logging;
 mod running;
 mod states;
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -50,7 +51,7 @@ use crate::process::{
     Child, Discipline, Exit, InputState, Pty, Read, Reading, SessionLeader, end_all, is_relay, signal_group,
 };
 use crate::prompt::LearnedPrompt;
-use crate::screen::{Screen, Size, highlights};
+use crate::screen::{Screen, Size, highlights, styled_rows};
 use crate::transcript::{Mark, Transcript};
 use crate::wait::{
     EchoZones, InputReading, InputWait, Pass, PatternMatch, Quiet, Reason, Search, Target, Until, Wait, Waited,
@@ -1146,15 +1147,18 @@ impl Task {
         {
             *looked_at = self.screen_version;
             let found = on_screen(patterns, &self.intake.screen.text());
-            let is_pointed_at = |expected: &[String]| {
-                let found = highlights(&self.intake.screen.picture());
-                found.iter().map(|one| &one.text).eq(expected)
+            let is_pointed_at = |expected: &[String], rows: &Range<usize>| {
+                let picture = self.intake.screen.picture();
+                styled_rows(&picture, rows.clone()) == expected
+                    || highlights(&picture).iter().map(|one| &one.text).eq(expected)
             };
             match found {
-                Ok(Some(_)) if !wait.highlighted.is_empty() && !is_pointed_at(&wait.highlighted) => wait.found = None,
                 Ok(None) => {}
-                Ok(found) if waits_for_reader => wait.found = found,
-                Ok(Some(found)) => return Look::Over(Reason::Match, Some(found), None),
+                Ok(Some((_, rows))) if !wait.highlighted.is_empty() && !is_pointed_at(&wait.highlighted, &rows) => {
+                    wait.found = None;
+                }
+                Ok(Some((found, _))) if waits_for_reader => wait.found = Some(found),
+                Ok(Some((found, _))) => return Look::Over(Reason::Match, Some(found), None),
                 Err(gave_up) => return Look::Over(Reason::Timeout, None, Some(gave_up)),
             }
         }

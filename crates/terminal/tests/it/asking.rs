@@ -138,31 +138,42 @@ async fn a_wait_for_a_program_that_reads_lines_does_not_end_at_one_that_reads_ke
 #[tokio::test]
 async fn a_wait_compares_what_stands_out_on_the_screen() {
     let world = World::new();
-    let draws = |chosen: usize| {
-        let entries = ["keep", "delete", "cancel"].iter().enumerate();
-        let rows = entries.map(|(row, entry)| match row == chosen {
-            true => format!("\\033[7m{entry}\\033[0m\\r\\n"),
-            false => format!("{entry}\\r\\n"),
-        });
-        format!("\\033[H\\033[J{}", rows.collect::<String>())
+    let entries = ["keep", "delete", "cancel"];
+    let draws = |chosen: usize, style: &str, other: &str| {
+        let row = |(row, entry): (usize, &&str)| {
+            format!("\\033[{}m{entry}\\033[0m\\r\\n", if row == chosen { style } else { other })
+        };
+        format!("\\033[H\\033[J{}", entries.iter().enumerate().map(row).collect::<String>())
     };
-    let wait = |chosen: &str| Wait {
+    let wait = |highlighted: &[&str]| Wait {
         target: Target::Screen,
-        highlighted: vec![chosen.to_owned()],
+        highlighted: highlighted.iter().map(|row| (*row).to_owned()).collect(),
         timeout: Duration::from_secs(2),
         ..until_reads("^keep\ndelete\ncancel", InputReading::Shown)
     };
-    let session = world.open(&["bash"]).await;
-    session
-        .types(&format!("sh -c \"stty -icanon; printf '{}'; head -c1; printf '{}'; head -c1\"\n", draws(0), draws(1)))
-        .await;
-    let (waited, view) = session.waits(wait("keep")).await;
-    assert_eq!(waited.reason, Reason::Match, "{}", view.screen);
-    let (waited, _) = session.waits(wait("delete")).await;
-    assert!(waited.reason != Reason::Match && waited.found.is_none(), "another entry is pointed at: {waited:?}");
-    session.types("x").await;
-    let (waited, view) = session.waits(wait("delete")).await;
-    assert_eq!(waited.reason, Reason::Match, "{}", view.screen);
+    // The style of the entry that is pointed at, that of the others, and the rows that a wait has for the first one and the second.
+    let cases: [(&str, &str, &[&str], &[&str]); 5] = [
+        // Of machines of older versions.
+        ("7", "0", &["keep"], &["delete"]),
+        ("7", "0", &["keep: inverse"], &["delete: inverse"]),
+        ("1", "0", &["keep: bold"], &["delete: bold"]),
+        ("36", "0", &["keep: 6"], &["delete: 6"]),
+        ("0", "2", &["delete: dim", "cancel: dim"], &["keep: dim", "cancel: dim"]),
+    ];
+    for (style, other, first, second) in cases {
+        let session = world.open(&["bash"]).await;
+        let [one, two] = [0, 1].map(|chosen| draws(chosen, style, other));
+        session
+            .types(&format!("sh -c \"stty -icanon; printf '{one}\\033[?25l'; head -c1; printf '{two}'; head -c1\"\n"))
+            .await;
+        let (waited, view) = session.waits(wait(first)).await;
+        assert_eq!(waited.reason, Reason::Match, "{style} {}", view.screen);
+        let (waited, _) = session.waits(wait(second)).await;
+        assert!(waited.reason != Reason::Match && waited.found.is_none(), "{style}: another entry: {waited:?}");
+        session.types("x").await;
+        let (waited, view) = session.waits(wait(second)).await;
+        assert_eq!(waited.reason, Reason::Match, "{style} {}", view.screen);
+    }
 }
 
 #[tokio::test]

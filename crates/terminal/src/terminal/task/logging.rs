@@ -8,13 +8,16 @@ use crate::history::Zone;
 use crate::input_log::{CommandOutcome, InputContext, LoggedAction, Moment};
 use crate::lines::settled;
 use crate::process::Discipline;
-use crate::screen::highlights;
+use crate::screen::styled_rows;
 use crate::terminal::Input;
 use crate::transcript::{Mark, Marked};
 use crate::wait::{PatternMatch, Reason};
 
 /// Maximum characters of a question in an entry.
 const MAX_ROW_CHARS: usize = 400;
+
+/// Maximum rows of a screen whose styles an entry has.
+const MAX_ROWS: usize = 100;
 
 /// Maximum characters of a screen in an entry.
 const MAX_SCREEN_CHARS: usize = 8192;
@@ -49,8 +52,7 @@ impl Task {
             InputContext::Prompt | InputContext::Password { .. } => false,
         };
         let screen = has_screen.then(|| self.logged_screen());
-        let highlighted = if has_screen { highlights(&self.intake.screen.picture()) } else { Vec::new() };
-        let highlighted = highlighted.into_iter().map(|one| one.text).collect();
+        let highlighted = if has_screen { styled_rows(&self.intake.screen.picture(), 0..MAX_ROWS) } else { Vec::new() };
         let is_asked = matches!(context, InputContext::Program { .. } | InputContext::Password { .. });
         let awaited = if is_typed && is_asked { self.input_state().awaits() } else { None };
         let enters = !matches!(action, LoggedAction::Waited { .. } | LoggedAction::Entered { .. });

@@ -148,7 +148,8 @@ impl Menu {
         let block = &lines[first..last];
         let beside = [row.checked_sub(1), Some(row + 1)].into_iter().flatten().filter_map(|at| lines.get(at));
         let is_list = block.iter().filter(|line| is_pointed_at(line)).count() > 1;
-        if is_list || !beside.into_iter().any(|line| line.starts_with("  ") && !line.trim().is_empty()) {
+        let has_others = || beside.into_iter().any(|line| line.starts_with("  ") && !line.trim().is_empty());
+        if !is_default(lines[row]) && (is_list || !has_others()) {
             return Self::None;
         }
         let title = title_above(lines, first);
@@ -237,7 +238,8 @@ impl Menu {
             })
         });
         // Several entries in one row, as `[S]mall / [F]ull`.
-        let marked = || lines.iter().rposition(|line| are_keys && words.iter().any(|word| is_marked(word, line)));
+        let is_entry = |line: &str| words.iter().any(|word| is_marked(word, line) || is_in_columns(word, line));
+        let marked = || lines.iter().rposition(|line| are_keys && is_entry(line));
         // A word that begins a row, as `purge  removes all`.
         let is_word = words.len() == 1 && answer.chars().count() > 1 && !is_number(answer);
         let named = || lines.iter().rposition(|line| is_word && Place::First.key(line).is_some_and(is_answer));
@@ -317,8 +319,18 @@ fn default_of(question: &str) -> Option<&str> {
 const POINTERS: [&str; 8] = ["* ", "> ", "→ ", "❯ ", "► ", "▶ ", "=> ", "-> "];
 
 fn is_pointed_at(line: &str) -> bool {
+    if is_default(line) {
+        return true;
+    }
     let row = line.trim_start();
     POINTERS.iter().any(|sign| row.starts_with(sign)) && row.contains(char::is_alphabetic)
+}
+
+/// Returns whether a row says what Enter alone takes: as the default, or with a mark as `[x] logs`.
+fn is_default(line: &str) -> bool {
+    const MARKS: [&str; 6] = ["[x] ", "[X] ", "[*] ", "(x) ", "(*) ", "(X) "];
+    let row = line.trim_start();
+    MARKS.iter().any(|mark| row.starts_with(mark)) || split_words(row).any(|word| word.eq_ignore_ascii_case("default"))
 }
 
 /// Returns the place of the last row with a word above a row, which says what the rows below are for.
@@ -369,6 +381,14 @@ fn is_marked(key: &str, row: &str) -> bool {
         let after = after.trim_start_matches(' ');
         is_apart && length > 0 && is_same_key(word, key) && after.starts_with([')', ']', '>', '}', '=', ':'])
     })
+}
+
+/// Returns whether a row has entries in columns, each with its number or letter first, one of them with this one.
+fn is_in_columns(key: &str, row: &str) -> bool {
+    let cells: Vec<&str> =
+        row.split(['\t', '|']).flat_map(|part| part.split("  ")).filter(|cell| !cell.trim().is_empty()).collect();
+    let keys: Vec<Option<&str>> = cells.iter().map(|cell| Place::First.key(cell).filter(|key| is_key(key))).collect();
+    cells.len() > 1 && keys.iter().all(Option::is_some) && keys.iter().flatten().any(|one| is_same_key(one, key))
 }
 
 /// Returns the pattern of a number or letter that stands alone, as that of an entry in any form does.
@@ -625,6 +645,12 @@ mod tests {
         for (recorded, changes) in [
             (named, &[("keep\n2) erase", "erase\n2) keep"), ("keep", "wipe"), ("Mirror", "Erase"), ("[1]", "[2]")][..]),
             (word, &[("keep  all files", "keep  none"), ("keep)", "erase)")]),
+            (
+                "sh x\nKeep or erase\n[x] logs\n[ ] data\nEnter to delete: ",
+                &[("[ ]", "[x]"), ("[x]", "[ ]"), ("data", "all")],
+            ),
+            ("sh x\nDefault: keep\nAction: ", &[("keep", "erase")]),
+            ("sh x\nkeep (default)\nerase\nMode: ", &[("keep (default)\nerase", "keep\nerase (default)")]),
             (pointed, &[("* 0", "  0"), ("vim", "rm"), ("nano", "ed"), ("Editor", "Eraser")]),
         ] {
             assert!(
@@ -688,6 +714,7 @@ mod tests {
             ("sh x\nsmall (S)\nfull (F)\nWhich? ", "f", "full", "wipe"),
             ("sh x\na - logs\nb - cache\nWhich? ", "a,b", "cache", "database"),
             ("sh x\ns = small, f = full\nWhich? ", "F", "full", "wipe"),
+            ("sh x\n1 base   2 extra   3 all\nSet: ", "2", "extra", "wipe"),
         ] {
             let typed = format!("{answer}\n");
             assert!(goes_on(menu, &typed, menu), "{menu}");

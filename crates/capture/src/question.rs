@@ -81,8 +81,13 @@ const OF_ANY_QUESTION: [&str; 36] = [
 /// Returns whether a question names its subject: a word of three letters or more that not every question has.
 pub(crate) fn names_subject(line: &str) -> bool {
     let line = line.to_lowercase();
-    let mut words = line.split(|sign: char| !sign.is_alphabetic()).filter(|word| word.chars().count() > 2);
-    words.any(|word| !OF_ANY_QUESTION.contains(&word))
+    let words: Vec<&str> =
+        line.split(|sign: char| !sign.is_alphabetic()).filter(|word| word.chars().count() > 2).collect();
+    let is_pressed = words.contains(&"press") || words.contains(&"hit");
+    let is_of_any = |word: &&str| {
+        OF_ANY_QUESTION.contains(word) || is_pressed && matches!(*word, "continue" | "return" | "any" | "hit")
+    };
+    !words.iter().all(is_of_any)
 }
 
 /// Maximum number of characters of a row that are compared; of a longer one its end, which may continue in the next row.

@@ -231,7 +231,7 @@ fn a_list_that_may_be_a_menu_is_named_where_it_is_not_compared() {
 
 #[test]
 fn what_a_question_without_a_subject_is_about_is_compared() {
-    for question in ["> ", "[y/N] ", "(yes or no)\n", "Are you sure? (y/n) ", "Enter your choice: ", "Answer: "] {
+    for question in ["> ", "[y/N] ", "(yes or no)\n", "Are you sure? (y/n) ", "Answer: ", "Press Enter to continue"] {
         for (above, answer, other, goes_on) in [
             ("Publish the draft?\n", "y", "Erase the draft?\n", false),
             ("Publish 3 drafts?\n---\n", "y", "Publish 4 drafts?\n---\n", false),

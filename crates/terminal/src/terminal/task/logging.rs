@@ -65,10 +65,16 @@ impl Task {
     }
 
     /// Returns whether an input goes into rows that a program draws in place: it takes keys, and the input is a key
-    /// that may choose from them, or `row`, that of the cursor, is not the end of the printed text.
+    /// that may choose from them, or `row`, that of the cursor, is not the end of the printed text. A program that takes
+    /// lines draws where text stands below the cursor.
     fn draws_in_place(&self, row: &str, action: &LoggedAction) -> bool {
-        if self.pty.line_discipline().is_none_or(|now| now.whole_lines) {
-            return false;
+        match self.pty.line_discipline() {
+            None => return false,
+            Some(now) if now.whole_lines => {
+                let rows = self.intake.screen.text().lines().count();
+                return rows > usize::from(self.intake.screen.cursor().row) + 1;
+            }
+            Some(_) => {}
         }
         // A chord with Ctrl ends or interrupts a program, and chooses nothing.
         let is_chord = |key: &String| key.to_ascii_lowercase().starts_with("ctrl-");

@@ -1,5 +1,5 @@
 # Everything that decides the meaning of a command line in fish, in parts: a name and a text, each ended by NUL.
-builtin printf 'options\0'; status is-full-job-control; and echo full; status is-no-job-control; and echo none; builtin printf '\0'
+builtin printf 'options\0'; builtin status is-full-job-control; and builtin echo full; builtin status is-no-job-control; and builtin echo none; builtin printf '\0'
 builtin printf 'aliases\0'; abbr --show 2>/dev/null; builtin printf '\0'
 builtin printf 'keys\0'; builtin bind; builtin printf '\0'
 set -l __steplatch_name
@@ -43,5 +43,5 @@ for __steplatch_text in (builtin set --show argv)
     test -n "$__steplatch_is_global"; and builtin printf '%s\n' $__steplatch_text
 end
 builtin printf '\0'
-builtin printf 'jobs\0'; jobs -p 2>/dev/null; builtin printf '\0'
+builtin printf 'jobs\0'; builtin jobs -p 2>/dev/null; builtin printf '\0'
 builtin printf 'end\0\0'

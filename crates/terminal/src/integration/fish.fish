@@ -26,6 +26,10 @@ if status is-interactive; and set -q STEPLATCH_SHELL_NONCE
     function __steplatch_ended --on-event fish_postexec
         __steplatch_end $status
     end
+    # Handlers run in the order of their definition: what the user's print is not output.
+    for handler in (functions --handlers-type generic | string replace -rf '^fish_postexec ' '')
+        test $handler = __steplatch_ended; or functions $handler | source
+    end
 
     function __steplatch_prompt --on-event fish_prompt
         __steplatch_end $status
@@ -74,8 +78,9 @@ if status is-interactive; and set -q STEPLATCH_SHELL_NONCE
             builtin printf '\n'
             __steplatch_mark R
             __steplatch_mark C
-            # It does not parse, so nothing of it runs: this prints the complaint.
-            eval $line
+            # Only prints the complaint: `eval` would run the statements that are valid.
+            set -l fish (status fish-path)
+            $fish --no-config --no-execute -c $line
             __steplatch_end $status
             builtin commandline -f cancel-commandline
         end

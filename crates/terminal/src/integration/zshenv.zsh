@@ -19,12 +19,13 @@ if [[ -o interactive && -n ${STEPLATCH_SHELL_NONCE-} ]]; then
   typeset -g __steplatch_key=$STEPLATCH_SHELL_NONCE __steplatch_files=${STEPLATCH_SHELL_EXCHANGE-}
   typeset -gi __steplatch_count=0
   typeset -ga __steplatch_set __steplatch_globals
-  typeset -g __steplatch_without= __steplatch_bang=
+  typeset -g __steplatch_without= __steplatch_bang= __steplatch_time=
 
   # Runs before every prompt. The other hooks come first: they may set the prompts anew each time.
   __steplatch_precmd() {
     local code=$?
     __steplatch_expand_again
+    [[ -z $__steplatch_time ]] || REPORTTIME=$__steplatch_time __steplatch_time=
     # Without a mark in front of it, what zsh prints to keep a line would be output.
     [[ ${(t)PROMPT_EOL_MARK-} == *readonly* ]] && builtin unsetopt prompt_sp
     __steplatch_tell $code
@@ -63,13 +64,16 @@ if [[ -o interactive && -n ${STEPLATCH_SHELL_NONCE-} ]]; then
   }
 
   __steplatch_preexec() {
+    # zsh reports the time of a command before any hook, so that it would be output of a program's command.
+    [[ -n $__steplatch_bang && -n ${REPORTTIME-} ]] && __steplatch_time=$REPORTTIME REPORTTIME=-1
     # Not where options are local.
     __steplatch_expand_again
     __steplatch_start
   }
   __steplatch_start() {
-    builtin printf '\e]133;C;k=%s\a' "$__steplatch_key" >"$TTY"
     [[ ${precmd_functions[-1]-} == __steplatch_precmd ]] || __steplatch_keep_hook
+    # The last command, because what `setopt xtrace` prints of those after it would be output.
+    builtin printf '\e]133;C;k=%s\a' "$__steplatch_key" >"$TTY"
   }
   # A command before this one may have emptied the list.
   __steplatch_keep_hook() {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use unicode_width::UnicodeWidthStr as _;
 
 use crate::exchange::{runs, typed};
 use crate::integration::{Kind, quoted};
@@ -153,14 +154,15 @@ pub enum RunError {
     /// The command has a `!`, and the shell may expand its history there. The shell received nothing.
     #[error(
         "the shell may replace the '!' in the command by a word of its history, so nothing was typed; use integrate: \
-         true, which turns that off, or put the '!' in single quotes, or a backslash before it"
+         true, which turns that off, or put a backslash before the '!', or single quotes around it (which csh ignores)"
     )]
     Expanded,
-    /// fish, which reports no commands here, would draw a line of it over several rows, with an echo inseparable from
-    /// the output. The shell received nothing.
+    /// The line editor of the shell would draw a line of it over several rows, with an echo inseparable from the output.
+    /// The shell received nothing.
     #[error(
-        "a line of the command is wider than the {cols} columns of the terminal, and what fish draws then cannot be \
-         told from output, so nothing was typed; use integrate: true"
+        "a line of the command does not fit into the {cols} columns of the terminal, and what the line editor of the shell \
+         draws then cannot be told from output, so nothing was typed; put the command in a file (in fish and zsh, \
+         integrate: true helps as well)"
     )]
     Wrapped {
         /// Columns of the terminal.
@@ -279,6 +281,24 @@ pub(crate) fn is_shell_name(name: &str) -> bool {
     SHELLS.contains(&name.trim_start_matches('-'))
 }
 
+/// Returns whether a name is that of busybox, or of its shell.
+pub(crate) fn is_busybox(name: &str) -> bool {
+    matches!(name.trim_start_matches('-'), "busybox" | "ash")
+}
+
+/// Returns whether the line editor of a shell of that name draws a `text`, typed behind `before` columns, so that its echo
+/// cannot be told from output: fish and busybox break a line at the width of the terminal, and zsh shows a part of a
+/// text that is larger than the screen.
+pub(crate) fn is_broken_by_editor(text: &str, shell: &str, before: usize, cols: u16, rows: u16) -> bool {
+    let rows_of = |line: &str| (before + line.width()) / usize::from(cols.max(1)) + 1;
+    let is_wrapped = || text.lines().any(|line| rows_of(line) > 1);
+    match shell.trim_start_matches('-') {
+        "fish" => is_wrapped(),
+        "zsh" => text.lines().map(rows_of).sum::<usize>() > usize::from(rows),
+        name => is_busybox(name) && is_wrapped(),
+    }
+}
+
 /// Returns whether a shell of that name may replace a part of `text` by words of its history: at a `!`, or at a `^` in
 /// front. `None` counts as any shell.
 pub(crate) fn may_expand(text: &str, shell: Option<&str>) -> bool {
@@ -381,6 +401,26 @@ mod tests {
         assert_eq!(keys("a!b", Kind::Bash, Editor::TakesPastes, false), b"\x1b\x1fh\x1b[200~a!b\x1b[201~\r");
         assert_eq!(keys("a!b", Kind::Bash, Editor::TakesPastes, true), b"\x1b[200~a!b\x1b[201~\r");
         assert_eq!(keys("gco", Kind::Fish, Editor::TakesPastes, true), b"\x1b[200~gco \x1b[201~\r");
+    }
+
+    #[test]
+    fn a_text_that_an_editor_of_lines_breaks_is_known_before_it_is_typed() {
+        let wide = "x".repeat(100);
+        for (shell, text, is_broken) in [
+            ("fish", "short", false),
+            ("fish", wide.as_str(), true),
+            ("-ash", wide.as_str(), true),
+            ("busybox", wide.as_str(), true),
+            ("busybox", "short\nshort", false),
+            ("zsh", wide.as_str(), false),
+            ("zsh", &wide.repeat(8), true),
+            ("zsh", &"x\n".repeat(10), false),
+            ("zsh", &"x\n".repeat(11), true),
+            ("bash", &wide.repeat(80), false),
+            ("ksh", &wide.repeat(80), false),
+        ] {
+            assert_eq!(is_broken_by_editor(text, shell, 2, 80, 10), is_broken, "{shell} {}", text.len());
+        }
     }
 
     #[test]

@@ -8,12 +8,16 @@ use serde::{Deserialize, Serialize};
 /// input up to the end of the line; see "canonical mode" in termios(3).
 pub(crate) const MAX_LINE_BYTES: usize = 4095;
 
+/// Maximum length of a line that the line editor of busybox keeps, in bytes: `FEATURE_EDITING_MAX_LEN` of its
+/// configuration, 1024 by default, without the end of the text and some reserve.
+pub(crate) const MAX_BUSYBOX_LINE_BYTES: usize = 1000;
+
 /// A line that would not arrive as typed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error(
-    "nothing was typed: a line of {bytes} bytes is longer than the {MAX_LINE_BYTES} that the terminal keeps for {}, and the \
-     rest would be lost; put the text in a file, or send shorter lines",
-    reader(.relay.as_deref())
+    "nothing was typed: a line of {bytes} bytes is longer than the {} that {}, and the rest would be lost; put the text in a \
+     file, or send shorter lines",
+    .max_bytes.unwrap_or(MAX_LINE_BYTES), reader(.relay.as_deref(), .max_bytes.is_some())
 )]
 pub struct LineTooLong {
     /// Length of the longest line with the unentered text before it, in bytes.
@@ -21,12 +25,16 @@ pub struct LineTooLong {
     /// The program that passes the line on to another terminal, where that program does not show how the other
     /// terminal's program reads it.
     pub relay: Option<String>,
+    /// The bound of a shell's line editor, where that drops the rest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_bytes: Option<usize>,
 }
 
-fn reader(relay: Option<&str>) -> String {
+fn reader(relay: Option<&str>, is_editor: bool) -> String {
     match relay {
-        None => "a program that reads whole lines".to_owned(),
-        Some(relay) => format!("a program that reads whole lines, as one may behind '{relay}'"),
+        _ if is_editor => "the line editor of the shell takes".to_owned(),
+        None => "the terminal keeps for a program that reads whole lines".to_owned(),
+        Some(relay) => format!("the terminal keeps for a program that reads whole lines, as one may behind '{relay}'"),
     }
 }
 
@@ -54,8 +62,10 @@ mod tests {
 
     #[test]
     fn a_line_that_is_too_long_is_refused_with_its_length_and_the_way_out() {
-        let error = LineTooLong { bytes: 6000, relay: Some("ssh".to_owned()) }.to_string();
+        let error = LineTooLong { bytes: 6000, relay: Some("ssh".to_owned()), max_bytes: None }.to_string();
         assert!(error.contains("6000 bytes") && error.contains("4095") && error.contains("'ssh'"), "{error}");
         assert!(error.contains("put the text in a file"), "{error}");
+        let error = LineTooLong { bytes: 1500, relay: None, max_bytes: Some(MAX_BUSYBOX_LINE_BYTES) }.to_string();
+        assert!(error.contains("the 1000 that the line editor of the shell takes"), "{error}");
     }
 }

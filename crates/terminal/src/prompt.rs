@@ -71,7 +71,7 @@ const INTERPRETERS: &[Interpreter] = &[
         prints_blank_line: false,
     },
     Interpreter {
-        name: "ipython",
+        name: IPYTHON,
         prompt: |row| suffix_len_from(row, "In [", |rest| is_number_then(rest, "]: ")),
         continuation: |row| row.trim_start().starts_with("...:"),
         ends_with_empty_line: true,
@@ -182,6 +182,9 @@ const MAX_CONTINUATION_SIGNS: usize = 4;
 /// Name of the interpreter entry for Node and similar programs.
 const NODE: &str = "node";
 
+/// Name of the interpreter entry for IPython.
+const IPYTHON: &str = "ipython";
+
 /// Name of the interpreter entry for Python.
 const PYTHON: &str = "python";
 
@@ -283,6 +286,7 @@ impl LearnedPrompt {
                 return Err("a repetition of the last entry");
             }
             Kind::Known(interpreter) if interpreter.name == PYTHON => return Ok(python_entry::statements(text)),
+            Kind::Known(interpreter) if interpreter.name == IPYTHON && has_empty_line => return Err("the end of the entry"),
             Kind::Other if has_empty_line && !self.may_be_shell() => return Err("something unknown"),
             Kind::Known(_) | Kind::Promptless | Kind::Other => {}
         }
@@ -345,15 +349,25 @@ impl LearnedPrompt {
         self.kind == Kind::Other && before_cursor.len() > self.text.len() && before_cursor.ends_with(&self.text)
     }
 
-    /// Returns the length in bytes of a redrawn multi-line entry at the beginning of `output`.
-    pub(crate) fn redrawn_entry(&self, output: &str) -> usize {
+    /// Returns the length in bytes of the redrawn entry `typed` at the beginning of `output`, with the rows before it that
+    /// an editor of lines reserves for a menu.
+    pub(crate) fn redrawn_entry(&self, output: &str, typed: &str) -> usize {
         let Kind::Known(interpreter) = self.kind else { return 0 };
+        let reserved = match interpreter.prints_blank_line {
+            true => output.split_inclusive('\n').take_while(|line| line.trim().is_empty()).map(str::len).sum(),
+            false => 0,
+        };
         // The entry number in the prompt may or may not be incremented yet.
         let begin = without_digits(&self.text);
-        let is_entry =
+        let first = format!("{begin}{}", without_digits(typed.lines().next().unwrap_or_default()));
+        let mut lines = output[reserved..].split_inclusive('\n');
+        // Such a line may be output, and is not if it has the text of the entry.
+        let Some(drawn) = lines.next().filter(|line| without_digits(line).trim_end() == first.trim_end()) else { return 0 };
+        let is_continued =
             |line: &str| without_digits(line).starts_with(&begin) || (interpreter.continuation)(&format!("{line} "));
-        let lines = output.split_inclusive('\n').take_while(|line| line.strip_suffix('\n').is_some_and(is_entry));
-        lines.map(str::len).sum()
+        let has_more = typed.trim_end().contains('\n');
+        let rest = lines.take_while(|line| has_more && line.strip_suffix('\n').is_some_and(is_continued));
+        reserved + drawn.len() + rest.map(str::len).sum::<usize>()
     }
 
     /// Removes the trailing prompt from `output`: an empty line before the prompt, and the prompt itself
@@ -499,7 +513,7 @@ mod tests {
         for prompt in ["$ ", "> ", "sqlite> ", "postgres=# ", "irb(main):001:0> "] {
             assert_eq!(lines(prompt, "a\n\nb").unwrap(), ["a", "", "b"], "{prompt:?}");
         }
-        for prompt in ["(gdb) ", "(Pdb) ", "redis:6379> "] {
+        for prompt in ["(gdb) ", "(Pdb) ", "redis:6379> ", "In [1]: "] {
             assert!(lines(prompt, "a\n\nb").is_err(), "{prompt:?}");
             assert_eq!(lines(prompt, "a\nb").unwrap(), ["a", "b"], "{prompt:?}");
         }
@@ -559,7 +573,18 @@ mod tests {
     fn the_drawings_of_an_editor_of_lines_are_no_output() {
         let prompt = learned("In [2]: ");
         let drawn = "In [2]: for i in x:\n   ...:     print(i)\n   ...:\n0\n1\n";
-        assert_eq!(&drawn[prompt.redrawn_entry(drawn)..], "0\n1\n");
+        assert_eq!(&drawn[prompt.redrawn_entry(drawn, "for i in x:\n    print(i)")..], "0\n1\n");
+        for (drawn, typed, output) in [
+            ("\n\n \nIn [2]: 1+1\nOut[2]: 2\n", "1+1", "Out[2]: 2\n"),
+            ("\n \nIn [2]: print('In [1]: x')\nIn [1]: x\n", "print('In [1]: x')", "In [1]: x\n"),
+            ("\n\nIn [2]: f()\n   ...: g()\n1\n", "f()\ng()", "1\n"),
+            ("\n\nOut[2]: 2\n", "1+1", "\n\nOut[2]: 2\n"),
+            ("In [1]: x\n", "print('In [1]: x')", "In [1]: x\n"),
+        ] {
+            assert_eq!(&drawn[prompt.redrawn_entry(drawn, typed)..], output, "{drawn:?}");
+        }
+        let python = learned(">>> ");
+        assert_eq!(python.redrawn_entry("\n>>> 1\n", "1"), 0, "an empty line of output");
         let outputs = [
             ("Out[2]: 45\n\nIn [3]:\n\n\n\n", "Out[2]: 45\n"),
             ("Out[2]: 45\n\n", "Out[2]: 45\n"),

@@ -42,6 +42,8 @@ pub struct Wait {
     pub timeout: Duration,
     /// The client or run that waits. A wait without one is not in the log of inputs.
     pub by: Option<String>,
+    /// True if the wait belongs to the input of `by` at `since`, and not to a later request.
+    pub after_input: bool,
 }
 
 /// Place where a wait looks for its patterns.

@@ -26,6 +26,8 @@ pub(super) struct ScreenMarks {
     marks: VecDeque<ScreenMark>,
     /// The last version in which the program drew on other rows than the lowest one.
     moved_at: u64,
+    /// The last version in which that was another program than the shell at its prompt.
+    output_moved_at: u64,
 }
 
 #[derive(Debug)]
@@ -42,22 +44,35 @@ pub(super) struct RowsSince {
     pub(super) lines: Vec<ScreenLine>,
     /// Rows that scrolled away and are now unknown.
     pub(super) lost: u64,
+    /// Index of the line with the cursor, if that is visible and the line has text.
+    cursor_line: Option<usize>,
 }
 
 impl RowsSince {
-    /// Returns the lines that changed and are not above the output of the last command.
+    /// Returns the lines that changed and are not above the output of the last command, and the line of the cursor, which
+    /// the program may have drawn anywhere.
     pub(super) fn changed_below_command(self, intake: &OutputPipeline) -> impl Iterator<Item = String> {
         let (scrolled, _) = intake.screen.scrolled();
         let first = i128::from(intake.command_row) - i128::from(scrolled);
-        let changed = self.lines.into_iter().filter(move |line| line.is_changed && i128::from(line.row) >= first);
-        changed.map(|line| line.text)
+        let cursor_line = self.cursor_line;
+        let is_changed = |line: &ScreenLine| line.is_changed && i128::from(line.row) >= first;
+        // Rows between them are part of the text, such as empty ones.
+        let begin = self.lines.iter().position(is_changed).unwrap_or(self.lines.len());
+        let end = self.lines.iter().rposition(is_changed).map_or(0, |last| last + 1);
+        let lines = self.lines.into_iter().enumerate();
+        let changed = lines.filter(move |(index, _)| (begin..end).contains(index) || Some(*index) == cursor_line);
+        changed.map(|(_, line)| line.text)
     }
 }
 
 impl ScreenMarks {
-    /// Records that the program drew on other rows than the lowest one in a version.
-    pub(super) fn add_motion(&mut self, version: u64) {
+    /// Records that the program drew on other rows than the lowest one in a version. `is_prompt` states that a shell did so
+    /// for its prompt: the text of the command before is that of its output then, whatever the screen shows.
+    pub(super) fn add_motion(&mut self, version: u64, is_prompt: bool) {
         self.moved_at = version;
+        if !is_prompt {
+            self.output_moved_at = version;
+        }
     }
 
     /// Adds a mark of the screen as a client sees it, unless its version has one. A full-screen program hides the rows of
@@ -89,7 +104,11 @@ impl ScreenMarks {
             Part::From(_) | Part::RawFrom(_) | Part::Tail(_) => None,
         };
         let text = || excerpt::read_part(intake.transcript.history(), part, input_offset, limit);
-        let Some(rows) = since.and_then(|since| self.moved_rows_since(since, intake)) else { return text() };
+        let rows = match part {
+            Part::SinceInput => since.and_then(|since| self.moved_rows_since(since, intake)),
+            _ => since.filter(|since| self.moved_at > *since).and_then(|since| self.rows_since(since, intake.screen.as_ref())),
+        };
+        let Some(rows) = rows else { return text() };
         let end = intake.transcript.history().end();
         if rows.lost > 0 {
             // The text that scrolled away is in the history, and the screen ends it.
@@ -103,10 +122,10 @@ impl ScreenMarks {
         }
     }
 
-    /// Returns the rows since a version of the screen, if the program has drawn on several of them since and the marks
-    /// have the rows of then.
+    /// Returns the rows since a version of the screen, if a program other than the shell at its prompt has drawn on several
+    /// of them since and the marks have the rows of then.
     pub(super) fn moved_rows_since(&self, version: u64, intake: &OutputPipeline) -> Option<RowsSince> {
-        (self.moved_at > version).then(|| self.rows_since(version, intake.screen.as_ref())).flatten()
+        (self.output_moved_at > version).then(|| self.rows_since(version, intake.screen.as_ref())).flatten()
     }
 
     /// Returns the rows since a noted version. None if the rows of then are unknown, or have another size now.
@@ -124,6 +143,8 @@ impl ScreenMarks {
         let blank = self.hasher.hash_one("");
         let mut lines: Vec<ScreenLine> = Vec::new();
         let mut goes_on = false;
+        let cursor = Some(screen.cursor()).filter(|cursor| cursor.visible).map(|cursor| here + usize::from(cursor.row));
+        let mut cursor_line = None;
         for (index, (text, continues)) in rows.into_iter().enumerate() {
             let known = index as u64 + above - here as u64;
             let was = usize::try_from(known).ok().and_then(|known| mark.rows.get(known).copied()).unwrap_or(blank);
@@ -136,8 +157,16 @@ impl ScreenMarks {
                 None => lines.push(ScreenLine { row: index as i64 - here as i64, text, is_changed }),
             }
             goes_on = continues;
+            if cursor == Some(index) {
+                cursor_line = Some(lines.len() - 1);
+            }
         }
-        Some(RowsSince { lines, lost })
+        // A question may look as another one did that was there before.
+        let cursor_line = cursor_line.filter(|line| !lines[*line].text.trim().is_empty());
+        if let Some(line) = cursor_line {
+            lines[line].is_changed = true;
+        }
+        Some(RowsSince { lines, lost, cursor_line })
     }
 }
 
@@ -361,7 +390,7 @@ mod tests {
             self.intake.take_in(bytes, &mut Vec::new());
             self.version += 1;
             if self.intake.transcript.take_moved_rows() {
-                self.marks.add_motion(self.version);
+                self.marks.add_motion(self.version, false);
             }
         }
 
@@ -405,7 +434,9 @@ mod tests {
                 let rows = first(line)..end;
                 let text: String = rows.clone().flat_map(|row| now.rows[row]).collect();
                 prop_assert_eq!(line.text.trim_end(), text.trim_end());
-                prop_assert_eq!(line.is_changed, rows.clone().any(|row| changed.contains(&row)), "rows {:?}", rows);
+                let is_changed = rows.clone().any(|row| changed.contains(&row));
+                let has_cursor = rows.contains(&now.at()) && !text.trim().is_empty();
+                prop_assert_eq!(line.is_changed, is_changed || has_cursor, "rows {:?}", rows);
             }
             let known = lines.first().map_or(0, first)..now.rows.len();
             prop_assert!(changed.iter().all(|row| known.contains(row)), "{changed:?} of {known:?}");
@@ -468,6 +499,17 @@ mod tests {
         assert_eq!(watched.look().head, "$ x\n? Name (a)");
         watched.print(b"\x1b[2K\x1b[G? Name b\x1b[8D\x1b[8C");
         assert_eq!(watched.look().head, "? Name b");
+    }
+
+    #[test]
+    fn a_question_that_looks_as_one_before_it_is_shown() {
+        let mut watched = Watched::new();
+        watched.print(b"\x1b[4;2HSure? ");
+        watched.look();
+        watched.print(b"y\r\n\x1b[1;1H$ x\x1b[4;2HSure? \x1b[K");
+        let shown = watched.look();
+        let changed = shown.rows.unwrap().into_iter().filter(|line| line.is_changed).map(|line| line.text);
+        assert!(changed.map(|text| text.trim().to_owned()).any(|text| text == "Sure?"));
     }
 
     #[test]

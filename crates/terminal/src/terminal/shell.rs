@@ -3,6 +3,7 @@
 //! Owns no text and no process: marks and typed lines go in, and whether the shell is at its prompt
 //! comes out.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -38,6 +39,10 @@ pub(super) struct Shell {
     pub(super) sent: bool,
     /// Typed lines that the shell has not taken according to its marks.
     untaken: usize,
+    /// Number of all lines typed so far.
+    lines: u64,
+    /// The last line of each client or run, oldest first.
+    last_lines: VecDeque<ClientLine>,
     /// A command has begun since the last prompt.
     took: bool,
     /// The shell took a line or a command ended since the last prompt, so that the next one is not the same drawn
@@ -60,6 +65,21 @@ pub(super) struct Shell {
     /// The directory that the running command, or a program that reports nothing else, has reported (OSC 7).
     pub(super) folder: Option<String>,
 }
+
+/// The last line that a client or run has typed, or the command that it has entered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ClientLine {
+    by: String,
+    /// The offset of the output at its input.
+    offset: u64,
+    /// Its number among all lines.
+    number: u64,
+    /// The exit code at the prompt after it, once that was shown.
+    outcome: Option<Option<i32>>,
+}
+
+/// Number of clients whose last lines are kept.
+const MAX_LAST_LINES: usize = 16;
 
 /// A prompt that counts once the shell reads at it.
 #[derive(Debug, Clone, Copy)]
@@ -151,11 +171,43 @@ impl Shell {
         self.untaken > 0
     }
 
-    pub(super) fn send_off(&mut self, lines: usize) {
+    /// Records typed lines, of a client or run `by` whose input began at `offset` of the output.
+    pub(super) fn send_off(&mut self, lines: usize, by: Option<&str>, offset: u64) {
         self.sent = true;
         self.knows_exit = false;
         self.at_prompt = false;
         self.untaken += lines;
+        self.lines += lines as u64;
+        if let Some(by) = by {
+            self.last_lines.retain(|line| line.by != by || line.offset != offset);
+            self.last_lines.push_back(ClientLine { by: by.to_owned(), offset, number: self.lines, outcome: None });
+            if self.last_lines.len() > MAX_LAST_LINES {
+                self.last_lines.pop_front();
+            }
+        }
+    }
+
+    /// Returns the number of the last line that a client typed at or before `since`.
+    pub(super) fn line_before(&self, by: &str, since: u64) -> Option<u64> {
+        self.last_lines.iter().rev().find(|line| line.by == by && line.offset <= since).map(|line| line.number)
+    }
+
+    /// Returns the exit code at the prompt after a line of a client, once that was shown.
+    pub(super) fn outcome_of(&self, number: u64) -> Option<Option<i32>> {
+        self.last_lines.iter().find(|line| line.number == number).and_then(|line| line.outcome)
+    }
+
+    /// Returns whether the prompt after a line of a client was shown, and the shell has lines of others to run.
+    pub(super) fn is_past(&self, number: u64) -> bool {
+        self.outcome_of(number).is_some() && (self.running || self.untaken > 0)
+    }
+
+    /// Records the prompt after all lines but those that are untaken. Lines of other clients may be among these.
+    fn note_outcomes(&mut self, exit_code: Option<i32>) {
+        let taken = self.lines - self.untaken as u64;
+        for line in self.last_lines.iter_mut().filter(|line| line.number <= taken && line.outcome.is_none()) {
+            line.outcome = Some(exit_code);
+        }
     }
 
     pub(super) fn apply(&mut self, mark: &Mark) {
@@ -183,9 +235,11 @@ impl Shell {
                 }
                 // The shell takes an empty line without a command. An unread line is not taken.
                 let is_taken = std::mem::take(&mut self.line_taken);
-                if !std::mem::take(&mut self.took) && is_taken {
+                let took = std::mem::take(&mut self.took);
+                if !took && is_taken {
                     self.untaken = self.untaken.saturating_sub(1);
                 }
+                self.note_outcomes(self.last_exit.filter(|_| took));
                 if self.untaken > 0 {
                     // Lines typed ahead, or lines that a program has read: which, the next moment shows.
                     let pause = if self.is_inner { Doubt::RELAYED } else { Doubt::FIRST_PAUSE };
@@ -202,6 +256,10 @@ impl Shell {
                 self.doubt = Some(Doubt::new(DoubtfulPrompt::Claimed, Doubt::FIRST_PAUSE));
             }
             Mark::CommandStarted => {
+                // Of lines typed ahead, a shell may run the next one without a prompt between.
+                if self.took && !self.running {
+                    self.note_outcomes(self.last_exit);
+                }
                 self.running = true;
                 self.began = Some(Instant::now());
                 self.knows_exit = false;
@@ -257,6 +315,7 @@ impl Shell {
         self.at_prompt = true;
         self.sent = false;
         self.untaken = 0;
+        self.note_outcomes(self.last_exit.filter(|_| self.knows_exit));
         self.begins = false;
         self.doubt = None;
         self.draft.comes_to_prompt();
@@ -283,6 +342,78 @@ impl Shell {
             self.last_exit = None;
             self.doubt = None;
             self.look_at = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns a shell at its prompt.
+    fn shell_at_prompt() -> Shell {
+        let integration = IntegrationSession { kind: Kind::Bash, nonce: String::new(), files: None };
+        let mut shell = Shell { fresh: true, ..Shell::new(Some(integration), 0) };
+        shell.apply(&Mark::PromptReady);
+        assert!(shell.is_idle());
+        shell
+    }
+
+    fn apply(shell: &mut Shell, marks: impl IntoIterator<Item = Mark>) {
+        for mark in marks {
+            shell.apply(&mark);
+        }
+    }
+
+    fn command(exit_code: i32) -> [Mark; 3] {
+        [Mark::LineTaken, Mark::CommandStarted, Mark::CommandEnded(Some(exit_code))]
+    }
+
+    /// Two clients type one line each before the first command ends.
+    #[test]
+    fn each_client_has_the_outcome_of_its_own_line() {
+        for has_prompt_between in [true, false] {
+            let mut shell = shell_at_prompt();
+            shell.send_off(1, Some("one"), 10);
+            shell.send_off(1, Some("other"), 20);
+            let lines = [("one", 10), ("other", 20)].map(|(by, offset)| shell.line_before(by, offset).unwrap());
+            let outcomes = |shell: &Shell| lines.map(|line| shell.outcome_of(line));
+            apply(&mut shell, command(1));
+            if has_prompt_between {
+                shell.apply(&Mark::PromptReady);
+                assert_eq!(outcomes(&shell), [Some(Some(1)), None]);
+                assert_eq!(lines.map(|line| shell.is_past(line)), [true, false]);
+            }
+            apply(&mut shell, command(0));
+            shell.apply(&Mark::PromptReady);
+            assert_eq!(outcomes(&shell), [Some(Some(1)), Some(Some(0))]);
+            assert!(shell.is_idle(), "nothing is left to run");
+        }
+    }
+
+    #[test]
+    fn a_line_that_a_program_reads_has_the_outcome_of_that_program() {
+        let mut shell = shell_at_prompt();
+        shell.send_off(1, Some("one"), 10);
+        apply(&mut shell, [Mark::LineTaken, Mark::CommandStarted]);
+        shell.send_off(1, Some("one"), 20);
+        let answer = shell.line_before("one", 20).unwrap();
+        apply(&mut shell, [Mark::CommandEnded(Some(4)), Mark::PromptReady]);
+        assert_eq!(shell.outcome_of(answer), None, "the shell may have it to read");
+        shell.come_to_prompt();
+        assert_eq!(shell.outcome_of(answer), Some(Some(4)));
+    }
+
+    #[test]
+    fn a_wait_has_the_last_line_of_its_client_at_its_beginning() {
+        let mut shell = shell_at_prompt();
+        for (by, offset) in [("one", 10), ("other", 20), ("one", 30)] {
+            shell.send_off(1, Some(by), offset);
+        }
+        for (by, since, line) in
+            [("one", 9, None), ("one", 10, Some(1)), ("one", 29, Some(1)), ("one", 30, Some(3)), ("other", 90, Some(2))]
+        {
+            assert_eq!(shell.line_before(by, since), line, "{by} {since}");
         }
     }
 }

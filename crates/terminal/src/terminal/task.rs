@@ -37,7 +37,7 @@ use super::{
     excerpt,
 };
 use crate::activity::Activity;
-use crate::command::is_shell_name;
+use crate::command::{self, is_shell_name};
 use crate::echo::{Echo, Followed};
 use crate::hidden_input::{HiddenInputLog, HiddenLine};
 use crate::history::Zone;
@@ -45,7 +45,7 @@ use crate::input_log::{InputLog, LoggedAction};
 use crate::intake::OutputPipeline;
 use crate::integration::IntegrationSession;
 use crate::keys;
-use crate::line_limit::{self, LineTooLong, MAX_LINE_BYTES};
+use crate::line_limit::{self, LineTooLong, MAX_BUSYBOX_LINE_BYTES, MAX_LINE_BYTES};
 use crate::mouse;
 use crate::process::{
     Child, Discipline, Exit, InputState, Pty, Read, Reading, SessionLeader, end_all, is_relay, signal_group,
@@ -182,6 +182,9 @@ struct Pending {
     screen: Option<(Vec<steplatch_pattern::Pattern>, u64)>,
     /// Ends at a prompt, if more than this number of prompts have been shown.
     prompt_after: Option<u64>,
+    /// The number of the last line of its client: a wait for the prompt ends at the prompt after that line, although
+    /// others may have typed lines ahead.
+    own_line: Option<u64>,
     quiet: Option<Quiet>,
     /// Time until which unread input delays the start of the quiet period.
     unread_until: Instant,
@@ -599,9 +602,7 @@ impl Task {
             self.answers.add(replies, self.pty.foreground(), Instant::now());
         }
         self.screen_version += 1;
-        if self.intake.transcript.take_moved_rows() {
-            self.marks.add_motion(self.screen_version);
-        }
+        let (has_moved_rows, was_running) = (self.intake.transcript.take_moved_rows(), self.shell.running);
         self.last_output = Instant::now();
         self.outgoing.record_output(self.last_output);
         if self.outgoing.awaits_line_editor() && self.collects_lines() {
@@ -614,6 +615,10 @@ impl Task {
         }
         self.stir_watches();
         self.follow_marks();
+        if has_moved_rows {
+            let is_prompt = self.shell.is_reporting() && !was_running && !self.shell.running;
+            self.marks.add_motion(self.screen_version, is_prompt);
+        }
         self.watch_shell();
         self.follow_echo(before);
         let turned_off = self.intake.take_turned_off();
@@ -738,7 +743,7 @@ impl Task {
         if self.intake.screen.held_until().is_some_and(|until| std::time::Instant::now() >= until) {
             self.intake.screen.release();
             self.screen_version += 1;
-            self.marks.add_motion(self.screen_version);
+            self.marks.add_motion(self.screen_version, false);
         }
     }
 
@@ -801,7 +806,7 @@ impl Task {
         self.shell.draft.type_in(bytes, input.run.as_deref());
         let lines = bytes.iter().filter(|byte| matches!(byte, b'\r' | b'\n')).count();
         if lines > 0 {
-            self.shell.send_off(lines);
+            self.shell.send_off(lines, input.by.as_deref(), offset);
         }
         self.description.last_activity = SystemTime::now();
         let now = Instant::now();
@@ -876,17 +881,23 @@ impl Task {
     /// them on.
     fn check_lines(&self, typed: &[u8]) -> Result<(), LineTooLong> {
         let bytes = line_limit::longest_line(self.shell.draft.len(), typed);
+        if bytes <= MAX_BUSYBOX_LINE_BYTES {
+            return Ok(());
+        }
+        if !self.collects_lines() && self.foreground_name().as_deref().is_some_and(command::is_busybox) {
+            return Err(LineTooLong { bytes, relay: None, max_bytes: Some(MAX_BUSYBOX_LINE_BYTES) });
+        }
         if bytes <= MAX_LINE_BYTES {
             return Ok(());
         }
         if self.collects_lines() {
-            return Err(LineTooLong { bytes, relay: None });
+            return Err(LineTooLong { bytes, relay: None, max_bytes: None });
         }
         let modes = self.intake.screen.modes();
         // An editor of lines or of the screen takes all of it.
         let is_edited = modes.bracketed_paste || modes.alternate_screen;
         let relay = self.foreground_name().filter(|name| !is_edited && is_relay(name));
-        relay.map_or(Ok(()), |relay| Err(LineTooLong { bytes, relay: Some(relay) }))
+        relay.map_or(Ok(()), |relay| Err(LineTooLong { bytes, relay: Some(relay), max_bytes: None }))
     }
 
     fn encoded(&self, input: &Input) -> Result<Keystrokes, InputError> {
@@ -1000,6 +1011,7 @@ impl Task {
             search: Search::new(patterns, from),
             screen: None,
             prompt_after: None,
+            own_line: None,
             quiet: None,
             unread_until: now + UNREAD_INPUT_TIMEOUT,
             input: None,
@@ -1019,6 +1031,12 @@ impl Task {
 
     fn wait(&mut self, wait: Wait, number: u64, reply: oneshot::Sender<(Waited, View)>) {
         let from = wait.since.unwrap_or(self.input_offset);
+        // The prompt after an earlier line has nothing to do with this wait.
+        let own_line = wait
+            .by
+            .as_deref()
+            .and_then(|by| self.shell.line_before(by, from))
+            .filter(|line| wait.after_input || self.shell.outcome_of(*line).is_none());
         let logged = wait.by.map(|by| LoggedWait {
             by,
             patterns: wait.patterns.iter().map(|pattern| pattern.as_str().to_owned()).collect(),
@@ -1038,6 +1056,7 @@ impl Task {
                 // A line without Enter begins no command, so its prompt is not the end of one.
                 let is_over = self.shell.at_prompt && (wait.input.is_none() || self.half_typed().is_none());
                 pending.prompt_after = Some(if is_over { 0 } else { self.shell.prompts });
+                pending.own_line = own_line;
             }
             Until::Quiet(quiet) => pending.quiet = Some(quiet),
         }
@@ -1167,6 +1186,7 @@ impl Task {
         } else if wait
             .prompt_after
             .is_some_and(|after| self.shell.prompts > after || (after == 0 && self.shell.at_prompt))
+            || wait.own_line.is_some_and(|line| self.shell.is_past(line))
         {
             Some(Reason::Prompt)
         } else if now >= wait.deadline {
@@ -1212,7 +1232,12 @@ impl Task {
         // Looking states up in `/proc` takes longer than finding a match, and the caller of a match knows the awaited
         // state.
         let states = if reason == Reason::Match { States::default() } else { self.states() };
-        let view = self.view(false, states);
+        let mut view = self.view(false, states);
+        if reason == Reason::Prompt
+            && let Some(exit_code) = pending.own_line.and_then(|line| self.shell.outcome_of(line))
+        {
+            view.exit_code = exit_code;
+        }
         // The caller may have stopped listening.
         match pending.reply {
             Reply::Ready(reply) => drop(reply.send(view)),

@@ -67,6 +67,8 @@ async fn a_command_of_which_nothing_runs_has_no_outcome() {
         ("zsh", "echo )(", "parse error"),
         ("zsh", "echo one\necho )(\necho two", "parse error"),
         ("fish", "echo )(", "Unexpected"),
+        // Statements before and behind an error are valid.
+        ("fish", "touch ran; echo $x$/; touch ran", "not a valid variable"),
     ] {
         let world = World::new();
         let session = world.open(&[shell]).await;
@@ -84,6 +86,7 @@ async fn a_command_of_which_nothing_runs_has_no_outcome() {
             }
         }
         assert_eq!(session.gives("echo after").await, ("after\n".into(), Some(0)), "{shell}");
+        assert!(!std::path::Path::new(world.home()).join("ran").exists(), "{shell}: {command}");
         // Typed, it has no exit code either. zsh knows no comments there, and fish leaves the line where it is.
         if shell == "bash" {
             session.types(&format!("{command}\n")).await;

@@ -2,10 +2,10 @@
 //! Escape.
 
 use steplatch_patience::eventually;
-use steplatch_terminal::{Input, InputError, RunError};
+use steplatch_terminal::{CommandRequest, Input, InputError, Limit, Part, Reason, RunError, Wait};
 
 use super::inner_shells::{entry, start, until_input};
-use super::shells::{Session, World};
+use super::shells::{Session, World, request, until_prompt};
 
 /// Maximum length of a line that the kernel keeps for a program that reads whole lines, in bytes.
 const MAX_LINE_BYTES: usize = 4095;
@@ -194,5 +194,82 @@ async fn lines_that_are_typed_ahead_reach_the_program_that_the_first_one_starts(
             assert_eq!(std::fs::read_to_string(&typed).unwrap(), "one\ntwo\n", "{row}");
             std::fs::remove_file(&after).unwrap();
         }
+    }
+}
+
+/// What the line editor of busybox does not keep is lost, and it executes the rest.
+#[tokio::test]
+async fn a_line_that_busybox_would_cut_is_refused() {
+    let world = World::new();
+    let session = world.open(&["bash"]).await;
+    start(&session, "busybox sh").await;
+    for integrates in [false, true] {
+        let request = CommandRequest { integrate: integrates, input: true, ..request(&format!("echo {}", "a".repeat(1100))) };
+        let ran = session.0.run(request).await;
+        assert!(matches!(ran, Err(RunError::LineTooLong(_) | RunError::Wrapped { .. })), "run, {integrates}: {ran:?}");
+        let typed = Input { text: format!("echo {}\n", "a".repeat(1100)), ..Input::default() };
+        assert!(matches!(session.0.send(typed).await, Err(InputError::LineTooLong(_))), "typed, {integrates}");
+    }
+    let wide = CommandRequest { integrate: true, input: true, ..request(&format!("echo {}", "a".repeat(200))) };
+    assert!(matches!(session.0.run(wide).await, Err(RunError::Wrapped { .. })), "its echo looks like output");
+}
+
+/// Lines that several clients type ahead: each waits for the prompt after its own line, and receives the exit code of that.
+#[tokio::test]
+async fn each_client_waits_for_the_prompt_after_its_own_line() {
+    for shell in ["bash", "zsh", "fish"] {
+        let world = World::new();
+        let session = world.open(&[shell]).await;
+        let lines = [("one", "read x < gate; sh -c 'exit 1'"), ("two", "sh -c 'exit 2'"), ("three", "read x < gate; sh -c 'exit 3'")];
+        session.gives("mkfifo gate").await;
+        let mut waits = Vec::new();
+        for (by, line) in lines {
+            let input = Input { text: format!("{line}\n"), by: Some(by.to_owned()), ..Input::default() };
+            let sent = session.0.send(input).await.unwrap();
+            let wait = Wait { since: Some(sent.offset), by: Some(by.to_owned()), after_input: true, ..until_prompt() };
+            waits.push((by, wait));
+        }
+        let open_gate = async || {
+            let gate = std::path::Path::new(world.home()).join("gate");
+            tokio::task::spawn_blocking(move || std::fs::write(gate, "x\n").unwrap()).await.unwrap();
+        };
+        let mut waits = waits.into_iter();
+        let mut ends = async |code: i32| {
+            let (by, wait) = waits.next().unwrap();
+            let (waited, view) = session.waits(wait).await;
+            assert_eq!((waited.reason, view.exit_code), (Reason::Prompt, Some(code)), "{shell}: {by}\n{}", view.screen);
+        };
+        open_gate().await;
+        // The third command still runs.
+        ends(1).await;
+        ends(2).await;
+        open_gate().await;
+        ends(3).await;
+        // Later, a wait is for the prompt of the shell, whatever this client typed before.
+        let typed = Input { text: "sh -c 'exit 5'\n".to_owned(), by: Some("two".to_owned()), ..Input::default() };
+        let offset = session.0.send(typed).await.unwrap().offset;
+        let wait = Wait { since: Some(offset), by: Some("one".to_owned()), ..until_prompt() };
+        assert_eq!(session.waits(wait).await.1.exit_code, Some(5), "{shell}");
+    }
+}
+
+/// A prompt with the time at the right margin, drawn there from another row.
+#[tokio::test]
+async fn the_text_since_an_input_is_that_of_its_output_whatever_the_prompt_draws() {
+    let prompt = r"PS1='\w\[\e[s\e[1;60H\t\e[u\]\n> '";
+    let world = World::new();
+    world.file(".bashrc", &format!("{prompt}\n"));
+    let session = world.open(&["bash"]).await;
+    // A program that draws on several rows itself is shown by its rows, with the empty ones between.
+    for (line, output) in [
+        (r"printf 'a\n\n\nb\n'", "a\n\n\nb\n"),
+        ("seq 50", "1\n2\n3\n"),
+        ("echo same; echo same", "same\nsame\n"),
+        (r"printf 'one\n\n\nfour\e[A\n'", "one\n\n\nfour\n"),
+    ] {
+        session.types(&format!("{line}\n")).await;
+        session.prompt().await;
+        let text = session.0.read(Part::SinceInput, Limit::Head(usize::MAX)).await.unwrap().head;
+        assert!(text.starts_with(output), "{line}: {text:?}");
     }
 }

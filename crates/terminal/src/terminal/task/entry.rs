@@ -19,6 +19,7 @@ use crate::history::Zone;
 use crate::limit::Limit;
 use crate::process::InputState;
 use crate::prompt::{LearnedPrompt, RowKind, unfinished_line};
+use crate::screen::Size;
 use crate::terminal::excerpt;
 
 /// An entry with a waiting caller.
@@ -41,6 +42,8 @@ pub(super) struct PromptEntry {
     outputs: Vec<Range<u64>>,
     /// Offset of the output at the entry of the current part.
     entered: u64,
+    /// The text of the current part.
+    typed: String,
     /// Ends of lines that the echo of the current part has.
     lines: usize,
     /// Offset at which the echo ends.
@@ -190,9 +193,8 @@ impl Task {
         if text.contains('\t') && (is_fish || !self.takes_tabs()) {
             return entering.refuse(&RunError::Control(u32::from('\t')));
         }
-        let (before, cols) = (self.row_before_cursor().chars().count(), self.intake.screen.size().cols);
-        if is_fish && text.lines().any(|line| before + line.width() >= usize::from(cols)) {
-            return entering.refuse(&RunError::Wrapped { cols });
+        if let Err(error) = self.check_width(&text) {
+            return entering.refuse(&error);
         }
         let is_edited = self.intake.screen.modes().bracketed_paste;
         let is_paste = (text.contains('\n') || text.contains('\t')) && prompt.takes_pastes();
@@ -231,6 +233,7 @@ impl Task {
             rest,
             outputs: Vec::new(),
             entered: offset,
+            typed: String::new(),
             lines: 0,
             echoed: None,
             closed: false,
@@ -239,6 +242,20 @@ impl Task {
             pause: FIRST_PAUSE,
         });
         self.type_entry(&first);
+    }
+
+    /// Checks that the line editor of a shell does not break a text so that its echo is like output.
+    ///
+    /// # Errors
+    /// If it does.
+    pub(super) fn check_width(&self, text: &str) -> Result<(), RunError> {
+        let Size { cols, rows } = self.intake.screen.size();
+        let before = self.row_before_cursor().width();
+        let shell = self.foreground_name().unwrap_or_default();
+        match !self.collects_lines() && command::is_broken_by_editor(text, &shell, before, cols, rows) {
+            true => Err(RunError::Wrapped { cols }),
+            false => Ok(()),
+        }
     }
 
     /// Types a part of the entry and its end.
@@ -253,6 +270,7 @@ impl Task {
         entry.pause = FIRST_PAUSE;
         self.last_input = now;
         let shown = text.trim_start_matches("\x1b[200~").trim_end_matches("\x1b[201~");
+        shown.clone_into(&mut entry.typed);
         self.echo.expect(&format!("{shown}\n"), offset);
         self.outgoing.extend(text.bytes().map(|byte| if byte == b'\n' { b'\r' } else { byte }));
         self.outgoing.extend(*b"\r");
@@ -403,9 +421,9 @@ impl Task {
         let mut ranges = entry.outputs.clone();
         ranges.push(self.entry_output(&entry));
         let mut excerpt = excerpt::read_printed(history, &ranges, Zone::Output, entry.limit);
-        // Editors of lines draw an entry of several lines again.
-        if entry.lines > 1 && entry.outputs.is_empty() {
-            excerpt.head.drain(..entry.prompt.redrawn_entry(&excerpt.head));
+        // Editors of lines draw an entry again.
+        if entry.outputs.is_empty() {
+            excerpt.head.drain(..entry.prompt.redrawn_entry(&excerpt.head, &entry.typed));
         }
         entry.prompt.trim_prompt(excerpt.tail.as_mut().unwrap_or(&mut excerpt.head));
         let mut result = CommandResult {
@@ -453,8 +471,8 @@ impl Task {
 /// A tab for a line editor, after the key of `quoted-insert` (readline and ZLE, with the keys of Emacs or of vi).
 const QUOTED_TAB: &str = "\x16\t";
 
-/// Bytes after an echo in which to search for further lines of it.
-const ECHO_LOOKED_AT: u64 = 64 << 10;
+/// Bytes in which to search for the lines of an echo. An editor of lines may draw a long line again for each part of it.
+const ECHO_LOOKED_AT: u64 = 4 << 20;
 
 /// Returns the offset after the `nth` end of a line after `from`, counted from 1.
 fn nth_line_end(history: &crate::history::History, from: u64, nth: usize) -> Option<u64> {

@@ -349,6 +349,10 @@ impl Task {
             }
             let command = command::entered(&request.command)?;
             self.check_lines(command.as_bytes())?;
+            // Its marks are in its prompts, so that the output begins with the end of the first row.
+            if kind == Kind::Posix {
+                self.check_width(&command)?;
+            }
             let folder = request.working_directory.as_deref();
             Ok((kind, command, folder.map(|folder| command::change_to(folder, kind)).transpose()?))
         });
@@ -480,7 +484,7 @@ impl Task {
             ..running
         });
         self.shell.draft.type_in(b"\r", None);
-        self.shell.send_off(1 + asks);
+        self.shell.send_off(1 + asks, None, offset);
         self.outgoing.extend(keys);
         self.write_waiting();
     }

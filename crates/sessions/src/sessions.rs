@@ -890,12 +890,16 @@ fn pasted(text: &str, bracketed: bool) -> String {
     if bracketed { format!("\x1b[200~{}\x1b[201~", clean.replace("\r\n", "\n")) } else { clean }
 }
 
-/// Returns a warning about a secret that is a common word.
+/// Returns a warning about a secret that is a common word, or has too few characters to be hidden.
 fn word_warning(secret: &str) -> Option<String> {
-    hideable(secret).any(is_short_word).then(|| {
+    let warning = if hideable(secret).any(is_short_word) {
         "the secret is a short word: it is hidden only where it stands as a whole word, not within other words"
-            .to_owned()
-    })
+    } else if hideable(secret).next().is_none() && !secret.trim().is_empty() {
+        "the secret is too short to be hidden: what the terminal shows of it is returned and stored"
+    } else {
+        return None;
+    };
+    Some(warning.to_owned())
 }
 
 /// Refuses a secret of one word at the prompt of a shell, which would show it and run it as a command: the program that

@@ -91,7 +91,7 @@ impl Sessions {
         offset: u64,
     ) -> Result<(View, WaitInfo), SessionError> {
         let began = Instant::now();
-        let (waited, view) = terminal.wait(WaitRequest { since: Some(offset), ..wait }).await?;
+        let (waited, view) = terminal.wait(WaitRequest { since: Some(offset), after_input: true, ..wait }).await?;
         if let Some(gave_up) = &waited.gave_up {
             return Err(format!("the input was sent; {gave_up}").into());
         }
@@ -155,11 +155,18 @@ impl Sessions {
         reading.matched.or(reading.offset)
     }
 
-    /// Records where the match of a wait ends.
+    /// Records where the match of a wait ends, or the output of the command at whose end it returned all of that.
     fn record_match(&self, caller: &Caller, end: &EndedWait) {
         let is_match = end.waited.found.as_ref().is_some_and(|found| found.range.is_some());
-        if let Some(reader) = caller.reader().filter(|_| is_match) {
-            self.readers.update_reading(reader, end.terminal.id(), |reading| reading.matched = Some(end.waited.offset));
+        if is_match || end.waited.reason == Reason::Prompt {
+            self.record_returned(caller, &end.terminal, end.waited.offset);
+        }
+    }
+
+    /// Records that a client has received the output up to `offset`, behind which its next wait begins.
+    pub(crate) fn record_returned(&self, caller: &Caller, terminal: &HostedTerminal, offset: u64) {
+        if let Some(reader) = caller.reader() {
+            self.readers.update_reading(reader, terminal.id(), |reading| reading.matched = Some(offset));
         }
     }
 

@@ -409,8 +409,10 @@ async fn a_wait_does_not_match_what_the_one_before_returned() {
     let (session, other) = (daemon.bash().await, daemon.bash().await);
     let folder = tempfile::tempdir().unwrap();
     let fifo = folder.path().join("fifo").display().to_string();
+    // A writer that comes before the pipe would make a file.
+    daemon.call(until(&session.id, &format!("mkfifo {fifo}\n"), AwaitUntil::Prompt)).await;
     // A reader that opens it before the last writer has closed it reads nothing.
-    let server = format!("mkfifo {fifo}; while :; do read -r line < {fifo} && echo \"listening $line\"; done");
+    let server = format!("while :; do read -r line < {fifo} && echo \"listening $line\"; done");
     daemon.call(input(&session.id, &format!("{server}\n"))).await;
     daemon.call(until(&other.id, &format!("echo 1 > {fifo}\n"), AwaitUntil::Prompt)).await;
     let wait = |since, timeout| AwaitOutput {
@@ -437,7 +439,24 @@ async fn a_wait_does_not_match_what_the_one_before_returned() {
         timeout: 0.2,
         ..AwaitOutput::default()
     };
-    assert_eq!(daemon.call(again).await.reason, AwaitReason::Timeout);
+    assert_eq!(daemon.call(again.clone()).await.reason, AwaitReason::Timeout);
+    // So does all that came up to the prompt behind a command.
+    daemon.call(until(&other.id, "echo found $((4 + 4))\n", AwaitUntil::Prompt)).await;
+    assert_eq!(daemon.call(again.clone()).await.reason, AwaitReason::Timeout);
+    let command = RunCommand {
+        session_id: Some(other.id.clone()),
+        command: "echo found 9".to_owned(),
+        timeout: 60.0,
+        ..RunCommand::default()
+    };
+    assert_eq!(daemon.call(command).await.output, "found 9\n");
+    let nothing = daemon.call(again.clone()).await;
+    assert_eq!(nothing.reason, AwaitReason::Timeout);
+    assert!(nothing.error.unwrap().contains(r#"since: "input""#));
+    // A line without a wait has returned nothing of its command.
+    daemon.call(input(&other.id, "echo found $((1 + 1))\n")).await;
+    let found = daemon.call(AwaitOutput { timeout: 20.0, ..again }).await;
+    assert_eq!(found.match_text.as_deref(), Some("found 2"));
     daemon.stop().await;
 }
 
@@ -458,6 +477,10 @@ async fn a_secret_hides_itself_and_not_the_text_around_it() {
     let sent = daemon.call(secret).await;
     assert_eq!(sent.screen_content.as_deref().map(str::trim), Some("Bypass password check of ••••••?"));
     assert!(sent.warning.unwrap().contains("whole word"));
+    daemon.call(until(&session.id, "y\n", AwaitUntil::Prompt)).await;
+    daemon.call(until(&session.id, "read -rsp 'Code: ' x; echo; echo \"code $x\"\n", AwaitUntil::Input)).await;
+    let secret = SendInput { secret: true, ..until(&session.id, "yes\n", AwaitUntil::Prompt) };
+    assert!(daemon.call(secret).await.warning.unwrap().contains("too short"));
     daemon.stop().await;
 }
 

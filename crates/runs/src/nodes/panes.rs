@@ -338,8 +338,9 @@ impl PtyNodes {
                 pane.session = Some(session.clone());
                 // A terminal from before keeps its state.
                 if self.sessions.exists(session.as_str()).await.is_ok() {
-                    // The opening of a shell has waited for its prompt.
-                    if pty.ready != Ready::Shell && waits {
+                    // The opening waits for a prompt only for some seconds. What is typed before that is echoed twice,
+                    // and a program that starts looks like one that reads.
+                    if waits {
                         self.ready(caller, pty, &session, None, Some(0)).await?;
                     }
                     return Ok((session, true));

@@ -336,7 +336,9 @@ pub struct GateInfo {
     pub run_id: String,
     /// The question
     pub prompt: String,
-    /// Possible answers; nothing where any text or a form is accepted
+    /// Possible answers; null where any text or a form is accepted
+    #[serde(default, serialize_with = "null_if_empty::serialize", deserialize_with = "null_if_empty::deserialize")]
+    #[schemars(with = "Option<Vec<String>>")]
     pub choices: Vec<String>,
     /// Those choices that only a person takes, because they lead past a gate for a person
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -370,6 +372,19 @@ pub struct GateInfo {
     /// Digest of the whole question, and of the workflow that asks it
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub digest: String,
+}
+
+/// The written form of a list that is null if it is empty.
+mod null_if_empty {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(list: &[String], serializer: S) -> Result<S::Ok, S::Error> {
+        Some(list).filter(|list| !list.is_empty()).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+        Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+    }
 }
 
 /// Amount of input that one person has typed into one terminal.
@@ -839,5 +854,25 @@ impl RunEvent {
     pub fn is_last(&self) -> bool {
         let last = ["workflow_completed", "workflow_failed", "workflow_cancelled", Self::UNREADABLE];
         last.contains(&self.event_type.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_question_without_choices_has_null_for_them() {
+        for (choices, written) in [(vec![], json!(null)), (vec!["yes".to_owned()], json!(["yes"]))] {
+            let gate = GateInfo { choices, ..GateInfo::default() };
+            let value = serde_json::to_value(&gate).unwrap();
+            assert_eq!(value["choices"], written);
+            assert_eq!(serde_json::from_value::<GateInfo>(value).unwrap(), gate);
+        }
+        let mut older = serde_json::to_value(GateInfo::default()).unwrap();
+        older["choices"] = json!([]);
+        assert_eq!(serde_json::from_value::<GateInfo>(older).unwrap(), GateInfo::default());
     }
 }

@@ -314,7 +314,7 @@ function card(first) {
         { class: "answers" },
         fields
           ? button("Answer with these values", () => ({ form: formValue(fields) }))
-          : gate.choices.length
+          : gate.choices?.length
             ? gate.choices.map((/** @type {string} */ choice, /** @type {number} */ index) => button(choice, () => ({ answer: choice, number: index + 1 })))
             : [text, button("Answer", () => ({ answer: text.value }))],
       ),

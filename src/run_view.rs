@@ -84,6 +84,17 @@ struct Story {
     /// The return values of the run, by name.
     returned: Vec<(String, String)>,
     calls: Calls,
+    /// The state that failed last. The next event shows whether a transition takes the failure.
+    failed: Option<FailedState>,
+}
+
+/// A state that has failed, and its line behind the mark.
+#[derive(Debug)]
+struct FailedState {
+    state: String,
+    tool: String,
+    detail: String,
+    time: String,
 }
 
 impl Story {
@@ -118,7 +129,22 @@ impl Story {
         let (mark, style) = outcome.mark();
         let detail = action::led_to(&current.detail, &outcome.describe(&current.tool, result));
         let time = duration(Duration::from_secs_f64(seconds));
-        Some(line(&format!("{style}{mark}{style:#}"), &current.state, &current.tool, &detail, &time, width))
+        let Current { state, tool, .. } = current;
+        if outcome == Outcome::Failed {
+            self.failed = Some(FailedState { state, tool, detail, time });
+            return None;
+        }
+        Some(line(&format!("{style}{mark}{style:#}"), &state, &tool, &detail, &time, width))
+    }
+
+    /// Returns the line of the state that failed before an event. A failure that a transition takes is not an alarm.
+    fn failed_line(&mut self, event: &RunEvent, width: Option<usize>) -> Option<String> {
+        let FailedState { state, tool, detail, time } = self.failed.take()?;
+        let (mark, style) = match event.event_type.as_str() {
+            "transition" => ("·", QUIET),
+            _ => Outcome::Failed.mark(),
+        };
+        Some(line(&format!("{style}{mark}{style:#}"), &state, &tool, &detail, &time, width))
     }
 
     fn finished(&self, event: &RunEvent) -> Vec<String> {
@@ -274,8 +300,18 @@ impl Shown {
             self.run.clone_from(&event.run_id);
         }
         if event.run_id != self.run {
-            return self.nested_line(event, taken).into_iter().map(|line| format!("  {line}")).collect();
+            let width = self.width(taken + 2);
+            let failed = self.nested.get_mut(&event.run_id).and_then(|story| story.failed_line(event, width));
+            let nested = self.nested_line(event, taken);
+            return failed.into_iter().chain(nested).map(|line| format!("  {line}")).collect();
         }
+        let width = self.width(taken);
+        let failed = self.story.failed_line(event, width);
+        failed.into_iter().chain(self.own_lines(event, taken)).collect()
+    }
+
+    /// Returns the lines that an event of the run itself adds.
+    fn own_lines(&mut self, event: &RunEvent, taken: usize) -> Vec<String> {
         let text = |name: &str| event.data.get(name).and_then(Value::as_str).unwrap_or_default();
         match event.event_type.as_str() {
             "workflow_started" => {
@@ -437,5 +473,40 @@ impl View for Shown {
         write!(out, "{}", line(&mark, &current.state, &current.tool, &current.detail, &time, width()))?;
         self.open = true;
         out.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn event(seq: u64, event_type: &str, data: Value) -> RunEvent {
+        let Value::Object(data) = data else { panic!("the particulars are an object") };
+        RunEvent {
+            seq,
+            run_id: "run_a".to_owned(),
+            workflow_id: "retry".to_owned(),
+            event_type: event_type.to_owned(),
+            data,
+            timestamp: "2026-11-26T15:15:44.125Z".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_failure_that_a_transition_takes_is_no_alarm() {
+        for (next, mark) in [("transition", '·'), ("workflow_failed", '✗'), ("workflow_cancelled", '✗')] {
+            let mut view = Shown::new(false);
+            let result = json!({"success": false, "error": "the command ended with exit code 1"});
+            let entered = json!({"state": "a", "tool": "run_command", "params": {"command": "false"}});
+            view.event_lines(&event(1, "workflow_started", json!({})), 0);
+            view.event_lines(&event(2, "state_entered", entered), 0);
+            let completed = json!({"state": "a", "result": result, "elapsed_time": 0.1});
+            assert_eq!(view.event_lines(&event(3, "state_completed", completed), 0), Vec::<String>::new());
+            let lines = view.event_lines(&event(4, next, json!({"from": "a", "to": "b", "because": "failure"})), 0);
+            let line = anstream::adapter::strip_str(&lines[0]).to_string();
+            assert!(line.trim_start().starts_with(mark) && line.contains("exit code 1"), "{next}: {line}");
+        }
     }
 }

@@ -3,6 +3,8 @@
 //! The daemon writes for agents: its sentences name tools and sessions. People read of commands and terminals. Programs
 //! that request JSON get the daemon's own text.
 
+use crate::print;
+
 /// Phrases of the daemon, and their replacements. Longer ones come before those that they contain.
 const PHRASES: [(&str, &str); 32] = [
     ("nothing to send: give input_text or keys", "nothing to send; give TEXT or --key"),
@@ -78,11 +80,34 @@ pub(crate) fn for_people(sentence: &str) -> String {
     {
         words = format!("{before}stopped after {limit} states (max_states); is there a loop without an exit?{after}");
     }
-    words = as_options(&words);
+    words = with_local_times(&as_options(&words));
     match words.split_once(SET_WITH) {
         Some((before, exports)) if before.ends_with(". ") => format!("{before}{}", input_options(exports)),
         _ => words,
     }
+}
+
+/// Number of characters of a timestamp of the daemon, such as `2026-11-26T15:15:44.125Z`.
+const TIMESTAMP_CHARS: usize = 24;
+
+/// Converts the daemon's timestamps in a sentence to the time zone of this process.
+fn with_local_times(words: &str) -> String {
+    let mut converted = String::with_capacity(words.len());
+    let mut rest = words;
+    // Each timestamp ends with the letter of its zone.
+    while let Some(end) = rest.find('Z').map(|at| at + 1) {
+        let begin = end.checked_sub(TIMESTAMP_CHARS).filter(|begin| rest.is_char_boundary(*begin));
+        let moment = begin.map(|begin| &rest[begin..end]).filter(|moment| moment.as_bytes()[10] == b'T');
+        match moment.filter(|moment| print::between(moment, Some(moment)).is_some()) {
+            Some(moment) => {
+                converted.push_str(&rest[..end - TIMESTAMP_CHARS]);
+                converted.push_str(&print::local_time(moment));
+            }
+            None => converted.push_str(&rest[..end]),
+        }
+        rest = &rest[end..];
+    }
+    converted + rest
 }
 
 /// The daemon's words around the name of a missing initial variable.
@@ -124,6 +149,19 @@ fn input_options(exports: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn people_read_local_times() {
+        let moment = "2026-11-26T15:15:44.125Z";
+        let local = print::local_time(moment);
+        for [sentence, expected] in [
+            [format!("answered by ana (cli) at {moment}: yes"), format!("answered by ana (cli) at {local}: yes")],
+            [format!("Z until {moment}, {moment}"), format!("Z until {local}, {local}")],
+            ["žluť of 2026-11-26T15:15:99.125Z".to_owned(), "žluť of 2026-11-26T15:15:99.125Z".to_owned()],
+        ] {
+            assert_eq!(for_people(&sentence), expected);
+        }
+    }
 
     #[test]
     fn people_read_of_commands_and_terminals() {

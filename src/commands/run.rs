@@ -116,7 +116,7 @@ fn refusal(named: &str, error: String) -> String {
 }
 
 /// Returns the file beside the caller that a name may mean, without its extension.
-fn same_named_file(name: &str) -> Option<PathBuf> {
+pub(super) fn same_named_file(name: &str) -> Option<PathBuf> {
     ["json", "py"].into_iter().map(|extension| PathBuf::from(format!("{name}.{extension}"))).find(|file| file.is_file())
 }
 

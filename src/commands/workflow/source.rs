@@ -7,6 +7,7 @@ use steplatch_ids::WorkflowName;
 use steplatch_protocol::{DaemonPaths, DescribeWorkflow};
 use steplatch_workflow::{Definition, Problems};
 
+use crate::commands::run::same_named_file;
 use crate::failure::Failure;
 use crate::front;
 
@@ -36,7 +37,10 @@ pub(super) async fn read(workflow: &str, place: &DaemonPaths) -> Result<Workflow
         None if reply.source.is_some() => WorkflowSource::Function(reply.file.unwrap_or_default().into()),
         None => {
             let error = reply.error.unwrap_or_else(|| "there is no such workflow".to_owned());
-            WorkflowSource::Nothing(format!("there is no file of that name. {error}"))
+            WorkflowSource::Nothing(match same_named_file(workflow) {
+                Some(file) => format!("no workflow is saved by that name; did you mean the file {}", file.display()),
+                None => format!("there is no file of that name. {error}"),
+            })
         }
     })
 }

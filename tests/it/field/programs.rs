@@ -34,6 +34,16 @@ const INTERPRETERS: &[Interpreter] = &[
         name: "ipython",
         command: &["ipython3", "--no-banner", "--colors=NoColor"],
         prompt: r"In \[\d+\]: *$",
+        entries: &[
+            ("print(6 * 7)", "42\n"),
+            ("print('a!b')", "a!b\n"),
+            ("def f():\n    a = 1\n\n    return a + 1\nprint(f())", "2\n"),
+        ],
+    },
+    Interpreter {
+        name: "ipython, simple prompt",
+        command: &["ipython3", "--no-banner", "--colors=NoColor", "--simple-prompt"],
+        prompt: r"In \[\d+\]: *$",
         entries: &[("print(6 * 7)", "42\n"), ("print('a!b')", "a!b\n")],
     },
     Interpreter {
@@ -124,6 +134,11 @@ const QUESTIONS: &[Question] = &[
         "Name?",
     ),
     question(
+        "anywhere on the screen",
+        "bash -c 'printf \"some\\033[20d\\033[3GName? \"; read -r x; echo got $x'",
+        "Name?",
+    ),
+    question(
         "without a question mark",
         "sh -c 'echo Type the name of the branch; read x; echo got $x'",
         "Type the name of the branch",
@@ -168,6 +183,9 @@ fn every_entry_of_an_interpreter_has_its_output() {
             for (entry, output) in interpreter.entries {
                 let ran = field.run(&session, entry, false);
                 if !ran.text.ends_with(output) && !ran.text.contains(output.trim_end())
+                    // Rows that a line editor has drawn.
+                    || ran.text.starts_with(['\n', ' '])
+                    || ran.text.contains("In [")
                     || ran.error.is_some()
                     || ran.exit_code.is_some()
                 {
@@ -210,6 +228,30 @@ fn every_entry_of_an_interpreter_that_a_node_keeps_has_its_output() {
             }
         },
     );
+}
+
+/// A program that shows its prompt later than a terminal waits for it at its opening.
+#[test]
+fn every_program_that_a_node_keeps_may_start_late() {
+    let field = Field::new();
+    let rows = [
+        ("bash", "sh -c 'sleep 5; exec bash'", ["echo one", "echo two"], ["one", "two"]),
+        ("bash without marks", "sh -c 'sleep 5; exec bash --norc'", ["echo one", "echo two"], ["one", "two"]),
+        ("python", "sh -c 'sleep 5; exec python3 -q'", ["6 * 7", "7 * 7"], ["42", "49"]),
+        ("node", "sh -c 'sleep 5; exec node'", ["6 * 7", "7 * 7"], ["42", "49"]),
+    ];
+    Failures::of_rows(rows, |(name, command, entries, outputs), failures| {
+        let text = format!(
+            "PTYNode(id='late', session=session, command={command:?})\n\
+             async def field(ctx):\n    return [(await ctx.run('late', entry))['output'] for entry in {}]\n\
+             Workflow(id='field', session=session, fn=field)\n",
+            json!(entries),
+        );
+        let over = field.function(&text);
+        if over["result"] != json!(outputs) {
+            failures.add(format!("{name}: {}, expected {outputs:?}; {}", over["result"], over["error"]));
+        }
+    });
 }
 
 #[test]

@@ -286,7 +286,9 @@ impl LearnedPrompt {
                 return Err("a repetition of the last entry");
             }
             Kind::Known(interpreter) if interpreter.name == PYTHON => return Ok(python_entry::statements(text)),
-            Kind::Known(interpreter) if interpreter.name == IPYTHON && has_empty_line => return Err("the end of the entry"),
+            Kind::Known(interpreter) if interpreter.name == IPYTHON && has_empty_line => {
+                return Err("the end of the entry");
+            }
             Kind::Other if has_empty_line && !self.may_be_shell() => return Err("something unknown"),
             Kind::Known(_) | Kind::Promptless | Kind::Other => {}
         }
@@ -362,7 +364,9 @@ impl LearnedPrompt {
         let first = format!("{begin}{}", without_digits(typed.lines().next().unwrap_or_default()));
         let mut lines = output[reserved..].split_inclusive('\n');
         // Such a line may be output, and is not if it has the text of the entry.
-        let Some(drawn) = lines.next().filter(|line| without_digits(line).trim_end() == first.trim_end()) else { return 0 };
+        let Some(drawn) = lines.next().filter(|line| without_digits(line).trim_end() == first.trim_end()) else {
+            return 0;
+        };
         let is_continued =
             |line: &str| without_digits(line).starts_with(&begin) || (interpreter.continuation)(&format!("{line} "));
         let has_more = typed.trim_end().contains('\n');

@@ -106,7 +106,9 @@ impl ScreenMarks {
         let text = || excerpt::read_part(intake.transcript.history(), part, input_offset, limit);
         let rows = match part {
             Part::SinceInput => since.and_then(|since| self.moved_rows_since(since, intake)),
-            _ => since.filter(|since| self.moved_at > *since).and_then(|since| self.rows_since(since, intake.screen.as_ref())),
+            _ => since
+                .filter(|since| self.moved_at > *since)
+                .and_then(|since| self.rows_since(since, intake.screen.as_ref())),
         };
         let Some(rows) = rows else { return text() };
         let end = intake.transcript.history().end();

@@ -204,7 +204,8 @@ async fn a_line_that_busybox_would_cut_is_refused() {
     let session = world.open(&["bash"]).await;
     start(&session, "busybox sh").await;
     for integrates in [false, true] {
-        let request = CommandRequest { integrate: integrates, input: true, ..request(&format!("echo {}", "a".repeat(1100))) };
+        let request =
+            CommandRequest { integrate: integrates, input: true, ..request(&format!("echo {}", "a".repeat(1100))) };
         let ran = session.0.run(request).await;
         assert!(matches!(ran, Err(RunError::LineTooLong(_) | RunError::Wrapped { .. })), "run, {integrates}: {ran:?}");
         let typed = Input { text: format!("echo {}\n", "a".repeat(1100)), ..Input::default() };
@@ -220,7 +221,11 @@ async fn each_client_waits_for_the_prompt_after_its_own_line() {
     for shell in ["bash", "zsh", "fish"] {
         let world = World::new();
         let session = world.open(&[shell]).await;
-        let lines = [("one", "read x < gate; sh -c 'exit 1'"), ("two", "sh -c 'exit 2'"), ("three", "read x < gate; sh -c 'exit 3'")];
+        let lines = [
+            ("one", "read x < gate; sh -c 'exit 1'"),
+            ("two", "sh -c 'exit 2'"),
+            ("three", "read x < gate; sh -c 'exit 3'"),
+        ];
         session.gives("mkfifo gate").await;
         let mut waits = Vec::new();
         for (by, line) in lines {

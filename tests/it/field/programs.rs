@@ -135,7 +135,7 @@ const QUESTIONS: &[Question] = &[
     ),
     question(
         "anywhere on the screen",
-        "bash -c 'printf \"some\\033[20d\\033[3GName? \"; read -r x; echo got $x'",
+        "bash -c 'printf \"some\\033[20d\\033[3GName? \"; read -r x; echo got $x $$'",
         "Name?",
     ),
     question(

@@ -55,7 +55,8 @@ fn lines_of(moment: &Moment) -> Option<Vec<&str>> {
     let input = &moment.input;
     let text = input.text.as_deref()?;
     let ends = input.keys.iter().all(|key| key == "enter" || key == "return");
-    let lines: Vec<&str> = text.trim_end_matches(['\n', '\r']).lines().collect();
+    // An empty line at the end is an input, too: it ends a block in an interpreter.
+    let lines: Vec<&str> = text.strip_suffix('\n').unwrap_or(text).split('\n').collect();
     let is_split = input.kind == InputKind::Typed
         && input.context == "program"
         && input.screen.is_none()
@@ -322,6 +323,9 @@ mod tests {
         // Fewer questions than lines.
         assert_eq!(split("ana\na@x\nyes\n", "ana\na@x\nyes\nMail: $ ").len(), 1);
         assert_eq!(split("one\n", "one\n").len(), 1);
+        // An empty line, which nothing shows.
+        assert_eq!(split("def f():\n  x\n\n", "def f():\n...   x\n... \n>>> ").len(), 1);
+        assert_eq!(split("a\n\n", "a\n\n").len(), 2);
     }
 
     #[test]

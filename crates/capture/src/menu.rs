@@ -79,7 +79,10 @@ impl Menu {
         let rows: Vec<String> = filled_rows(screen.lines());
         let highlighted = match is_choice(act) {
             true => highlighted.to_vec(),
-            false => highlighted.iter().filter(|row| row.contains(CURSOR)).cloned().collect(),
+            false => {
+                let row_of_cursor = |row: &String| row.rsplit_once(": ").map(|(text, _)| text.to_owned());
+                highlighted.iter().filter(|row| row.contains(CURSOR)).filter_map(row_of_cursor).collect()
+            }
         };
         match rows.len() {
             0 => Self::None,

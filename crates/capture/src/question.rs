@@ -127,10 +127,19 @@ impl LastRow {
 /// Returns the pattern of the rows that stand on the screen where a program draws in place, in their order, with nothing
 /// between them. `is_last` is whether nothing stands below them.
 pub(crate) fn rows(rows: &[String], bindings: &[Binding], facts: &KnownFacts, leeway: Leeway, is_last: bool) -> String {
-    let rows: Vec<String> = rows.iter().map(|row| general(row, bindings, facts, leeway)).collect();
+    let end = format!(r" *{FRAME}\n{FRAME}");
+    // An editor fills its window with rows of one sign, as many as there is room for.
+    let is_filler = |row: &str| row.chars().count() == 1 && !row.contains(char::is_alphanumeric);
+    let patterns = rows.chunk_by(|one, next| one == next && is_filler(one)).map(|alike| {
+        let row = |row: &String| general(row, bindings, facts, leeway);
+        match alike {
+            [first, _, ..] => format!("(?:{0}{end})*{0}", row(first)),
+            _ => alike.iter().map(row).collect(),
+        }
+    });
     format!(
         "^{FRAME}{}{}",
-        rows.join(&format!(r" *{FRAME}\n{FRAME}")),
+        patterns.collect::<Vec<_>>().join(&end),
         if is_last { format!(r" *{FRAME}\Z") } else { String::new() }
     )
 }

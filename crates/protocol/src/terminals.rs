@@ -187,7 +187,7 @@ pub struct SendInput {
     /// A match ends the wait only once the program reads input: line, shown, hidden or any
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reads: Option<InputReading>,
-    /// Texts that must stand out on the screen for a match there, from top to bottom
+    /// Rows of a match on the screen that are not plain, with their styles, such as `beta: bold`, and the cursor as `▏`
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub highlighted: Vec<String>,
 }
@@ -484,7 +484,7 @@ pub struct AwaitOutput {
     /// A match ends the wait only once the program reads input: line, shown, hidden or any
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reads: Option<InputReading>,
-    /// Texts that must stand out on the screen for a match there, from top to bottom
+    /// Rows of a match on the screen that are not plain, with their styles, such as `beta: bold`, and the cursor as `▏`
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub highlighted: Vec<String>,
 }

@@ -177,10 +177,6 @@ impl Sessions {
         match ran {
             Ok(ran) => {
                 self.record_typed(caller, terminal, ran.offset);
-                // A command that continues may still print what the client waits for next.
-                if !ran.timed_out && ran.asks.is_none() {
-                    self.record_returned(caller, terminal, ran.end);
-                }
                 // The client has its output now; the next output for it begins after that.
                 if let Some(reader) = caller.reader() {
                     self.readers.update_reading(reader, terminal.id(), |reading| {

@@ -155,18 +155,11 @@ impl Sessions {
         reading.matched.or(reading.offset)
     }
 
-    /// Records where the match of a wait ends, or the output of the command at whose end it returned all of that.
+    /// Records where the match of a wait ends.
     fn record_match(&self, caller: &Caller, end: &EndedWait) {
         let is_match = end.waited.found.as_ref().is_some_and(|found| found.range.is_some());
-        if is_match || end.waited.reason == Reason::Prompt {
-            self.record_returned(caller, &end.terminal, end.waited.offset);
-        }
-    }
-
-    /// Records that a client has received the output up to `offset`, behind which its next wait begins.
-    pub(crate) fn record_returned(&self, caller: &Caller, terminal: &HostedTerminal, offset: u64) {
-        if let Some(reader) = caller.reader() {
-            self.readers.update_reading(reader, terminal.id(), |reading| reading.matched = Some(offset));
+        if let Some(reader) = caller.reader().filter(|_| is_match) {
+            self.readers.update_reading(reader, end.terminal.id(), |reading| reading.matched = Some(end.waited.offset));
         }
     }
 

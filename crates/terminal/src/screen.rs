@@ -16,8 +16,8 @@ use std::time::Instant;
 
 use control::Control;
 pub(crate) use emulator::Emulator;
-pub(crate) use highlights::styled_rows;
 pub use highlights::{Highlight, highlights};
+pub(crate) use highlights::{row_of_cursor, styled_rows};
 pub use page::is_link_address;
 pub use picture::{Colour, CursorCell, CursorShape, Picture, Rgb, Run, Style, Underline};
 

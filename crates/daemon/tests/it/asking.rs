@@ -440,20 +440,7 @@ async fn a_wait_does_not_match_what_the_one_before_returned() {
         ..AwaitOutput::default()
     };
     assert_eq!(daemon.call(again.clone()).await.reason, AwaitReason::Timeout);
-    // So does all that came up to the prompt behind a command.
-    daemon.call(until(&other.id, "echo found $((4 + 4))\n", AwaitUntil::Prompt)).await;
-    assert_eq!(daemon.call(again.clone()).await.reason, AwaitReason::Timeout);
-    let command = RunCommand {
-        session_id: Some(other.id.clone()),
-        command: "echo found 9".to_owned(),
-        timeout: 60.0,
-        ..RunCommand::default()
-    };
-    assert_eq!(daemon.call(command).await.output, "found 9\n");
-    let nothing = daemon.call(again.clone()).await;
-    assert_eq!(nothing.reason, AwaitReason::Timeout);
-    assert!(nothing.error.unwrap().contains(r#"since: "input""#));
-    // A line without a wait has returned nothing of its command.
+    // Its own next input is where it begins.
     daemon.call(input(&other.id, "echo found $((1 + 1))\n")).await;
     let found = daemon.call(AwaitOutput { timeout: 20.0, ..again }).await;
     assert_eq!(found.match_text.as_deref(), Some("found 2"));

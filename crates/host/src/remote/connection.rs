@@ -46,9 +46,9 @@ const EXIT_CODE_TIMEOUT: Duration = Duration::from_millis(500);
 const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(60));
 
 /// Minimum time of a connection after which the next attempt comes soon, and the longest pause after a shorter one: a machine
-/// that ends each connection at once costs few processes here.
-const STEADY_TIME: Duration = Duration::from_secs(10);
-const MAX_SHORT_PAUSE: Duration = Duration::from_secs(5);
+/// that ends each connection at once costs few processes here, and a bad network delays little.
+const STEADY_TIME: Duration = Duration::from_secs(2);
+const MAX_SHORT_PAUSE: Duration = Duration::from_secs(1);
 
 /// A loss of the connection that has not ended.
 #[derive(Debug, Clone)]

@@ -117,29 +117,44 @@ const MAX_ROW_CHARS: usize = 200;
 /// the entry that is pointed at, and the plain row may be among dim ones.
 #[must_use]
 pub(crate) fn styled_rows(picture: &Picture, rows: Range<usize>) -> Vec<String> {
-    let rows = rows.start..rows.end.min(picture.rows.len());
-    let row =
-        |row: usize| styled_row(&picture.rows[row], picture.cursor.filter(|cursor| usize::from(cursor.row) == row));
-    rows.filter_map(row).collect()
+    let styled = |row: usize| {
+        let runs = &picture.rows[row];
+        let (styles, cursor) = (styles_of(runs), cursor_in(picture, row));
+        let is_plain = styles.iter().all(|style| style == PLAIN);
+        let is_compared = !styles.is_empty() && (!is_plain || cursor.is_some());
+        is_compared.then(|| format!("{}: {}", text_of(runs, cursor), styles.join(", ")))
+    };
+    (rows.start..rows.end.min(picture.rows.len())).filter_map(styled).collect()
 }
 
-fn styled_row(runs: &[Run], cursor: Option<CursorCell>) -> Option<String> {
-    let (mut cells, mut styles): (Vec<char>, Vec<String>) = (Vec::new(), Vec::new());
+/// Returns the text of the row with the cursor, with a sign at its place, if it is among these rows.
+pub(crate) fn row_of_cursor(picture: &Picture, rows: &Range<usize>) -> Option<String> {
+    let cursor = picture.cursor?;
+    let row = usize::from(cursor.row);
+    let runs = picture.rows.get(row).filter(|_| rows.contains(&row))?;
+    Some(text_of(runs, Some(cursor)))
+}
+
+fn cursor_in(picture: &Picture, row: usize) -> Option<CursorCell> {
+    picture.cursor.filter(|cursor| usize::from(cursor.row) == row)
+}
+
+/// Returns the styles of the texts of a row.
+fn styles_of(runs: &[Run]) -> Vec<String> {
+    let texts = runs.iter().filter(|run| run.text.chars().any(|sign| !is_frame(sign)));
+    let mut styles: Vec<String> = texts.map(|run| style_name(&run.style)).collect();
+    styles.dedup();
+    styles
+}
+
+fn text_of(runs: &[Run], cursor: Option<CursorCell>) -> String {
+    let mut cells: Vec<char> = Vec::new();
     for run in runs {
         cells.resize(cells.len().max(usize::from(run.col)), ' ');
         // A wide character takes two cells.
         let is_single = run.text.chars().count() == usize::from(run.cols);
         cells
             .extend(run.text.chars().flat_map(|sign| [Some(sign), (!is_single && run.wide).then_some('\0')]).flatten());
-        let is_text = run.text.chars().any(|sign| !is_frame(sign));
-        let style = style_name(&run.style);
-        if is_text && styles.last() != Some(&style) {
-            styles.push(style);
-        }
-    }
-    let is_plain = styles.iter().all(|style| style == PLAIN);
-    if styles.is_empty() || (is_plain && cursor.is_none()) {
-        return None;
     }
     if let Some(cursor) = cursor {
         let mut at = usize::from(cursor.col);
@@ -152,7 +167,7 @@ fn styled_row(runs: &[Run], cursor: Option<CursorCell>) -> Option<String> {
         cells.insert(at, CURSOR);
     }
     let text: String = cells.into_iter().filter(|sign| *sign != '\0').take(MAX_ROW_CHARS).collect();
-    Some(format!("{}: {}", text.trim_matches(is_frame), styles.join(", ")))
+    text.trim_matches(is_frame).to_owned()
 }
 
 /// Returns whether a sign is a blank or draws a frame. The sign of the cursor does not.
@@ -258,12 +273,13 @@ mod tests {
                 CursorCell { row: 0, col, wide: false, shape: super::super::CursorShape::default(), colour: None };
             let picture =
                 Picture { cursor: Some(cursor), ..picture(vec![vec![run(0, "Name: shop", plain)], row.clone()]) };
-            styled_rows(&picture, 0..1).concat()
+            assert_eq!(row_of_cursor(&picture, &(1..2)), None, "the row is outside");
+            (styled_rows(&picture, 0..1).concat(), row_of_cursor(&picture, &(0..1)))
         };
         for (col, text) in
             [(0, "▏Name: shop"), (6, "Name: ▏shop"), (8, "Name: shop▏"), (10, "Name: shop▏"), (12, "Name: shop  ▏")]
         {
-            assert_eq!(at(col), format!("{text}: plain"));
+            assert_eq!(at(col), (format!("{text}: plain"), Some(text.to_owned())));
         }
     }
 

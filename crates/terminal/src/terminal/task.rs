@@ -51,7 +51,7 @@ use crate::process::{
     Child, Discipline, Exit, InputState, Pty, Read, Reading, SessionLeader, end_all, is_relay, signal_group,
 };
 use crate::prompt::LearnedPrompt;
-use crate::screen::{Screen, Size, highlights, styled_rows};
+use crate::screen::{Screen, Size, highlights, row_of_cursor, styled_rows};
 use crate::transcript::{Mark, Transcript};
 use crate::wait::{
     EchoZones, InputReading, InputWait, Pass, PatternMatch, Quiet, Reason, Search, Target, Until, Wait, Waited,
@@ -1169,6 +1169,7 @@ impl Task {
             let is_pointed_at = |expected: &[String], rows: &Range<usize>| {
                 let picture = self.intake.screen.picture();
                 styled_rows(&picture, rows.clone()) == expected
+                    || expected.len() == 1 && row_of_cursor(&picture, rows) == expected.first().cloned()
                     || highlights(&picture).iter().map(|one| &one.text).eq(expected)
             };
             match found {

@@ -31,6 +31,9 @@ const READLINE_ESCAPE_PAUSE: Duration = Duration::from_millis(550);
 /// Maximum pause after the end of a line.
 const MAX_LINE_PAUSE: Duration = Duration::from_millis(300);
 
+/// Maximum pause after the end of a line while its reader works: on a busy machine it takes the line late.
+const MAX_BUSY_LINE_PAUSE: Duration = Duration::from_secs(5);
+
 /// Silence after the answer of a line editor to Enter, after which it reads the next line itself.
 const LINE_SILENCE: Duration = Duration::from_millis(30);
 
@@ -175,7 +178,7 @@ impl Outgoing {
     }
 
     /// Returns the maximum time by which pauses delay the last byte of the queue after `now`, if the kernel takes all
-    /// at once.
+    /// at once and line editors are not held up.
     pub(super) fn delay(&self, now: Instant) -> Duration {
         let end = self.written + self.bytes.len() as u64;
         let current_pause = self.held_until().map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
@@ -220,6 +223,19 @@ impl Outgoing {
     /// Returns whether a line waits until a line editor has taken the one before it.
     pub(super) fn awaits_line_editor(&self) -> bool {
         self.pause.is_some_and(|pause| pause.reader == PauseReader::LineEditor)
+    }
+
+    /// Returns whether the pause for a line editor ends now.
+    pub(super) fn is_line_pause_over(&self, now: Instant) -> bool {
+        let is_over = |pause: Pause| now >= pause.until && now < pause.since + MAX_BUSY_LINE_PAUSE;
+        self.awaits_line_editor() && self.pause.is_some_and(is_over)
+    }
+
+    /// Prolongs the pause: the line editor neither reads nor has passed the terminal on.
+    pub(super) fn prolong_pause(&mut self, now: Instant) {
+        if let Some(pause) = &mut self.pause {
+            pause.until = now + LINE_SILENCE;
+        }
     }
 
     /// Ends the pause: the line editor has passed the terminal on.
@@ -307,6 +323,27 @@ mod tests {
         outgoing.type_in(&typed(&[b"q"]));
         assert_eq!(written(&mut outgoing, start), b"");
         assert_eq!(written(&mut outgoing, start + MAX_ESCAPE_PAUSE), b"q");
+    }
+
+    #[test]
+    fn a_line_waits_longer_while_its_editor_works_and_not_for_ever() {
+        let (mut outgoing, start) = (Outgoing::default(), Instant::now());
+        let mut lines = typed(&[b"cat", b"\r", b"one", b"\r"]);
+        lines.type_lines_ahead(false);
+        outgoing.type_in(&lines);
+        assert_eq!(written(&mut outgoing, start), b"cat\r");
+        let mut now = start;
+        while !outgoing.is_line_pause_over(now) {
+            now += Duration::from_millis(10);
+        }
+        assert_eq!(now, start + MAX_LINE_PAUSE);
+        while outgoing.is_line_pause_over(now) {
+            outgoing.prolong_pause(now);
+            assert_eq!(written(&mut outgoing, now), b"");
+            now = outgoing.held_until().unwrap();
+        }
+        assert!(now >= start + MAX_BUSY_LINE_PAUSE, "{:?}", now - start);
+        assert_eq!(written(&mut outgoing, now), b"one\r");
     }
 
     #[test]

@@ -935,13 +935,25 @@ impl Task {
 
     /// Returns whether there is input to write and no pause holds it back. The end of the pause is a deadline.
     fn has_due_input(&mut self) -> bool {
+        self.hold_for_line_editor(Instant::now());
         !self.outgoing.due(Instant::now()).is_empty()
+    }
+
+    /// Holds the next line back while the editor of the one before has not taken that, or works: between its answer to
+    /// Enter and the start of the program, the kernel would make one line of all that it holds.
+    fn hold_for_line_editor(&mut self, now: Instant) {
+        let takes_lines =
+            || self.collects_lines() || !self.pty.has_unread_input() && self.program_state().awaits() != Some(false);
+        if self.outgoing.is_line_pause_over(now) && !takes_lines() {
+            self.outgoing.prolong_pause(now);
+        }
     }
 
     fn write_waiting(&mut self) {
         let before = self.outgoing.written();
         loop {
             let now = Instant::now();
+            self.hold_for_line_editor(now);
             let due = self.outgoing.due(now);
             if due.is_empty() {
                 break;

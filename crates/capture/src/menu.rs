@@ -121,7 +121,7 @@ impl Menu {
     /// Returns the menu that an input chooses from by numbers, as `2) Paris`, `(2) Paris`, `[2] Paris`, `2. Paris` or
     /// `2 Paris`, or by numbers or letters that each row has in another form. The last printed line is the question.
     ///
-    /// Enter alone chooses the default: the one that the question names, or the row that is pointed at.
+    /// Enter alone chooses the default: the default in the question, or else the row with the pointer.
     pub(crate) fn printed(printed: &str, act: &Act) -> Self {
         let Act::Typed { text, .. } = act else { return Self::None };
         let question = printed.trim_end().lines().next_back().unwrap_or_default();

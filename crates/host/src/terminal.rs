@@ -173,7 +173,7 @@ impl HostedTerminal {
         Self { keeper: Keeper::Here(host), id, patience: CLIENT_CONNECT_TIMEOUT, noted: None }
     }
 
-    /// A terminal on another machine, as it is noted here.
+    /// A terminal on another machine, by the notes of this installation.
     pub(crate) fn on(host: RemoteHost, noted: Description) -> Self {
         let id = noted.id.clone();
         Self { keeper: Keeper::There(host), id, patience: CLIENT_CONNECT_TIMEOUT, noted: Some(Arc::new(noted)) }

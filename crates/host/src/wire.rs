@@ -860,7 +860,7 @@ mod tests {
         }
     }
 
-    /// What a host writes is sparse, and lists of elements of a byte or two are not, wherever they are.
+    /// Frames of a host are sparse. Lists with elements of one or two bytes are not, at any depth.
     #[test]
     fn lists_are_as_long_as_their_bytes_allow() {
         use serde_json::{Value, json};

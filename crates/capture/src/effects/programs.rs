@@ -130,7 +130,7 @@ fn is_like_option(word: &Argument) -> bool {
 }
 
 impl<'w> Reading<'w> {
-    fn of(row: &'static Row, arguments: &'w [Argument]) -> Self {
+    fn from_arguments(row: &'static Row, arguments: &'w [Argument]) -> Self {
         let mut reading = Self {
             row,
             options: Vec::new(),
@@ -342,7 +342,7 @@ impl Judge {
 
     /// Judges a command by the row of its program.
     fn listed(&mut self, name: &str, row: &'static Row, arguments: &[Argument], stdin: &Stdin, all: &str) {
-        let reading = Reading::of(row, arguments);
+        let reading = Reading::from_arguments(row, arguments);
         let row = reading.row;
         if reading.is_help {
             return self.note_effect(Reversible, all);

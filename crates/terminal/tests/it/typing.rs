@@ -202,7 +202,7 @@ async fn lines_that_are_typed_ahead_reach_the_program_that_the_first_one_starts(
     }
 }
 
-/// What the line editor of busybox does not keep is lost, and it executes the rest.
+/// The line editor of busybox keeps 1 KB of a line: it drops what does not fit, and executes the remainder.
 #[tokio::test]
 async fn a_line_that_busybox_would_cut_is_refused() {
     let world = World::new();

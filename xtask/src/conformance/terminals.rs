@@ -38,7 +38,7 @@ pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result
     }
     let log = repository.target().join("conformance.log");
     let mut command = repository.cargo(&["run", "--quiet", "--locked", "-p", "steplatch-host"]);
-    command.args(["--example", "conformance", "--"]).arg(&folder).args(["python3", "esctest.py"]);
+    command.args(["--example", "terminal_suite", "--"]).arg(&folder).args(["python3", "esctest.py"]);
     command.args(ARGUMENTS).arg("--logfile").arg(&log);
     if let Some(include) = include {
         command.args(["--include", include]);

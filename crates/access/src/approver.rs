@@ -21,6 +21,7 @@ use std::time::Duration;
 use argon2::Argon2;
 use argon2::password_hash::phc::PasswordHash;
 use argon2::password_hash::{self, PasswordHasher as _, PasswordVerifier as _};
+use async_recursion::async_recursion as boxed;
 use serde::{Deserialize, Serialize};
 use steplatch_clock as clock;
 use steplatch_protocol::{
@@ -252,6 +253,7 @@ impl Approver {
     }
 
     /// Applies a weaker setting for a person who knows the passphrase if one is set.
+    #[boxed]
     pub async fn lower_requirement(
         &self,
         verb: LowerRequirement,
@@ -280,6 +282,7 @@ impl Approver {
     /// # Errors
     ///
     /// If it does not pass. Each wrong attempt delays the next one from the same source, longer each time.
+    #[boxed]
     pub async fn passes(&self, given: Option<&Passphrase>, source: AttemptSource) -> Result<bool, PassphraseError> {
         let _alone = self.trying.lock().await;
         self.checked(given, source).await.map(|stored| stored.is_some())
@@ -290,6 +293,7 @@ impl Approver {
     ///
     /// # Errors
     /// As [`Self::passes`].
+    #[boxed]
     pub async fn opens(
         &self,
         given: Option<&Passphrase>,
@@ -312,6 +316,7 @@ impl Approver {
 
     /// Returns the key that seals the private parts of runs that wait for a person. `None` where no passphrase is set.
     /// While reading the file fails, returns the last known key.
+    #[boxed]
     pub async fn sealing_key(&self) -> Option<SealingKey> {
         // Looked up before reading the file: the next call finds a change in between.
         let read = match self.version().await {
@@ -340,6 +345,7 @@ impl Approver {
 
     /// Returns the key of a removed passphrase: opening what it sealed needs no person. Where a passphrase is set,
     /// deletes such a key: it remains after a daemon was killed while it set or removed a passphrase.
+    #[boxed]
     pub async fn cleared_key(&self) -> Option<OpeningKey> {
         let cleared = self.file.with_file_name(CLEARED);
         if self.file.exists() {
@@ -412,6 +418,7 @@ impl Approver {
     }
 
     /// Returns whether a passphrase is set, and since when, and which proof gates require.
+    #[boxed]
     pub async fn status(&self) -> GetApproverReply {
         let requires = Some(self.requires().name().to_owned());
         let unconfirmed = self.requirement.unconfirmed().map(|set| set.name().to_owned());
@@ -440,6 +447,7 @@ impl Approver {
     /// # Errors
     ///
     /// Returns the reply with the reason for changing nothing.
+    #[boxed]
     pub async fn change(
         &self,
         verb: SetApprover,

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use async_recursion::async_recursion as boxed;
 use nix::unistd::User;
 use steplatch_ids::RunId;
 use steplatch_protocol::{Hello, is_format};
@@ -73,6 +74,7 @@ const DIALOG: &str = "mcp elicitation";
 
 impl Caller {
     /// Returns the reason that the caller does not count as a person, if there is one.
+    #[boxed]
     pub async fn no_person(&self) -> Option<PersonRefusal> {
         if !self.person {
             return Some(PersonRefusal::Agent);
@@ -85,6 +87,7 @@ impl Caller {
 
     /// Returns whether the request, or the browser that it is for, comes from a terminal that steplatch keeps or from a program that it
     /// has started: an agent may be there.
+    #[boxed]
     pub async fn is_from_kept_terminal(&self) -> bool {
         let refusal = match self.peer {
             Some(address) => self.standing.refuses_client(address).await,
@@ -111,6 +114,7 @@ impl Caller {
     }
 
     /// Returns the evidence that the caller is a person, besides a passphrase.
+    #[boxed]
     pub async fn proof(&self) -> Proof {
         let verdict = self.standing.verdict().await;
         let surface = self.surface.as_deref().unwrap_or_default();
@@ -124,6 +128,7 @@ impl Caller {
     /// Returns whether the caller is a program in the foreground of a terminal that a person may have: the terminal is no
     /// kept one, and nothing shows that an agent's program is at it. Where the system hides processes of other users, the
     /// terminal alone counts.
+    #[boxed]
     pub async fn is_at_own_terminal(&self) -> bool {
         let is_person = matches!(self.no_person().await, None | Some(PersonRefusal::Hidden));
         is_person && self.peer.is_none() && self.standing.verdict().await.has_terminal
@@ -136,6 +141,7 @@ impl Caller {
 
     /// Returns the caller's name in histories: for a person, the name of the system's user; for a program, the name
     /// that it gives.
+    #[boxed]
     pub async fn who(&self) -> String {
         if self.person {
             return match self.no_person().await {
@@ -148,6 +154,7 @@ impl Caller {
 
     /// Returns the caller's surface, for the record: in its own words, with the program that states it if that is not
     /// one of ours.
+    #[boxed]
     pub async fn through(&self) -> String {
         let surface = self.surface.as_deref().unwrap_or("socket");
         match self.standing.verdict().await.program {

@@ -9,6 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use steplatch_clock::{Clock, Timestamp, to_iso8601};
@@ -187,6 +188,7 @@ impl Passkeys {
     }
 
     /// Returns the passkey that a browser has registered with a ticket, once it has.
+    #[boxed]
     pub async fn registered(&self, verb: &AwaitPasskey) -> AwaitPasskeyReply {
         let ticket = SecretHash::from_secret(&verb.ticket.0);
         let mut registered = self.registered.subscribe();

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
+use async_recursion::async_recursion as boxed;
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -335,6 +336,7 @@ impl Host {
     }
 
     /// Waits until the connection has ended.
+    #[boxed]
     pub async fn lost(&self) {
         let mut over = self.shared.over.clone();
         // If the sender was dropped, the connection has ended too.
@@ -345,6 +347,7 @@ impl Host {
     ///
     /// # Errors
     /// If the host refuses, or is not there any more.
+    #[boxed]
     pub async fn ask<T: DeserializeOwned + Send + 'static>(&self, ask: &Ask) -> Result<T, AskError> {
         ask_over(&self.shared, ask).await
     }

@@ -10,6 +10,7 @@ mod unfinished;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use steplatch_files::{
     DirectoryEntry, FileAsk, FileDigest, FileError, FileFacts, FileIdentity, FilePiece, FileWritten, WriteTarget, disk,
 };
@@ -81,6 +82,7 @@ impl MachineFiles {
     ///
     /// # Errors
     /// The machine does not answer.
+    #[boxed]
     pub async fn written_before(&self) -> Result<Option<Copied>, TransferError> {
         let (Place::There(keeper, timeout), Some(step), false) = (&self.place, &self.step, self.is_first) else {
             return Ok(None);
@@ -99,6 +101,7 @@ impl MachineFiles {
     ///
     /// # Errors
     /// If there is none, or the machine does not answer.
+    #[boxed]
     pub async fn describe(&self, path: PathBuf) -> Result<FileFacts, TransferError> {
         self.ask(FileAsk::Describe(path.clone()), move || disk::describe(&path)).await
     }
@@ -107,6 +110,7 @@ impl MachineFiles {
     ///
     /// # Errors
     /// If it is not a directory, or the machine does not answer.
+    #[boxed]
     pub async fn list(&self, path: PathBuf) -> Result<Vec<DirectoryEntry>, TransferError> {
         self.ask(FileAsk::List(path.clone()), move || disk::list(&path)).await
     }
@@ -115,6 +119,7 @@ impl MachineFiles {
     ///
     /// # Errors
     /// If the system refuses it, or the machine does not answer.
+    #[boxed]
     pub async fn make_directory(&self, path: PathBuf) -> Result<(), TransferError> {
         self.ask(FileAsk::MakeDirectory(path.clone()), move || disk::make_directory(&path)).await
     }
@@ -123,6 +128,7 @@ impl MachineFiles {
     ///
     /// # Errors
     /// If the read fails, or the machine does not answer.
+    #[boxed]
     pub async fn digest(
         &self,
         path: PathBuf,

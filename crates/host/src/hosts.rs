@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use parking_lot::Mutex;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::de::DeserializeOwned;
@@ -290,6 +291,7 @@ impl Hosts {
     ///
     /// # Errors
     /// If the read of a directory fails.
+    #[boxed]
     pub async fn find(
         folder: &Path,
         notes: &Path,
@@ -363,6 +365,7 @@ impl Hosts {
     ///
     /// # Errors
     /// If its start fails.
+    #[boxed]
     pub async fn prepare(&self) -> Result<(), HostsError> {
         self.current().await.map(drop)
     }
@@ -381,6 +384,7 @@ impl Hosts {
     }
 
     /// Waits until the configuration has a machine with this destination.
+    #[boxed]
     pub async fn await_remote(&self, config: &RemoteHostConfig) {
         let Some(remote) = self.shared.remote.get() else { return };
         let mut moved = remote.follow();
@@ -400,6 +404,7 @@ impl Hosts {
     ///
     /// # Errors
     /// If there is no such machine, it is out of reach for that time, or a person has to do something first.
+    #[boxed]
     pub async fn reach_remote(&self, name: &str, patience: Duration) -> Result<(), RemoteError> {
         self.remote(name)?.find_machine(name)?.current(patience).await.map(drop)
     }
@@ -408,6 +413,7 @@ impl Hosts {
     ///
     /// # Errors
     /// If there is no such machine, or the first attempt does not reach it within that time.
+    #[boxed]
     pub async fn check_remote(&self, name: &str, patience: Duration) -> Result<RemoteHostStatus, RemoteError> {
         self.remote(name)?.check(name, patience).await
     }
@@ -416,6 +422,7 @@ impl Hosts {
     ///
     /// # Errors
     /// If there is no such machine, or `ssh` does not report it.
+    #[boxed]
     pub async fn remote_target(&self, name: &str) -> Result<HostTarget, RemoteError> {
         self.remote(name)?.target(name).await
     }
@@ -443,6 +450,7 @@ impl Hosts {
     ///
     /// # Errors
     /// If there is no host, or it does not open it.
+    #[boxed]
     pub async fn open(&self, spec: Spec) -> Result<(HostedTerminal, OpenedTerminal), HostsError> {
         self.open_on(spec, None, CLIENT_CONNECT_TIMEOUT, PlacePolicy::AtOnce).await
     }
@@ -452,6 +460,7 @@ impl Hosts {
     ///
     /// # Errors
     /// If the machine is out of reach, there is no host, or it does not open the terminal.
+    #[boxed]
     pub async fn open_on(
         &self,
         spec: Spec,
@@ -549,6 +558,7 @@ impl Hosts {
     ///
     /// # Errors
     /// If the machine is out of reach, or has no terminal host.
+    #[boxed]
     pub async fn files(
         &self,
         machine: Option<&str>,
@@ -578,6 +588,7 @@ impl Hosts {
 
     /// Returns the steps of runs whose results the connected hosts keep, and of those whose hosts on other machines
     /// have ended. `asked` has the numbers of the connections with an earlier request; the result leaves these out.
+    #[boxed]
     pub async fn unsettled(&self, asked: &mut BTreeSet<u64>) -> Vec<String> {
         let mut steps = self.shared.remote.get().map(RemoteHosts::lost_steps).unwrap_or_default();
         for host in self.connected().into_iter().filter(|host| asked.insert(host.number())) {
@@ -683,6 +694,7 @@ impl Hosts {
     ///
     /// # Errors
     /// If no host has a terminal of this name, and one that may have it does not answer.
+    #[boxed]
     pub async fn get(&self, id_or_name: &str) -> Result<Option<HostedTerminal>, AskError> {
         let reachable = self.reachable();
         let remote = self.shared.remote.get().and_then(|remote| remote.find_noted_terminal(id_or_name));
@@ -711,6 +723,7 @@ impl Hosts {
     ///
     /// # Errors
     /// If no host knows the step, and one that may have opened it does not answer.
+    #[boxed]
     pub async fn opened_by(&self, step: &str) -> Result<Option<HostedTerminal>, AskError> {
         let remote = self.shared.remote.get();
         if let Some((remote, machine)) = remote.and_then(|remote| Some((remote, remote.opening(step)?))) {
@@ -735,6 +748,7 @@ impl Hosts {
 
     /// Describes all open terminals, oldest first: terminals on a machine without a connection with their last known
     /// state.
+    #[boxed]
     pub async fn list(&self) -> Vec<ListedTerminal> {
         let mut all = Vec::new();
         for host in self.reachable() {
@@ -757,6 +771,7 @@ impl Hosts {
 
     /// Waits until something may have changed the state of a terminal since the last call with the same `seen`. Safe to
     /// drop and call again.
+    #[boxed]
     pub async fn watch_activity(&self, seen: &mut SeenActivity) {
         loop {
             let mut changed = self.shared.changed.subscribe();
@@ -823,6 +838,7 @@ impl Hosts {
 
     /// Hides texts wherever they come back, also for the daemons to come. A host that does not answer in time carries the
     /// requests out once it continues, before any later request.
+    #[boxed]
     pub async fn remember(&self, secrets: &[SecretText]) {
         let mut telling = JoinSet::new();
         for host in self.reachable() {
@@ -836,6 +852,7 @@ impl Hosts {
     }
 
     /// Returns the status of the hosts.
+    #[boxed]
     pub async fn status(&self) -> Vec<HostStatus> {
         let (hosts, silent) = {
             let table = self.lock();
@@ -877,6 +894,7 @@ impl Hosts {
 
     /// Closes every terminal and ends every host, also hosts of another protocol version. A host that does not answer
     /// receives a signal, and a continuation to act on it.
+    #[boxed]
     pub async fn shut_down(&self) {
         let (hosts, silent) = {
             let mut table = self.lock();
@@ -1088,6 +1106,7 @@ impl Hosts {
     }
 
     /// Records the close of a terminal, which then does not count as lost later.
+    #[boxed]
     pub async fn closed(&self, id: &TerminalId) {
         self.lock().kept.remove(id);
         if let Some(remote) = self.shared.remote.get() {

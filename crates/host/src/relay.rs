@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
@@ -102,6 +103,7 @@ impl Relay {
     ///
     /// # Errors
     /// If the request is invalid, or the connection ends before it reaches the host.
+    #[boxed]
     pub async fn serve(
         self,
         mut input: impl BufRead + Send + 'static,

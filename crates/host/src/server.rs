@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use parking_lot::Mutex;
 use serde::Serialize;
 use steplatch_files::{FileAsk, FileError, disk};
@@ -105,6 +106,7 @@ impl Shared {
 ///
 /// # Errors
 /// If the socket accepts no more connections.
+#[boxed]
 pub async fn serve(
     mut listener: UnixListener,
     terminals: Terminals,

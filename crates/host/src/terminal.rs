@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use async_recursion::async_recursion as boxed;
 use steplatch_ids::TerminalId;
 use steplatch_terminal::{
     Closed, Closing, CommandRequest, CommandResult, Description, Excerpt, Exit, Handover, HoldKey, Input, InputError,
@@ -209,6 +210,7 @@ impl HostedTerminal {
 
     /// Makes the host of a terminal on another machine hide a text, also for later daemons. Does nothing for a terminal
     /// on this machine. A host without a connection does not learn it.
+    #[boxed]
     pub async fn remember_elsewhere(&self, secret: &SecretText) {
         if matches!(self.keeper, Keeper::There(_)) {
             let remembered = self.keeper.ask::<()>(&Ask::Remember(secret.clone()), CLIENT_CONNECT_TIMEOUT).await;
@@ -232,6 +234,7 @@ impl HostedTerminal {
     ///
     /// # Errors
     /// If the terminal has typed nothing, with the reason.
+    #[boxed]
     pub async fn send(&self, input: Input) -> Result<Sent, SendError> {
         let sent: Result<Sent, InputError> = self.ask(TerminalAsk::Send(input)).await?;
         let sent = sent?;
@@ -242,6 +245,7 @@ impl HostedTerminal {
     ///
     /// # Errors
     /// If a pattern is invalid, or there is no such terminal.
+    #[boxed]
     pub async fn wait(&self, wait: WaitRequest) -> Result<(Waited, View), TerminalError<InvalidPattern>> {
         let patterns = wait.patterns.len();
         let (waited, view): (Waited, View) = self.ask_to(TerminalAsk::Wait(wait)).await?;
@@ -260,6 +264,7 @@ impl HostedTerminal {
     ///
     /// # Errors
     /// If the command was not run, or there is no such terminal.
+    #[boxed]
     pub async fn run(&self, request: CommandRequest) -> Result<CommandResult, TerminalError<RunError>> {
         self.ask_to(TerminalAsk::Run(request)).await
     }
@@ -268,6 +273,7 @@ impl HostedTerminal {
     ///
     /// # Errors
     /// If the shell did not answer, or there is no such terminal.
+    #[boxed]
     pub async fn variables(
         &self,
         names: Vec<String>,
@@ -284,6 +290,7 @@ impl HostedTerminal {
     ///
     /// # Errors
     /// If the shell did not set them, or there is no such terminal.
+    #[boxed]
     pub async fn set_variables(
         &self,
         values: Vec<(String, String)>,
@@ -296,6 +303,7 @@ impl HostedTerminal {
     ///
     /// # Errors
     /// If there is no such terminal.
+    #[boxed]
     pub async fn ready(&self, quiet: Quiet, at_most: Duration) -> Result<View, AskError> {
         Ok(self.named(self.ask(TerminalAsk::Ready(quiet, at_most)).await?))
     }
@@ -304,6 +312,7 @@ impl HostedTerminal {
     ///
     /// # Errors
     /// If there is no such terminal.
+    #[boxed]
     pub async fn view(&self, colours: bool) -> Result<View, AskError> {
         let view = match colours {
             true => self.ask::<ColouredView>(TerminalAsk::View(true)).await?.0,
@@ -317,6 +326,7 @@ impl HostedTerminal {
     ///
     /// # Errors
     /// If there is no such terminal.
+    #[boxed]
     pub async fn picture(&self) -> Result<Picture, AskError> {
         self.ask(TerminalAsk::Picture).await
     }
@@ -325,6 +335,7 @@ impl HostedTerminal {
     ///
     /// # Errors
     /// If the terminal has closed, or its host is of an older version.
+    #[boxed]
     pub async fn scrollback(&self, max_rows: usize) -> Result<Picture, AskError> {
         let picture: Picture = self.ask(TerminalAsk::Scrollback(max_rows)).await?;
         match picture.rows.len() <= max_rows.saturating_add(usize::from(*Size::BOUNDS.end())) {
@@ -337,6 +348,7 @@ impl HostedTerminal {
     ///
     /// # Errors
     /// If the terminal has closed, or its host is of an older version.
+    #[boxed]
     pub async fn inputs(&self, from: u64) -> Result<Vec<LoggedInput>, AskError> {
         self.ask(TerminalAsk::Inputs(from)).await
     }
@@ -345,6 +357,7 @@ impl HostedTerminal {
     ///
     /// # Errors
     /// If the terminal has closed, or its host is of an older version.
+    #[boxed]
     pub async fn pieces(&self, ranges: Vec<(u64, u64)>, max_chars: usize) -> Result<Vec<String>, AskError> {
         let expected = ranges.len();
         let pieces: Vec<String> = self.ask(TerminalAsk::Pieces(ranges, max_chars)).await?;
@@ -359,6 +372,7 @@ impl HostedTerminal {
     ///
     /// # Errors
     /// If there is no such terminal, or it closes in the meantime.
+    #[boxed]
     pub async fn watch_screen(&self, known: Option<u64>) -> Result<ScreenUpdate, AskError> {
         self.ask(TerminalAsk::WatchScreen(known)).await
     }
@@ -368,6 +382,7 @@ impl HostedTerminal {
     ///
     /// # Errors
     /// If there is no such terminal, or it closes in the meantime.
+    #[boxed]
     pub async fn watch_rows(&self, known: Option<u64>) -> Result<ScreenDelta, AskError> {
         self.ask(TerminalAsk::WatchRows(known)).await
     }
@@ -376,6 +391,7 @@ impl HostedTerminal {
     ///
     /// # Errors
     /// If there is no such terminal.
+    #[boxed]
     pub async fn read(&self, part: Part, limit: Limit) -> Result<Excerpt, AskError> {
         self.ask(TerminalAsk::Read(part, limit)).await
     }
@@ -384,6 +400,7 @@ impl HostedTerminal {
     ///
     /// # Errors
     /// If there is no such terminal.
+    #[boxed]
     pub async fn describe(&self) -> Result<Description, AskError> {
         let described = self.ask(TerminalAsk::Describe).await?;
         Ok(match &self.noted {
@@ -396,6 +413,7 @@ impl HostedTerminal {
     ///
     /// # Errors
     /// If there is no such terminal.
+    #[boxed]
     pub async fn resize(&self, size: Size) -> Result<(), AskError> {
         self.ask(TerminalAsk::Resize(size)).await
     }
@@ -404,6 +422,7 @@ impl HostedTerminal {
     ///
     /// # Errors
     /// If the program has ended, or there is no such terminal.
+    #[boxed]
     pub async fn signal(&self, signal: Signal) -> Result<(), SignalError> {
         let sent: Result<(), Option<Exit>> = self.ask(TerminalAsk::Signal(signal.as_raw())).await?;
         sent.map_err(SignalError::Ended)
@@ -413,6 +432,7 @@ impl HostedTerminal {
     ///
     /// # Errors
     /// If there is no such terminal.
+    #[boxed]
     pub async fn attach(&self) -> Result<Attached, AskError> {
         let ask = Ask::Terminal(self.id.clone(), TerminalAsk::Attach);
         let host = match &self.keeper {
@@ -441,6 +461,7 @@ impl HostedTerminal {
     ///
     /// # Errors
     /// If a client holds it, or there is no such terminal.
+    #[boxed]
     pub async fn hold(&self, holder: LockHolder, key: HoldKey) -> Result<(), TerminalError<LockHolder>> {
         self.ask_to(TerminalAsk::Hold(holder, key)).await
     }
@@ -449,6 +470,7 @@ impl HostedTerminal {
     ///
     /// # Errors
     /// If there is no such terminal.
+    #[boxed]
     pub async fn give_back(&self, key: HoldKey) -> Result<(), AskError> {
         self.ask(TerminalAsk::GiveBack(key)).await
     }
@@ -457,6 +479,7 @@ impl HostedTerminal {
     ///
     /// # Errors
     /// If there is no such terminal.
+    #[boxed]
     pub async fn hand_back(&self, key: HoldKey, note: String) -> Result<(), AskError> {
         match self.ask(TerminalAsk::HandBack(key.clone(), note)).await {
             Err(AskError::Refused(Refusal::NotUnderstood)) => self.give_back(key).await,
@@ -468,6 +491,7 @@ impl HostedTerminal {
     ///
     /// # Errors
     /// If there is no such terminal.
+    #[boxed]
     pub async fn handed_back(&self) -> Result<Option<Handover>, AskError> {
         self.ask(TerminalAsk::HandedBack).await
     }
@@ -476,6 +500,7 @@ impl HostedTerminal {
     ///
     /// # Errors
     /// If there is no such terminal.
+    #[boxed]
     pub async fn stage(&self, step: &str) -> Result<Option<Stage>, AskError> {
         self.ask(TerminalAsk::Stage(step.to_owned())).await
     }
@@ -484,6 +509,7 @@ impl HostedTerminal {
     ///
     /// # Errors
     /// If there is no such terminal, or its host is of an older version.
+    #[boxed]
     pub async fn record_state(&self, gate: String) -> Result<NotedState, AskError> {
         self.ask(TerminalAsk::NoteState(gate)).await
     }
@@ -492,6 +518,7 @@ impl HostedTerminal {
     ///
     /// # Errors
     /// If the state has changed, or there is no such terminal.
+    #[boxed]
     pub async fn check_state(&self, gate: String) -> Result<(), TerminalError<String>> {
         let checked: Result<(), StateChange> = self.ask(TerminalAsk::CheckState(gate)).await?;
         checked.map_err(|StateChange(what)| TerminalError::Refused(what))
@@ -501,6 +528,7 @@ impl HostedTerminal {
     ///
     /// # Errors
     /// If there is no such terminal.
+    #[boxed]
     pub async fn close(&self, closing: Closing) -> Result<Closed, AskError> {
         self.ask(TerminalAsk::Close(closing.signal.map(Signal::as_raw))).await
     }
@@ -510,6 +538,7 @@ impl HostedTerminal {
     ///
     /// # Errors
     /// If there is no such terminal, and the step has closed none.
+    #[boxed]
     pub async fn close_once(&self, closing: Closing, step: String) -> Result<Closed, AskError> {
         let signal = closing.signal.map(Signal::as_raw);
         match self.ask(TerminalAsk::CloseOnce(signal, step)).await {
@@ -534,6 +563,7 @@ pub struct Attached {
 
 impl Attached {
     /// Returns the next event; none when the host has ended. A slow viewer receives the whole screen anew.
+    #[boxed]
     pub async fn next(&mut self) -> Option<AttachEvent> {
         while let Some(event) = self.events.next().await {
             match (event, &mut self.filter) {

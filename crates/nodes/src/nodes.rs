@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use async_recursion::async_recursion as boxed;
 use serde_json::Value;
 
 use crate::call::{Call, CallLimit};
@@ -52,6 +53,7 @@ impl Nodes {
     /// crate, and fail as unsupported: the daemon performs them.
     ///
     /// Dropping the future ends what it started and discards the result; to get a result, use the call's interrupt.
+    #[boxed]
     pub async fn run(&self, node: &Node, call: Call) -> NodeResult {
         let input = call.input.clone();
         if !node.kind.node_type().is_performed_here() {
@@ -85,6 +87,7 @@ impl Nodes {
     ///
     /// # Errors
     /// If a secret of the declaration is not available.
+    #[boxed]
     pub async fn start_of(&self, pty: &Pty) -> Result<(PathBuf, BTreeMap<String, String>), NodeFailure> {
         let start = pty.start(&self.shared.node_environment).await;
         start.map_err(|failure| NodeFailure { kind: failure.kind, message: failure.message })
@@ -94,6 +97,7 @@ impl Nodes {
     ///
     /// # Errors
     /// If one of them is unknown.
+    #[boxed]
     pub async fn secrets(&self, names: Vec<String>) -> Result<BTreeMap<String, String>, NodeFailure> {
         let mut values = BTreeMap::new();
         for name in names {
@@ -107,6 +111,7 @@ impl Nodes {
     }
 
     /// Ends the running MCP servers. A later call starts its server again.
+    #[boxed]
     pub async fn close(&self) {
         self.shared.servers.close().await;
     }

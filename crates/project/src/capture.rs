@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 
+use async_recursion::async_recursion as boxed;
 use steplatch_access::Caller;
 use steplatch_capture::{CaptureRequest, Captured, Golden, Imported, KnownFacts, capture};
 use steplatch_ids::WorkflowName;
@@ -16,6 +17,7 @@ use crate::workflows::Workflows;
 
 impl Workflows {
     /// Makes a workflow of the commands in terminals, and saves it on request.
+    #[boxed]
     pub async fn capture(&self, caller: &Caller, sessions: &Sessions, verb: CaptureWorkflow) -> CaptureWorkflowReply {
         let refused = |error: String| CaptureWorkflowReply { error: Some(error), ..CaptureWorkflowReply::default() };
         if verb.session_ids.is_empty() && verb.imported.is_empty() {

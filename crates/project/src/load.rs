@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use async_recursion::async_recursion as boxed;
 use steplatch_access::Caller;
 use steplatch_ids::WorkflowName;
 use steplatch_library::{CreateError, FunctionFile, Library, LookupError, Signature};
@@ -30,6 +31,7 @@ struct LoadRequest {
 
 impl Workflows {
     /// Loads a file of functions for `caller`, or only checks it.
+    #[boxed]
     pub async fn load(&self, caller: &Caller, verb: LoadFunctions) -> LoadFunctionsReply {
         let path = caller.folder.join(&verb.file);
         let reply = LoadFunctionsReply { file: path.display().to_string(), ..LoadFunctionsReply::default() };

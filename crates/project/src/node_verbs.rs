@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use async_recursion::async_recursion as boxed;
 use serde_json::Value;
 use steplatch_access::Caller;
 use steplatch_nodes::{Node, NodeId, NodeKind};
@@ -16,6 +17,7 @@ use super::projects::Projects;
 
 impl Projects {
     /// Lists the nodes of the caller's project.
+    #[boxed]
     pub async fn list_nodes(&self, caller: &Caller, verb: &ListNodes) -> ListNodesReply {
         let project = match self.find_project(caller).await {
             Ok(project) => project,
@@ -35,6 +37,7 @@ impl Projects {
     }
 
     /// Lists the graphs of the caller's project.
+    #[boxed]
     pub async fn list_graphs(&self, caller: &Caller, verb: &ListGraphs) -> ListGraphsReply {
         let project = match self.find_project(caller).await {
             Ok(project) => project,
@@ -63,6 +66,7 @@ impl Projects {
     }
 
     /// Returns the full description of one node.
+    #[boxed]
     pub async fn describe_node(&self, caller: &Caller, verb: &DescribeNode) -> DescribeNodeReply {
         let found = match self.find_project(caller).await {
             Ok(project) => match project.nodes.get(&verb.node_id) {

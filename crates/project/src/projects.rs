@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use async_recursion::async_recursion as boxed;
 use parking_lot::Mutex;
 use steplatch_access::Caller;
 use steplatch_protocol::DEFAULT_SESSION;
@@ -68,6 +69,7 @@ impl Projects {
     /// # Errors
     ///
     /// If the disk does not answer.
+    #[boxed]
     pub async fn find_project(&self, caller: &Caller) -> Result<Arc<Project>, DiskError> {
         let asker = LibrarySearch::for_caller(caller);
         let (libraries, folder) = self.looked_at(caller, move || (asker.libraries(), asker.with_file(&FILES))).await?;
@@ -85,6 +87,7 @@ impl Projects {
     /// # Errors
     ///
     /// If it does not, or the disk does not answer.
+    #[boxed]
     pub async fn session(&self, caller: &Caller, name: &str) -> Result<(), SessionError> {
         if name == DEFAULT_SESSION
             || self.find_project(caller).await?.folder.file_name().is_some_and(|folder| folder == name)

@@ -1,5 +1,6 @@
 //! The saved workflows that have run to completion in their current form, with their parameters.
 
+use async_recursion::async_recursion as boxed;
 use steplatch_access::Caller;
 use steplatch_library::Status;
 use steplatch_protocol::{DescribeWorkflowReply, ListWorkflows};
@@ -19,6 +20,7 @@ impl Workflows {
     /// # Errors
     ///
     /// If the disk does not answer.
+    #[boxed]
     pub async fn proven(&self, caller: &Caller) -> Result<Vec<DescribeWorkflowReply>, DiskError> {
         let asker = LibrarySearch::for_caller(caller);
         let project = self.projects().find_project(caller).await?;

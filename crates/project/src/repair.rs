@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use async_recursion::async_recursion as boxed;
 use serde_json::Value;
 use steplatch_capture::Golden;
 use steplatch_ids::WorkflowName;
@@ -71,6 +72,7 @@ impl Workflows {
     /// # Errors
     ///
     /// If the patched machine does not pass what the machine passes now, or the recording is unreadable.
+    #[boxed]
     pub async fn check_recordings(
         &self,
         folder: &Path,
@@ -101,6 +103,7 @@ impl Workflows {
     }
 
     /// Returns the end of the output at a visit to a state in the recording of a saved machine, if there is one.
+    #[boxed]
     pub async fn recorded_output(&self, folder: &Path, name: &WorkflowName, state: &str, visit: u32) -> Option<String> {
         let (file, state) = (Library::open(folder).golden_file(name), state.to_owned());
         let reading = move || {
@@ -120,6 +123,7 @@ impl Workflows {
     /// # Errors
     ///
     /// If the library has another machine by now, or writing it fails.
+    #[boxed]
     pub async fn save_repair(
         &self,
         folder: &Path,

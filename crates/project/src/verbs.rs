@@ -1,5 +1,6 @@
 //! Answers the verbs about saved workflows.
 
+use async_recursion::async_recursion as boxed;
 use serde_json::{Map, Value};
 use steplatch_access::Caller;
 use steplatch_diagram::mermaid;
@@ -42,6 +43,7 @@ pub(super) const MAX_DESCRIPTION_CHARS: usize = 500;
 
 impl Workflows {
     /// Saves a definition for `caller`, if it is valid.
+    #[boxed]
     pub async fn create(&self, caller: &Caller, verb: CreateWorkflow) -> CreateWorkflowReply {
         let refused = |error: String| CreateWorkflowReply { error: Some(error), ..CreateWorkflowReply::default() };
         let project = match self.projects().find_project(caller).await {
@@ -81,6 +83,7 @@ impl Workflows {
     }
 
     /// Lists the workflows that `caller` may run by name.
+    #[boxed]
     pub async fn list(&self, caller: &Caller, verb: ListWorkflows) -> ListWorkflowsReply {
         let asker = LibrarySearch::for_caller(caller);
         let listed = match self.projects().find_project(caller).await {
@@ -94,6 +97,7 @@ impl Workflows {
     }
 
     /// Returns the full description of a saved workflow.
+    #[boxed]
     pub async fn describe(&self, caller: &Caller, verb: DescribeWorkflow) -> DescribeWorkflowReply {
         let asker = LibrarySearch::for_caller(caller);
         let described = async {
@@ -107,6 +111,7 @@ impl Workflows {
     }
 
     /// Draws a saved machine.
+    #[boxed]
     pub async fn draw(&self, caller: &Caller, name: String) -> DrawWorkflowReply {
         let refused = |error: String| DrawWorkflowReply { error: Some(error), ..DrawWorkflowReply::default() };
         let described = self.describe(caller, DescribeWorkflow { name }).await;
@@ -125,6 +130,7 @@ impl Workflows {
     }
 
     /// Removes a saved workflow.
+    #[boxed]
     pub async fn delete(&self, caller: &Caller, verb: DeleteWorkflow) -> DeleteWorkflowReply {
         let (asker, name) = (LibrarySearch::for_caller(caller), verb.name.clone());
         let deleted = async {

@@ -1,5 +1,6 @@
 //! Answers the verbs about versions of machines.
 
+use async_recursion::async_recursion as boxed;
 use serde_json::Value;
 use steplatch_access::Caller;
 use steplatch_ids::WorkflowName;
@@ -53,6 +54,7 @@ pub(crate) enum RevertError {
 
 impl Workflows {
     /// Lists the versions of a machine, the newest first.
+    #[boxed]
     pub async fn list_versions(&self, caller: &Caller, verb: ListWorkflowVersions) -> ListWorkflowVersionsReply {
         let (asker, name) = (LibrarySearch::for_caller(caller), verb.name.clone());
         let listed = async {
@@ -74,6 +76,7 @@ impl Workflows {
     }
 
     /// Makes an earlier version of a machine the current one.
+    #[boxed]
     pub async fn revert(&self, caller: &Caller, verb: RevertWorkflow) -> RevertWorkflowReply {
         let asker = LibrarySearch::for_caller(caller);
         let author = author(caller, verb.reason.clone()).await;
@@ -99,6 +102,7 @@ impl Workflows {
     }
 
     /// Forgets the versions of a machine, except the current one.
+    #[boxed]
     pub async fn forget_versions(&self, caller: &Caller, verb: ForgetWorkflowVersions) -> ForgetWorkflowVersionsReply {
         let (asker, name) = (LibrarySearch::for_caller(caller), verb.name.clone());
         let forgotten = async {

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use async_recursion::async_recursion as boxed;
 use parking_lot::Mutex;
 use steplatch_python_api::wire::{Ask, Begin, Reply};
 use steplatch_python_api::{Answer, Declaration, Divergence, Entry, Failure, Limits, Progress, Start};
@@ -106,6 +107,7 @@ impl Workers {
     /// # Errors
     ///
     /// If the file is unusable, or checking it fails.
+    #[boxed]
     pub async fn load(&self, file: &str, text: &str) -> Result<Vec<Declaration>, WorkersError> {
         let mut deaths = 0;
         loop {
@@ -190,6 +192,7 @@ impl Execution {
     /// # Errors
     ///
     /// If executing the function is impossible, or not with this history.
+    #[boxed]
     pub async fn replay(&mut self, history: Vec<Entry>) -> Result<Progress, WorkersError> {
         loop {
             let Function { file, text, start, limits } = self.function.clone();
@@ -218,6 +221,7 @@ impl Execution {
     /// # Errors
     ///
     /// If the function is not executable any more.
+    #[boxed]
     pub async fn answer(&mut self, ordinal: u64, answer: Answer) -> Result<Option<Progress>, WorkersError> {
         self.resume(Ask::Answer { execution: self.id, ordinal, answer }).await
     }
@@ -227,6 +231,7 @@ impl Execution {
     /// # Errors
     ///
     /// If the function is not executable any more.
+    #[boxed]
     pub async fn inline(&mut self, ordinal: u64) -> Result<Option<Progress>, WorkersError> {
         self.resume(Ask::Inline { execution: self.id, ordinal }).await
     }

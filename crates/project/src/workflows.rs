@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use async_recursion::async_recursion as boxed;
 use serde_json::Value;
 use steplatch_access::Caller;
 use steplatch_ids::{RunId, WorkflowName};
@@ -57,6 +58,7 @@ impl Workflows {
     /// # Errors
     ///
     /// If there is none, with the available names; when its file is broken; or when the disk does not answer.
+    #[boxed]
     pub async fn find(&self, caller: &Caller, name: &str) -> Result<WorkflowRef, FindError> {
         let project = self.projects.find_project(caller).await?;
         let (asker, name) = (LibrarySearch::for_caller(caller), name.to_owned());
@@ -69,6 +71,7 @@ impl Workflows {
     /// # Errors
     ///
     /// If the disk does not answer.
+    #[boxed]
     pub async fn find_each(
         &self,
         caller: &Caller,
@@ -84,6 +87,7 @@ impl Workflows {
     }
 
     /// Returns the names that `caller` may use, sorted, the first 50 of them. An unreadable library has none.
+    #[boxed]
     pub async fn available(&self, caller: &Caller) -> Vec<String> {
         let mut names = self.names(caller).await;
         names.truncate(MAX_LISTED_NAMES);
@@ -91,6 +95,7 @@ impl Workflows {
     }
 
     /// Returns all names that `caller` may use, sorted. An unreadable library has none.
+    #[boxed]
     pub async fn names(&self, caller: &Caller) -> Vec<String> {
         let Ok(project) = self.projects.find_project(caller).await else { return Vec::new() };
         let asker = LibrarySearch::for_caller(caller);
@@ -107,6 +112,7 @@ impl Workflows {
     /// # Errors
     ///
     /// If writing it fails.
+    #[boxed]
     pub async fn keep_definition(&self, folder: &Path, definition: Arc<Value>) -> Result<SaveOutcome, KeepError> {
         let library = Library::open(folder);
         let shelf = self.functions.read_library(folder).await?;
@@ -119,6 +125,7 @@ impl Workflows {
     }
 
     /// Returns the metadata of a saved workflow, if it exists.
+    #[boxed]
     pub async fn metadata(&self, folder: &Path, name: &WorkflowName) -> Option<Metadata> {
         let (library, name) = (Library::open(folder), name.clone());
         let stored = self.disk.reading(move || library.get(&name)).await.ok()?.ok()?;
@@ -126,6 +133,7 @@ impl Workflows {
     }
 
     /// Counts a finished run. Logs a failed write, which does not fail the run.
+    #[boxed]
     pub async fn record_run(
         &self,
         folder: &Path,
@@ -162,6 +170,7 @@ impl Workflows {
     }
 
     /// Returns whether `run`, one of the function `id`, is among the remembered last counted runs.
+    #[boxed]
     pub async fn has_counted(&self, folder: &Path, file: &WorkflowName, id: &str, run: &RunId) -> bool {
         let (library, name, id, run) = (Library::open(folder), file.clone(), id.to_owned(), run.to_string());
         let file = self.disk.reading(move || library.function_file(&name)).await;
@@ -170,6 +179,7 @@ impl Workflows {
     }
 
     /// Counts `run`, a finished run of a function, once. Logs a failed write.
+    #[boxed]
     pub async fn record_function(
         &self,
         folder: &Path,

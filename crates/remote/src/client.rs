@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use reqwest::header::HeaderValue;
 use reqwest::{Method, Url};
 use serde_json::{Map, Value, json};
@@ -118,6 +119,7 @@ impl Client {
     /// # Errors
     ///
     /// If a page is not available, or is not a list. It returns nothing of the other pages then.
+    #[boxed]
     pub async fn list(&self) -> Result<Listing, AskError> {
         let limit = self.0.limits.listing;
         let late =
@@ -173,6 +175,7 @@ impl Client {
     /// # Errors
     ///
     /// [`StartError::Refused`] if it certainly did not start, [`StartError::Unknown`] if that is unknown.
+    #[boxed]
     pub async fn start(
         &self,
         id: &str,
@@ -212,6 +215,7 @@ impl Client {
     ///
     /// If the service is not reachable or gives no status; [`AskError::passing`] states whether a later request may
     /// succeed.
+    #[boxed]
     pub async fn status(&self, id: &str, instance: &str) -> Result<Status, AskError> {
         let answer = self.get(self.url(&[id, "runs", instance, "status"])?).await?;
         answer.read(|json| Status::read(&json)).await
@@ -222,6 +226,7 @@ impl Client {
     /// # Errors
     ///
     /// If the service is not reachable, or refuses.
+    #[boxed]
     pub async fn cancel(&self, id: &str, instance: &str) -> Result<Cancelled, AskError> {
         let url = self.url(&[id, "runs", instance, "cancel"])?;
         let request = Request { method: Method::POST, url, body: Some(json!({})), key: None };

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use async_recursion::async_recursion as boxed;
 use serde_json::Value;
 
 use crate::answer_error::AnswerError;
@@ -105,6 +106,7 @@ impl Listing {
     /// # Errors
     ///
     /// As of [`Page::read_tool_result`].
+    #[boxed]
     pub async fn of_tool_result(result: Value) -> Result<Self, AnswerError> {
         crate::client::apart(move || {
             let page = Page::read_tool_result(result)?;

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use async_recursion::async_recursion as boxed;
 use serde_json::{Map, Value};
 use steplatch_access::Caller;
 use steplatch_nodes::NodeKind;
@@ -77,6 +78,7 @@ pub(super) async fn perform(shared: &Arc<Engine>, caller: &Arc<Caller>, request:
 impl Runs {
     /// Calls a node of the caller's project; at most once as the same `step`. A node that makes calls itself becomes a
     /// run.
+    #[boxed]
     pub async fn run_node(&self, caller: &Arc<Caller>, verb: RunNode, step: Option<String>) -> NodeReply {
         let RunNode { node_id, input, timeout } = verb;
         let timeout = timeout.map(TimeSpan::from_seconds);
@@ -84,6 +86,7 @@ impl Runs {
     }
 
     /// Runs a graph of the caller's project; at most once as the same `step`.
+    #[boxed]
     pub async fn run_graph(&self, caller: &Arc<Caller>, verb: RunGraph, step: Option<String>) -> NodeReply {
         let RunGraph { graph_id, input, timeout } = verb;
         let timeout = timeout.map(TimeSpan::from_seconds);

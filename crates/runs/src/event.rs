@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use async_recursion::async_recursion as boxed;
 use serde_json::{Map, Value, json};
 use steplatch_clock as clock;
 use steplatch_protocol::RunEvent;
@@ -76,6 +77,7 @@ impl RunEvents {
 
     /// Sends events in order, each once, until the run or the connection ends. Reads them from the history as fast as
     /// the client takes them, so a slow client blocks no other part of the daemon.
+    #[boxed]
     pub async fn forward(mut self, request_id: &Value, sink: &EventSink) -> Result<(), Disconnected> {
         let mut progress = self.run.follow();
         loop {

@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use parking_lot::Mutex;
 use serde_json::Value;
 use steplatch_access::Caller;
@@ -72,6 +73,7 @@ impl Nodes {
     }
 
     /// Interrupts the calls in progress, and waits a moment for their end.
+    #[boxed]
     pub async fn close(&self) {
         self.closing.cancel();
         self.working.close();

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use serde_json::{Map, Value};
 use steplatch_access::Caller;
 use steplatch_ids::RunId;
@@ -85,6 +86,7 @@ impl Runs {
     /// # Errors
     ///
     /// If opening the journal fails.
+    #[boxed]
     pub async fn open(path: PathBuf, dependencies: RunDependencies, keep: RetentionPolicy) -> Result<Self, OpenError> {
         let shared = Engine::open(path, dependencies, keep).await?;
         Ok(Self {
@@ -95,6 +97,7 @@ impl Runs {
     }
 
     /// Resumes the runs that the last daemon left.
+    #[boxed]
     pub async fn recover(&self) {
         self.shared.recover().await;
         let shared = self.shared.clone();
@@ -107,6 +110,7 @@ impl Runs {
     }
 
     /// Stops driving every run, for the next daemon to resume.
+    #[boxed]
     pub async fn leave(&self) {
         self.shared.stopping.cancel();
         self.shared.drivers.close();
@@ -117,6 +121,7 @@ impl Runs {
 
     /// Starts a run of a saved workflow, and waits for its end if requested. A repeated request with the same `step`
     /// returns the run that the first request started.
+    #[boxed]
     pub async fn execute(
         &self,
         caller: &Arc<Caller>,
@@ -198,6 +203,7 @@ impl Runs {
 
     /// Starts a run and waits for its end, or for a gate, as long as requested. A repeated request with the same
     /// `step` returns the run that the first request started.
+    #[boxed]
     pub async fn run(&self, caller: &Arc<Caller>, verb: RunWorkflow, step: Option<String>) -> RunReply {
         let wait = verb.wait_seconds.map_or(DEFAULT_WAIT, wait_of);
         let (workflow_name, session_id) = names_in(&verb);
@@ -213,6 +219,7 @@ impl Runs {
     }
 
     /// Calls a tool that is a workflow, with checked arguments, like [`Self::run`].
+    #[boxed]
     pub async fn call_tool(
         &self,
         caller: &Arc<Caller>,
@@ -260,6 +267,7 @@ impl Runs {
 
     /// Returns the ids at its service of a run of a remote workflow, given its id here. `None` for other runs, and for
     /// a run that its service has not started.
+    #[boxed]
     pub async fn remote_ids(&self, id: &RunId) -> Option<RemoteIds> {
         let run = self.find(id).await.ok().filter(|run| run.kind() == Kind::Remote)?;
         remote::remote_ids(&self.shared, &run).await
@@ -434,6 +442,7 @@ impl Runs {
     }
 
     /// Returns the state of a run, after a wait for its end or a gate if requested.
+    #[boxed]
     pub async fn get_run(&self, verb: GetRun) -> RunReply {
         match self.find_by_text(&verb.run_id).await {
             Ok(run) => {
@@ -468,6 +477,7 @@ impl Runs {
     }
 
     /// Cancels a run and waits a moment for its end.
+    #[boxed]
     pub async fn cancel(&self, verb: CancelWorkflow) -> CancelWorkflowReply {
         let run_id = verb.run_id;
         let cancelled = match parse_run_id(&run_id) {
@@ -519,6 +529,7 @@ impl Runs {
     }
 
     /// Returns the record of a run.
+    #[boxed]
     pub async fn record(&self, verb: &GetWorkflowRun) -> GetWorkflowRunReply {
         match self.find_by_text(&verb.run_id).await {
             Ok(run) => {
@@ -534,6 +545,7 @@ impl Runs {
     }
 
     /// Draws the machine that a run executes, as it was when the run began.
+    #[boxed]
     pub async fn draw(&self, run_id: &str) -> DrawWorkflowReply {
         let drawn = async {
             let run = self.find_by_text(run_id).await.map_err(|error| error.to_string())?;
@@ -555,6 +567,7 @@ impl Runs {
     }
 
     /// Subscribes to the events of a run, after the last one that the follower has.
+    #[boxed]
     pub async fn subscribe(&self, verb: &Subscribe) -> (SubscribeReply, Option<RunEvents>) {
         let refused = |error: String| (SubscribeReply { error: Some(error), ..SubscribeReply::default() }, None);
         match self.find_by_text(&verb.run_id).await {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use async_recursion::async_recursion as boxed;
 use serde_json::{Map, Value};
 use steplatch_access::Caller;
 use steplatch_protocol::{Command, VerbInfo};
@@ -10,6 +11,7 @@ use crate::answer::VerbReply;
 use crate::sessions::Sessions;
 
 /// Performs a command that is also an action of workflows.
+#[boxed]
 pub async fn act(sessions: &Sessions, caller: &Arc<Caller>, action: Command, step: Option<String>) -> VerbReply {
     match action {
         Command::OpenTerminal(verb) => VerbReply::from_reply(sessions.open(caller, verb, step).await),
@@ -26,6 +28,7 @@ pub async fn act(sessions: &Sessions, caller: &Arc<Caller>, action: Command, ste
 }
 
 /// Performs `action`, with its parameters, for the step of a run, and returns its result.
+#[boxed]
 pub async fn perform(
     sessions: &Sessions,
     caller: &Arc<Caller>,

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use steplatch_host::{AskError, HostedTerminal};
 use steplatch_protocol::{InputKind, InputRecord, ReadInputs, visible};
 use steplatch_terminal::NotedState;
@@ -49,6 +50,7 @@ pub struct ShownTerminals {
 impl Sessions {
     /// Records the states of terminals at the question of a gate, and describes them, secrets hidden. `computed` has
     /// the names of further ones, known only after the answer, in their written form.
+    #[boxed]
     pub async fn describe_asked(&self, gate: &str, terminals: &[AskedTerminal], computed: &[String]) -> ShownTerminals {
         let (mut lines, mut ids) = (Vec::new(), Vec::new());
         let describing = self.describe_all(gate, terminals, &mut lines, &mut ids);
@@ -109,6 +111,7 @@ impl Sessions {
     ///
     /// # Errors
     /// If there is none, or it is unknown.
+    #[boxed]
     pub async fn id_of(&self, session: &str) -> Result<String, String> {
         match self.find(session).await {
             Ok(terminal) => Ok(terminal.id().to_string()),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use async_recursion::async_recursion as boxed;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
@@ -63,6 +64,7 @@ impl Drop for Seat {
 
 impl Sessions {
     /// Attaches a client to a terminal. The events carry its later output.
+    #[boxed]
     pub async fn attach(&self, caller: &Caller, verb: AttachTerminal) -> (AttachTerminalReply, Option<TerminalEvents>) {
         let session_id = verb.session_id.clone();
         let wants_mask = verb.masked;
@@ -115,6 +117,7 @@ impl Sessions {
     }
 
     /// Gives back the writer's seat of a terminal that a person holds.
+    #[boxed]
     pub async fn hand_back(&self, verb: HandBackTerminal) -> HandBackTerminalReply {
         let handed_back = async {
             let terminal = self.find(&verb.session_id).await?;
@@ -134,6 +137,7 @@ impl Sessions {
 impl TerminalEvents {
     /// Sends the output until the terminal ends or the client disconnects. A client that falls behind receives the
     /// screen anew instead of the output that it missed.
+    #[boxed]
     pub async fn forward(mut self, request_id: &Value, sink: &EventSink) -> Result<(), Disconnected> {
         loop {
             let output = match self.next().await {

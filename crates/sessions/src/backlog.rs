@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use async_recursion::async_recursion as boxed;
 use steplatch_protocol::Command;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
@@ -56,6 +57,7 @@ impl Backlog {
 
     /// Waits for the turn of a command that only looks something up; the command keeps the turn until the connection
     /// has written its reply. Other commands need none.
+    #[boxed]
     pub async fn turn(&self, command: &Command) -> Option<OwnedSemaphorePermit> {
         match is_lookup(command) {
             // It never closes.
@@ -65,6 +67,7 @@ impl Backlog {
     }
 
     /// Waits until another command may be read.
+    #[boxed]
     pub async fn may_read(&self) {
         self.reaches(|load| load.unwritten < MAX_UNWRITTEN && load.commands < MAX_COMMANDS).await;
     }

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use async_recursion::async_recursion as boxed;
 use steplatch_access::Redactor;
 use steplatch_capture::{Moment, SessionLog};
 use steplatch_protocol::{InputKind, InputRecord, ReadInputs};
@@ -33,6 +34,7 @@ impl Sessions {
     ///
     /// # Errors
     /// In words, where there is no such terminal or it is unreadable.
+    #[boxed]
     pub async fn session_log(&self, session_id: &str, part: CaptureRange) -> Result<SessionLog, String> {
         match self.try_session_log(session_id, part).await {
             Ok(log) => Ok(log),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use steplatch_access::Caller;
 use steplatch_host::{HostedTerminal, PlacePolicy, TerminalError, WaitRequest};
 use steplatch_ids::TerminalId;
@@ -39,6 +40,7 @@ pub enum ShellQueryError {
 
 impl Sessions {
     /// Runs one command; as the same `step` only once.
+    #[boxed]
     pub async fn run_command(&self, caller: &Arc<Caller>, verb: RunCommand, step: Option<String>) -> RunCommandReply {
         let began = Instant::now();
         let reply = match verb.session_id.clone().filter(|session| !session.is_empty()) {
@@ -268,6 +270,7 @@ impl Sessions {
     }
 
     /// Reads variables of the shell in a terminal.
+    #[boxed]
     pub async fn variables(&self, verb: GetVariables) -> GetVariablesReply {
         match self.query_variables(&verb).await {
             Ok((terminal, variables)) => {
@@ -286,6 +289,7 @@ impl Sessions {
     }
 
     /// Does the same as [`Self::variables`], for a caller that needs secrets unmasked and does not pass them on.
+    #[boxed]
     pub async fn variables_as_they_are(
         &self,
         verb: &GetVariables,
@@ -312,6 +316,7 @@ impl Sessions {
     }
 
     /// Sets variables of the shell in a terminal.
+    #[boxed]
     pub async fn set_variables(&self, caller: &Caller, verb: SetVariables) -> SetVariablesReply {
         let set = async {
             let terminal = self.open_for(caller, &verb.session_id).await?;

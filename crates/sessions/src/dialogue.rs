@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use steplatch_access::Caller;
@@ -43,6 +44,7 @@ const MAX_LINE_CHARS: usize = 4000;
 impl Sessions {
     /// Takes a turn of a dialogue; types as the same `step` only once. The result has `reason`, and for a match
     /// `matched` (the number of the pattern, from 0), `match_text`, `groups`, and `offset`, which is after the match.
+    #[boxed]
     pub async fn take_turn(&self, caller: &Caller, params: Map<String, Value>, step: String) -> Map<String, Value> {
         let result = match serde_json::from_value::<DialogueTurn>(params.into()) {
             Ok(turn) => {

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use async_recursion::async_recursion as boxed;
 use serde::Serialize;
 use serde_json::{Value, json};
 use steplatch_protocol::{ErrorCode, FromDaemon, MAX_LINE, PROTOCOL_VERSION, Refusal};
@@ -44,6 +45,7 @@ impl EventSink {
     }
 
     /// Closes the write half after writing everything.
+    #[boxed]
     pub async fn shutdown(&self) -> std::io::Result<()> {
         self.writer.lock().await.stream.shutdown().await
     }
@@ -52,6 +54,7 @@ impl EventSink {
     ///
     /// # Errors
     /// If the client has disconnected.
+    #[boxed]
     pub async fn send(&self, message: &FromDaemon) -> Result<(), Disconnected> {
         let _waiting = self.backlog.unwritten();
         let mut writer = self.writer.lock().await;

@@ -5,6 +5,7 @@ mod copying;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
+use async_recursion::async_recursion as boxed;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use steplatch_access::Caller;
@@ -195,6 +196,7 @@ fn resolved(path: &Path) -> PathBuf {
 
 impl Sessions {
     /// Writes a file; as the same `step` only once.
+    #[boxed]
     pub async fn put_file(&self, caller: &Arc<Caller>, verb: PutFile, step: Option<String>) -> PutFileReply {
         match self.put(caller, verb, step).await {
             Ok(file) => PutFileReply { success: true, file: Some(file), ..PutFileReply::default() },
@@ -245,6 +247,7 @@ impl Sessions {
     }
 
     /// Reads a file, or copies it to this machine; copies only once for the same `step`.
+    #[boxed]
     pub async fn get_file(&self, caller: &Arc<Caller>, verb: GetFile, step: Option<String>) -> GetFileReply {
         match self.get(caller, verb, step).await {
             Ok(reply) => reply,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use steplatch_clock as clock;
 use steplatch_host::{RemoteHostConfig, RemoteHostState, RemoteHostStatus};
 use steplatch_protocol::{CheckHost, CheckHostReply, ListHostsReply, RemoteHostInfo};
@@ -27,6 +28,7 @@ impl Sessions {
     }
 
     /// Connects to a machine now.
+    #[boxed]
     pub async fn check_host(&self, verb: CheckHost) -> CheckHostReply {
         if !(1..=MAX_TIMEOUT_SECONDS).contains(&verb.timeout_seconds) {
             let error =

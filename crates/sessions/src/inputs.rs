@@ -1,5 +1,6 @@
 //! Reading the log of a terminal's inputs.
 
+use async_recursion::async_recursion as boxed;
 use steplatch_access::Redactor;
 use steplatch_clock::system_iso8601;
 use steplatch_protocol::{InputKind, InputRecord, ReadInputs, ReadInputsReply};
@@ -10,6 +11,7 @@ use crate::trouble::SessionError;
 
 impl Sessions {
     /// Returns the inputs of a terminal, with secrets redacted.
+    #[boxed]
     pub async fn inputs(&self, verb: ReadInputs) -> ReadInputsReply {
         let session_id = verb.session_id.clone();
         match self.try_inputs(verb).await {

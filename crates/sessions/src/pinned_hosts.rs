@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use steplatch_access::{Caller, HostPin, PinError, Pins};
 use steplatch_host::{ConnectFailure, HostTarget, RemoteError, RemoteHostConfig};
 use tokio::time::{Instant, sleep};
@@ -47,6 +48,7 @@ impl Sessions {
 
     /// Returns the current target of connections to a machine, if the report arrives in time; `None` if there is no
     /// such machine.
+    #[boxed]
     pub async fn host_pin(&self, host: &str) -> Option<HostPin> {
         match self.target_within(host, REPORT_TIME).await {
             Ok(target) => target.map(HostPin::from),

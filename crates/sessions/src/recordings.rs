@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use async_recursion::async_recursion as boxed;
 use parking_lot::Mutex;
 use steplatch_access::Redactor;
 use steplatch_clock as clock;
@@ -60,6 +61,7 @@ impl Recordings {
     }
 
     /// Lists the recordings.
+    #[boxed]
     pub async fn list(&self, verb: ListRecordings) -> ListRecordingsReply {
         let recordings = self.clone();
         let listing = tokio::task::spawn_blocking(move || recordings.catalog.list());
@@ -78,6 +80,7 @@ impl Recordings {
     }
 
     /// Reads a stretch of a recording.
+    #[boxed]
     pub async fn read(&self, verb: ReadRecording) -> ReadRecordingReply {
         let recordings = self.clone();
         let reading = tokio::task::spawn_blocking(move || {

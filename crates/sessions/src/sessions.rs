@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use steplatch_access::{Caller, Redactor, hideable, is_short_word};
@@ -116,6 +117,7 @@ impl Sessions {
     }
 
     /// Returns the state of the terminal hosts.
+    #[boxed]
     pub async fn hosts(&self) -> Vec<HostStatus> {
         self.hosts.status().await
     }
@@ -142,6 +144,7 @@ impl Sessions {
     }
 
     /// Closes every terminal, and ends the hosts.
+    #[boxed]
     pub async fn close_all(&self) {
         self.hosts.shut_down().await;
     }
@@ -155,6 +158,7 @@ impl Sessions {
     ///
     /// # Errors
     /// If there is none, or its host does not answer.
+    #[boxed]
     pub async fn exists(&self, session: &str) -> Result<(), LookupError> {
         let described = match self.hosts.get(session).await {
             Ok(Some(terminal)) => terminal.describe().await.map(drop),
@@ -200,12 +204,14 @@ impl Sessions {
 
     /// Opens a terminal; as the same `step` only once. One of a machine waits for a place: a limit that is reached for a
     /// moment ends no durable work.
+    #[boxed]
     pub async fn open(&self, caller: &Arc<Caller>, verb: OpenTerminal, step: Option<String>) -> OpenTerminalReply {
         let place = if caller.run.is_some() { PlacePolicy::Within(PLACE_TIMEOUT) } else { PlacePolicy::AtOnce };
         self.open_at(caller, verb, step, place).await
     }
 
     /// Opens a terminal that takes its place like `place`; as the same `step` only once.
+    #[boxed]
     pub async fn open_at(
         &self,
         caller: &Arc<Caller>,
@@ -341,6 +347,7 @@ impl Sessions {
 
     /// Returns the steps of runs whose results the terminal hosts keep. Omits the connections in `asked`, which
     /// received an earlier request.
+    #[boxed]
     pub async fn unsettled(&self, asked: &mut BTreeSet<u64>) -> Vec<String> {
         self.hosts.unsettled(asked).await
     }
@@ -352,6 +359,7 @@ impl Sessions {
 
     /// Closes the terminal that a step opened, if it still exists and no person holds it. It stays open if its host does
     /// not answer.
+    #[boxed]
     pub async fn exit_opened_by(&self, caller: &Caller, step: &str) {
         match self.hosts.opened_by(step).await {
             Ok(Some(terminal)) => {
@@ -364,6 +372,7 @@ impl Sessions {
     }
 
     /// Types; as the same `step` only once.
+    #[boxed]
     pub async fn send(&self, caller: &Caller, verb: SendInput, step: Option<String>) -> SendInputReply {
         let session_id = verb.session_id.clone();
         let is_repeated = self.is_repeated(step.as_deref());
@@ -379,6 +388,7 @@ impl Sessions {
     }
 
     /// Makes every terminal host hide these texts, also for later daemons.
+    #[boxed]
     pub async fn remember_secrets(&self, secrets: &[String]) {
         let secrets: Vec<_> = secrets.iter().map(|text| SecretText { terminal: None, text: text.clone() }).collect();
         self.hosts.remember(&secrets).await;
@@ -493,6 +503,7 @@ impl Sessions {
     }
 
     /// Returns the screen of a terminal, or a part of its history.
+    #[boxed]
     pub async fn read(&self, caller: &Caller, verb: GetScreenContent) -> GetScreenContentReply {
         let session_id = verb.session_id.clone();
         match self.try_read(caller, verb).await {
@@ -506,6 +517,7 @@ impl Sessions {
 
     /// Returns the screen of a terminal, secrets masked, for a run's own conditions; `None` if there is no such terminal. It does
     /// not count as a view by a client.
+    #[boxed]
     pub async fn screen(&self, session: &str) -> Option<String> {
         let terminal = self.find(session).await.ok()?;
         let view = terminal.view(false).await.ok()?;
@@ -726,11 +738,13 @@ impl Sessions {
     }
 
     /// Closes a terminal and ends its programs.
+    #[boxed]
     pub async fn exit(&self, caller: &Caller, verb: ExitTerminal) -> ExitTerminalReply {
         self.exit_once(caller, verb, None).await
     }
 
     /// Closes a terminal and ends its programs; as the same `step` only once.
+    #[boxed]
     pub async fn exit_once(&self, caller: &Caller, verb: ExitTerminal, step: Option<String>) -> ExitTerminalReply {
         let session_id = verb.session_id.clone();
         let is_repeated = self.is_repeated(step.as_deref());
@@ -781,6 +795,7 @@ impl Sessions {
     }
 
     /// Changes the size of a terminal.
+    #[boxed]
     pub async fn resize(&self, caller: &Caller, verb: ResizeTerminal) -> ResizeTerminalReply {
         let resized = async {
             let size = Size { cols: verb.cols, rows: verb.rows };
@@ -794,6 +809,7 @@ impl Sessions {
     }
 
     /// Sends a signal to a terminal's foreground process group.
+    #[boxed]
     pub async fn signal(&self, caller: &Caller, verb: SendSignal) -> SendSignalReply {
         let signalled = async {
             let signal = signal_named(&verb.signal)?;
@@ -805,6 +821,7 @@ impl Sessions {
     }
 
     /// Writes bytes to a terminal unchanged; at most once as the same `step`.
+    #[boxed]
     pub async fn write(&self, caller: &Caller, verb: WriteTerminal, step: Option<String>) -> WriteTerminalReply {
         let written = async {
             let raw = STANDARD.decode(&verb.bytes).map_err(|error| format!("bytes are not base 64: {error}"))?;

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use steplatch_access::{Caller, Redactor};
 use steplatch_clock as clock;
 use steplatch_host::{HostedTerminal, TerminalError, WaitRequest};
@@ -22,6 +23,7 @@ const AROUND_MATCH: u64 = 300;
 
 impl Sessions {
     /// Waits for output of a terminal.
+    #[boxed]
     pub async fn wait(&self, caller: &Caller, verb: AwaitOutput) -> AwaitOutputReply {
         let session_id = verb.session_id.clone();
         let began = Instant::now();

@@ -7,6 +7,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use serde_json::Value;
 use steplatch_access::{Caller, Redactor};
 use steplatch_host::{HostedTerminal, Hosts, SeenActivity};
@@ -64,6 +65,7 @@ pub struct HeldTerminal {
 
 impl HeldTerminal {
     /// Keeps the hold until the drop of this.
+    #[boxed]
     pub async fn forward(self) -> Result<(), Disconnected> {
         std::future::pending().await
     }
@@ -77,6 +79,7 @@ pub struct ActivityEvents {
 
 impl ActivityEvents {
     /// Sends an event whenever a state may have changed, until the client disconnects.
+    #[boxed]
     pub async fn forward(self, request_id: &Value, sink: &EventSink) -> Result<(), Disconnected> {
         let mut seen = SeenActivity::default();
         loop {
@@ -90,6 +93,7 @@ impl ActivityEvents {
 
 impl Sessions {
     /// Reads a screen and what scrolled away.
+    #[boxed]
     pub async fn scrollback(&self, verb: ReadScrollback) -> ReadScrollbackReply {
         let read = async {
             let terminal = self.find(&verb.session_id).await?;
@@ -120,6 +124,7 @@ impl Sessions {
     }
 
     /// Watches the screen of a terminal. The events begin with the whole screen.
+    #[boxed]
     pub async fn watch_screen(&self, verb: WatchScreen) -> (WatchScreenReply, Option<ScreenEvents>) {
         match self.find(&verb.session_id).await {
             Ok(terminal) => {
@@ -136,6 +141,7 @@ impl Sessions {
     }
 
     /// Holds a terminal for a client.
+    #[boxed]
     pub async fn hold(&self, caller: &Caller, verb: HoldTerminal) -> (HoldTerminalReply, Option<HeldTerminal>) {
         let held = async {
             let terminal = self.find(&verb.session_id).await?;
@@ -158,6 +164,7 @@ impl Sessions {
 impl ScreenEvents {
     /// Sends what changes until the terminal closes or the client disconnects. A client that reads slowly misses the
     /// states in between, and receives the latest one.
+    #[boxed]
     pub async fn forward(self, request_id: &Value, sink: &EventSink) -> Result<(), Disconnected> {
         let mut follower = ScreenFollower::new(self.terminal, self.interval);
         let mut pace = FramePace::new(self.interval);

@@ -1,5 +1,6 @@
 //! The tests that every journal must pass.
 
+use async_recursion::async_recursion as boxed;
 use steplatch_ids::RunId;
 
 use crate::{Append, AppendError, Appended, Journal, KnownRun, Retention, RunFilter, Summary};
@@ -18,6 +19,7 @@ impl<J: Journal> Scripted<J> {
     }
 
     /// Appends three entries in two goes and reads them back whole and from the middle.
+    #[boxed]
     pub async fn entries_are_read_back_in_order(&self) {
         self.append(0, &["one", "two"]).await.expect("an append to an empty history");
         self.append(2, &["three"]).await.expect("an append behind the last entry");
@@ -31,6 +33,7 @@ impl<J: Journal> Scripted<J> {
     }
 
     /// Appends after an entry before the last one.
+    #[boxed]
     pub async fn a_writer_that_is_behind_is_refused_and_changes_nothing(&self) {
         self.append(0, &["one"]).await.expect("an append to an empty history");
         let late = Append::new(self.run.clone(), 0, 1, vec!["other".into()]);
@@ -42,6 +45,7 @@ impl<J: Journal> Scripted<J> {
     }
 
     /// Keeps two runs, forgets one.
+    #[boxed]
     pub async fn runs_are_apart_and_can_be_forgotten(&self) {
         self.append(0, &["mine"]).await.expect("an append to an empty history");
         let other = RunId::random();
@@ -57,6 +61,7 @@ impl<J: Journal> Scripted<J> {
     }
 
     /// Keeps texts of every kind as they are: empty, with other scripts, and much longer than a page.
+    #[boxed]
     pub async fn a_text_of_any_length_comes_back_as_it_was(&self) {
         let long: String = (0..60_000).map(|line| format!("{line} ärger ✂\r\n")).collect();
         let texts = ["", "\u{0}", "ä🦀", &long, "short", &long];
@@ -66,6 +71,7 @@ impl<J: Journal> Scripted<J> {
     }
 
     /// Appends with summaries and lists.
+    #[boxed]
     pub async fn a_list_tells_the_newest_summaries_and_can_be_filtered(&self) {
         for name in ["a", "b", "c"] {
             let append = Append::new(RunId::random(), 0, 1, vec!["begun".into()]).with_summary(running(name));
@@ -98,6 +104,7 @@ impl<J: Journal> Scripted<J> {
     }
 
     /// Appends nothing to a run that is unknown.
+    #[boxed]
     pub async fn a_run_without_entries_does_not_exist(&self) {
         let nothing = Append::new(self.run.clone(), 0, 1, Vec::new()).with_summary(running("a")).with_key("k");
         assert_eq!(self.journal.write(nothing).await.expect("nothing to do"), Appended::Written { last: 0 });
@@ -106,6 +113,7 @@ impl<J: Journal> Scripted<J> {
     }
 
     /// Looks for an existing run, and for a missing one.
+    #[boxed]
     pub async fn a_run_is_found_by_its_id(&self) {
         let append = Append::new(self.run.clone(), 0, 1, vec!["begun".into()]).with_summary(running("a"));
         self.journal.write(append).await.expect("an append to an empty history");
@@ -115,6 +123,7 @@ impl<J: Journal> Scripted<J> {
     }
 
     /// Keeps something private, changes it, and finishes the run.
+    #[boxed]
     pub async fn what_is_private_is_there_until_the_run_is_finished(&self) {
         let private = || async { self.journal.private(&self.run).await.expect("a journal that reads") };
         assert_eq!(private().await, None);
@@ -133,6 +142,7 @@ impl<J: Journal> Scripted<J> {
     }
 
     /// Replaces the text of entries, short and long, without the knowledge of a current writer.
+    #[boxed]
     pub async fn an_entry_that_shows_too_much_is_stored_with_another_text(&self) {
         let long = "a long secret ".repeat(5_000);
         self.append(0, &["a secret", "two", &long]).await.expect("an append to an empty history");
@@ -150,6 +160,7 @@ impl<J: Journal> Scripted<J> {
     }
 
     /// Starts two runs with one key.
+    #[boxed]
     pub async fn a_key_belongs_to_one_run_until_it_is_forgotten(&self) {
         let begin = |run: &RunId| Append::new(run.clone(), 0, 1, vec!["begun".into()]).with_key("deploy 7");
         let written = self.journal.write(begin(&self.run)).await.expect("an append to an empty history");
@@ -168,6 +179,7 @@ impl<J: Journal> Scripted<J> {
     }
 
     /// Finishes runs out of order and forgets some by count, then some by age.
+    #[boxed]
     pub async fn finished_runs_are_forgotten_by_count_and_by_age(&self) {
         for (name, at) in
             [("early", Some(10)), ("late", Some(40)), ("on", None), ("middle", Some(20)), ("end", Some(30))]

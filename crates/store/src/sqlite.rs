@@ -18,6 +18,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
+use async_recursion::async_recursion as boxed;
 use rusqlite::ErrorCode;
 use steplatch_ids::RunId;
 use tokio::sync::{mpsc, oneshot};
@@ -104,6 +105,7 @@ impl SqliteJournal {
     ///
     /// # Errors
     /// If the journal cannot write.
+    #[boxed]
     pub async fn empty_log(&self) -> Result<bool, StorageError> {
         Ok(matches!(self.ask(WriterCommand::EmptyLog).await?, Answer::Emptied(true)))
     }

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Instant;
 
+use async_recursion::async_recursion as boxed;
 use steplatch_files::{DigestBuilder, FileDigest, FileError, FileFacts, FileKind, FileWritten, PieceSize, WriteTarget};
 use steplatch_ids::random_name;
 
@@ -161,6 +162,7 @@ impl MachineFiles {
     ///
     /// # Errors
     /// If the write fails. Then this removes the unfinished copy.
+    #[boxed]
     pub async fn put(
         &self,
         path: &Path,
@@ -191,6 +193,7 @@ impl MachineFiles {
     ///
     /// # Errors
     /// If the read fails.
+    #[boxed]
     pub async fn get(
         &self,
         path: &Path,

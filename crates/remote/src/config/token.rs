@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use tokio::io::AsyncReadExt as _;
 
 /// The forms that a file may contain instead of a token.
@@ -118,6 +119,7 @@ impl Token {
     /// # Errors
     ///
     /// If it is not there, or invalid in a header.
+    #[boxed]
     pub async fn resolve(&self) -> Result<Secret, TokenError> {
         match self {
             Self::Value(value) => Secret::new(value),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use steplatch_access::Caller;
 use steplatch_ids::{RunId, StepId};
 use steplatch_protocol::{ExitTerminal, PerformTask, PerformTaskReply};
@@ -52,6 +53,7 @@ enum TaskError {
 
 impl Runs {
     /// Records events of a run and performs a task for it.
+    #[boxed]
     pub async fn perform_task(&self, caller: &Arc<Caller>, verb: PerformTask) -> PerformTaskReply {
         match self.try_task(caller, verb).await {
             Ok((recorded, answer)) => {

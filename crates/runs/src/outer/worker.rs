@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use async_recursion::async_recursion as boxed;
 use serde_json::Value;
 use steplatch_access::write_private_text;
 use steplatch_ids::random_name;
@@ -98,6 +99,7 @@ impl WorkerRequests {
     ///
     /// # Errors
     /// Returns an error once the connection has ended.
+    #[boxed]
     pub async fn forward(mut self, request_id: &Value, sink: &EventSink) -> Result<(), Disconnected> {
         while let Some(request) = self.requests.recv().await {
             sink.event(request_id, &request).await?;

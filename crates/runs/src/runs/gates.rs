@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use serde_json::Value;
 use steplatch_access::{Caller, PersonRefusal};
 use steplatch_ids::{RunId, StepId};
@@ -113,6 +114,7 @@ impl Runs {
     }
 
     /// Returns one gate without shortening it.
+    #[boxed]
     pub async fn gate(&self, verb: &GetGate) -> GetGateReply {
         let refused = |error: String| GetGateReply { error: Some(error), ..GetGateReply::default() };
         let run = match self.find_by_text(&verb.run_id).await {
@@ -149,6 +151,7 @@ impl Runs {
     }
 
     /// Passes an answer to the run that waits for it. Returns once the answer is in the journal.
+    #[boxed]
     pub async fn answer(&self, caller: &Caller, given: GateAnswer) -> AnswerGateReply {
         let run_id = given.run_id.clone();
         let asked = parse_run_id(&run_id);

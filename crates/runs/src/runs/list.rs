@@ -1,5 +1,6 @@
 //! Lists runs by workflow, state and time.
 
+use async_recursion::async_recursion as boxed;
 use steplatch_clock as clock;
 use steplatch_ids::RunId;
 use steplatch_protocol::{ListWorkflowRuns, ListWorkflowRunsReply};
@@ -33,6 +34,7 @@ impl RunQuery<'_> {
 
 impl Runs {
     /// Lists runs, the newest first.
+    #[boxed]
     pub async fn list(&self, verb: &ListWorkflowRuns) -> ListWorkflowRunsReply {
         let refused = |error: String| ListWorkflowRunsReply { error: Some(error), ..ListWorkflowRunsReply::default() };
         let is_pending = verb.state.as_deref() == Some(RunState::PENDING);

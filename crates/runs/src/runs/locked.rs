@@ -1,5 +1,6 @@
 //! Opening locked runs, and setting the passphrase that locks them.
 
+use async_recursion::async_recursion as boxed;
 use steplatch_access::{AttemptSource, PassphraseError};
 use steplatch_ids::RunId;
 use steplatch_protocol::{Passphrase, SetApprover, SetApproverReply, UnlockRuns, UnlockRunsReply};
@@ -38,6 +39,7 @@ impl Runs {
     }
 
     /// Resumes the locked runs for a caller who knows the passphrase.
+    #[boxed]
     pub async fn unlock(&self, verb: UnlockRuns, source: AttemptSource) -> UnlockRunsReply {
         match self.unlock_with(verb.passphrase.as_ref(), source).await {
             Ok(runs) => {
@@ -62,6 +64,7 @@ impl Runs {
 
     /// Sets or removes the approver's passphrase. Resumes locked runs: either change requires the passphrase that opens
     /// them.
+    #[boxed]
     pub async fn set_approver(&self, verb: SetApprover, source: AttemptSource) -> SetApproverReply {
         let change = match self.shared.approver.change(verb, source).await {
             Ok(change) => change,

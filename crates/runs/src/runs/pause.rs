@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use steplatch_access::Caller;
 use steplatch_protocol::{PauseWorkflow, PauseWorkflowReply, ResumeWorkflow};
 use steplatch_workflow::Input;
@@ -14,6 +15,7 @@ const STORE_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Runs {
     /// Pauses a run: it starts nothing new until it resumes. Pausing a paused run changes nothing.
+    #[boxed]
     pub async fn pause(&self, caller: &Caller, verb: PauseWorkflow) -> PauseWorkflowReply {
         let input = Input::Pause { by: caller.who().await, above: false };
         let unchanged =
@@ -22,6 +24,7 @@ impl Runs {
     }
 
     /// Resumes a paused run.
+    #[boxed]
     pub async fn resume(&self, caller: &Caller, verb: ResumeWorkflow) -> PauseWorkflowReply {
         let input = Input::Resume { by: caller.who().await, above: false };
         let unchanged = |now: &RunStatus| now.paused.is_none().then(|| "Run is not paused".to_owned());

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use steplatch_access::Caller;
 use steplatch_capture::irreversible_inputs;
 use steplatch_ids::{RunId, StepId};
@@ -76,6 +77,7 @@ enum ProposalError {
 
 impl Runs {
     /// Checks a patch of the machine of a run, and proposes it to a person. A refused patch changes nothing.
+    #[boxed]
     pub async fn propose_patch(&self, caller: &Caller, verb: ProposePatch) -> ProposePatchReply {
         let run_id = verb.run_id.clone();
         let mut reply = ProposePatchReply { run_id, ..ProposePatchReply::default() };

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use serde_json::Value;
 use steplatch_access::{Caller, Redactor};
 use steplatch_files::{FileError, FileFacts, FileIdentity, FileKind};
@@ -46,6 +47,7 @@ pub struct CopyEvents {
 
 impl Sessions {
     /// Plans a copy. Writes nothing before a request for its events.
+    #[boxed]
     pub async fn copy_file(&self, caller: &Arc<Caller>, verb: CopyFile) -> (CopyFileReply, Option<CopyEvents>) {
         let replace = verb.overwrite;
         match self.plan(caller, verb).await {
@@ -162,6 +164,7 @@ impl CopyEvents {
     ///
     /// # Errors
     /// If the client has disconnected.
+    #[boxed]
     pub async fn forward(self, request_id: &Value, sink: &EventSink) -> Result<(), Disconnected> {
         let mut copied = 0;
         for step in self.steps {

@@ -34,19 +34,20 @@ pub struct Copied {
     pub digest: FileDigest,
 }
 
-/// A file in the course of its copy. A drop before the end removes the unfinished copy.
+/// A file in the course of its copy. A drop before its end is requested removes the unfinished copy. Afterwards the
+/// machine of the target does: it may be putting the file in its place at that moment.
 struct Writing<'a> {
     files: &'a MachineFiles,
     target: WriteTarget,
     digest: DigestBuilder,
     length: u64,
-    is_finished: bool,
+    end_is_requested: bool,
 }
 
 impl<'a> Writing<'a> {
     fn new(files: &'a MachineFiles, path: &Path) -> Self {
         let target = WriteTarget { path: path.to_owned(), transfer: random_name() };
-        Self { files, target, digest: DigestBuilder::default(), length: 0, is_finished: false }
+        Self { files, target, digest: DigestBuilder::default(), length: 0, end_is_requested: false }
     }
 
     async fn write(&mut self, bytes: Vec<u8>) -> Result<(), TransferError> {
@@ -66,15 +67,15 @@ impl<'a> Writing<'a> {
         if expected.is_some_and(|expected| expected != digest) {
             return Err(FileError::Damaged(self.target.path.display().to_string()).into());
         }
+        self.end_is_requested = true;
         let file = self.files.finish(self.target.clone(), length, digest, mode, replace).await?;
-        self.is_finished = true;
         Ok(Copied { file, length, digest })
     }
 }
 
 impl Drop for Writing<'_> {
     fn drop(&mut self) {
-        if self.is_finished {
+        if self.end_is_requested {
             return;
         }
         let (files, target) = (self.files.clone(), self.target.clone());
@@ -220,4 +221,37 @@ impl MachineFiles {
 
 fn too_long(path: &str, size: u64, limit: u64) -> TransferError {
     FileError::Invalid(format!("'{path}' has {size} bytes or more, and at most {limit} are copied here")).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    #[test]
+    fn a_copy_that_is_dropped_at_its_end_is_not_removed_meanwhile() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
+        runtime.block_on(async {
+            let files = MachineFiles::here();
+            let mut writing = Writing::new(&files, &path);
+            writing.write(b"content".to_vec()).await.unwrap();
+            // The only thread for files is busy: the end waits in its queue.
+            let (release, released) = channel::<()>();
+            let busy = tokio::task::spawn_blocking(move || released.recv());
+            let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+            assert!(writing.finish(None, None, true).now_or_never().is_none());
+            assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), tasks, "a removal was spawned");
+            release.send(()).unwrap();
+            busy.await.unwrap().unwrap();
+            // What was queued before this is over.
+            tokio::task::spawn_blocking(|| ()).await.unwrap();
+        });
+        assert_eq!(std::fs::read(&path).unwrap(), b"content");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
 }

@@ -6,7 +6,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_recursion::async_recursion as boxed;
 use nix::errno::Errno;
 use nix::sys::socket::{GetSockOpt as _, sockopt};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -119,7 +118,6 @@ impl Daemon {
     ///
     /// # Errors
     /// If the state has another owner, or the system refuses a folder, a lock or a socket.
-    #[boxed]
     pub async fn start(options: Options) -> Result<Self, StartError> {
         let place = options.place;
         let alone = !matches!(options.host, Starter::InProcess(_));
@@ -212,7 +210,6 @@ impl Daemon {
     /// # Errors
     ///
     /// If the socket accepts no more clients.
-    #[boxed]
     pub async fn serve(mut self) -> io::Result<()> {
         let user = rustix::process::getuid().as_raw();
         let ending = loop {
@@ -307,7 +304,6 @@ impl ShutdownHandle {
     }
 
     /// Waits until the daemon is to end.
-    #[boxed]
     pub async fn stopped(&self) {
         // A daemon that cannot be reached has ended.
         let _ = self.stop.subscribe().wait_for(Option::is_some).await;

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use async_recursion::async_recursion as boxed;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
@@ -126,7 +125,6 @@ impl Server {
     ///
     /// # Errors
     /// If listening on the address fails, or a name is invalid.
-    #[boxed]
     pub async fn bind(options: &Options, token: Token, daemon: ReconnectingClient) -> Result<Self, ServeError> {
         let Options { host, port, allowed_hosts, allowed_origins, most_connections } = options;
         let failed = |source| ServeError::Listen { host: host.clone(), port: *port, source };

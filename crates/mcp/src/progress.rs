@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use async_recursion::async_recursion as boxed;
 use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use rmcp::service::RequestContext;
 use rmcp::{Peer, RoleServer};
@@ -37,7 +36,6 @@ impl Progress {
     }
 
     /// Sends the progress, as a growing number out of `total`.
-    #[boxed]
     pub async fn report(&mut self, done: f64, total: Option<f64>) {
         let mut progress = ProgressNotificationParam::new(self.token.clone(), done);
         progress.total = total;

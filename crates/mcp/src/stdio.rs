@@ -3,7 +3,6 @@
 use std::io;
 use std::sync::Arc;
 
-use async_recursion::async_recursion as boxed;
 use rmcp::ServiceExt as _;
 use rmcp::service::ServerInitializeError;
 use rmcp::transport::stdio_pipes;
@@ -26,7 +25,6 @@ const MAX_MESSAGE_BYTES: usize = 4 * MAX_LINE;
 ///
 /// # Errors
 /// If the client violates the protocol before the session has begun.
-#[boxed]
 pub async fn serve_stdio(daemon: ReconnectingClient) -> io::Result<()> {
     let ended = CancellationToken::new();
     let (input, output) = stdio_pipes();

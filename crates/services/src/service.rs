@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use async_recursion::async_recursion as boxed;
 use parking_lot::{Mutex, MutexGuard};
 use steplatch_access::Redactor;
 use steplatch_remote::{Client, Config, Token};
@@ -45,7 +44,6 @@ pub struct ServiceClient {
 impl ServiceClient {
     /// Registers the token as a secret, so that no output shows it. This is the new token, which may differ from the
     /// last one. Reads a keyring once, since it may have to prompt a person.
-    #[boxed]
     pub async fn hide_token(&self) {
         let hide = || async {
             if let Some(token) = &self.config.token {
@@ -118,7 +116,6 @@ impl Service {
     }
 
     /// Waits until the service is configured and in use, and returns it.
-    #[boxed]
     pub async fn usable(&self) -> Arc<ServiceClient> {
         let mut setup = self.setup.subscribe();
         let usable = |setup: &Option<Arc<ServiceClient>>| setup.as_ref().is_some_and(|setup| setup.config.enabled);
@@ -138,7 +135,6 @@ impl Service {
     }
 
     /// Waits for a turn.
-    #[boxed]
     pub async fn enter(&self) -> Permit {
         self.queue.enter().await
     }

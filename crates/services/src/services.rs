@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use async_recursion::async_recursion as boxed;
 use parking_lot::{Mutex, MutexGuard};
 use steplatch_access::Redactor;
 use steplatch_protocol::ToolInfo;
@@ -122,7 +121,6 @@ impl RemoteServices {
     }
 
     /// Returns the names that saved workflows have as tools, by their own names.
-    #[boxed]
     pub async fn library_names(&self, workflows: Vec<String>) -> BTreeMap<String, String> {
         let remotes = self.clone();
         let named = tokio::task::spawn_blocking(move || remotes.inner.catalog.library_names(&workflows));

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use async_recursion::async_recursion as boxed;
 use steplatch_clock as clock;
 use steplatch_protocol::{
     CheckWorkflowStatus, CheckWorkflowStatusReply, ListRemoteWorkflows, ListRemoteWorkflowsReply, Metric, MetricKind,
@@ -49,7 +48,6 @@ impl RemoteServices {
     }
 
     /// Fetches the lists of services now.
-    #[boxed]
     pub async fn refresh(&self, verb: RefreshWorkflows) -> RefreshWorkflowsReply {
         let mut reply = RefreshWorkflowsReply { success: true, ..RefreshWorkflowsReply::default() };
         let services = match self.select_services(verb.remote.as_deref()) {
@@ -89,7 +87,6 @@ impl RemoteServices {
 
     /// Requests the status of a run from a service. `remote_ids` has the ids of a run started from here; without them,
     /// the run id of `verb` is the service's own.
-    #[boxed]
     pub async fn check(&self, verb: CheckWorkflowStatus, remote_ids: Option<RemoteIds>) -> CheckWorkflowStatusReply {
         let run_id = remote_ids.as_ref().map(|_| verb.run_id.clone());
         let service = verb.remote.clone().or_else(|| remote_ids.as_ref().map(|remote_ids| remote_ids.service.clone()));

@@ -89,6 +89,8 @@ pub async fn pump(
 ) -> Ended {
     let (mut local_reader, mut local_writer) = tokio::io::split(local);
     let mut out = BytesMut::new();
+    // The end of the report in `out`; 0 if it has none.
+    let mut report_end = 0_usize;
     let mut portion = vec![0; READ_BYTES];
     let (mut heard, mut spoke) = (Instant::now(), Instant::now());
     let mut closing = Closing::No;
@@ -106,12 +108,14 @@ pub async fn pump(
                 Err(bad) => return bad.into(),
             }
         }
+        // A connection that takes nothing gets one report, however much it brings.
+        if session.owes_report() && report_end == 0 {
+            session.report().write(&mut out);
+            report_end = out.len();
+        }
         while out.len() < MAX_ENCODED_BYTES {
             let Some(data) = session.next_data() else { break };
             write_data(&mut out, data);
-        }
-        if session.owes_report() {
-            session.report().write(&mut out);
         }
         if closing == Closing::Wanted && session.is_sent() {
             Record::Close.write(&mut out);
@@ -142,6 +146,7 @@ pub async fn pump(
             Step::Arrived(Err(error)) | Step::Written(Err(error)) => return Ended::Lost(error),
             Step::Written(Ok(count)) => {
                 out.advance(count);
+                report_end = report_end.saturating_sub(count);
                 spoke = Instant::now();
             }
             Step::Queued(Ok(count @ 1..)) => session.push(&portion[..count]),
@@ -178,5 +183,41 @@ impl Closing {
             Self::No => Self::Wanted,
             other => other,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{duplex, sink};
+
+    use super::*;
+    use crate::record::MAX_DATA_BYTES;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_floods_and_takes_nothing_is_owed_one_report() {
+        const FLOOD_BYTES: usize = 8 << 20;
+        let (mut local, mut program) = duplex(1 << 20);
+        let (mut reader, mut flood) = duplex(1 << 20);
+        let (mut writer, mut late) = duplex(4);
+        let carrying = tokio::spawn(async move {
+            pump(&mut Session::new(), &mut local, &mut reader, &mut writer, &mut BytesMut::new()).await
+        });
+        let mut data = BytesMut::new();
+        write_data(&mut data, &[0; MAX_DATA_BYTES]);
+        let flooding = async {
+            for _ in 0..FLOOD_BYTES / MAX_DATA_BYTES {
+                flood.write_all(&data).await.unwrap();
+            }
+        };
+        let reading =
+            async { tokio::io::copy(&mut (&mut program).take(FLOOD_BYTES as u64), &mut sink()).await.unwrap() };
+        tokio::join!(flooding, reading);
+        let (mut sent, mut reports) = (BytesMut::new(), Vec::new());
+        while reports.last() != Some(&Record::Consumed(FLOOD_BYTES as u64)) {
+            late.read_buf(&mut sent).await.unwrap();
+            reports.extend(Record::read(&mut sent).unwrap());
+        }
+        assert!(reports.len() <= 3, "{reports:?}");
+        carrying.abort();
     }
 }

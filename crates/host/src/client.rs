@@ -21,7 +21,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::blocking::blocking;
 use crate::inbox::read_frames;
-use crate::outbox::Outbox;
+use crate::outbox::{Outbox, RequestRefused};
 use crate::wire::START_TIME;
 use crate::wire::is_of_run;
 use crate::wire::next_number;
@@ -91,6 +91,16 @@ pub enum AskError {
         /// The name of the machine.
         host: String,
     },
+    /// The host on another machine reads so little that too many requests wait for it. This one was not sent.
+    #[error(
+        "host '{host}' reads nothing: {waiting} messages to it wait, and this one was not sent; 'steplatch hosts check {host}' shows the connection"
+    )]
+    NotReading {
+        /// The name of the machine.
+        host: String,
+        /// Number of waiting messages.
+        waiting: usize,
+    },
     /// The host on another machine has sent what no terminal host sends.
     #[error("host '{host}' sent an answer that cannot be: {what}")]
     Implausible {
@@ -122,7 +132,7 @@ impl AskError {
             | Self::Implausible { .. }
             | Self::Garbled(_)
             | Self::Refused(Refusal::OutcomeUnknown) => true,
-            Self::Refused(_) | Self::HostSilent { .. } | Self::NotConnected { .. } => false,
+            Self::Refused(_) | Self::HostSilent { .. } | Self::NotConnected { .. } | Self::NotReading { .. } => false,
         }
     }
 }
@@ -175,6 +185,16 @@ struct Shared {
     is_silent: AtomicBool,
 }
 
+impl Shared {
+    /// Ends a request: takes it back if it has not left, else has the host end it.
+    fn cancel(&self, number: u64) {
+        if !self.outbox.withdraw(number) {
+            // An ended host answers nothing any more, and sends nothing.
+            let _ = self.outbox.send_note(0, &Ask::Cancel(number));
+        }
+    }
+}
+
 impl Drop for Shared {
     fn drop(&mut self) {
         self.outbox.close();
@@ -183,12 +203,15 @@ impl Drop for Shared {
 }
 
 /// The side of a host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Peer {
     /// This machine, where the host is this program.
     Here,
     /// Another machine, where it may be anything.
-    Elsewhere,
+    Elsewhere {
+        /// The name of the machine.
+        host: String,
+    },
 }
 
 /// The receivers of answers and events, by the number of the request.
@@ -268,7 +291,7 @@ impl Host {
             let (outbox, waiting, on_secret) = (outbox.clone(), waiting.clone(), on_secret.clone());
             async move {
                 tokio::select! {
-                    () = read_frames(&stream, || waiting.count_read(), |number| waiting.limit(number), |number, body| match (number, body) {
+                    () = read_frames(&stream, None, || waiting.count_read(), |number| waiting.limit(number), |number, body| match (number, body) {
                         (SECRETS, body) => {
                             if let Some(Ok(secret)) = body.map(read_body) {
                                 on_secret(secret);
@@ -379,14 +402,14 @@ impl Host {
         drop(steps);
         if !known.is_empty() {
             // An ended host keeps no results. The answer has no receiver.
-            let _ = self.shared.outbox.send_message(next_number(), &Ask::Settle(vec![settled.to_owned()]));
+            let _ = self.shared.outbox.send_note(next_number(), &Ask::Settle(vec![settled.to_owned()]));
         }
     }
 
     /// Gives a step of a client up. Such steps have no entry here. Does not wait for the host.
     pub(crate) fn give_up(&self, step: &str) {
         // An ended host has nothing in progress. The answer has no receiver.
-        let _ = self.shared.outbox.send_message(next_number(), &Ask::Settle(vec![step.to_owned()]));
+        let _ = self.shared.outbox.send_note(next_number(), &Ask::Settle(vec![step.to_owned()]));
     }
 
     /// Returns the unsettled steps of runs with effects that this daemon or an earlier one has requested here.
@@ -409,10 +432,11 @@ impl Host {
         let (sender, received) = mpsc::channel(MAX_EVENTS_BEHIND);
         let bytes = Arc::<AtomicUsize>::default();
         self.shared.waiting.lock().events.insert(number, EventQueue { sender, bytes: bytes.clone() });
-        let events = Events { received, bytes, number, host: self.clone(), event: PhantomData };
+        let mut events = Events { received, bytes, number, host: self.clone(), is_refused: false, event: PhantomData };
+        let answer = request(&self.shared, number, ask).await;
+        events.is_refused = matches!(answer, Err(AskError::NotReading { .. } | AskError::HostSilent { .. }));
         // An error drops the events, and with them their entry in the table.
-        let answer = request(&self.shared, number, ask).await?;
-        Ok((answer, events))
+        Ok((answer?, events))
     }
 }
 
@@ -423,6 +447,8 @@ pub(crate) struct Events<E> {
     bytes: Arc<AtomicUsize>,
     number: u64,
     host: Host,
+    /// The request was not sent, so there is nothing to end.
+    is_refused: bool,
     event: PhantomData<fn() -> E>,
 }
 
@@ -444,8 +470,9 @@ impl<E: DeserializeOwned> Events<E> {
 impl<E> Drop for Events<E> {
     fn drop(&mut self) {
         self.host.shared.waiting.lock().events.remove(&self.number);
-        // An ended host sends nothing any more.
-        let _ = self.host.shared.outbox.send_message(0, &Ask::Cancel(self.number));
+        if !self.is_refused {
+            self.host.shared.cancel(self.number);
+        }
     }
 }
 
@@ -465,11 +492,25 @@ async fn request<T: DeserializeOwned + Send + 'static>(shared: &Shared, number: 
     }
     // The loss of its request does not cancel an effect of a step: the end of the step settles it.
     let effect = ask.effect();
-    if let Some(key) = effect.as_ref().filter(|key| is_of_run(&key.step)) {
-        shared.steps.lock().insert(key.step.clone());
-    }
+    let step = effect.as_ref().map(|key| &key.step).filter(|step| is_of_run(step));
+    let is_new_step = step.is_some_and(|step| shared.steps.lock().insert(step.clone()));
     let mut cancel = CancelOnDrop { shared, number, is_forgotten: effect.is_some(), answered: false };
-    shared.outbox.send_message(number, ask).map_err(|_| lost())?;
+    match shared.outbox.send_request(number, ask) {
+        Ok(()) => {}
+        Err(RequestRefused::Closed) => return Err(lost()),
+        Err(RequestRefused::Full(waiting)) => {
+            cancel.answered = true;
+            shared.waiting.lock().answers.remove(&number);
+            // Of the step, nothing is there to settle.
+            if let Some(step) = step.filter(|_| is_new_step) {
+                shared.steps.lock().remove(step);
+            }
+            return Err(match &shared.waiting.peer {
+                Peer::Here => AskError::HostSilent { pid: shared.greeting.pid },
+                Peer::Elsewhere { host } => AskError::NotReading { host: host.clone(), waiting },
+            });
+        }
+    }
     let body = receiver.await.map_err(|_| lost())?;
     cancel.answered = true;
     let Some(body) = body else {
@@ -477,7 +518,7 @@ async fn request<T: DeserializeOwned + Send + 'static>(shared: &Shared, number: 
     };
     let is_long = body.len() > MAX_READ_AT_ONCE;
     // The bytes of a file take no more memory than they have.
-    let is_foreign = shared.waiting.peer == Peer::Elsewhere && !matches!(ask, Ask::File(FileAsk::Read { .. }));
+    let is_foreign = shared.waiting.peer != Peer::Here && !matches!(ask, Ask::File(FileAsk::Read { .. }));
     let read = move || {
         if is_foreign && !is_sparse(&body) {
             return Err(AskError::Garbled("it has more values than a terminal host sends".to_owned()));
@@ -507,8 +548,7 @@ struct CancelOnDrop<'a> {
 impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
         if !self.answered && self.shared.waiting.lock().answers.remove(&self.number).is_some() && !self.is_forgotten {
-            // An ended host answers nothing any more.
-            let _ = self.shared.outbox.send_message(0, &Ask::Cancel(self.number));
+            self.shared.cancel(self.number);
         }
     }
 }
@@ -531,10 +571,10 @@ impl Waiting {
 
     /// Returns the maximum length of a body under this number, in bytes.
     fn limit(&self, number: u64) -> usize {
-        match (self.peer, number) {
+        match (&self.peer, number) {
             (Peer::Here, _) => MAX_BODY_BYTES,
-            (Peer::Elsewhere, SECRETS) => MAX_SECRET_BYTES,
-            (Peer::Elsewhere, number) => {
+            (Peer::Elsewhere { .. }, SECRETS) => MAX_SECRET_BYTES,
+            (Peer::Elsewhere { .. }, number) => {
                 let table = self.lock();
                 let answer = table.answers.get(&number).map(|answer| answer.limit);
                 answer.or_else(|| table.events.contains_key(&number).then_some(MAX_EVENT_BYTES)).unwrap_or(0)

@@ -4,6 +4,7 @@ use std::io;
 
 use tokio::net::UnixStream;
 
+use crate::outbox::Outbox;
 use crate::wire::{BadFrame, HEAD, frame_head};
 
 /// Minimum room for the next read.
@@ -14,15 +15,19 @@ const MAX_SPARE: usize = 1 << 20;
 
 /// Reads frames and hands each to `take`, with its number and its body, until the other side disconnects or sends an
 /// invalid frame. It does not keep the body of a frame that is longer than `limit` of its number, and hands the frame
-/// over without it. Calls `on_read` for each read, also within a frame.
+/// over without it. Reads nothing while many answers wait in `answers`. Calls `on_read` for each read, also within a frame.
 pub(crate) async fn read_frames(
     stream: &UnixStream,
+    answers: Option<&Outbox>,
     on_read: impl Fn(),
     limit: impl Fn(u64) -> usize,
     mut take: impl FnMut(u64, Option<&[u8]>),
 ) {
     let mut frames = FrameBuffer::default();
     loop {
+        if let Some(answers) = answers {
+            answers.has_room().await;
+        }
         if stream.readable().await.is_err() {
             return;
         }

@@ -227,7 +227,7 @@ impl Connection {
         // The sender is ours and stays.
         let link_request = async { link_request.wait_for(Option::is_some).await.ok().and_then(|number| *number) };
         tokio::select! {
-            () = read_frames(&stream, || {}, |_| MAX_BODY_BYTES, |number, body| {
+            () = read_frames(&stream, Some(&outbox), || {}, |_| MAX_BODY_BYTES, |number, body| {
                 connection.handle(number, body.and_then(|body| read_body(body).ok()));
             }) => {}
             () = outbox.write_on() => {}

@@ -116,6 +116,8 @@ impl Keeper {
                 Err(AskError::HostLost { .. } | AskError::NotConnected { .. }) if ask.acts() => {
                     return Err(remote.unanswered());
                 }
+                // An earlier attempt sent it.
+                Err(AskError::NotReading { .. }) if repeats.is_some() && ask.acts() => return Err(remote.unanswered()),
                 answer => return answer,
             }
         }

@@ -54,6 +54,8 @@ pub enum Lie {
     Twice(Value),
     /// No answer.
     Silence,
+    /// No answer, and nothing is read any more. The link stays alive.
+    Deafness,
     /// The end of the session.
     End,
 }
@@ -226,6 +228,7 @@ impl Liar {
                 Lie::Frames(bytes) => bytes,
                 Lie::Twice(value) => frame(number, &to_msgpack(&json!({"Ok": value}))).repeat(2),
                 Lie::Silence => continue,
+                Lie::Deafness => return std::future::pending().await,
                 Lie::End => return Ok(()),
             };
             stream.write_all(&bytes).await?;

@@ -310,8 +310,8 @@ impl Sessions {
             // The step has opened it before, and it has closed since.
             Err(AskError::Refused(Refusal::NoTerminal)) if step.is_some() => None,
             Err(lost) if lost.is_outcome_unknown() => return Err(SessionError::Ask(lost)),
-            // It is open, and becomes visible once its machine connects again.
-            Err(AskError::NotConnected { .. }) => None,
+            // It is open, and becomes visible once its machine connects, or reads, again.
+            Err(AskError::NotConnected { .. } | AskError::NotReading { .. }) => None,
             // The terminal exists; a just closed one is not a reason to require a session_id.
             Err(error) => return Err(SessionError::Words(error.to_string())),
         };

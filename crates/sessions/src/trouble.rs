@@ -243,6 +243,7 @@ mod tests {
         let cases = [
             (SessionError::from(away), false, true),
             (AskError::HostSilent { pid: 1 }.into(), false, true),
+            (AskError::NotReading { host: host(), waiting: 4096 }.into(), false, true),
             (HostsError::Remote(unreached).into(), false, true),
             (HostsError::Remote(RemoteError::Unknown { name: host(), hosts: Vec::new() }).into(), false, true),
             (HostsError::NotStarted(std::io::Error::other("full")).into(), false, true),

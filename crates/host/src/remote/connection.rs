@@ -667,7 +667,8 @@ impl Supervisor {
         let ssh = self.route.config.ssh.clone();
         async move {
             let connection = |text: String| ConnectFailure::Connection(text);
-            let host = timeout(GREETING_TIMEOUT, Host::from_stream(speaker, Peer::Elsewhere, &on_secret)).await;
+            let peer = Peer::Elsewhere { host: name.clone() };
+            let host = timeout(GREETING_TIMEOUT, Host::from_stream(speaker, peer, &on_secret)).await;
             let host = host.map_err(|_| connection("the terminal host there does not answer".to_owned()))?;
             let host =
                 host.map_err(|error| match error.get_ref().and_then(|cause| cause.downcast_ref::<AskError>()) {

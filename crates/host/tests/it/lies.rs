@@ -698,6 +698,58 @@ async fn a_request_that_is_never_answered_ends() {
     }
 }
 
+/// A machine whose host reads nothing while its link stays alive. Each row is a request, and the number of requests after
+/// which no more are kept for it.
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_a_machine_that_reads_nothing_is_bounded_and_the_rest_is_refused() {
+    // The limits of the queue, and room for what is under way in the link and its sockets.
+    const MAX_BYTES: usize = (8 << 20) + (4 << 20);
+    const MAX_MESSAGES: usize = 4096;
+    let text = |length: usize| Input { text: "x".repeat(length), ..Input::default() };
+    for (name, length, limit) in
+        [("many bytes", 256 << 10, MAX_BYTES / (256 << 10)), ("many messages", 2000, MAX_MESSAGES + (4 << 20) / 2000)]
+    {
+        let deaf = |ask: &Ask| matches!(ask, Ask::Terminal(..)).then_some(Lie::Deafness);
+        let scene = Scene::new(Lies::in_replies(deaf)).await;
+        let terminal = scene.open().await;
+        let requests: Vec<_> = (0..2 * limit)
+            .map(|_| {
+                let (terminal, input) = (terminal.clone(), text(length));
+                tokio::spawn(async move { terminal.send(input).await.unwrap_err() })
+            })
+            .collect();
+        let (mut unsent, mut unknown) = (0, 0);
+        for request in requests {
+            match request.await.unwrap() {
+                steplatch_host::SendError::Ask(error @ AskError::NotReading { .. }) => {
+                    let words = error.to_string();
+                    assert!(
+                        words.contains("host 'box'")
+                            && words.contains("was not sent")
+                            && words.contains("hosts check box"),
+                        "{words}"
+                    );
+                    assert!(!error.is_outcome_unknown());
+                    unsent += 1;
+                }
+                steplatch_host::SendError::Ask(error) => {
+                    assert!(error.is_outcome_unknown(), "{name}: {error:?}");
+                    unknown += 1;
+                }
+                error => panic!("{name}: {error:?}"),
+            }
+        }
+        assert!(unknown <= limit && unsent >= limit, "{name}: {unsent} refused, {unknown} of {limit} kept");
+        // Those that were given up wait no longer.
+        let error = terminal.send(text(length)).await.unwrap_err();
+        assert!(
+            matches!(error, steplatch_host::SendError::Ask(AskError::RemoteHostSilent { .. })),
+            "{name}: {error:?}"
+        );
+        assert_eq!(scene.liar.dialed(), 1, "{name}: the connection goes on");
+    }
+}
+
 /// Lies of a host in its greeting, and the error of each.
 #[tokio::test(start_paused = true)]
 async fn a_host_that_does_not_greet_is_named_within_half_a_minute() {

@@ -127,13 +127,13 @@ pub(crate) fn checked(name: &str) -> Result<(), VariablesError> {
 pub(crate) struct QueryScript {
     statements: Vec<String>,
     kind: Kind,
-    /// True if bash lists its traps as well.
-    lists_traps: bool,
+    /// True if the shell lists apart what its function does not see: bash traps and parameters, zsh disabled patterns.
+    lists_apart: bool,
 }
 
 impl QueryScript {
     pub(crate) fn new(kind: Kind) -> Self {
-        Self { statements: Vec::new(), kind, lists_traps: false }
+        Self { statements: Vec::new(), kind, lists_apart: false }
     }
 
     /// Adds the commands that report a variable. The caller has checked the name.
@@ -194,7 +194,7 @@ impl QueryScript {
             Kind::Posix => "",
         };
         self.statements.push(script.to_owned());
-        self.lists_traps = self.kind == Kind::Bash;
+        self.lists_apart = matches!(self.kind, Kind::Bash | Kind::Zsh);
     }
 
     /// Returns it as a file that a shell reads.
@@ -236,8 +236,8 @@ pub(crate) fn parsed(answer: &[u8], kind: Kind) -> Vec<VariableReport> {
 pub(crate) struct Files {
     request: PathBuf,
     answer: PathBuf,
-    /// The list of traps that bash prints.
-    traps: Option<PathBuf>,
+    /// The list of what the function of the integration does not see.
+    apart: Option<PathBuf>,
     kind: Kind,
 }
 
@@ -254,14 +254,14 @@ impl Files {
             path.push(end);
             PathBuf::from(path)
         };
-        let traps = script.lists_traps.then(|| with(".traps"));
-        let files = Self { request: with(".request"), answer: with(".answer"), traps, kind: script.kind };
+        let apart = script.lists_apart.then(|| with(".apart"));
+        let files = Self { request: with(".request"), answer: with(".answer"), apart, kind: script.kind };
         let new = |path: &PathBuf| {
             // A reader that stopped in the middle left this file behind.
             let _ = fs::remove_file(path);
             OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
         };
-        let empty = std::iter::once(&files.answer).chain(&files.traps);
+        let empty = std::iter::once(&files.answer).chain(&files.apart);
         let written =
             empty.map(new).try_for_each(|made| made.map(drop)).and_then(|()| new(&files.request)?.write_all(&text));
         written.map_err(|error| VariablesError::System(error.to_string()))?;
@@ -275,8 +275,15 @@ impl Files {
 
     /// Reads the state that the shell has reported.
     pub(crate) fn read_state(&self) -> Result<ShellState, VariablesError> {
-        let traps = self.traps.as_ref().map(bounded).transpose()?;
-        ShellState::parse(&bounded(&self.answer)?, traps.as_deref()).ok_or(VariablesError::Unanswered)
+        let apart = self.apart.as_ref().map(bounded).transpose()?;
+        let (traps, patterns) = match self.kind {
+            Kind::Zsh => (None, apart),
+            Kind::Bash | Kind::Fish | Kind::Posix => (apart, None),
+        };
+        let state = ShellState::parse(&bounded(&self.answer)?, traps.as_deref());
+        let mut state = state.ok_or(VariablesError::Unanswered)?;
+        state.add_patterns(&patterns.unwrap_or_default());
+        Ok(state)
     }
 }
 
@@ -296,8 +303,8 @@ impl Drop for Files {
         // Two names in a file system in memory. If they are removed already, there is no more to do.
         let _ = fs::remove_file(&self.request);
         let _ = fs::remove_file(&self.answer);
-        if let Some(traps) = &self.traps {
-            let _ = fs::remove_file(traps);
+        if let Some(apart) = &self.apart {
+            let _ = fs::remove_file(apart);
         }
     }
 }

@@ -15,6 +15,8 @@ use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
+use crate::integration::Kind;
+
 /// The keys of the hashes, random so that no program can make a text with the hash of another one.
 static HASHING: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
@@ -81,7 +83,7 @@ impl ShellState {
                     definitions(&text, function_of).for_each(|(name, text)| state.add_function(name, text));
                 }
                 ("variables", _) => {
-                    definitions(&text, variable_of).for_each(|(name, text)| state.add_variable(name, text, true));
+                    definitions(&text, variable_of).for_each(|(name, text)| state.add_variable(name, text, Kind::Bash));
                 }
                 ("jobs", _) => state.jobs.extend(processes_of(&text)),
                 ("schedule", _) => state.add_schedule(&text),
@@ -89,7 +91,8 @@ impl ShellState {
                 ("commands", _) => programs.extend(text.lines().filter_map(program_of)),
                 ("traps", _) => state.add_traps(&text),
                 (_, Some(("function", name))) => state.add_function(name, &text),
-                (_, Some(("variable", name))) => state.add_variable(name, &text, false),
+                (_, Some(("variable", name))) => state.add_variable(name, &text, Kind::Zsh),
+                (_, Some(("fish-variable", name))) => state.add_variable(name, &text, Kind::Fish),
                 (_, Some(("varies", name))) => {
                     state.varying.insert(format!("variable {name}"));
                 }
@@ -123,6 +126,11 @@ impl ShellState {
         self.add("limits", "", &fs::read_to_string(format!("/proc/{pid}/limits")).unwrap_or_default());
     }
 
+    /// Adds the patterns that zsh has out of use.
+    pub(crate) fn add_patterns(&mut self, patterns: &[u8]) {
+        self.add("disabled patterns", "", &String::from_utf8_lossy(patterns));
+    }
+
     fn add(&mut self, kind: &str, name: &str, text: &str) {
         let key = if name.is_empty() { kind.to_owned() } else { format!("{kind} {name}") };
         // Two parts with one name count together.
@@ -130,11 +138,11 @@ impl ShellState {
         self.parts.insert(key, HASHING.hash_one((before, text)));
     }
 
-    fn add_variable(&mut self, name: &str, text: &str, is_bash: bool) {
+    fn add_variable(&mut self, name: &str, text: &str, shell: Kind) {
         if runs_by_itself(name, text) {
             self.traps.push(name.to_owned());
         }
-        if !is_volatile(name, is_bash) {
+        if !is_volatile(name, text, shell) {
             self.add("variable", name, text);
         }
     }
@@ -293,10 +301,43 @@ fn is_first(search_path: &str, name: &str, place: &str) -> bool {
 }
 
 /// Returns whether a variable changes on its own, or by a look at it: clocks, counters, values that line editors and
-/// prompts keep to themselves. A shell may compute prompts in the background.
-fn is_volatile(name: &str, is_bash: bool) -> bool {
-    /// Of zsh and fish. In bash these are variables as any other.
-    const NAMES: &[&str] = &[
+/// prompts keep to themselves. A shell may compute prompts in the background. What programs inherit is compared in any case.
+fn is_volatile(name: &str, text: &str, shell: Kind) -> bool {
+    const OF_BASH: &[&str] = &[
+        "BASHPID",
+        "BASH_ALIASES",
+        "BASH_ARGC",
+        "BASH_ARGV",
+        "BASH_CMDS",
+        "BASH_COMMAND",
+        "BASH_LINENO",
+        "BASH_MONOSECONDS",
+        "BASH_REMATCH",
+        "BASH_SOURCE",
+        "BASH_SUBSHELL",
+        "COMP_CWORD",
+        "COMP_KEY",
+        "COMP_LINE",
+        "COMP_POINT",
+        "COMP_TYPE",
+        "COMP_WORDS",
+        "DIRSTACK",
+        "EPOCHREALTIME",
+        "EPOCHSECONDS",
+        "FUNCNAME",
+        "HISTCMD",
+        "PIPESTATUS",
+        "PS1",
+        "RANDOM",
+        "READLINE_ARGUMENT",
+        "READLINE_LINE",
+        "READLINE_MARK",
+        "READLINE_POINT",
+        "SECONDS",
+        "SHELLOPTS",
+        "SRANDOM",
+    ];
+    const OF_ZSH: &[&str] = &[
         "?",
         "!",
         "#",
@@ -305,70 +346,81 @@ fn is_volatile(name: &str, is_bash: bool) -> bool {
         "-",
         "0",
         "$",
-        "argv",
-        "status",
-        "pipestatus",
-        "TTYIDLE",
-        "ZSH_EVAL_CONTEXT",
-        "CMD_DURATION",
-        "PROMPT",
-        "RPROMPT",
-        "RPS1",
-        "prompt",
-        "psvar",
-        "PSVAR",
-        "region_highlight",
-        "REPLY",
+        "EPOCHREALTIME",
+        "EPOCHSECONDS",
+        "HISTCMD",
         "MATCH",
         "MBEGIN",
         "MEND",
+        "OPTARG",
+        "OPTIND",
+        "PROMPT",
+        "PS1",
+        "PSVAR",
+        "RANDOM",
+        "REPLY",
+        "RPROMPT",
+        "RPS1",
+        "SECONDS",
+        "SRANDOM",
+        "TTYIDLE",
+        "ZSH_EVAL_CONTEXT",
+        "argv",
+        "epochtime",
+        "funcfiletrace",
+        "funcsourcetrace",
+        "funcstack",
+        "functrace",
+        "history",
         "match",
         "mbegin",
         "mend",
+        "pipestatus",
+        "prompt",
+        "psvar",
+        "region_highlight",
+        "status",
+    ];
+    const OF_FISH: &[&str] = &[
+        "CMD_DURATION",
+        "argv",
+        "fish_last_status",
         "history",
         "last_pid",
-        "fish_last_status",
+        "pipestatus",
+        "status",
         "status_generation",
-        "OPTIND",
-        "OPTARG",
-        "funcstack",
-        "functrace",
-        "funcfiletrace",
-        "funcsourcetrace",
     ];
     /// Of all.
-    const COMMON_NAMES: &[&str] = &[
-        "_",
-        "PIPESTATUS",
-        "RANDOM",
-        "SRANDOM",
-        "SECONDS",
-        "EPOCHSECONDS",
-        "EPOCHREALTIME",
-        "LINENO",
-        "HISTCMD",
-        "FUNCNAME",
-        "DIRSTACK",
-        "COLUMNS",
-        "LINES",
-        "SHELLOPTS",
-        "PS1",
+    const COMMON: &[&str] = &["_", "COLUMNS", "LINENO", "LINES"];
+    /// The integration's own that change; others of its names are compared.
+    const OWN: &[&str] = &[
+        "__steplatch_a",
+        "__steplatch_at",
+        "__steplatch_bang",
+        "__steplatch_bye",
+        "__steplatch_count",
+        "__steplatch_elsewhere",
+        "__steplatch_ended",
+        "__steplatch_file",
+        "__steplatch_globals",
+        "__steplatch_had_bang",
+        "__steplatch_is_global",
+        "__steplatch_last",
+        "__steplatch_line",
+        "__steplatch_name",
+        "__steplatch_names",
+        "__steplatch_point",
+        "__steplatch_second",
+        "__steplatch_set",
+        "__steplatch_shown",
+        "__steplatch_status",
+        "__steplatch_text",
+        "__steplatch_time",
+        "__steplatch_without",
     ];
-    /// Of bash's debugging, completion and line editor, and of the usual prompts. `BASH_ENV` is not such a variable.
+    /// Of the usual prompts and their plugins.
     const PREFIXES: &[&str] = &[
-        "__steplatch",
-        "BASH_ALIASES",
-        "BASH_ARG",
-        "BASH_CMDS",
-        "BASH_COMMAND",
-        "BASH_LINENO",
-        "BASH_MONOSECONDS",
-        "BASH_REMATCH",
-        "BASH_SOURCE",
-        "BASH_SUBSHELL",
-        "BASHPID",
-        "COMP_",
-        "READLINE_",
         "_p9k",
         "__p9k",
         "P9K_",
@@ -376,13 +428,12 @@ fn is_volatile(name: &str, is_bash: bool) -> bool {
         "GITSTATUS_",
         "_GITSTATUS",
         "VCS_STATUS_",
-        "vcs_info",
+        "vcs_info_msg_",
         "starship_",
         "STARSHIP_",
         "__starship",
         "_starship",
         "prompt_pure",
-        "async_",
         "ASYNC_",
         "_async",
         "_zsh_autosuggest",
@@ -393,9 +444,22 @@ fn is_volatile(name: &str, is_bash: bool) -> bool {
         "_tide_",
         "_hydro_",
     ];
-    COMMON_NAMES.contains(&name)
-        || (!is_bash && NAMES.contains(&name))
-        || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+    let names = match shell {
+        Kind::Bash => OF_BASH,
+        Kind::Zsh => OF_ZSH,
+        Kind::Fish => OF_FISH,
+        Kind::Posix => &[],
+    };
+    // What fish takes for its own functions depends on these.
+    let is_place = || name.starts_with("__fish_") && name.ends_with("_dir");
+    let is_inherited = || match shell {
+        Kind::Bash => text.split(' ').nth(1).is_some_and(|attributes| attributes.contains('x')),
+        Kind::Zsh => text.split(' ').next().is_some_and(|kind| kind.split('-').any(|word| word == "export")),
+        Kind::Fish => text.lines().any(|line| line.contains(", exported,")),
+        Kind::Posix => false,
+    };
+    [names, COMMON, OWN].iter().any(|names| names.contains(&name))
+        || (PREFIXES.iter().any(|prefix| name.starts_with(prefix)) && !is_place() && !is_inherited())
 }
 
 /// Returns whether a shell executes what this variable has before or after each command, apart from what the integration put there.

@@ -207,7 +207,7 @@ $__steplatch_hook"
     for __steplatch_keymap in emacs vi-insert vi-command; do
       # A function sees neither all traps nor the parameters, so they are listed before it, if they are asked for. A trap that runs meanwhile may
       # set the line that is edited: it becomes what it was, and the last command says nothing that counts where it did not.
-      builtin bind -m "$__steplatch_keymap" -x '"\e\C-_s": { __steplatch_last=$_ __steplatch_line=${READLINE_LINE-} __steplatch_point=${READLINE_POINT-}; \builtin test ! -r "$__steplatch_files.traps" || { \builtin trap -p; \builtin printf "\\0%s" "$#" "$@"; } >|"$__steplatch_files.traps"; __steplatch_exchange "$__steplatch_last"; READLINE_LINE=$__steplatch_line READLINE_POINT=$__steplatch_point; \builtin printf "\\e]133;V;k=%s%s\\a%.0s" "$__steplatch_key" "${READLINE_LINE:+!}" "$__steplatch_last" >/dev/tty; } >/dev/null 2>&1' 2>/dev/null
+      builtin bind -m "$__steplatch_keymap" -x '"\e\C-_s": { __steplatch_last=$_ __steplatch_line=${READLINE_LINE-} __steplatch_point=${READLINE_POINT-}; \builtin test ! -r "$__steplatch_files.apart" || { \builtin trap -p; \builtin printf "\\0%s" "$#" "$@"; } >|"$__steplatch_files.apart"; __steplatch_exchange "$__steplatch_last"; READLINE_LINE=$__steplatch_line READLINE_POINT=$__steplatch_point; \builtin printf "\\e]133;V;k=%s%s\\a%.0s" "$__steplatch_key" "${READLINE_LINE:+!}" "$__steplatch_last" >/dev/tty; } >/dev/null 2>&1' 2>/dev/null
       builtin bind -m "$__steplatch_keymap" -x '"\e\C-_h": { __steplatch_take_plainly "$_"; } >/dev/null 2>&1' 2>/dev/null
     done
     builtin unset __steplatch_keymap

@@ -1,6 +1,6 @@
 # Everything that decides the meaning of a command line in fish, in parts: a name and a text, each ended by NUL.
 builtin printf 'options\0'; builtin status is-full-job-control; and builtin echo full; builtin status is-no-job-control; and builtin echo none; builtin printf '\0'
-builtin printf 'aliases\0'; abbr --show 2>/dev/null; builtin printf '\0'
+builtin printf 'aliases\0'; if builtin -q abbr; builtin abbr --show; else; abbr --show 2>/dev/null; end; builtin printf '\0'
 builtin printf 'keys\0'; builtin bind; builtin printf '\0'
 set -l __steplatch_name
 for __steplatch_name in (builtin functions --all --names)
@@ -15,11 +15,10 @@ end
 set -l __steplatch_names
 set -l __steplatch_shown
 for __steplatch_name in (builtin set --names)
-    string match -q '__steplatch*' -- $__steplatch_name; and continue
     builtin contains -- $__steplatch_name history status pipestatus; and continue
     set -a __steplatch_names $__steplatch_name
     set -a __steplatch_shown (builtin set --show $__steplatch_name | string collect)
-    builtin printf 'variable %s\0%s\0' $__steplatch_name $__steplatch_shown[-1]
+    builtin printf 'fish-variable %s\0%s\0' $__steplatch_name $__steplatch_shown[-1]
 end
 # fish runs the prompt whenever it draws, also when the window changes its size. What the prompt counts there decides
 # nothing, as long as no program inherits it and fish finds no functions by it.

@@ -111,6 +111,8 @@ if [[ -o interactive && -n ${STEPLATCH_SHELL_NONCE-} ]]; then
   __steplatch_exchange() {
     local __steplatch_options="${(kv)options[@]}" __steplatch_how=$1
     builtin shift
+    # These are all in use again from the next line on.
+    [[ -r $__steplatch_files.apart ]] && builtin disable -p >|"$__steplatch_files.apart" 2>/dev/null
     builtin emulate -L zsh
     # The request is read as it stands, whatever its words are to the user.
     builtin setopt no_aliases

@@ -128,6 +128,18 @@ async fn an_approved_input_is_refused_where_anything_has_changed() {
                 ("GLOBIGNORE='*'", "variable GLOBIGNORE"),
                 ("OPTIND=7", "variable OPTIND"),
                 ("exec 0<&- 0<>/dev/tty", "file descriptor 0"),
+                ("complete -F evil make", "completions"),
+                ("bind -m vi-command '\"x\": \"touch evil\"'", "keys"),
+                ("__steplatch_evil=1", "variable __steplatch_evil"),
+                ("__steplatch_files=/tmp/evil", "does not report its state"),
+                ("COMP_DIR=evil", "variable COMP_DIR"),
+                ("READLINE_DIR=evil", "variable READLINE_DIR"),
+                ("BASH_ARGV0=evil", "options"),
+                ("BASH_CMDS_DIR=evil", "variable BASH_CMDS_DIR"),
+                ("async_dir=evil", "variable async_dir"),
+                ("vcs_info_dir=evil", "variable vcs_info_dir"),
+                ("export STARSHIP_CONFIG=evil", "variable STARSHIP_CONFIG"),
+                ("mapfile -d '' -t PSVAR </dev/null", "variable PSVAR"),
             ],
         ),
         (
@@ -169,6 +181,22 @@ async fn an_approved_input_is_refused_where_anything_has_changed() {
                 ("typeset -r FILE=evil", "variable FILE"),
                 ("zmodload zsh/mathfunc", "modules"),
                 ("umask 0777", "options"),
+                ("disable -p '*'", "disabled patterns"),
+                ("disable -f precmd; setopt ksh_glob; disable -p '@('", "disabled patterns"),
+                ("typeset -gH FILE=evil", "variable FILE"),
+                ("typeset -gh FILE=evil", "variable FILE"),
+                ("KEYED=(evil 1)", "variable KEYED"),
+                ("zmodload -ab zsh/files rm", "builtins"),
+                ("functions -M evil 0 1", "mathematical functions"),
+                ("zstyle zle-line-init widgets 0:evil", "styles"),
+                ("bindkey -M vicmd -s x evil", "keys"),
+                ("bindkey -M visual -s x evil", "keys"),
+                ("__steplatch_evil=1", "variable __steplatch_evil"),
+                ("PIPESTATUS=evil", "variable PIPESTATUS"),
+                ("DIRSTACK=evil", "variable DIRSTACK"),
+                ("last_pid=evil", "variable last_pid"),
+                ("async_dir=evil", "variable async_dir"),
+                ("export P9K_DIR=evil", "variable P9K_DIR"),
             ],
         ),
         (
@@ -194,6 +222,17 @@ async fn an_approved_input_is_refused_where_anything_has_changed() {
                 ("set -g fish_function_path /tmp", " more"),
                 ("set -gx CDPATH /", "variable CDPATH"),
                 ("status job-control full", "options"),
+                ("set -g match evil", "variable match"),
+                ("set -g REPLY evil", "variable REPLY"),
+                ("set -g PS1 evil", "variable PS1"),
+                ("set -g SECONDS 1", "variable SECONDS"),
+                ("set -g COMP_DIR evil", "variable COMP_DIR"),
+                ("set -g __steplatch_evil 1", "variable __steplatch_evil"),
+                ("set -g __fish_data_dir /tmp", " more"),
+                ("set -gx _tide_dir evil", "variable _tide_dir"),
+                ("bind -M insert x evil", "keys"),
+                ("abbr -a re --regex 'm.*' --function evil", "re"),
+                ("function evil --on-event fish_postexec; end", "function evil"),
             ],
         ),
     ];
@@ -203,6 +242,9 @@ async fn an_approved_input_is_refused_where_anything_has_changed() {
             let world = World::new();
             let session = world.open(&[shell]).await;
             let gate = format!("gate{number}");
+            if shell == "zsh" {
+                session.runs("typeset -gA KEYED=(good 1)").await;
+            }
             asks(&session, &gate).await;
             session.types(&format!("{change}\n")).await;
             session.prompt().await;

@@ -6,10 +6,46 @@
 # No word below is the user's. bash expands aliases where it reads a command, not where it runs it, so they are out of use
 # while it reads this file: from here, which a hook of PROMPT_COMMAND may have it read, and again behind the user's files.
 # A group is read at once, before it puts them into use. `builtin` passes functions over, and `[[` is no command. A text that is read
-# later has a backslash before its words.
+# later has a backslash before its words. A function named `builtin` is put away while this file works, and put back after it.
 
 { __steplatch_shopts=$BASHOPTS; \builtin shopt -u expand_aliases; } 2>/dev/null
 {
+  # Puts a function named `builtin` away. What declares a variable local in a function of its own leaves none here. In POSIX mode,
+  # which this variable turns on, `unset` is found before functions.
+  __steplatch_put_away() {
+    builtin local __steplatch_real=1
+    if [[ -z ${__steplatch_real-} ]]; then
+      __steplatch_function=$(POSIXLY_CORRECT=1; \unset -f command; \command declare -f builtin)
+      __steplatch_modes=:$SHELLOPTS:$BASHOPTS:
+      case $__steplatch_modes in
+        *:posix:*) \unset -f builtin ;;
+        *) POSIXLY_CORRECT=1; \unset -f builtin; \unset POSIXLY_CORRECT ;;
+      esac
+      builtin local __steplatch_real=1
+      if [[ -n ${__steplatch_real-} ]]; then
+        # Earlier versions leave some of these as that mode has set them.
+        for __steplatch_mode in interactive_comments expand_aliases inherit_errexit sourcepath shift_verbose; do
+          case $__steplatch_modes in
+            *":$__steplatch_mode:"*) builtin shopt -s "$__steplatch_mode" ;;
+            *) builtin shopt -u "$__steplatch_mode" ;;
+          esac
+        done
+        builtin unset __steplatch_modes __steplatch_mode
+      else
+        # It is read-only.
+        __steplatch_function= __steplatch_stuck=1
+      fi
+    fi
+  } >/dev/null 2>&1
+  __steplatch_put_back() {
+    if [[ -n $__steplatch_function ]]; then
+      __steplatch_restored=$__steplatch_function __steplatch_function=
+      builtin eval "$__steplatch_restored"
+    fi
+  }
+  __steplatch_function=
+  __steplatch_put_away
+
   if [[ :$__steplatch_shopts: == *:expand_aliases:* ]]; then builtin shopt -s expand_aliases; fi
 
   if [[ -n ${STEPLATCH_SHELL_LOGIN-} ]]; then
@@ -31,6 +67,7 @@
       builtin . ~/.profile
     fi
     __steplatch_before_hooks=1
+    __steplatch_put_away
   fi
 
   if [[ -n ${STEPLATCH_SHELL_WAY_IN-} ]]; then
@@ -53,6 +90,7 @@
 }
 
 # Nobody traces what follows.
+{ \__steplatch_put_away; } 2>/dev/null
 { __steplatch_shopts=$BASHOPTS; \builtin shopt -u expand_aliases; } 2>/dev/null
 { case $- in *x*) __steplatch_traced=1; builtin set +x ;; esac; } 2>/dev/null
 
@@ -64,7 +102,26 @@ if [[ -n $__steplatch_key ]]; then
   # Runs before every prompt, after all other hooks: they may set PS1 and PS0 anew each time. bash gives every hook the
   # exit code of the command, whatever the hooks before it did.
   __steplatch_prompt() {
-    builtin local status="${__steplatch_status:-$?}"
+    __steplatch_code=$?
+    builtin local __steplatch_real=1
+    if [[ -n ${__steplatch_real-} ]]; then
+      __steplatch_report
+    else
+      __steplatch_put_away
+      builtin local __steplatch_real=1
+      if [[ -n ${__steplatch_real-} ]]; then
+        __steplatch_report
+        __steplatch_put_back
+      else
+        # Nothing can be printed past that function, so the prompt itself says what the hook would.
+        case ${PS1-} in *"133;B;k=$__steplatch_key"*) ;; *) PS1="${PS1-}\\[\\e]133;B;k=$__steplatch_key\\a\\]" ;; esac
+        case $PS1 in *"133;A;k=$__steplatch_key"*) ;; *) PS1="$__steplatch_said$PS1" ;; esac
+        case ${PS0-} in *"133;C;k=$__steplatch_key"*) ;; *) PS0="$__steplatch_taken${PS0-}$__steplatch_started" ;; esac
+      fi
+    fi
+  }
+  __steplatch_report() {
+    builtin local status="${__steplatch_status:-$__steplatch_code}"
     __steplatch_without= __steplatch_elsewhere=
     # A call takes longer than these conditions, and mostly this is the only hook.
     [[ ${PROMPT_COMMAND[*]-} == "$__steplatch_hook" ]] || __steplatch_keep_first
@@ -111,10 +168,11 @@ if [[ -n $__steplatch_key ]]; then
   # A command that a program enters is taken for what it is: the program presses a key first, which takes `!` out of
   # use until the command begins, or until the next prompt.
   __steplatch_take_plainly() {
-    [[ -z ${__steplatch_bang-} ]] || builtin return 0
-    __steplatch_bang=${histchars-} __steplatch_had_bang=${histchars+x}
-    __steplatch_bang=${__steplatch_bang:-'!^#'}
-    histchars=
+    if [[ -z ${__steplatch_bang-} ]]; then
+      __steplatch_bang=${histchars-} __steplatch_had_bang=${histchars+x}
+      __steplatch_bang=${__steplatch_bang:-'!^#'}
+      histchars=
+    fi
   }
   __steplatch_expand_again() {
     if [[ -n $__steplatch_had_bang ]]; then histchars=$__steplatch_bang; else builtin unset histchars; fi
@@ -123,7 +181,9 @@ if [[ -n $__steplatch_key ]]; then
   # A fork only where the prompts are not printed to the terminal.
   __steplatch_elsewhere=
   __steplatch_mark_start() {
-    builtin local status="$?"
+    __steplatch_code=$?
+    __steplatch_put_away
+    builtin local status="$__steplatch_code"
     builtin printf '\e]133;R;k=%s;s=%s\a\e]133;C;k=%s\a' "$__steplatch_key" "$status" "$__steplatch_key" >/dev/tty
   }
   __steplatch_started+="\${__steplatch_elsewhere:+\$(__steplatch_mark_start)}"
@@ -131,10 +191,15 @@ if [[ -n $__steplatch_key ]]; then
 
   # Marks where the output of a command ends, before all other hooks. Where there are none, the prompt's hook does.
   __steplatch_end() {
-    builtin local status="$?"
-    __steplatch_ended=1
-    builtin printf '\e]133;E;k=%s\a' "$__steplatch_key" >/dev/tty
-    builtin return "$status"
+    __steplatch_code=$?
+    __steplatch_put_away
+    builtin local __steplatch_real=1
+    if [[ -n ${__steplatch_real-} ]]; then
+      __steplatch_ended=1
+      builtin printf '\e]133;E;k=%s\a' "$__steplatch_key" >/dev/tty
+      [[ -n $__steplatch_function ]] || builtin return "$__steplatch_code"
+      __steplatch_put_back
+    fi
   }
   # What set -x and a DEBUG trap print for the hooks goes nowhere: they are nobody's command.
   __steplatch_first='{ __steplatch_end; } >/dev/null 2>&1'
@@ -164,10 +229,11 @@ if [[ -n $__steplatch_key ]]; then
     __steplatch_second=${PROMPT_COMMAND[1]-}
   }
   __steplatch_count=0
+  __steplatch_said="\\[\\e]133;D;\$?;k=$__steplatch_key;n=\$((__steplatch_count += 1));e=0\\a\\e]133;A;k=$__steplatch_key;w=\$__steplatch_without\\a\\]"
   if __steplatch_is_fixed PROMPT_COMMAND; then
-    # It cannot be changed, so the prompt itself says what the hook would.
+    # It cannot be changed.
     __steplatch_without=
-    __steplatch_marks "\\[\\e]133;D;\$?;k=$__steplatch_key;n=\$((__steplatch_count += 1));e=0\\a\\e]133;A;k=$__steplatch_key;w=\$__steplatch_without\\a\\]"
+    __steplatch_marks "$__steplatch_said"
   elif ((BASH_VERSINFO[0] > 5 || (BASH_VERSINFO[0] == 5 && BASH_VERSINFO[1] >= 1))); then
     # At both ends of the list, or alone.
     PROMPT_COMMAND[999]=$__steplatch_hook
@@ -189,8 +255,8 @@ $__steplatch_hook"
   # What bash says when it ends is no output of the command that has it end.
   # A function of these names stays. (`type -t` would need a fork for each.)
   if ! { builtin declare -F exit || builtin declare -F logout; } >/dev/null 2>&1; then
-    exit() { { __steplatch_bye=$?; ((BASH_SUBSHELL)) || __steplatch_end; } 2>/dev/null; builtin exit "${@:-$__steplatch_bye}"; }
-    logout() { { __steplatch_bye=$?; ((BASH_SUBSHELL)) || __steplatch_end; } 2>/dev/null; builtin logout "${@:-$__steplatch_bye}"; }
+    exit() { { __steplatch_bye=$?; ((BASH_SUBSHELL)) || __steplatch_end; __steplatch_put_away; } 2>/dev/null; [[ -z ${__steplatch_stuck-} ]] || { POSIXLY_CORRECT=1; \exit "${@:-$__steplatch_bye}"; }; builtin exit "${@:-$__steplatch_bye}"; __steplatch_put_back; }
+    logout() { { __steplatch_bye=$?; ((BASH_SUBSHELL)) || __steplatch_end; __steplatch_put_away; } 2>/dev/null; [[ -z ${__steplatch_stuck-} ]] || { POSIXLY_CORRECT=1; \exit "${@:-$__steplatch_bye}"; }; builtin logout "${@:-$__steplatch_bye}"; __steplatch_put_back; }
   fi
 
   # Does what the request file says, into the answer file, and says that it is done. The last argument of the caller's
@@ -207,7 +273,7 @@ $__steplatch_hook"
     for __steplatch_keymap in emacs vi-insert vi-command; do
       # A function sees neither all traps nor the parameters, so they are listed before it, if they are asked for. A trap that runs meanwhile may
       # set the line that is edited: it becomes what it was, and the last command says nothing that counts where it did not.
-      builtin bind -m "$__steplatch_keymap" -x '"\e\C-_s": { __steplatch_last=$_ __steplatch_line=${READLINE_LINE-} __steplatch_point=${READLINE_POINT-}; \builtin test ! -r "$__steplatch_files.apart" || { \builtin trap -p; \builtin printf "\\0%s" "$#" "$@"; } >|"$__steplatch_files.apart"; __steplatch_exchange "$__steplatch_last"; READLINE_LINE=$__steplatch_line READLINE_POINT=$__steplatch_point; \builtin printf "\\e]133;V;k=%s%s\\a%.0s" "$__steplatch_key" "${READLINE_LINE:+!}" "$__steplatch_last" >/dev/tty; } >/dev/null 2>&1' 2>/dev/null
+      builtin bind -m "$__steplatch_keymap" -x '"\e\C-_s": { __steplatch_last=$_ __steplatch_line=${READLINE_LINE-} __steplatch_point=${READLINE_POINT-}; __steplatch_put_away; \builtin test ! -r "$__steplatch_files.apart" || { \builtin trap -p; \builtin printf "\\0%s" "$#" "$@"; } >|"$__steplatch_files.apart"; __steplatch_exchange "$__steplatch_last"; READLINE_LINE=$__steplatch_line READLINE_POINT=$__steplatch_point; \builtin printf "\\e]133;V;k=%s%s\\a%.0s" "$__steplatch_key" "${READLINE_LINE:+!}" "$__steplatch_last" >/dev/tty; __steplatch_put_back "$__steplatch_last"; } >/dev/null 2>&1' 2>/dev/null
       builtin bind -m "$__steplatch_keymap" -x '"\e\C-_h": { __steplatch_take_plainly "$_"; } >/dev/null 2>&1' 2>/dev/null
     done
     builtin unset __steplatch_keymap
@@ -223,6 +289,8 @@ fi
   builtin unset __steplatch_shopts
   if [[ -n ${__steplatch_traced-} ]]; then
     builtin unset __steplatch_traced
-    builtin set -x
+    { builtin set -x; __steplatch_put_back; } 2>/dev/null
+  else
+    __steplatch_put_back
   fi
 }

@@ -21,6 +21,8 @@ builtin printf 'jobs\0'; builtin printf '%s\n' ${(v)jobstates}; builtin printf '
   for __steplatch_name in ${(ko)functions}; do
     builtin printf 'function %s\0%s\0' "$__steplatch_name" "${functions[$__steplatch_name]}"
   done
+  # The integration has it out of use at the moment.
+  (( ${+dis_functions[builtin]} )) && builtin printf 'function builtin\0%s\0' "${dis_functions[builtin]}"
   for __steplatch_name in ${(ko)parameters}; do
     # To look at one of these would load the module that has them.
     [[ $__steplatch_name == (watch|WATCH|WATCHFMT|LOGCHECK) ]] && builtin continue

@@ -4,6 +4,7 @@
 #
 # No word below is the user's: all functions are read here, before the user's files and without the aliases of the system,
 # and `builtin` passes functions over. What zsh reads when it runs it, as `$(…)`, has a backslash before its words.
+# Each function that zsh calls is two: the first one has the second one run past a function named `builtin`.
 
 [[ -o aliases ]] && __steplatch_aliases=1
 \builtin \setopt no_aliases
@@ -21,9 +22,19 @@ if [[ -o interactive && -n ${STEPLATCH_SHELL_NONCE-} ]]; then
   typeset -ga __steplatch_set __steplatch_globals
   typeset -g __steplatch_without= __steplatch_bang= __steplatch_time=
 
+  # Runs a command with a function named `builtin` out of use. No word does that, because it may be a function, too.
+  __steplatch_past() {
+    dis_functions[builtin]=${functions[builtin]}
+    { "$@" } always { functions[builtin]=${dis_functions[builtin]} }
+  }
+
   # Runs before every prompt. The other hooks come first: they may set the prompts anew each time.
   __steplatch_precmd() {
     local code=$?
+    if (( ${+functions[builtin]} )); then __steplatch_past __steplatch_report $code; else __steplatch_report $code; fi
+  }
+  __steplatch_report() {
+    local code=$1
     __steplatch_expand_again
     [[ -z $__steplatch_time ]] || REPORTTIME=$__steplatch_time __steplatch_time=
     # Without a mark in front of it, what zsh prints to keep a line would be output.
@@ -64,6 +75,9 @@ if [[ -o interactive && -n ${STEPLATCH_SHELL_NONCE-} ]]; then
   }
 
   __steplatch_preexec() {
+    if (( ${+functions[builtin]} )); then __steplatch_past __steplatch_begin; else __steplatch_begin; fi
+  }
+  __steplatch_begin() {
     # zsh reports the time of a command before any hook, so that it would be output of a program's command.
     [[ -n $__steplatch_bang && -n ${REPORTTIME-} ]] && __steplatch_time=$REPORTTIME REPORTTIME=-1
     # Not where options are local.
@@ -84,6 +98,9 @@ if [[ -o interactive && -n ${STEPLATCH_SHELL_NONCE-} ]]; then
   # Enters a line of a program, which is read as in a script: nothing of it is replaced or corrected. The options that
   # zsh has looked at by now stay as they are; its characters of the history become ones that no line contains.
   __steplatch_enter() {
+    if (( ${+functions[builtin]} )); then __steplatch_past __steplatch_accept; else __steplatch_accept; fi
+  }
+  __steplatch_accept() {
     local __steplatch_option
     __steplatch_bang=x$histchars
     histchars=$'\x01\x02#'
@@ -109,6 +126,9 @@ if [[ -o interactive && -n ${STEPLATCH_SHELL_NONCE-} ]]; then
   # Answers a request for variables. A handler that somebody else has for the signal is asked where there is none. $1 says
   # whose arguments follow: a trap that is no function has the parameters of the shell.
   __steplatch_exchange() {
+    if (( ${+functions[builtin]} )); then __steplatch_past __steplatch_answer "$@"; else __steplatch_answer "$@"; fi
+  }
+  __steplatch_answer() {
     local __steplatch_options="${(kv)options[@]}" __steplatch_how=$1
     builtin shift
     # These are all in use again from the next line on.
@@ -128,6 +148,10 @@ if [[ -o interactive && -n ${STEPLATCH_SHELL_NONCE-} ]]; then
   # would be gone afterwards, so this runs under the user's own.
   __steplatch_install() {
     local code=$?
+    if (( ${+functions[builtin]} )); then __steplatch_past __steplatch_place $code; else __steplatch_place $code; fi
+  }
+  __steplatch_place() {
+    local code=$1
     if (( ${+functions[TRAPUSR1]} )); then
       functions[__steplatch_their_usr1]=${functions[TRAPUSR1]}
       TRAPUSR1() { __steplatch_exchange signal "$@" }
@@ -142,7 +166,7 @@ if [[ -o interactive && -n ${STEPLATCH_SHELL_NONCE-} ]]; then
 
   __steplatch_take_places() {
     builtin emulate -L zsh
-    builtin unset -f __steplatch_install __steplatch_take_places
+    builtin unset -f __steplatch_install __steplatch_place __steplatch_take_places
     typeset -ga precmd_functions preexec_functions
     builtin zle -N __steplatch_enter
     # A plugin may replace the widget by one that quotes URLs in a paste.

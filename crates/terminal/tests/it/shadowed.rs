@@ -1,6 +1,6 @@
 //! Words of the integration that a person uses as names of aliases and functions, in all shells.
 
-use steplatch_terminal::{CommandRequest, Variable};
+use steplatch_terminal::{CommandRequest, RunError, Variable};
 
 use super::inner_shells::{entry, gives, integrate, start};
 use super::shells::{World, request};
@@ -34,22 +34,23 @@ fn named(words: &[&[&str]], but: &[&str], template: &str) -> String {
 /// The shadows of a start file, and the shells that read it.
 fn shadows() -> Vec<(&'static str, &'static str, String)> {
     let alias = "\\builtin \\alias -- 'WORD=echo wrong WORD'\n";
-    let (functions, quiet) = ("WORD() { echo wrong WORD; }\n", "function WORD; builtin false; end\n");
+    let (functions, quiet) = ("WORD() { /bin/echo wrong WORD; }\n", "function WORD; builtin false; end\n");
     let aliases = each(&[BUILTINS, KEYWORDS], alias);
     let global = aliases.replace("alias -- ", "alias -g -- ");
-    // There is no way around a function of these names.
-    let unshadowed = ["builtin", "command"];
     // Reserved words of zsh.
-    let reserved = ["builtin", "command", "declare", "export", "local", "readonly", "typeset", "[", "."];
+    let reserved = ["declare", "export", "local", "readonly", "typeset", "[", "."];
     vec![
         ("bash", ".bashrc", aliases.clone()),
-        ("bash", ".bashrc", named(&[BUILTINS], &unshadowed, functions)),
+        ("bash", ".bashrc", each(&[BUILTINS], functions)),
+        ("bash", ".bashrc", each(&[BUILTINS], "WORD() { :; }\n")),
+        ("bash -l", ".profile", each(&[BUILTINS], functions)),
         ("bash -l", ".profile", aliases.clone()),
         ("zsh", ".zshrc", aliases.clone()),
         ("zsh", ".zshenv", each(&[&["builtin", "return", "sched", "trap"]], alias)),
         ("zsh", ".zshrc", global),
         // The hooks of a system's own start files call these functions, too.
         ("zsh", ".zshrc", named(&[BUILTINS], &reserved, "WORD() { [[ a == b ]] }\n")),
+        ("zsh", ".zshenv", "builtin() { echo wrong builtin; return 0 }; command() { builtin }\n".to_owned()),
         ("fish", ".config/fish/config.fish", format!("{}{FISH_PROMPT}", each(&[FISH], quiet))),
     ]
 }
@@ -67,19 +68,71 @@ async fn marks_and_variables_do_not_depend_on_aliases_and_functions() {
             assert_eq!((ran.output.as_str(), ran.exit_code), (output, Some(code)), "{case}: {command}");
         }
         let within = CommandRequest { working_directory: Some("/tmp".into()), ..request("/bin/pwd") };
-        let ran = session.0.run(within).await.unwrap_or_else(|error| panic!("{case}: {error}"));
-        assert_eq!(ran.output, "/tmp\n", "{case}");
+        match session.0.run(within).await {
+            Ok(ran) => assert_eq!(ran.output, "/tmp\n", "{case}"),
+            // Nothing changes the directory past this function, and what it does instead is no success.
+            Err(error @ RunError::NoFolder { .. }) if text.contains("\nbuiltin()") || text.starts_with("builtin()") => {
+                assert!(error.to_string().contains("the command was not run"), "{case}: {error}");
+            }
+            Err(error) => panic!("{case}: {error}"),
+        }
         session.0.set_variables(vec![("GREETING".into(), "it's $HOME".into())], true).await.unwrap();
         let greeting = Variable { value: "it's $HOME".into(), exported: true };
         assert_eq!(session.0.variables(vec!["GREETING".into()]).await.unwrap()[0].1, Some(greeting), "{case}");
         session.types("\n").await;
         session.prompt().await;
-        let screen = session.view().await.screen;
+        // The change of the directory names it.
+        let screen = session.view().await.screen.replace("wrong builtin", "");
         assert!(!screen.contains("wrong") && !screen.contains("steplatch"), "{case}:\n{screen}");
         // They are still the user's.
         if text.contains("alias -- 'umask=") {
             assert!(session.runs("umask").await.output.ends_with("wrong umask\n"), "{case}");
         }
+    }
+}
+
+/// Each row is a shell and what a person enters there. In fish these names are reserved.
+#[tokio::test]
+async fn marks_do_not_depend_on_a_function_named_builtin_that_is_defined_later() {
+    let functions = "builtin() { echo wrong; }; command() { echo wrong; }";
+    for (shell, definition, is_answered) in [
+        ("bash", functions.to_owned(), true),
+        ("bash", "builtin() { command builtin \"$@\"; }".to_owned(), true),
+        ("bash", format!("{functions}; PROMPT_COMMAND+=('/bin/echo hook')"), true),
+        ("bash", format!("set -o posix; {functions}"), true),
+        ("bash", format!("shopt -u interactive_comments expand_aliases; {functions}"), true),
+        ("bash", format!("set -eu; {functions}"), true),
+        // It cannot be put away, so that the prompt has the marks.
+        ("bash", format!("{functions}; readonly -f builtin"), false),
+        ("zsh", functions.to_owned(), true),
+        ("zsh", format!("setopt ksh_arrays sh_word_split; {functions}"), true),
+        ("zsh", "builtin() { command echo wrong >/dev/null }".to_owned(), true),
+    ] {
+        let world = World::new();
+        let session = world.open(&[shell]).await;
+        let case = format!("{shell}: {definition}");
+        let modes = if shell == "bash" { "/bin/echo $SHELLOPTS $BASHOPTS" } else { "setopt" };
+        session.runs(&format!("{definition}; true")).await;
+        let before = session.tries(modes).await.unwrap_or_else(|error| panic!("{case}: {error}"));
+        for (command, output, code) in
+            [("/bin/echo said", "said\n", 0), ("/bin/sh -c 'exit 3' || /bin/echo no", "no\n", 0), ("/bin/true", "", 0)]
+        {
+            let ran = session.tries(command).await.unwrap_or_else(|error| panic!("{case}: {error}"));
+            assert_eq!((ran.output.as_str(), ran.exit_code), (output, Some(code)), "{case}: {command}");
+        }
+        let after = session.tries(modes).await.unwrap_or_else(|error| panic!("{case}: {error}"));
+        assert_eq!(after.output, before.output, "{case}");
+        let set = session.0.set_variables(vec![("GREETING".into(), "it's $HOME".into())], true).await;
+        assert_eq!(set.is_ok(), is_answered, "{case}: {set:?}");
+        // It is still the user's.
+        if definition.contains("echo wrong; }") {
+            assert_eq!(session.runs("builtin").await.output, "wrong\n", "{case}");
+        }
+        let screen = session.view().await.screen;
+        assert!(!screen.contains("steplatch"), "{case}:\n{screen}");
+        session.types("exit 3\n").await;
+        session.comes_to("the shell has ended", |view| view.exit.is_some()).await;
+        assert_eq!(session.view().await.exit.map(|exit| exit.code), Some(3), "{case}");
     }
 }
 

@@ -3,6 +3,9 @@
 //! The terminal enters the command at the prompt, and the marks of the shell report the rest. Only one can run in a
 //! terminal, because the shell is not at its prompt again before it has ended.
 
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -559,6 +562,10 @@ impl Task {
                     Err(RunError::NoFolder { folder, said: message }),
                 );
             }
+            if let Some(elsewhere) = self.elsewhere(&folder) {
+                let said = format!("nothing, but it is in {elsewhere}; a function may have the name `builtin`");
+                return self.report_result(running.logged, running.reply, Err(RunError::NoFolder { folder, said }));
+            }
             // A person may have begun to type between the change of directory and the command.
             if let Err(holder) = self.write_lock.admits(None) {
                 return self.report_result(running.logged, running.reply, Err(RunError::Held(holder)));
@@ -573,6 +580,18 @@ impl Task {
         }
         let ran = self.ran(&running, over);
         self.report_result(running.logged, running.reply, Ok(ran));
+    }
+
+    /// Returns the directory of the shell if that is another one than the named one: a function of the user may have taken
+    /// the change. None where that is not known: within an inner shell, and of a name that begins at the former directory.
+    fn elsewhere(&self, folder: &str) -> Option<String> {
+        if self.shell.is_inner || !Path::new(folder).is_absolute() {
+            return None;
+        }
+        let place = |path: &Path| fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
+        let directory = self.directory()?;
+        let (wanted, found) = (place(Path::new(folder))?, place(Path::new(&directory))?);
+        (wanted != found).then_some(directory)
     }
 
     /// Looks whether the command waits for input, if it is time to.

@@ -93,7 +93,7 @@ pub enum AskError {
     },
     /// The host on another machine reads so little that too many requests wait for it. This one was not sent.
     #[error(
-        "host '{host}' reads nothing: {waiting} messages to it wait, and this one was not sent; 'steplatch hosts check {host}' shows the connection"
+        "host '{host}' does not read what is sent to it: {waiting} messages wait, and this one was not sent; 'steplatch hosts check {host}' shows the connection"
     )]
     NotReading {
         /// The name of the machine.

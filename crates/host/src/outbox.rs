@@ -24,7 +24,7 @@ const MAX_UNREAD_BYTES: usize = 8 << 20;
 
 /// Maximum size of the requests that wait for a peer that reads nothing, in bytes, and their maximum number. One request
 /// fits whatever its size.
-const MAX_WAITING_REQUEST_BYTES: usize = 8 << 20;
+const MAX_WAITING_REQUEST_BYTES: usize = 32 << 20;
 const MAX_WAITING_REQUESTS: usize = 4096;
 
 /// Maximum multiple of these limits with the notes that cannot be refused; beyond it, the connection ends.
@@ -96,7 +96,7 @@ pub(crate) struct OutboxClosed;
 pub(crate) enum RequestRefused {
     /// The other side has disconnected.
     Closed,
-    /// It reads nothing, and this number of frames waits.
+    /// It does not read, and this number of frames waits.
     Full(usize),
 }
 

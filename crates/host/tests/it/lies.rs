@@ -703,7 +703,7 @@ async fn a_request_that_is_never_answered_ends() {
 #[tokio::test(start_paused = true)]
 async fn what_waits_for_a_machine_that_reads_nothing_is_bounded_and_the_rest_is_refused() {
     // The limits of the queue, and room for what is under way in the link and its sockets.
-    const MAX_BYTES: usize = (8 << 20) + (4 << 20);
+    const MAX_BYTES: usize = (32 << 20) + (4 << 20);
     const MAX_MESSAGES: usize = 4096;
     let text = |length: usize| Input { text: "x".repeat(length), ..Input::default() };
     for (name, length, limit) in

@@ -33,18 +33,19 @@ pub(crate) fn asks(row: &str) -> bool {
 /// Maximum number of lines of an input that are typed one after the other. More are a text that was pasted.
 const MAX_LINES: usize = 20;
 
-/// Returns the entries of a log, with an entry for each line of an input of several lines into a program: each line waits
-/// for what read it, as if it had been typed by itself.
+/// Returns the entries of a log, with an entry for each line of an input of several lines into a program, and for each key
+/// of several ones that answered a question each: each waits for what read it, as if it had been typed by itself.
 pub(crate) fn with_lines(moments: &[Moment]) -> Cow<'_, [Moment]> {
-    let is_split = |moment: &Moment| lines_of(moment).is_some();
+    let is_split = |moment: &Moment| lines_of(moment).is_some() || keys_of(&moment.input).is_some();
     if !moments.iter().any(is_split) {
         return Cow::Borrowed(moments);
     }
     let mut all: Vec<Moment> = Vec::with_capacity(moments.len());
     for (at, moment) in moments.iter().enumerate() {
-        let split = lines_of(moment).and_then(|lines| {
-            shown_between(moment, &lines).or_else(|| typed_ahead(moment, &lines, &all, &moments[at + 1..]))
-        });
+        let behind = &moments[at + 1..];
+        let lines = lines_of(moment)
+            .and_then(|lines| shown_between(moment, &lines).or_else(|| typed_ahead(moment, &lines, &all, behind)));
+        let split = lines.or_else(|| pressed_at_once(moment, &all, behind));
         all.extend(split.unwrap_or_else(|| vec![moment.clone()]));
     }
     Cow::Owned(all)
@@ -124,6 +125,88 @@ fn typed_ahead(moment: &Moment, lines: &[&str], before: &[Moment], behind: &[Mom
     let mut places = before.len() + 1..before.len() + entries.len();
     let is_silent = printed.trim().is_empty();
     (is_silent || places.all(|at| later_question(&all, at).is_some())).then_some(entries)
+}
+
+/// Returns the keys of an input of several keys into a program that reads keys.
+pub(crate) fn keys_of(input: &InputRecord) -> Option<Vec<char>> {
+    let keys: Vec<char> = input.text.as_deref()?.chars().collect();
+    let is_split = input.kind == InputKind::Typed
+        && input.context == "program"
+        && input.screen.is_none()
+        && !input.reads_lines
+        && input.awaited.is_some()
+        && !input.cut
+        && input.keys.is_empty()
+        && (2..=MAX_LINES).contains(&keys.len())
+        && !keys.iter().any(|key| key.is_control());
+    is_split.then_some(keys)
+}
+
+/// Returns an entry for each key of an input, where the program printed a question for each one behind the first. More
+/// questions than that are others that need no key, or were answered by the next input.
+fn pressed_at_once(moment: &Moment, before: &[Moment], behind: &[Moment]) -> Option<Vec<Moment>> {
+    // Signs at which a row of progress or a prompt of a shell ends as well.
+    const NO_QUESTION_ENDS: [char; 3] = ['$', '#', '%'];
+    let keys = keys_of(&moment.input).filter(|_| moment.input.awaited == Some(true))?;
+    let text = moment.input.text.as_deref()?;
+    let mut printed = moment.printed.clone();
+    printed.extend(behind.iter().take_while(|next| !is_input(&next.input)).map(|next| next.printed.as_str()));
+    // A terminal shows all of them at once, or each one behind its question, or none.
+    let (is_shown, mut rest) = match printed.strip_prefix(text) {
+        Some(rest) => (true, rest),
+        None => printed.strip_prefix(keys[0]).map_or((false, printed.as_str()), |rest| (true, rest)),
+    };
+    let is_shown_at_once = printed.starts_with(text);
+    let next = behind.iter().map(|next| &next.input).find(|next| is_input(next));
+    let is_over = next.is_none_or(is_at_prompt);
+    let asked = if is_over { until_prompt(rest, before) } else { rest };
+    let mut questions: Vec<&str> = asked
+        .split_inclusive('\n')
+        .flat_map(questions_of_row)
+        .filter(|question| asks(question) && !question.trim_end().ends_with(NO_QUESTION_ENDS))
+        // Behind a blank, the row ends with the answer.
+        .map(|question| question.strip_suffix('\n').filter(|row| row.ends_with(' ')).unwrap_or(question))
+        .collect();
+    if next.is_some_and(|next| !is_at_prompt(next) && next.awaited == Some(true)) {
+        questions.pop();
+    }
+    if questions.len() < keys.len() - 1 {
+        return None;
+    }
+    let mut row = moment.input.row.clone().unwrap_or_default();
+    let mut entries = Vec::new();
+    for (index, key) in keys.iter().enumerate() {
+        let end = match questions.get(index).filter(|_| index + 1 < keys.len()) {
+            Some(question) => {
+                let end = rest.find(question)? + question.len();
+                // A question before a shown key is without its blank.
+                end + usize::from(!question.ends_with([' ', '\n']) && rest[end..].starts_with(' '))
+            }
+            None => rest.len(),
+        };
+        let output = &rest[..end];
+        rest = &rest[end..];
+        let echo = if is_shown { key.to_string() } else { String::new() };
+        // Each one but the first stands behind its question.
+        if !is_shown_at_once && is_shown {
+            rest = keys.get(index + 1).and_then(|next| rest.strip_prefix(*next)).unwrap_or(rest);
+        }
+        let printed = format!("{echo}{output}");
+        let mut entry = Moment { printed: printed.clone(), ..moment.clone() };
+        entry.input.text = Some(key.to_string());
+        entry.input.row = Some(row.clone());
+        entries.push(entry);
+        row = match printed.rsplit_once('\n') {
+            Some((_, last)) => last.to_owned(),
+            None => format!("{row}{printed}"),
+        };
+    }
+    // The output behind other entries, such as waits, is in those.
+    let extra = printed.len() - moment.printed.len();
+    if let Some(last) = entries.last_mut() {
+        last.printed.truncate(last.printed.len().checked_sub(extra)?);
+    }
+    Some(entries)
 }
 
 /// Returns the entries of a log, of which inputs typed ahead that a shell took as its lines are typed at its prompt.
@@ -326,6 +409,45 @@ mod tests {
         // An empty line, which nothing shows.
         assert_eq!(split("def f():\n  x\n\n", "def f():\n...   x\n... \n>>> ").len(), 1);
         assert_eq!(split("a\n\n", "a\n\n").len(), 2);
+    }
+
+    #[test]
+    fn each_key_of_an_input_answers_the_question_that_read_it() {
+        let split = |text: &str, printed: &str, next: Option<&str>| {
+            let mut typed = moment(text, "program", "Go? ", printed);
+            typed.input.awaited = Some(true);
+            let output = format!("Go? {}", printed.strip_suffix("$ ").unwrap_or(printed));
+            let next = next.map(|row| {
+                let mut next = moment("8080\n", "program", row, "8080\n$ ");
+                next.input.awaited = Some(true);
+                next
+            });
+            let log: Vec<Moment> = [entered("sh x", "", &output), typed].into_iter().chain(next).collect();
+            let entry = |one: Moment| (one.input.text.unwrap(), one.input.row.unwrap(), one.printed);
+            with_lines(&log).into_owned().into_iter().skip(1).map(entry).collect::<Vec<_>>()
+        };
+        let entry = |text: &str, row: &str, printed: &str| (text.to_owned(), row.to_owned(), printed.to_owned());
+        let sure = [entry("y", "Go? ", "y\nSure? "), entry("n", "Sure? ", "n\ndone\n$ ")];
+        assert_eq!(split("yn", "yn\nSure? \ndone\n$ ", None), sure);
+        assert_eq!(split("yn", "y\nSure? n\ndone\n$ ", None), sure);
+        assert_eq!(
+            split("yn", "\nSure? \ndone\n$ ", None),
+            [entry("y", "Go? ", "\nSure? "), entry("n", "Sure? ", "\ndone\n$ ")]
+        );
+        assert_eq!(
+            split("yn", "ynSure? \n$ ", None),
+            [entry("y", "Go? ", "ySure? "), entry("n", "Go? ySure? ", "n\n$ ")]
+        );
+        assert_eq!(
+            split("yy", "yy\nSure?\ndone\n$ ", None),
+            [entry("y", "Go? ", "y\nSure?\n"), entry("y", "", "ydone\n$ ")]
+        );
+        // One question took both of them, and the next one has another answer.
+        assert_eq!(split("yn", "yn\ndone\n$ ", None).len(), 1);
+        assert_eq!(split("yn", "yn\nPort: ", Some("Port: ")).len(), 2, "with the answer behind it");
+        assert_eq!(split("yn", "yn\nSure? \nPort: ", Some("Port: ")).len(), 3);
+        assert_eq!(split("yn", "yn\n100%\n$ ", None).len(), 1);
+        assert_eq!(split("yny", "yny\nSure? \n$ ", None).len(), 1);
     }
 
     #[test]

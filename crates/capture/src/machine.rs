@@ -545,6 +545,13 @@ impl Writer<'_> {
                         "they were typed so: what the program asks between them is not compared",
                     );
                 }
+                if turn.key_count > 1 {
+                    self.guess(
+                        &name,
+                        format!("it presses {} keys at once", turn.key_count),
+                        "no question was printed for each of them: what the program asks between them is not compared",
+                    );
+                }
                 let mut params = Map::new();
                 if !template.is_empty() || keys.is_empty() {
                     params.insert("input_text".to_owned(), template.into());

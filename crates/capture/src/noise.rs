@@ -353,6 +353,7 @@ mod tests {
     /// A turn with this end, typed at a prompt where it is a line.
     fn turn(act: Act, ending: Ending, printed: &str) -> Turn {
         Turn {
+            key_count: 0,
             answer: String::new(),
             log: 0,
             timestamp: String::new(),

@@ -24,7 +24,12 @@ pub(crate) fn question(line: &str, bindings: &[Binding], facts: &KnownFacts, lee
     if classes::without_classes(&body).trim_matches([' ', '+']).is_empty() {
         body = escaped(text);
     }
-    format!("^{}{spinner}{body}{end}", if begin > 0 { " *" } else { "" })
+    let indent = match &line[..begin] {
+        "" => "",
+        blanks if blanks.contains('\t') => r"[ \t]*",
+        _ => " *",
+    };
+    format!("^{indent}{spinner}{body}{end}")
 }
 
 /// Signs of which a program draws one after the other at the beginning of a row while it works.

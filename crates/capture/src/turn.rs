@@ -3,10 +3,12 @@
 //! A command that ended without further input is one turn. A program with questions has a turn for the line that
 //! started it and one for each answer.
 
+use std::borrow::Cow;
+
 use steplatch_protocol::{InputKind, InputRecord};
 
 use crate::LeftOut;
-use crate::ahead::{asks, later_question, with_lines, with_prompt_lines, without_answered};
+use crate::ahead::{asks, keys_of, later_question, with_lines, with_prompt_lines, without_answered};
 use crate::effects::has_beginning;
 use crate::menu::{Entered, Menu, texts, title_above};
 use crate::question::{LastRow, Leeway};
@@ -43,6 +45,8 @@ pub(crate) struct Turn {
     pub(crate) answer: String,
     /// The way in which the program reads the next input.
     pub(crate) reads: NextRead,
+    /// Number of keys that were pressed at once, of a program that reads keys.
+    pub(crate) key_count: usize,
 }
 
 /// The way in which the program read the next input, at the time of that input.
@@ -402,6 +406,7 @@ impl Reader<'_> {
             elapsed: input.elapsed_time,
             screen: input.screen.clone(),
             at_prompt: is_at_prompt(input),
+            key_count: if self.is_imported { 0 } else { keys_of(input).map_or(0, |keys| keys.len()) },
         });
     }
 
@@ -496,11 +501,7 @@ impl Reader<'_> {
                 let row = next.row.clone().unwrap_or_default();
                 // The screen has the last row of a question that is longer than a row.
                 let line = printed.rsplit('\n').next().unwrap_or_default();
-                let question = if line.trim_end().ends_with(row.trim()) && line.len() <= MAX_QUESTION_BYTES {
-                    line.to_owned()
-                } else {
-                    row
-                };
+                let question = question_of_row(line, row);
                 let question = without_answered(self.moments, at, &question).to_owned();
                 // A key that interrupts is read by no program.
                 let is_read = !interrupts(next) || next.awaited == Some(true);
@@ -521,6 +522,37 @@ impl Reader<'_> {
             }
         }
     }
+}
+
+/// Returns the question that stands before the cursor, at the end of an output and of a row of the screen.
+fn question_of_row(line: &str, row: String) -> String {
+    let shown = as_shown(line);
+    let [end, row_end] = [shown.trim_end(), row.trim_end()];
+    if line.len() > MAX_QUESTION_BYTES || !end.ends_with(row.trim()) {
+        return row;
+    }
+    // A tab at the end of an output is not in the log, and moves the cursor.
+    let is_moved = row_end.ends_with(end) && row.len() - row_end.len() > shown.len() - end.len();
+    if is_moved { format!("{line}\t") } else { line.to_owned() }
+}
+
+/// Returns a line as a screen shows it: a tab is the blanks up to the next column that eight divides.
+fn as_shown(line: &str) -> Cow<'_, str> {
+    if !line.contains('\t') {
+        return Cow::Borrowed(line);
+    }
+    let mut shown = String::new();
+    let mut column = 0;
+    for sign in line.chars() {
+        let width = if sign == '\t' { 8 - column % 8 } else { 1 };
+        column += width;
+        if sign == '\t' {
+            shown.extend(std::iter::repeat_n(' ', width));
+        } else {
+            shown.push(sign);
+        }
+    }
+    Cow::Owned(shown)
 }
 
 /// Returns the last row with a word above the question at the end of an output, and those between them. The first line is the

@@ -165,3 +165,108 @@ fn holds(procedure: &super::Procedure, what: &str, decoys: &[&str]) {
         let _ = procedure.agent.calls("cancel_run", json!({"run_id": run["run_id"]}));
     }
 }
+
+#[test]
+fn keys_that_were_pressed_at_once_answer_the_questions_that_read_them() {
+    let erase = "read -n1 -p 'Erase all? ' b; echo $b > erased";
+    // Programs, the keys that were pressed at once, and what stands in the place of the second question later.
+    let cases = [
+        ("behind an end of line", "read -n1 -p 'Go on? ' a; echo", "read -n1 -p 'Publish? ' b; echo", "yy"),
+        ("two keys", "read -n1 -p 'Go on? ' a; echo", "read -n1 -p 'Publish? ' b; echo", "yn"),
+        ("unseen", "read -sn1 -p 'Go on? ' a; echo", "read -sn1 -p 'Publish? ' b; echo", "yy"),
+        ("late", "read -n1 -p 'Go on? ' a; echo; sleep 0.4", "read -n1 -p 'Publish? ' b; echo", "yy"),
+        ("a line of it", "read -n1 -p 'Go on? ' a; echo; echo works", "echo 'Publish?'; read -n1 b; echo", "yy"),
+    ];
+    for (what, first, second, keys) in cases {
+        let session = Session::begin(&[("ask.sh", &format!("{first}; {second}; touch published\n"))]);
+        session.types("bash ask.sh\n");
+        session.sends(json!({"input_text": keys, "until": "prompt"}));
+        let procedure = session.captures(json!({}));
+        let decoys = [format!("{first}; {erase}; touch published\n"), format!("{first}; sleep 0.2; {erase}\n")];
+        holds(&procedure, what, &[&decoys[0], &decoys[1]]);
+        assert_eq!(procedure.captured["undecided"], json!([]), "{what}");
+    }
+    // One question that takes both.
+    let session = Session::begin(&[("ask.sh", "read -n2 -p 'Code? ' a; echo; echo $a > published\n")]);
+    session.types("bash ask.sh\n");
+    session.sends(json!({"input_text": "yz", "until": "prompt"}));
+    let procedure = session.captures(json!({}));
+    procedure.passes_its_recording();
+    procedure.runs(json!({}));
+    assert_eq!(procedure.file("published"), "yz\n");
+}
+
+#[test]
+fn a_password_whose_question_stands_below_or_in_drawn_text_is_typed_there_only() {
+    let program = |drawn: &str, ask: &str| {
+        format!("printf '\\033[2J\\033[3;5H{drawn}\\033[9;1H'; {ask}; echo; echo ${{#p}} > published\n")
+    };
+    // The text that is drawn, the program that reads, and what it is later.
+    let cases = [
+        (
+            "Log in as ana",
+            "read -s -p 'Password: ' p",
+            vec![
+                program("Log in as ana", "read -p 'Password: ' p"),
+                program("Log in as ana", "read -s -p 'Password of root: ' p"),
+                program("Log in as ana", "read -sn1 -p 'Delete? ' p"),
+            ],
+        ),
+        (
+            "Password of ana",
+            "read -s p",
+            vec![
+                program("Password of ana", "read p"),
+                program("Password of root", "read -s p"),
+                program("Delete ana", "read -s p"),
+                program("Password of ana\\033[5;1HDelete all", "read -s p"),
+            ],
+        ),
+    ];
+    for (drawn, ask, decoys) in cases {
+        let session = Session::begin(&[("ask.sh", &program(drawn, ask))]);
+        session.types("bash ask.sh\n");
+        session.sends(json!({"input_text": "hunter2-captured\n", "until": "prompt"}));
+        let procedure = session.captures(json!({}));
+        let arguments = procedure.arguments();
+        let (name, argument) = arguments.iter().next().expect("it has a secret argument");
+        assert_eq!(argument["secret"], true, "{:#}", procedure.captured);
+        procedure.has_nowhere("hunter2-captured");
+        procedure.passes_its_recording();
+        let _ = std::fs::remove_file(procedure.home.path().join("published"));
+        let secret = json!({name.as_str(): "another-one"});
+        procedure.runs(secret.clone());
+        assert_eq!(procedure.file("published"), "11\n", "{ask}");
+        for decoy in decoys {
+            let _ = std::fs::remove_file(procedure.home.path().join("published"));
+            procedure.writes("ask.sh", &decoy);
+            let run = procedure.begins(secret.clone());
+            assert_eq!(run["status"], "waiting", "{decoy}: {run:#}\n{:#}", procedure.captured);
+            assert!(!procedure.home.path().join("published").exists(), "{decoy}");
+            let _ = procedure.agent.calls("cancel_run", json!({"run_id": run["run_id"]}));
+        }
+    }
+}
+
+#[test]
+fn a_prompt_with_a_tab_is_the_same_prompt_the_next_time() {
+    let erase = "read -p $'Erase\\tall? ' a; echo $a > erased\n";
+    let cases = [
+        ("at its end", "printf 'Publish now?\\t'; read a"),
+        ("within", "printf 'Publish\\tnow? '; read a"),
+        ("of a line editor", "read -e -p $'Publish\\tnow? ' a"),
+        ("at its beginning", "printf '\\tPublish now? '; read a"),
+        ("above", "printf 'Site:\\tshop\\n'; read -p 'Are you sure? ' a"),
+        ("of a key", "printf 'Publish\\tnow?\\t'; read -n1 a; echo"),
+        ("of a menu", "printf '1)\\tpublish\\n2)\\tleave\\n'; read -p $'Which:\\t' a"),
+        ("silently", "printf 'Publish\\tnow?\\n'; read a"),
+    ];
+    for (what, program) in cases {
+        let session = Session::begin(&[("ask.sh", &format!("{program}; touch published\n"))]);
+        session.types("bash ask.sh\n");
+        let answer = if what == "of a key" { "1" } else { "1\n" };
+        session.sends(json!({"input_text": answer, "until": "prompt"}));
+        let decoy = program.replace("ublish", "urge").replace("shop", "bank") + "; echo $a > erased\n";
+        holds(&session.captures(json!({})), what, &[erase, &decoy].map(|decoy| decoy)[usize::from(what == "above")..]);
+    }
+}

@@ -14,6 +14,7 @@ use crate::admission::Caller;
 use crate::app::App;
 
 /// Health of the server. A client without the token learns only that there is a server.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Default, Serialize, JsonSchema)]
 pub(crate) struct Health {
     /// True if requests can be performed
@@ -21,25 +22,18 @@ pub(crate) struct Health {
     /// ok; degraded, when a remote service does not answer; or unavailable, when the daemon does not
     status: &'static str,
     /// The version of this server
-    #[serde(skip_serializing_if = "Option::is_none")]
     version: Option<&'static str>,
     /// The daemon
-    #[serde(skip_serializing_if = "Option::is_none")]
     daemon: Option<DaemonStatusReply>,
     /// The remote services
-    #[serde(skip_serializing_if = "Option::is_none")]
     remotes: Option<Vec<RemoteInfo>>,
     /// Open connections
-    #[serde(skip_serializing_if = "Option::is_none")]
     connections: Option<usize>,
     /// Clients that follow a run
-    #[serde(skip_serializing_if = "Option::is_none")]
     event_streams: Option<usize>,
     /// Error that prevents a report
-    #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
     /// The same in a word
-    #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<&'static str>,
 }
 

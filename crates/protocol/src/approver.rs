@@ -21,6 +21,7 @@ impl fmt::Debug for Passphrase {
 pub struct GetApprover {}
 
 /// State of the approver.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GetApproverReply {
     /// True if the state could be determined
@@ -29,31 +30,27 @@ pub struct GetApproverReply {
     #[serde(default)]
     pub is_set: bool,
     /// Time at which it was set (ISO 8601, UTC)
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
     /// The weakest proof of a person that gates accept: none, dialog, terminal, passphrase or passkey
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requires: Option<String>,
     /// The setting gates.require, if it is weaker: it counts once a person has confirmed it
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unconfirmed: Option<String>,
     /// The error and what to do
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
 /// Set the passphrase that the gates of people need from now on, or remove it. The current one is required first.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct SetApprover {
     /// The new passphrase. Omit it to remove the requirement
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub passphrase: Option<Passphrase>,
     /// The current passphrase
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current: Option<Passphrase>,
 }
 
 /// Result of the change.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct SetApproverReply {
     /// True if the change was made
@@ -65,10 +62,8 @@ pub struct SetApproverReply {
     #[serde(default)]
     pub passphrase_wanted: bool,
     /// Seconds until a passphrase is checked again; set where this one was not checked, because wrong ones came before it
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_seconds: Option<u64>,
     /// The error and what to do
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
@@ -81,21 +76,19 @@ pub struct LowerRequirement {
 }
 
 /// The proof that gates require now.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct LowerRequirementReply {
     /// True if the setting counts
     pub success: bool,
     /// The weakest proof of a person that gates accept
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requires: Option<String>,
     /// True if the passphrase is missing or wrong
     #[serde(default)]
     pub passphrase_wanted: bool,
     /// Seconds until a passphrase is checked again; set where this one was not checked, because wrong ones came before it
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_seconds: Option<u64>,
     /// The error and what to do
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
@@ -108,6 +101,7 @@ pub struct UnlockRuns {
 }
 
 /// Number of runs that were unlocked.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct UnlockRunsReply {
     /// True if no run is locked now
@@ -119,10 +113,8 @@ pub struct UnlockRunsReply {
     #[serde(default)]
     pub passphrase_wanted: bool,
     /// Seconds until a passphrase is checked again; set where this one was not checked, because wrong ones came before it
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_seconds: Option<u64>,
     /// The error and what to do
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 

@@ -11,6 +11,7 @@ fn is_false(value: &bool) -> bool {
 }
 
 /// Make a workflow of what was just done in terminals. Read guesses and undecided before you save it.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CaptureWorkflow {
     /// Terminals
@@ -18,19 +19,14 @@ pub struct CaptureWorkflow {
     /// Name of the workflow
     pub name: String,
     /// Its purpose
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// First entry of the log of inputs
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<u64>,
     /// Last entry
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<u64>,
     /// Only what was typed since this moment (ISO 8601, UTC)
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
     /// Number of the last commands to use
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<u32>,
     /// Typed values that become arguments: {name: value}
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -56,6 +52,7 @@ pub struct CaptureWorkflow {
 }
 
 /// A captured workflow.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CaptureWorkflowReply {
     /// True if a workflow was made, and saved where that was requested
@@ -77,16 +74,12 @@ pub struct CaptureWorkflowReply {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
     /// Its file, once it is saved
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     /// Path of the output of each state when it was recorded, beside that file
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub golden_path: Option<String>,
     /// The next step
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_step: Option<String>,
     /// The error and what to do
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 

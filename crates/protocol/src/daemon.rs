@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 pub struct Peer(pub SocketAddr);
 
 /// Begin a connection: identify yourself, and pass the context that your terminals inherit.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Hello {
     /// The newest version of the contract that the client speaks
@@ -19,20 +20,16 @@ pub struct Hello {
     #[serde(default)]
     pub client: String,
     /// The client's folder: where terminals start, and which files are meant
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
     /// The client's environment, which terminals that it opens inherit
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub environment: Option<BTreeMap<String, String>>,
     /// A person makes the requests, not a program on its own
     #[serde(default)]
     pub person: bool,
     /// The address from which that person is served over the network, where the client is a server that acts for them
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub peer: Option<SocketAddr>,
     /// Surface that the person uses, recorded with their answers: cli, commander, mcp
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub surface: Option<String>,
 }
 

@@ -106,6 +106,7 @@ pub enum EngineRequest {
 }
 
 /// Report the outcome of an engine's request.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ReportRequest {
     /// The secret of the state directory
@@ -113,7 +114,6 @@ pub struct ReportRequest {
     /// The run
     pub run_id: String,
     /// The number of the request, of an input
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<u64>,
     /// True if the engine took it
     pub taken: bool,
@@ -125,10 +125,8 @@ pub struct ReportRequest {
     #[schemars(with = "Vec<serde_json::Map<String, Value>>")]
     pub events: Vec<Value>,
     /// The way in which the engine has ended the run, if the run did not decide it
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost: Option<String>,
     /// Reason for which it was not taken
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 

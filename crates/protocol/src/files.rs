@@ -8,50 +8,44 @@ const fn yes() -> bool {
 }
 
 /// Write a file here or on another machine, whole or not at all. Give content or content_base64 (1 MiB), or from (256 MiB).
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct PutFile {
     /// Its place; relative to the home on another machine
     pub path: String,
     /// Text
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
     /// Bytes
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_base64: Option<String>,
     /// Local file to copy
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
     /// Permissions, such as 0755
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
     /// Replace another content
     #[serde(default = "yes")]
     pub overwrite: bool,
     /// Another machine, as in open_terminal
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
 }
 
 /// Read a file of this or another machine: content of text, content_base64 of bytes, the rest from next_offset on. Or copy it to a local file.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GetFile {
     /// The file; relative to the home on another machine
     pub path: String,
     /// Local file to copy it to instead (256 MiB)
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
     /// Byte to begin at
     #[serde(default, skip_serializing_if = "is_zero")]
     pub offset: u64,
     /// Most bytes (default 32768)
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_048_576))]
     pub limit: Option<u32>,
     /// Replace another content of to
     #[serde(default = "yes")]
     pub overwrite: bool,
     /// Another machine, as in open_terminal
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
 }
 
@@ -61,15 +55,14 @@ const fn is_zero(value: &u64) -> bool {
 }
 
 /// Copy a file or a directory from one machine to another, and report the progress as events.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CopyFile {
     /// Machine of the source (default: this one)
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_host: Option<String>,
     /// The source
     pub from: String,
     /// Machine of the target (default: this one)
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to_host: Option<String>,
     /// The target; in a directory it keeps the name of its source
     pub to: String,
@@ -104,22 +97,21 @@ pub struct WrittenFile {
 }
 
 /// The file that was written, or why it was not.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct PutFileReply {
     /// True if the file is in its place
     pub success: bool,
     /// The file
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<WrittenFile>,
     /// The error and what to do
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// True if it is unknown whether it happened
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome_unknown: Option<bool>,
 }
 
 /// The content of a file, or the copy that was written.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GetFileReply {
     /// True if the file was read
@@ -134,28 +126,20 @@ pub struct GetFileReply {
     #[serde(default)]
     pub mode: String,
     /// Time of the last change of its content (ISO 8601, UTC)
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub modified: Option<String>,
     /// SHA-256 digest of the whole file, up to 256 MiB
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
     /// The text from offset on
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
     /// The bytes from offset on, in base64, where they are no text
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_base64: Option<String>,
     /// Offset of the rest, if there is more
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_offset: Option<u64>,
     /// The local file that was written
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub saved: Option<WrittenFile>,
     /// The error and what to do
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// True if it is unknown whether it happened
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome_unknown: Option<bool>,
 }
 

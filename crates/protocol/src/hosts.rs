@@ -18,6 +18,7 @@ pub struct ListHostsReply {
 }
 
 /// Another machine on which terminals can be opened.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RemoteHostInfo {
     /// Its name
@@ -27,13 +28,10 @@ pub struct RemoteHostInfo {
     /// idle (not needed yet), connecting, connected, or lost
     pub state: String,
     /// Time since which it is not connected (ISO 8601, UTC)
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
     /// Reason for the missing connection, and what to do
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// Version of the terminal host there, once it was reached
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// Open terminals there, as they were last seen
     #[serde(default)]
@@ -68,30 +66,27 @@ pub struct AskSshQuestion {
 }
 
 /// The answer of the person.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct AskSshQuestionReply {
     /// True if it was answered
     pub success: bool,
     /// The answer
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<String>,
     /// Reason for a missing answer
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
 /// The machine, or why it is not reached.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CheckHostReply {
     /// True if it is connected
     pub success: bool,
     /// The machine
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<RemoteHostInfo>,
     /// Run that asks a person what ssh asks. The connection waits for the answer
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub question: Option<String>,
     /// The error and what to do
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }

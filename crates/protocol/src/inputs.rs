@@ -5,15 +5,14 @@ use serde::{Deserialize, Serialize};
 
 /// Read the log of a terminal's inputs: text and who typed it, commands, waits, sizes and signals. Secrets, and text
 /// that a program did not show, are left out.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ReadInputs {
     /// Terminal to read
     pub session_id: String,
     /// Number of the first entry (default: the oldest that is held)
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<u64>,
     /// Maximum number of entries, the newest ones (default: all)
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
 }
 
@@ -57,6 +56,7 @@ pub enum InputKind {
 }
 
 /// An entry of the log of inputs.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct InputRecord {
     /// Its number; numbers are missing where older entries were dropped
@@ -64,17 +64,14 @@ pub struct InputRecord {
     /// Time (ISO 8601, UTC)
     pub timestamp: String,
     /// The client or run
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     /// The end of the output at that moment
     pub offset: u64,
     /// Display of the program: prompt, program, password or full_screen
     pub context: String,
     /// The row of the cursor, up to the cursor: the question of a program
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub row: Option<String>,
     /// The rows of a full screen, or of a program that draws in place, that something was typed into
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub screen: Option<String>,
     /// The texts that stood out on that screen, such as the entry that is pointed at
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -83,15 +80,12 @@ pub struct InputRecord {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reads_lines: bool,
     /// True if the program waited for input then, where that is known
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub awaited: Option<bool>,
     /// The directory of the shell that was at its prompt
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<String>,
     /// Kind of the input
     pub kind: InputKind,
     /// The text, the command, or the line as the shell's editor showed it
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
     /// True if the end of the text is missing
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -100,42 +94,30 @@ pub struct InputRecord {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub keys: Vec<String>,
     /// The directory that the command changed to first
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_directory: Option<String>,
     /// End of a wait or a command: match, prompt, input, quiet, exit, timeout; ended, asked, refused, running
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Seconds that the command took
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elapsed_time: Option<f64>,
     /// Exit code of the command
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
     /// The patterns of a wait
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub patterns: Vec<String>,
     /// The pattern that matched
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<String>,
     /// Text that it matched
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub match_text: Option<String>,
     /// Position at which the output of the command begins
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_begin: Option<u64>,
     /// Position at which the output of the command, or the match of the wait, ends
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_end: Option<u64>,
     /// Columns of the new size
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cols: Option<u16>,
     /// Rows of the new size
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rows: Option<u16>,
     /// Number of the signal
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
     /// Reason for which the command was not run
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }

@@ -84,6 +84,7 @@ pub struct LoadFunctions {
 }
 
 /// Result of loading a file of functions.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct LoadFunctionsReply {
     /// True if it has no problems, and is kept unless it was only to be checked
@@ -91,10 +92,8 @@ pub struct LoadFunctionsReply {
     /// The file, as a whole path
     pub file: String,
     /// Place where it is kept
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stored_file: Option<String>,
     /// loaded, reloaded or unchanged
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<String>,
     /// Its declarations, in order
     #[serde(default)]
@@ -106,11 +105,11 @@ pub struct LoadFunctionsReply {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<FileProblem>,
     /// The error and what to do
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
 /// Something that a file declares, in short.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DeclarationInfo {
     /// Its id
@@ -118,10 +117,8 @@ pub struct DeclarationInfo {
     /// workflow, graph, or the type of a node
     pub kind: String,
     /// Its purpose
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// Its line, from 1
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
 }
 
@@ -287,21 +284,18 @@ pub struct DescribeWorkflow {
 }
 
 /// A saved workflow.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct DescribeWorkflowReply {
     /// True if there is one that can be read; it may have problems
     pub success: bool,
     /// Its name
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// machine, or function: an async function in Python syntax
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
     /// Its purpose
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// Its file
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     /// Variables that it takes
     #[serde(default)]
@@ -310,73 +304,62 @@ pub struct DescribeWorkflowReply {
     #[serde(default)]
     pub return_values: Vec<VariableOfContract>,
     /// JSON Schema of its arguments as a tool
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Map<String, Value>>")]
     pub input_schema: Option<Value>,
     /// Its metadata
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<WorkflowMetadata>,
     /// Its problems, each with a JSON pointer to its place
     #[serde(default)]
     pub problems: Vec<String>,
     /// The file of a function
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<FunctionSource>,
     /// The definition of a machine
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Map<String, Value>>")]
     pub definition: Option<Value>,
     /// A diagram, in Mermaid's language; none when it is not valid
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub graph: Option<String>,
     /// The error and what to do
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
 /// Draw a machine: a saved one, or the one that a run executes, as it was when the run began.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct DrawWorkflow {
     /// The name of a saved workflow
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// A run, instead of a name
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<String>,
 }
 
 /// A machine as a picture.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct DrawWorkflowReply {
     /// True if there is such a machine
     pub success: bool,
     /// The picture, in SVG 1.1; a card for each state, with its name
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub svg: Option<String>,
     /// The definition that is drawn
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Map<String, Value>>")]
     pub definition: Option<Value>,
     /// The error and what to do
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
 /// The file in which a function stands.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FunctionSource {
     /// Its text
     pub text: String,
     /// The line of the workflow, from 1
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
     /// Everything that it declares, in its order
     pub declares: Vec<DeclarationInfo>,
     /// The file that it was loaded from
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loaded_from: Option<String>,
     /// Note for its user about that file
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// The metadata that the workflow is declared with
     #[serde(default, skip_serializing_if = "Map::is_empty")]
@@ -384,26 +367,23 @@ pub struct FunctionSource {
 }
 
 /// A variable of the shell that a workflow takes or leaves.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct VariableOfContract {
     /// Its name
     pub name: String,
     /// Its purpose
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// True if it must be set, and has no default that sets it
     pub required: bool,
     /// Its value where nothing else is given
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<String>,
     /// True if its value is shown nowhere
     #[serde(default, skip_serializing_if = "is_false")]
     pub secret: bool,
     /// True if the run's terminals have it in their environment, where that is declared; without it all but secrets are there
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub export: Option<bool>,
     /// JSON Schema of the value as text
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Map<String, Value>>")]
     pub schema: Option<Value>,
 }
@@ -461,6 +441,7 @@ pub struct ListWorkflowVersionsReply {
 }
 
 /// A version of a workflow.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkflowVersion {
     /// Its number, from 1
@@ -468,31 +449,26 @@ pub struct WorkflowVersion {
     /// True if the name means it now
     pub is_current: bool,
     /// Time of the save (ISO 8601, UTC); nothing where its file was edited, or is older than the list of versions
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub saved_at: Option<String>,
     /// The person, the client or the run that saved it
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     /// The surface that was used
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub through: Option<String>,
     /// The reason, in the author's words
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Its signature
     pub hash: String,
 }
 
 /// Make an earlier version of a machine the current one: a new version that equals it. One that was removed is back.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RevertWorkflow {
     /// Its name
     pub name: String,
     /// The version; without it the one before the current one, or the newest of one that was removed
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u32>,
     /// The reason, for its history
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
@@ -542,6 +518,7 @@ pub struct ForgetWorkflowVersionsReply {
 }
 
 /// Result of the removal.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct DeleteWorkflowReply {
     /// True if there was one, and is none any more
@@ -549,15 +526,12 @@ pub struct DeleteWorkflowReply {
     /// Its name
     pub workflow_name: String,
     /// The file that was removed
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     /// Other declarations of the file that were removed with it
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub removed_besides: Vec<DeclarationInfo>,
     /// Another workflow of the name, which is meant by it now
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remaining: Option<String>,
     /// The error and what to do
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }

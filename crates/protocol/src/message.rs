@@ -34,6 +34,7 @@ pub enum FromClient {
 }
 
 /// Message of the daemon.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum FromDaemon {
@@ -45,10 +46,8 @@ pub enum FromDaemon {
         #[serde(default, skip_serializing_if = "Value::is_null")]
         data: Value,
         /// The error and what to do.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
         /// Kind of the mistake, if the command was not carried out at all.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         error_code: Option<ErrorCode>,
         /// Fields that were ignored and the like.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -69,7 +68,6 @@ pub enum FromDaemon {
         /// The error.
         error: String,
         /// The versions that are spoken, if the version was the error.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         supported: Option<Vec<u32>>,
     },
 }

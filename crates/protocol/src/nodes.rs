@@ -36,6 +36,7 @@ pub struct ListNodesReply {
 }
 
 /// A node, in short.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NodeInfo {
     /// Its name
@@ -44,10 +45,8 @@ pub struct NodeInfo {
     #[serde(rename = "type")]
     pub kind: String,
     /// Its purpose
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// The file that declares it; none for the one that is always there
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
 }
 
@@ -71,22 +70,20 @@ pub struct DescribeNode {
 }
 
 /// A node, whole.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct DescribeNodeReply {
     /// True if there is one that can be used
     pub success: bool,
     /// Its entry in lists
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<NodeInfo>,
     /// Its declaration, with every default written out; secrets stand in it by reference
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Map<String, Value>>")]
     pub declaration: Option<Value>,
     /// Warnings for its author; it can run with them
     #[serde(default)]
     pub warnings: Vec<String>,
     /// The error and what to do
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
@@ -164,17 +161,16 @@ pub struct ListGraphsReply {
 }
 
 /// A graph, in short.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GraphInfo {
     /// Its name
     pub id: String,
     /// Its purpose
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// Its steps, as they are declared
     pub steps: Vec<String>,
     /// The file that declares it
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
 }
 

@@ -26,22 +26,20 @@ pub struct OpenPage {
 }
 
 /// The ticket.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct OpenPageReply {
     /// True if there is a ticket
     pub success: bool,
     /// The ticket
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ticket: Option<PageSecret>,
     /// The file that redirects to the address with the ticket: only its owner reads it, and it is removed once the ticket is used or has
     /// expired
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     /// Seconds until it expires
     #[serde(default)]
     pub expires_seconds: u64,
     /// The error and what to do
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
@@ -56,24 +54,21 @@ pub struct BeginPageSession {
 }
 
 /// The session. Both halves together are the proof of it.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct BeginPageSessionReply {
     /// True if the session began
     pub success: bool,
     /// Its id
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
     /// The half that the browser keeps as a cookie, which all ports of its host receive
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cookie: Option<PageSecret>,
     /// The half that only pages of the origin can read
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub half: Option<PageSecret>,
     /// Seconds until it expires, however often it is used
     #[serde(default)]
     pub expires_seconds: u64,
     /// The error and what to do
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
@@ -87,6 +82,7 @@ pub struct CheckPageSession {
 }
 
 /// Result of the check.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CheckPageSessionReply {
     /// True if they are the halves of a session
@@ -95,10 +91,8 @@ pub struct CheckPageSessionReply {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cookie_is_known: bool,
     /// Its id
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
     /// The error and what to do
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 

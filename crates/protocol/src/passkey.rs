@@ -15,12 +15,12 @@ pub struct AddPasskey {
 }
 
 /// The ticket.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct AddPasskeyReply {
     /// True if there is a ticket
     pub success: bool,
     /// The ticket
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ticket: Option<PageSecret>,
     /// Seconds until it expires
     #[serde(default)]
@@ -29,7 +29,6 @@ pub struct AddPasskeyReply {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub passphrase_wanted: bool,
     /// The error and what to do
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
@@ -49,15 +48,14 @@ pub struct RegisterPasskey {
 }
 
 /// The passkey.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RegisterPasskeyReply {
     /// True if it waits for the person's confirmation
     pub success: bool,
     /// The passkey
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub passkey: Option<PasskeyInfo>,
     /// The error and what to do
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
@@ -69,15 +67,14 @@ pub struct AwaitPasskey {
 }
 
 /// The passkey, which signs nothing before it is confirmed.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct AwaitPasskeyReply {
     /// True if there is a passkey
     pub success: bool,
     /// The passkey
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub passkey: Option<PasskeyInfo>,
     /// The error and what to do
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
@@ -92,15 +89,14 @@ pub struct ConfirmPasskey {
 }
 
 /// The passkey; it signs answers once confirmed.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ConfirmPasskeyReply {
     /// True if the passkey was confirmed, or discarded
     pub success: bool,
     /// The passkey
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub passkey: Option<PasskeyInfo>,
     /// The error and what to do
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
@@ -146,15 +142,14 @@ pub struct RemovePasskey {
 }
 
 /// Result of the removal.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RemovePasskeyReply {
     /// True if it was removed
     pub success: bool,
     /// The passkey
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub passkey: Option<PasskeyInfo>,
     /// The error and what to do
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 

@@ -6,13 +6,12 @@ use serde::{Deserialize, Serialize};
 use crate::ScreenChange;
 
 /// List the recordings of terminals that `steplatch terminal record` has made on this machine and whose files exist.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ListRecordings {
     /// Only those of the terminal with this id
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
     /// Maximum number of recordings (default 200)
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1000))]
     pub limit: Option<u32>,
 }
@@ -31,6 +30,7 @@ pub struct ListRecordingsReply {
 }
 
 /// A recording.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RecordingInfo {
     /// Its id
@@ -38,7 +38,6 @@ pub struct RecordingInfo {
     /// The terminal
     pub session_id: String,
     /// The name of the terminal, or another title
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     /// Its file
     pub file: String,
@@ -49,10 +48,8 @@ pub struct RecordingInfo {
     /// Time of the last write to the file (ISO 8601, UTC), which is the end of its content
     pub changed: String,
     /// Columns of the screen at the beginning
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cols: Option<u16>,
     /// Its rows; without them, the file is no recording any more
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rows: Option<u16>,
 }
 
@@ -67,18 +64,17 @@ pub struct ReadRecording {
 }
 
 /// A stretch of a recording.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ReadRecordingReply {
     /// True if the recording can be read
     pub success: bool,
     /// The recording
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recording: Option<RecordingInfo>,
     /// Its length in milliseconds, as far as it can be read
     #[serde(default)]
     pub duration_ms: u64,
     /// Maximum pause of a replay in milliseconds, if the recording has one
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_limit_ms: Option<u64>,
     /// The places that it has marked
     #[serde(default)]
@@ -88,13 +84,10 @@ pub struct ReadRecordingReply {
     #[schemars(with = "Vec<serde_json::Value>")]
     pub frames: Vec<RecordedFrame>,
     /// Start of the next stretch; none at the end of the recording
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_ms: Option<u64>,
     /// Reason for which the recording cannot be read to its end, if it cannot
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub damage: Option<String>,
     /// The error and what to do
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 

@@ -29,6 +29,7 @@ pub struct ListRemoteWorkflowsReply {
 }
 
 /// A remote service.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RemoteInfo {
     /// Its name in the configuration
@@ -40,7 +41,6 @@ pub struct RemoteInfo {
     /// True if the last discovery succeeded
     pub reachable: bool,
     /// Time of the last discovery that succeeded (ISO 8601, UTC)
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_discovery: Option<String>,
     /// Workflows that are listed
     pub workflows: usize,
@@ -52,11 +52,11 @@ pub struct RemoteInfo {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<String>,
     /// Reason for the failure of the last discovery
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
 /// A workflow of a remote service.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RemoteWorkflowInfo {
     /// The tool that runs it
@@ -76,12 +76,10 @@ pub struct RemoteWorkflowInfo {
     /// sync or async
     pub execution_type: String,
     /// Metadata of the service, cleaned and bounded
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Map<String, Value>>,
     /// Hash that pins its title, description and schema
     pub hash: String,
     /// Time of the hash's last change, if it changed since it was first seen (ISO 8601, UTC)
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changed: Option<String>,
 }
 
@@ -128,6 +126,7 @@ pub struct CheckWorkflowStatus {
 
 /// Status of a run of a remote workflow, as its service reports it. Times are in milliseconds since 1970, each in both
 /// spellings that services use.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CheckWorkflowStatusReply {
@@ -155,10 +154,8 @@ pub struct CheckWorkflowStatusReply {
     #[serde(default)]
     pub workflow_instance_id: String,
     /// Correlation id of the start, if it is known here or the service repeats it
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
     /// Progress in percent, if the service reports it
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<f64>")]
     pub progress: Option<Number>,
     /// Times of its creation, last change, start and end.
@@ -169,24 +166,20 @@ pub struct CheckWorkflowStatusReply {
     #[schemars(with = "Option<Map<String, Value>>")]
     pub pending_gate: Option<Value>,
     /// Reason for the failure or cancellation there; with success false, why the service gave no status and what to do
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
 /// Times of a run at its service, in milliseconds since 1970; those that the service does not report are left out.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StatusTimes {
     /// Time of its creation
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub create_time: Option<i64>,
     /// Time of its last change
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update_time: Option<i64>,
     /// Start time
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_time: Option<i64>,
     /// End time
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_time: Option<i64>,
     /// The same as create_time
     #[serde(default, rename = "createTime", skip_serializing_if = "Option::is_none")]

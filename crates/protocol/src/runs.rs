@@ -31,30 +31,24 @@ pub const RUN_WAIT_SECONDS: f64 = 20.0;
 ///
 /// get_workflow_schema shows how to write one. Returns when the run ends or waits at a gate, or after wait_seconds with its
 /// run_id: then call get_run. The run continues without you.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct RunWorkflow {
     /// The workflow itself, as an object
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Map<String, Value>>")]
     pub workflow_definition: Option<Value>,
     /// Name of a saved workflow, instead of workflow_definition
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow_name: Option<String>,
     /// Path of its file: JSON, or a function in .py
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow_file: Option<String>,
     /// Terminal to work in (default: its own)
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
     /// Initial variables
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initial_variables: Option<std::collections::BTreeMap<String, Value>>,
     /// States at most (default 100)
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1000))]
     pub max_states: Option<u32>,
     /// Seconds that the run may take, without gates and pauses (default 1800)
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1.0, max = 7200.0))]
     pub execution_timeout: Option<f64>,
     /// Leave its terminals open when it ends
@@ -64,20 +58,15 @@ pub struct RunWorkflow {
     #[serde(default = "yes")]
     pub save_on_success: bool,
     /// Seconds to wait for its end or a gate (default 20)
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 7200.0))]
     pub wait_seconds: Option<f64>,
     /// The same key returns the same run
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
     /// The engine that decides it
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<EngineKind>,
     /// Level of detail
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<RunDetail>,
     /// Play a machine with these results and run nothing, see topic machines
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rehearse: Option<Map<String, Value>>,
 }
 
@@ -103,6 +92,7 @@ impl Default for RunWorkflow {
 }
 
 /// Run a saved workflow by its name. Returns the run's id at once, or its result.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ExecuteWorkflow {
     /// Name of the workflow
@@ -111,31 +101,24 @@ pub struct ExecuteWorkflow {
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub input: Value,
     /// Its parameters: ctx.params of a function, the variables of a machine
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub params: Option<Map<String, Value>>,
     /// The session that has the workflow: `default` or the name of the project, which both mean the project; of a machine,
     /// also the terminal to work in
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
     /// The same as session_id, without terminals
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
     /// Wait for its end
     #[serde(default, skip_serializing_if = "is_false")]
     pub wait: bool,
     /// Wait for this or the end, whichever comes first. Needs no `wait`
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Until>,
     /// Seconds that the run may take, gates and pauses not counted (machines: default 1800)
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1.0, max = 7200.0))]
     pub timeout: Option<f64>,
     /// The same as timeout
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1.0, max = 7200.0))]
     pub execution_timeout: Option<f64>,
     /// A name for this request: repeated with the same name, it returns the run that it started
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
 }
 
@@ -148,6 +131,7 @@ pub enum Until {
 }
 
 /// A run that was started by name.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ExecuteWorkflowReply {
     /// True if the run was started, or found; its state reports how it ended
@@ -159,30 +143,25 @@ pub struct ExecuteWorkflowReply {
     #[serde(default)]
     pub state: String,
     /// Return value of a function, or the return values of a machine
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
     /// Reason for which nothing was started, or the run failed: of a function, the text of its exception
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// Place in a function's file at which the exception was raised
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceback: Option<String>,
 }
 
 /// Look at a run: how far it is, or how it ended.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GetRun {
     /// The run
     pub run_id: String,
     /// Seconds to wait for its end (default 0)
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 7200.0))]
     pub wait_seconds: Option<f64>,
     /// Level of detail
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<RunDetail>,
     /// Another run, to compare it with
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compare_with: Option<String>,
 }
 
@@ -328,6 +307,7 @@ pub struct RunReply {
 }
 
 /// A question that a run waits for.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GateInfo {
     /// Its id
@@ -344,7 +324,6 @@ pub struct GateInfo {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub choices_for_person: Vec<String>,
     /// Form to fill in: a JSON Schema of an object with flat fields
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Map<String, Value>>")]
     pub form: Option<Value>,
     /// Those who may answer: human, agent or anyone
@@ -352,7 +331,6 @@ pub struct GateInfo {
     /// Time since which it waits (ISO 8601, UTC)
     pub created_at: String,
     /// Time until which an answer counts (ISO 8601, UTC)
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
     /// Context to judge
     #[serde(default, skip_serializing_if = "Map::is_empty")]
@@ -367,7 +345,6 @@ pub struct GateInfo {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub typed: Vec<TypedInput>,
     /// The weakest proof of a person that it accepts, if that is not none
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requires: Option<String>,
     /// Digest of the whole question, and of the workflow that asks it
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -459,35 +436,33 @@ pub struct GetGate {
 }
 
 /// The question, with nothing left out.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GetGateReply {
     /// True if it waits
     pub success: bool,
     /// The question
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate: Option<GateInfo>,
     /// True if the run asked something before
     #[serde(default, skip_serializing_if = "is_false")]
     pub asked_before: bool,
     /// The error and what to do
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
 /// Answer a run's pending_gate, if its answered_by is agent or anyone. A gate for a human is answered by a person, with
 /// steplatch gates answer.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Decide {
     /// The run
     pub run_id: String,
     /// The gate; may be left out while only one waits
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate_id: Option<String>,
     /// One of its choices
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub answer: String,
     /// The fields of its form, if it has one
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub form: Option<Map<String, Value>>,
 }
 
@@ -504,6 +479,7 @@ pub struct ProposePatch {
 }
 
 /// Results of checking a patch.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ProposePatchReply {
     /// True if the patch is valid, every recording passes, and a person is asked about it
@@ -511,7 +487,6 @@ pub struct ProposePatchReply {
     /// The run that waits: the one named, or one below it
     pub run_id: String,
     /// The gate where a person accepts it or not
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate_id: Option<String>,
     /// The lines that differ
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -523,14 +498,13 @@ pub struct ProposePatchReply {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checked: Vec<String>,
     /// The next step
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_step: Option<String>,
     /// Reason for its refusal; the run waits as before
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
 /// A patch of the machine of a run that a person accepted.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RepairInfo {
     /// The state that the run had stopped in
@@ -544,43 +518,37 @@ pub struct RepairInfo {
     /// Time of the acceptance (ISO 8601, UTC)
     pub accepted_at: String,
     /// The version of the workflow in the library since then
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u32>,
     /// Reason for which the library did not take it; the run continues with it
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
 /// Answer a gate that a run waits for. A gate for a human is answered only by a person, as stated in HELLO.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct AnswerGate {
     /// The run
     pub run_id: String,
     /// The gate; may be left out while only one waits
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate_id: Option<String>,
     /// One of its choices, any text where it has none, or its form as JSON
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub answer: String,
     /// The number of that choice, from 1: tells choices apart that are shown alike
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub number: Option<usize>,
     /// The fields of its form, instead of answer
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub form: Option<Map<String, Value>>,
     /// The approver's passphrase, where one is set
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub passphrase: Option<Passphrase>,
     /// A signature of this answer by a passkey, instead of the passphrase. It signs `answer` and `number`, and needs the whole digest
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub passkey: Option<Box<PasskeyAssertion>>,
     /// The digest of the gate as it was shown, or eight digits of its beginning or more; an answer to a gate that is shown otherwise
     /// by now is refused
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
 }
 
 /// Result of an answer.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct AnswerGateReply {
     /// True if the answer was taken
@@ -594,7 +562,6 @@ pub struct AnswerGateReply {
     #[serde(default, skip_serializing_if = "is_false")]
     pub passphrase_wanted: bool,
     /// Seconds until a passphrase is checked again; set where this one was not checked, because wrong ones came before it
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_seconds: Option<u64>,
     /// True if it was not taken because it is not an answer that the gate takes; another one may be
     #[serde(default, skip_serializing_if = "is_false")]
@@ -603,7 +570,6 @@ pub struct AnswerGateReply {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
     /// The error and what to do
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
@@ -648,6 +614,7 @@ pub struct ResumeWorkflow {
 }
 
 /// Result of pausing or resuming.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct PauseWorkflowReply {
     /// True if the run is now in the requested state
@@ -658,13 +625,11 @@ pub struct PauseWorkflowReply {
     #[serde(default)]
     pub state: String,
     /// Start of its pause, and who paused it
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<PauseInfo>,
     /// The outcome, in words
     #[serde(default)]
     pub message: String,
     /// The error and what to do
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
@@ -743,38 +708,32 @@ pub struct RunRecord {
 }
 
 /// A run's record.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GetWorkflowRunReply {
     /// True if there is such a run
     pub success: bool,
     /// The record
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunRecord>,
     /// The error and what to do
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
 /// List runs, newest first.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ListWorkflowRuns {
     /// Of this workflow
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow_id: Option<String>,
     /// In this state: running, waiting, completed, failed or cancelled
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
     /// Begun then or later (ISO 8601)
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
     /// Begun before that
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
     /// Before this one, the last of a page
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
     /// Maximum number of runs (default 50)
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1000))]
     pub limit: Option<u32>,
 }
@@ -793,15 +752,14 @@ pub struct ListWorkflowRunsReply {
 }
 
 /// Follow the events of a run, from its first or from a later one, as events on this connection.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Subscribe {
     /// The run
     pub run_id: String,
     /// Number of the first event wanted (default 1)
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_seq: Option<u64>,
     /// Maximum number of events, after which no more come (default: all up to the run's end)
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub at_most: Option<u64>,
 }

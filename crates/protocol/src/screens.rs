@@ -136,10 +136,10 @@ pub struct ScreenChange {
 }
 
 /// State of a screen besides its rows.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScreenState {
     /// The cursor, unless the program hides it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<ScreenCursor>,
     /// The colours of text and ground that have no other, as `#rrggbb`.
     pub foreground: String,
@@ -158,10 +158,8 @@ pub struct ScreenState {
     #[serde(default)]
     pub bracketed_paste: bool,
     /// Mouse events that the program requests: buttons, drags (movement while one is pressed as well) or moves.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mouse: Option<String>,
     /// The exit code of the program, once it has ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
 }
 

@@ -40,19 +40,17 @@ fn is_false(value: &bool) -> bool {
 ///
 /// The terminal lives on until exit_terminal, also when this connection ends. Then: run_command for one command,
 /// send_input with until for programs that ask.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct OpenTerminal {
     /// Shell to start, with arguments if needed
     #[serde(default = "default_shell")]
     pub shell: String,
     /// Directory to start in (default: the client's)
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_directory: Option<String>,
     /// Environment variables to add
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub environment: Option<BTreeMap<String, String>>,
     /// Program and arguments to start instead, such as ["python3", "-q"]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<Vec<String>>,
     /// Columns
     #[serde(default = "default_cols")]
@@ -63,17 +61,16 @@ pub struct OpenTerminal {
     #[schemars(range(min = 2, max = 1000))]
     pub rows: u16,
     /// A name to use in place of the session_id
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Wait for the first prompt before returning
     #[serde(default = "yes")]
     pub wait_ready: bool,
     /// Another machine to open it on: one of hosts of list_terminal_sessions
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
 }
 
 /// Result of opening a terminal.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct OpenTerminalReply {
     /// True if a terminal was opened
@@ -85,28 +82,20 @@ pub struct OpenTerminalReply {
     #[serde(default)]
     pub shell: String,
     /// Address of a page that shows it
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub web_url: Option<String>,
     /// The screen
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub screen_content: Option<String>,
     /// Time at which the screen was read (ISO 8601, UTC)
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<String>,
     /// The error and what to do
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// Process id of the program
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<i32>,
     /// Columns
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cols: Option<u16>,
     /// Rows
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rows: Option<u16>,
     /// True if it is unknown whether it happened
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome_unknown: Option<bool>,
 }
 
@@ -151,6 +140,7 @@ pub struct HighlightInfo {
 /// Text is sent unchanged; JSON escapes reach control characters (\u0003 is Ctrl-C). With until or pattern the call
 /// also waits, as await_output does, from the moment of the input; prefer that to two calls. Without, it returns at the
 /// next prompt or after 50 ms.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct SendInput {
     /// Terminal to type into
@@ -159,33 +149,26 @@ pub struct SendInput {
     #[serde(default)]
     pub input_text: String,
     /// Keys to press after the text: enter, tab, escape, up, f5, ctrl-c, alt-b …
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keys: Option<Vec<String>>,
     /// The text is a secret, hidden in everything that is returned or stored
     #[serde(default, skip_serializing_if = "is_false")]
     pub secret: bool,
     /// Wait for so many milliseconds without output (0: do not wait)
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = 30_000))]
     pub wait_for_quiet_ms: Option<u32>,
     /// Wait for this regular expression
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<String>,
     /// Wait for this, as in await_output
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<AwaitUntil>,
     /// Seconds to wait at most (default 10)
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 3600.0))]
     pub timeout: Option<f64>,
     /// Part of the screen to return
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub screen: Option<ScreenMode>,
     /// Also end when the program is known to wait for input that was not waited for
     #[serde(default, skip_serializing_if = "is_false")]
     pub stop_at_input: bool,
     /// A match ends the wait only once the program reads input: line, shown, hidden or any
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reads: Option<InputReading>,
     /// Rows of a match on the screen that are not plain, with their styles, such as `beta: bold`, and the cursor as `▏`
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -207,6 +190,7 @@ pub enum InputReading {
 }
 
 /// Output that a text of a reply lacks.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OmittedOutput {
     /// Bytes of output that lie between the text and tail
@@ -214,10 +198,8 @@ pub struct OmittedOutput {
     /// Position of the first of them, to read on from with content_mode: history
     pub offset: u64,
     /// End of the output, after the omitted bytes
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tail: Option<String>,
     /// Output before this position is no longer held
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_before: Option<u64>,
 }
 
@@ -230,6 +212,7 @@ impl OmittedOutput {
 }
 
 /// Result of an input.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct SendInputReply {
     /// True if the input was sent
@@ -239,34 +222,24 @@ pub struct SendInputReply {
     /// The outcome, in words
     pub message: String,
     /// A person held the terminal and gave it back: what changed meanwhile
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handed_back: Option<AbsenceInfo>,
     /// The screen afterwards
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub screen_content: Option<String>,
     /// The part that screen_content lacks
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub omitted: Option<OmittedOutput>,
     /// Time at which the screen was read (ISO 8601, UTC)
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<String>,
     /// True if the program still runs
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process_running: Option<bool>,
     /// The error and what to do
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// The terminal's name
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// End of the wait, where pattern or until requested one
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waited: Option<WaitInfo>,
     /// The part of the screen that screen_content has, unless it is all
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub screen_part: Option<ScreenPart>,
     /// The cursor, of a full-screen program
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<CursorPosition>,
     /// True if a full-screen program has the screen
     #[serde(default, skip_serializing_if = "is_false")]
@@ -275,28 +248,21 @@ pub struct SendInputReply {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub highlighted: Vec<HighlightInfo>,
     /// Text at the shell's prompt that was typed and not entered
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub typed: Option<String>,
     /// Position in the output just before the input, for await_output's since
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset: Option<u64>,
     /// True if a command runs in the foreground, where the shell reports it
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub busy: Option<bool>,
     /// Exit code of the last command, where the shell reports it
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
     /// True if it waits for typed input, where that is known
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub awaiting_input: Option<bool>,
     /// True if it reads a line that is not shown, as a password
     #[serde(default, skip_serializing_if = "is_false")]
     pub password: bool,
     /// True if it is unknown whether it happened
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome_unknown: Option<bool>,
     /// Warning about the typed text
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
 }
 
@@ -442,6 +408,7 @@ pub enum AwaitReason {
 ///
 /// Begins behind your last input or match, in a run behind its last input; your echo does not match.
 /// Python regular expressions; ^ and $ match at lines. A timeout is success: true with match_text: null.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct AwaitOutput {
     /// Terminal to watch
@@ -455,7 +422,6 @@ pub struct AwaitOutput {
     #[schemars(range(min = 0.0, max = 3600.0))]
     pub timeout: f64,
     /// Offset to look from, or "input": the last input
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Since>,
     /// Place to look
     #[serde(default)]
@@ -464,25 +430,20 @@ pub struct AwaitOutput {
     #[serde(default)]
     pub until: AwaitUntil,
     /// More patterns
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patterns: Option<Vec<String>>,
     /// More terminals to watch
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_ids: Option<Vec<String>>,
     /// Runs to watch, until one ends or asks
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_ids: Option<Vec<String>>,
     /// Terminals that end the wait: one, or all
     #[serde(default)]
     pub mode: AwaitMode,
     /// Part of the screen to return
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub screen: Option<ScreenMode>,
     /// Also end when the program is known to wait for input that was not waited for
     #[serde(default, skip_serializing_if = "is_false")]
     pub stop_at_input: bool,
     /// A match ends the wait only once the program reads input: line, shown, hidden or any
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reads: Option<InputReading>,
     /// Rows of a match on the screen that are not plain, with their styles, such as `beta: bold`, and the cursor as `▏`
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -490,20 +451,18 @@ pub struct AwaitOutput {
 }
 
 /// End of the wait in one of several terminals.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TerminalWait {
     /// The terminal
     pub session_id: String,
     /// Its name
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Reason for the end of the wait
     pub reason: AwaitReason,
     /// Text that the pattern matched
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub match_text: Option<String>,
     /// Exit code of the program once it ended, or of the last command at a prompt
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
     /// Position to look from in the next wait
     pub offset: u64,
@@ -519,6 +478,7 @@ pub struct RunWait {
 }
 
 /// End of a wait.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct AwaitOutputReply {
     /// True if the wait ended without an error; also true on a timeout
@@ -526,17 +486,16 @@ pub struct AwaitOutputReply {
     /// The terminal, with several the one where the wait ended
     pub session_id: String,
     /// A person held the terminal and gave it back: what changed meanwhile
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handed_back: Option<AbsenceInfo>,
     /// Text that the pattern matched; null when it did not
     #[serde(default)]
     #[schemars(extend("nullable" = true))]
+    #[serialize_always]
     pub match_text: Option<String>,
     /// The screen
     #[serde(default)]
     pub screen_content: String,
     /// The part that screen_content lacks
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub omitted: Option<OmittedOutput>,
     /// Seconds waited
     #[serde(default)]
@@ -545,7 +504,6 @@ pub struct AwaitOutputReply {
     #[serde(default)]
     pub timestamp: String,
     /// The error and what to do
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// Texts that the pattern's groups matched, group 1 first
     #[serde(default)]
@@ -558,31 +516,24 @@ pub struct AwaitOutputReply {
     #[serde(default)]
     pub offset: u64,
     /// Exit code of the program once it ended, or of the last command at a prompt
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
     /// True if the time was up before the wait could end otherwise
     #[serde(default)]
     pub timeout_occurred: bool,
     /// Pattern of several that was found
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<String>,
     /// The terminal's name
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The run that ended the wait
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunWait>,
     /// With mode all, how the wait ended in each terminal
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub terminals: Vec<TerminalWait>,
     /// The lines around the match, where screen_content leaves them out
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub match_context: Option<String>,
     /// The part of the screen that screen_content has, unless it is all
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub screen_part: Option<ScreenPart>,
     /// The cursor, of a full-screen program
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<CursorPosition>,
     /// True if a full-screen program has the screen
     #[serde(default, skip_serializing_if = "is_false")]
@@ -591,13 +542,11 @@ pub struct AwaitOutputReply {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub highlighted: Vec<HighlightInfo>,
     /// Text at the shell's prompt that was typed and not entered
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub typed: Option<String>,
     /// The match lies in what was typed, and nothing better came
     #[serde(default, skip_serializing_if = "is_false")]
     pub in_echo: bool,
     /// True if it waits for typed input, where that is known
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub awaiting_input: Option<bool>,
     /// True if it reads a line that is not shown, as a password
     #[serde(default, skip_serializing_if = "is_false")]
@@ -605,6 +554,7 @@ pub struct AwaitOutputReply {
 }
 
 /// A time in which a person held a terminal and no other client could type.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AbsenceInfo {
     /// Person who held it
@@ -614,12 +564,10 @@ pub struct AbsenceInfo {
     /// End time (ISO 8601, UTC)
     pub until: String,
     /// Their note to you
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// Output that was printed meanwhile
     pub output: String,
     /// The part that output lacks
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub omitted: Option<OmittedOutput>,
 }
 
@@ -659,6 +607,7 @@ pub const PNG_FIELD: &str = "png";
 /// Read a terminal: its screen, or its output by position.
 ///
 /// Of output longer than limit, omitted has the tail; next_offset continues from the head.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GetScreenContent {
     /// Terminal to read
@@ -667,23 +616,18 @@ pub struct GetScreenContent {
     #[serde(default)]
     pub content_mode: ContentMode,
     /// Lines for tail (default 50)
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line_count: Option<u32>,
     /// Position in the output to read history from
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset: Option<u64>,
     /// Characters to return at most (default 10000)
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000_000))]
     pub limit: Option<u32>,
     /// text, or a screen with its colours
     #[serde(default)]
     pub format: ScreenFormat,
     /// Regular expression: lines of the output to return
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<String>,
     /// Lines around each match of search (default 2)
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = 50))]
     pub context: Option<u32>,
     /// Cut a png to the part of the screen that is used
@@ -712,6 +656,7 @@ pub struct CursorPosition {
 }
 
 /// Content that was read.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GetScreenContentReply {
     /// True if the terminal could be read
@@ -721,44 +666,31 @@ pub struct GetScreenContentReply {
     /// True if its program still runs
     pub process_running: bool,
     /// A person held the terminal and gave it back: what changed meanwhile
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handed_back: Option<AbsenceInfo>,
     /// The text
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub screen_content: Option<String>,
     /// The part that screen_content lacks
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub omitted: Option<OmittedOutput>,
     /// The image, in base 64 (RFC 4648), instead of the text. Agents are given it as an image, so no tool has this field.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     pub png: Option<String>,
     /// Time at which it was read (ISO 8601, UTC)
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<String>,
     /// The error and what to do
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// The cursor
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<CursorPosition>,
     /// The title that the program set
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     /// The folder that the program is in
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
     /// True if a full-screen program has the screen
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alternate_screen: Option<bool>,
     /// True if a command runs in the foreground, where the shell reports it
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub busy: Option<bool>,
     /// Exit code of the program once it ended, else of the last command, where the shell reports it
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
     /// True if it waits for typed input, where that is known
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub awaiting_input: Option<bool>,
     /// True if it reads a line that is not shown, as a password
     #[serde(default, skip_serializing_if = "is_false")]
@@ -767,19 +699,15 @@ pub struct GetScreenContentReply {
     #[serde(default, skip_serializing_if = "is_false")]
     pub truncated: bool,
     /// Position from which to read on
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_offset: Option<u64>,
     /// The terminal's name
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The lines that search found
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub matches: Option<Vec<SearchMatch>>,
     /// Text that stands out on the screen of a full-screen program
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub highlighted: Vec<HighlightInfo>,
     /// Text at the shell's prompt that was typed and not entered
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub typed: Option<String>,
 }
 
@@ -788,6 +716,7 @@ pub struct GetScreenContentReply {
 pub struct ListTerminalSessions {}
 
 /// One terminal of a list.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct SessionInfo {
     /// Its id
@@ -801,28 +730,21 @@ pub struct SessionInfo {
     /// Time of the last input or output (seconds since 1970)
     pub last_activity: f64,
     /// Address of a page that shows it
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub web_url: Option<String>,
     /// Its name
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The title that the program set
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     /// The folder that the program is in
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
     /// True if a command runs in the foreground, where the shell reports it
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub busy: Option<bool>,
     /// True if it waits for typed input, where that is known
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub awaiting_input: Option<bool>,
     /// True if it reads a line that is not shown, as a password
     #[serde(default, skip_serializing_if = "is_false")]
     pub password: bool,
     /// As in get_screen_content
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
     /// Columns
     pub cols: u16,
@@ -831,19 +753,15 @@ pub struct SessionInfo {
     /// Process id of the program
     pub pid: i32,
     /// Client that opened it
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opened_by: Option<String>,
     /// Clients that are attached
     #[serde(default)]
     pub attached: usize,
     /// Its holder: others cannot type meanwhile
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_by: Option<String>,
     /// Machine that it is on, if that is another one
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
     /// Time of the loss of that machine (ISO 8601, UTC): the state is as of then, and the terminal continues there
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_lost_since: Option<String>,
 }
 
@@ -887,6 +805,7 @@ pub struct Survivor {
 }
 
 /// Result of closing a terminal.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ExitTerminalReply {
     /// True if there was such a terminal
@@ -896,13 +815,11 @@ pub struct ExitTerminalReply {
     /// The outcome, in words
     pub message: String,
     /// Exit code of its program
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
     /// Processes that are left
     #[serde(default)]
     pub survivors: Vec<Survivor>,
     /// True if it is unknown whether it happened
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome_unknown: Option<bool>,
 }
 
@@ -916,10 +833,10 @@ fn default_command_timeout() -> f64 {
 /// one entry at its prompt, without an exit code. Without session_id in a fresh shell, closed afterwards.
 /// Returns at once when the command asks or opens an editor (awaiting_input: true): answer with send_input. A longer
 /// one continues: wait with await_output until: prompt.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RunCommand {
     /// Terminal to run it in
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
     /// Command, one line or many, in the shell's language
     pub command: String,
@@ -928,40 +845,35 @@ pub struct RunCommand {
     #[schemars(range(min = 0.1, max = 3600.0))]
     pub timeout: f64,
     /// Folder to change to first
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_directory: Option<String>,
     /// In a shell within ssh, su or docker: exit codes from now on
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub integrate: Option<bool>,
     /// Most characters of output: its head, with its tail in omitted
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000_000))]
     pub limit: Option<u32>,
     /// Without session_id: another machine, as in open_terminal
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
     /// Without session_id: variables to set
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub environment: Option<BTreeMap<String, String>>,
 }
 
 /// Result of a command.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RunCommandReply {
     /// True if the command was run to its end; its exit code may still be other than 0
     pub success: bool,
     /// The terminal; none once a fresh shell was closed
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
     /// Its output
     #[serde(default)]
     pub output: String,
     /// The part that output lacks
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub omitted: Option<OmittedOutput>,
     /// Its exit code; none while it still runs, and of an entry in a program that reports none
     #[serde(default)]
     #[schemars(extend("nullable" = true))]
+    #[serialize_always]
     pub exit_code: Option<i32>,
     /// True if the time was up; the command still runs
     #[serde(default)]
@@ -970,16 +882,13 @@ pub struct RunCommandReply {
     #[serde(default)]
     pub elapsed_time: f64,
     /// The error and what to do
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// Position in the terminal's output at which that of the command begins
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset: Option<u64>,
     /// True if something was left out
     #[serde(default, skip_serializing_if = "is_false")]
     pub truncated: bool,
     /// The terminal's name
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// True if the command asks for input; it still runs
     #[serde(default, skip_serializing_if = "is_false")]
@@ -988,10 +897,8 @@ pub struct RunCommandReply {
     #[serde(default, skip_serializing_if = "is_false")]
     pub password: bool,
     /// The screen of a full-screen program that asks, such as an editor
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub screen_content: Option<String>,
     /// True if it is unknown whether it happened
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome_unknown: Option<bool>,
 }
 
@@ -1182,6 +1089,7 @@ pub enum TerminalEvent {
 }
 
 /// Write unchanged bytes to a terminal: those that a person's own terminal produced.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct WriteTerminal {
     /// Terminal to write to
@@ -1193,13 +1101,11 @@ pub struct WriteTerminal {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub keys: Vec<String>,
     /// Text that a person pasted, before all else: bracketed where the program wants that
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paste: Option<String>,
     /// Actions of a person's mouse, after the keys; a program that does not request them is sent nothing
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mouse: Vec<MouseEvent>,
     /// The key that the terminal is held with, if it is held
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold_key: Option<String>,
 }
 

@@ -43,6 +43,7 @@ pub struct ListToolsReply {
 }
 
 /// A workflow as a tool.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolInfo {
     /// The name of the tool, such as workflow_release
@@ -57,15 +58,12 @@ pub struct ToolInfo {
     /// library or remote
     pub source: String,
     /// The remote service that has it
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote: Option<String>,
     /// Its id there; its name in the library
     pub workflow_id: String,
     /// Its version
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// Its category
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub category: Option<String>,
     /// True if a call waits for its end however long it takes
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -73,6 +71,7 @@ pub struct ToolInfo {
 }
 
 /// Call a tool that is a workflow: a run begins, and is waited for. The reply is that of RUN_WORKFLOW.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CallTool {
     /// The name of the tool
@@ -81,14 +80,11 @@ pub struct CallTool {
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub arguments: Map<String, Value>,
     /// Seconds to wait for the end of the run or a gate (default 20, or to its end for a sync one; 0 returns at once)
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 7200.0))]
     pub wait_seconds: Option<f64>,
     /// A name for this request: repeated with the same name, it returns the run that it started
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
     /// Level of detail
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<RunDetail>,
 }
 

@@ -39,9 +39,9 @@ impl Environment {
 }
 
 /// Stored with a run until it has finished.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct ResumeContext {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     name: Option<String>,
     folder: PathBuf,
     /// The environment of its terminals, without variables that are not UTF-8.
@@ -51,13 +51,10 @@ pub(super) struct ResumeContext {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     secrets: Vec<String>,
     /// The digests of definitions at the start; `None` in data of older daemons.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pins: Option<Pins>,
     /// The gate of the run above at which a person has approved what this run does.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     approved_at: Option<String>,
     /// The terminals that they saw, and those that the run above had opened.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     approved_terminals: Option<BTreeSet<String>>,
 }
 

@@ -84,6 +84,7 @@ impl RunInbox {
 }
 
 /// The unchanging part of what lists show of a run. Stored with its history.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct RunHeader {
     /// The name of its workflow.
@@ -96,19 +97,15 @@ pub(super) struct RunHeader {
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub(super) params: Map<String, Value>,
     /// The step of another run that started it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) parent: Option<StepId>,
     /// The digest of its definition.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) signature: Option<Signature>,
     /// The digest of the definitions that it refers to, at its start.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) pins: Option<Signature>,
     /// The hosts that its definitions name, as a person sees them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) hosts: Vec<String>,
     /// The digest of the request, if it began under an idempotency key.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) request: Option<Signature>,
     /// Origin of its definition.
     #[serde(default)]
@@ -165,24 +162,20 @@ pub(super) struct RunStatus {
 }
 
 /// The text of a [`Summary`].
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Serialize, Deserialize)]
 struct StoredSummary {
     #[serde(flatten)]
     about: RunHeader,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     ended: Option<Timestamp>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     error: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     traceback: Option<String>,
     /// The result of a completed run, as lists show it; none in data of older daemons.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     result: Option<Value>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     result_shortened: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     kept: Option<LibraryCopy>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     unsaved: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     repairs: Vec<RepairInfo>,

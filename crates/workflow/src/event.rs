@@ -45,6 +45,7 @@ pub(crate) mod shared {
 }
 
 /// One entry of a history.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
@@ -60,7 +61,6 @@ pub enum Event {
         /// Its initial variables.
         variables: Map<String, Value>,
         /// The given terminal.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         session_id: Option<String>,
         /// Its limits.
         limits: Limits,
@@ -73,7 +73,6 @@ pub enum Event {
         /// The rules it follows.
         semantics_version: u32,
         /// The step of another run that started it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         parent: Option<StepId>,
         /// Its depth below the outermost run.
         #[serde(default, skip_serializing_if = "is_zero")]
@@ -138,7 +137,6 @@ pub enum Event {
         /// The terminal.
         session_id: String,
         /// Its screen; `None` if reading it failed.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         screen: Option<String>,
     },
     /// A transition was chosen.
@@ -185,12 +183,10 @@ pub enum Event {
         /// The question.
         question: Question,
         /// Time until which an answer counts.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         expires_at: Option<Timestamp>,
         /// Basis of the answer.
         context: Map<String, Value>,
         /// Ids of the terminals that a person sees. Absent if an older version or another engine opened the gate.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         terminals: Option<Vec<String>>,
     },
     /// The gate of a state's action had no answer in time.
@@ -218,7 +214,6 @@ pub enum Event {
         /// The patch.
         proposal: Box<Proposal>,
         /// The ids of the terminals that a person sees, as for [`Event::GateAsked`].
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         terminals: Option<Vec<String>>,
     },
     /// The library took a patched machine as its current version, or did not. The answer that accepts the patch is an
@@ -229,10 +224,8 @@ pub enum Event {
         /// The name of the question.
         step: StepId,
         /// The version in the library.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         version: Option<u32>,
         /// The error of a refusal.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
     /// The child run that a state requested has begun.
@@ -255,7 +248,6 @@ pub enum Event {
         /// End of the child run.
         end: ChildEnd,
         /// The error, if it did not complete.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
     /// A branch of a `parallel` begins. Recorded before the start of its run.
@@ -265,7 +257,6 @@ pub enum Event {
         /// The part of the step that the branch is.
         step: StepId,
         /// Its name, if its author gave it one.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<String>,
     },
     /// A branch of a `parallel` ended.
@@ -275,7 +266,6 @@ pub enum Event {
         /// The part of the step that the branch is.
         step: StepId,
         /// Its name, if its author gave it one.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<String>,
         /// Fields that its run returned.
         result: Map<String, Value>,
@@ -311,7 +301,6 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         read: Vec<String>,
         /// The next state when the contract holds; none when the run is complete then.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         then: Option<String>,
     },
     /// The shell answered, or was not available.
@@ -334,7 +323,6 @@ pub enum Event {
         /// True if the run may continue.
         holds: bool,
         /// The error, also where the run may continue.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
         /// Arguments other than the initial ones, with the values for `{NAME}`. They are defaults, or come from the
         /// shell. Runs that began before version 5 have only arguments without an export.
@@ -581,21 +569,17 @@ impl Proof {
 }
 
 /// The stored form: histories that are older than the second field have a text.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum StoredBy {
     Who(String),
     Whole {
         who: String,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         through: Option<String>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         proof: Option<Proof>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         shown: Option<String>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         signed: Option<Box<SignedAnswer>>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         required: Option<Proof>,
     },
 }

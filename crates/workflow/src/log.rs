@@ -13,6 +13,7 @@ use crate::tool;
 /// One entry of an execution log. Its time is that of its event.
 // Nearly every other entry is the large one: boxing it would save nothing.
 #[allow(clippy::large_enum_variant)]
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "phase", rename_all = "snake_case")]
 pub enum LogEntry {
@@ -25,7 +26,6 @@ pub enum LogEntry {
         /// True if the run may begin.
         success: bool,
         /// The error.
-        #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
     /// The check of the return values.
@@ -37,7 +37,6 @@ pub enum LogEntry {
         /// True if the run is complete.
         success: bool,
         /// The error.
-        #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
     /// A state's action ended.
@@ -63,25 +62,22 @@ pub enum LogEntry {
         /// The state it left.
         from_state: String,
         /// The state it went to; none where no condition held.
+        #[serialize_always]
         to_state: Option<String>,
         /// True if a condition held.
         condition_met: bool,
         /// The condition that held, in words.
-        #[serde(skip_serializing_if = "Option::is_none")]
         because: Option<String>,
         /// Consequence, if no condition held.
-        #[serde(skip_serializing_if = "Option::is_none")]
         message: Option<String>,
         /// The same as `from_state`.
         state: String,
         /// The same as `to_state`.
-        #[serde(skip_serializing_if = "Option::is_none")]
         next_state: Option<String>,
     },
     /// The run failed.
     Error {
         /// The last state, if there is one.
-        #[serde(skip_serializing_if = "Option::is_none")]
         state: Option<String>,
         /// The error.
         error: String,

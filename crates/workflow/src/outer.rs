@@ -127,6 +127,7 @@ pub enum FunctionWorkKind {
 }
 
 /// Work that a function waits for after a turn.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct FunctionTurn {
     /// True if `begun` has all that it waits for: the daemon has reported nothing before.
@@ -142,7 +143,6 @@ pub struct FunctionTurn {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub taken: Vec<bool>,
     /// Maximum time until its next turn, because a time limit may have passed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Duration>,
     /// The name of its last open call, for lists.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -154,10 +154,8 @@ pub struct FunctionTurn {
     #[serde(default, skip_serializing_if = "is_false")]
     pub waits: bool,
     /// Requester of its present pause.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<String>,
     /// The outcome of the run for the one above it, once it has ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub over: Option<Outcome>,
 }
 

@@ -19,6 +19,7 @@ use crate::time_span::TimeSpan;
 ///
 /// Calls have numbers within the run, from 1. A caller within the run is a frame, and has the number of the call that
 /// it executes; frame 0 is the run itself: a function, or the request to call one node.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "function", rename_all = "snake_case")]
 pub(crate) enum Entry {
@@ -34,7 +35,6 @@ pub(crate) enum Entry {
         #[serde(default, skip_serializing_if = "is_root")]
         frame: u64,
         /// The enclosing call of a node, where the frame executes that node itself; 0 once that node has finished.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         within: Option<u64>,
         /// The request, with its number among the calls of its function.
         call: Call,
@@ -55,12 +55,10 @@ pub(crate) enum Entry {
         /// The answer.
         answer: Answer,
         /// Author of the answer, if it was a gate.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<By>,
         /// A short description of the request.
         asked: CallLabel,
         /// Its time limit, if it took longer.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         timeout: Option<TimeSpan>,
     },
     /// The call's result is no longer needed.
@@ -79,15 +77,12 @@ pub(crate) enum Entry {
         /// Frame of the graph.
         frame: u64,
         /// The call that a step makes, or the one that has an outcome.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         number: Option<u64>,
         /// The event.
         event: GraphEvent,
         /// The node whose call has an outcome.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         node: Option<NodeId>,
         /// The time limit of the call, if it took longer.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         timeout: Option<TimeSpan>,
     },
     /// The run was paused: it starts nothing new.
@@ -154,7 +149,6 @@ pub(crate) enum Entry {
         /// Reason: the text of an exception, if there was one. In entries of older daemons, the whole traceback.
         error: String,
         /// Python's traceback of the exception, with the exception's name.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         traceback: Option<String>,
     },
     /// The run was cancelled.

@@ -31,6 +31,7 @@ pub enum Branch {
 }
 
 /// A decision that waits for the end of a pause.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Continuation {
@@ -59,13 +60,11 @@ pub enum Continuation {
         /// The variables with a known value now.
         learned: BTreeMap<String, String>,
         /// The error, if the shell was not available.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
         /// The variables that it was to report.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         read: Vec<String>,
         /// The next state when the contract holds; none when the run is complete then.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         then: Option<String>,
     },
 }

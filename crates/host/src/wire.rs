@@ -367,7 +367,7 @@ pub struct OpenRequest {
     opened_by: Option<String>,
     pub(crate) step: Option<String>,
     /// The request comes from another machine: the environment is the host's own, and the directory begins at its home.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     from_elsewhere: bool,
     /// Time limit of an opening for a single command: with the maximum number of open terminals, it waits at most this
     /// time for the close of another one, and it closes when the client settles its step. A host of an older version
@@ -390,11 +390,6 @@ pub enum PlacePolicy {
     Within(Duration),
     /// The opening waits as well; it is for a single command, and closes when the client settles its step.
     ForCommand(Duration),
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_false(value: &bool) -> bool {
-    !*value
 }
 
 impl From<Spec> for OpenRequest {

@@ -6,10 +6,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-fn is_false(value: &bool) -> bool {
-    !*value
-}
-
 /// Make a workflow of what was just done in terminals. Read guesses and undecided before you save it.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -38,13 +34,13 @@ pub struct CaptureWorkflow {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expect: Vec<String>,
     /// Keep commands that only look around
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub keep: bool,
     /// Save it
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub save: bool,
     /// Replace a saved workflow of that name
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub overwrite_existing: bool,
     /// Logs that a client made of recordings by other programs, instead of those of terminals
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

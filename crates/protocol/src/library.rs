@@ -4,10 +4,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-fn is_false(value: &bool) -> bool {
-    !*value
-}
-
 fn most_listed() -> u32 {
     200
 }
@@ -23,7 +19,7 @@ pub struct CreateWorkflow {
     #[schemars(with = "Map<String, Value>")]
     pub workflow_definition: Value,
     /// Replace one of that name
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub overwrite_existing: bool,
     /// The reason, for its history
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -60,7 +56,7 @@ pub struct CreateWorkflowReply {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
     /// True if it was not saved because a saved workflow has its name
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub name_taken: bool,
     /// The error and what to do
     #[serde(default)]
@@ -76,10 +72,10 @@ pub struct LoadFunctions {
     /// The file, whose name ends in .py; a relative path begins at the caller's folder
     pub file: String,
     /// Replace another file of the same name, or one that was edited in the library
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub overwrite: bool,
     /// Only report its problems
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub check_only: bool,
 }
 
@@ -260,7 +256,7 @@ pub struct WorkflowInfo {
     /// Its file, or the service that has it
     pub file: String,
     /// True if the name means another workflow, which lies in the project
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hidden: bool,
     /// Note for its user: the file that it was loaded from is gone, or is not valid any more
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -379,7 +375,7 @@ pub struct VariableOfContract {
     /// Its value where nothing else is given
     pub default: Option<String>,
     /// True if its value is shown nowhere
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub secret: bool,
     /// True if the run's terminals have it in their environment, where that is declared; without it all but secrets are there
     pub export: Option<bool>,

@@ -11,10 +11,6 @@ use crate::engine::EngineKind;
 use crate::passkey::PasskeyAssertion;
 use crate::visible;
 
-fn is_false(value: &bool) -> bool {
-    !*value
-}
-
 /// Reads a value that is there, which may be null.
 fn some_value<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
@@ -52,7 +48,7 @@ pub struct RunWorkflow {
     #[schemars(range(min = 1.0, max = 7200.0))]
     pub execution_timeout: Option<f64>,
     /// Leave its terminals open when it ends
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub keep_terminals: bool,
     /// Save a workflow_definition that completes
     #[serde(default = "yes")]
@@ -108,7 +104,7 @@ pub struct ExecuteWorkflow {
     /// The same as session_id, without terminals
     pub workspace: Option<String>,
     /// Wait for its end
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub wait: bool,
     /// Wait for this or the end, whichever comes first. Needs no `wait`
     pub until: Option<Until>,
@@ -243,7 +239,7 @@ pub struct RunReply {
     #[serde(default)]
     pub final_variables: Map<String, Value>,
     /// True if long texts, or entries and variables, are omitted in the two; steplatch runs events has everything
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shortened: bool,
     /// Return values of the workflow
     #[serde(default)]
@@ -336,10 +332,10 @@ pub struct GateInfo {
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub context: Map<String, Value>,
     /// True if parts of the context are left out here
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shortened: bool,
     /// True if parts of it are hidden as secrets
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub masked: bool,
     /// Input that people have typed since the question into the terminals of the run
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -444,7 +440,7 @@ pub struct GetGateReply {
     /// The question
     pub gate: Option<GateInfo>,
     /// True if the run asked something before
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub asked_before: bool,
     /// The error and what to do
     pub error: Option<String>,
@@ -559,12 +555,12 @@ pub struct AnswerGateReply {
     #[serde(default)]
     pub status: String,
     /// True if it was not taken because the approver's passphrase is missing or wrong
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub passphrase_wanted: bool,
     /// Seconds until a passphrase is checked again; set where this one was not checked, because wrong ones came before it
     pub retry_after_seconds: Option<u64>,
     /// True if it was not taken because it is not an answer that the gate takes; another one may be
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub misread: bool,
     /// Parts of the terminals that are not compared before the run does what was approved, a sentence each
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -674,7 +670,7 @@ pub struct RunRecord {
     #[serde(default)]
     pub result: Value,
     /// True if result is shortened, as long ones are in lists; the record of the run has the whole
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub result_shortened: bool,
     /// Reason for its failure, of a function the text of its exception; null unless it failed
     #[serde(default)]
@@ -703,7 +699,7 @@ pub struct RunRecord {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub repairs: Vec<RepairInfo>,
     /// True if it waits for a person and continues only after 'steplatch approver unlock'
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub locked: bool,
 }
 

@@ -32,10 +32,6 @@ const fn default_timeout() -> f64 {
     10.0
 }
 
-fn is_false(value: &bool) -> bool {
-    !*value
-}
-
 /// Open a real terminal with a shell or any other program. Returns when the shell is at its prompt.
 ///
 /// The terminal lives on until exit_terminal, also when this connection ends. Then: run_command for one command,
@@ -151,7 +147,7 @@ pub struct SendInput {
     /// Keys to press after the text: enter, tab, escape, up, f5, ctrl-c, alt-b …
     pub keys: Option<Vec<String>>,
     /// The text is a secret, hidden in everything that is returned or stored
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub secret: bool,
     /// Wait for so many milliseconds without output (0: do not wait)
     #[schemars(range(max = 30_000))]
@@ -166,7 +162,7 @@ pub struct SendInput {
     /// Part of the screen to return
     pub screen: Option<ScreenMode>,
     /// Also end when the program is known to wait for input that was not waited for
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stop_at_input: bool,
     /// A match ends the wait only once the program reads input: line, shown, hidden or any
     pub reads: Option<InputReading>,
@@ -242,7 +238,7 @@ pub struct SendInputReply {
     /// The cursor, of a full-screen program
     pub cursor: Option<CursorPosition>,
     /// True if a full-screen program has the screen
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub alternate_screen: bool,
     /// Text that stands out on the screen of a full-screen program
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -258,7 +254,7 @@ pub struct SendInputReply {
     /// True if it waits for typed input, where that is known
     pub awaiting_input: Option<bool>,
     /// True if it reads a line that is not shown, as a password
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub password: bool,
     /// True if it is unknown whether it happened
     pub outcome_unknown: Option<bool>,
@@ -283,7 +279,7 @@ pub struct WaitInfo {
     /// Position to look from in the next wait: behind the match
     pub offset: u64,
     /// The match lies in what was typed, and nothing better came
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_echo: bool,
 }
 
@@ -441,7 +437,7 @@ pub struct AwaitOutput {
     /// Part of the screen to return
     pub screen: Option<ScreenMode>,
     /// Also end when the program is known to wait for input that was not waited for
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stop_at_input: bool,
     /// A match ends the wait only once the program reads input: line, shown, hidden or any
     pub reads: Option<InputReading>,
@@ -536,7 +532,7 @@ pub struct AwaitOutputReply {
     /// The cursor, of a full-screen program
     pub cursor: Option<CursorPosition>,
     /// True if a full-screen program has the screen
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub alternate_screen: bool,
     /// Text that stands out on the screen of a full-screen program
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -544,12 +540,12 @@ pub struct AwaitOutputReply {
     /// Text at the shell's prompt that was typed and not entered
     pub typed: Option<String>,
     /// The match lies in what was typed, and nothing better came
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_echo: bool,
     /// True if it waits for typed input, where that is known
     pub awaiting_input: Option<bool>,
     /// True if it reads a line that is not shown, as a password
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub password: bool,
 }
 
@@ -631,7 +627,7 @@ pub struct GetScreenContent {
     #[schemars(range(max = 50))]
     pub context: Option<u32>,
     /// Cut a png to the part of the screen that is used
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub crop: bool,
 }
 
@@ -693,10 +689,10 @@ pub struct GetScreenContentReply {
     /// True if it waits for typed input, where that is known
     pub awaiting_input: Option<bool>,
     /// True if it reads a line that is not shown, as a password
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub password: bool,
     /// True if something was left out
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
     /// Position from which to read on
     pub next_offset: Option<u64>,
@@ -742,7 +738,7 @@ pub struct SessionInfo {
     /// True if it waits for typed input, where that is known
     pub awaiting_input: Option<bool>,
     /// True if it reads a line that is not shown, as a password
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub password: bool,
     /// As in get_screen_content
     pub exit_code: Option<i32>,
@@ -788,7 +784,7 @@ pub struct ExitTerminal {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<String>,
     /// Kill at once, without asking the programs to end
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub force: bool,
 }
 
@@ -800,7 +796,7 @@ pub struct Survivor {
     /// Its name
     pub name: String,
     /// It was left alone, because another terminal may have started it
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub doubtful: bool,
 }
 
@@ -886,15 +882,15 @@ pub struct RunCommandReply {
     /// Position in the terminal's output at which that of the command begins
     pub offset: Option<u64>,
     /// True if something was left out
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
     /// The terminal's name
     pub name: Option<String>,
     /// True if the command asks for input; it still runs
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub awaiting_input: bool,
     /// True if it reads a line that is not shown, as a password
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub password: bool,
     /// The screen of a full-screen program that asks, such as an editor
     pub screen_content: Option<String>,
@@ -1013,7 +1009,7 @@ pub struct AttachTerminal {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold_key: Option<String>,
     /// Hide secrets in the output: for clients that keep it or pass it on
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub masked: bool,
 }
 

@@ -68,7 +68,7 @@ pub enum Event {
         keep_terminals: bool,
         /// True if the library saves nested workflows when they complete. It does not in runs that began under version
         /// 3.
-        #[serde(default, skip_serializing_if = "is_false")]
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         save_on_success: bool,
         /// The rules it follows.
         semantics_version: u32,
@@ -336,7 +336,7 @@ pub enum Event {
         /// Requester of the pause.
         by: String,
         /// True if the pause is of the parent run.
-        #[serde(default, skip_serializing_if = "is_false")]
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         above: bool,
     },
     /// An action ended during a pause of the run: its continuation waits.
@@ -398,11 +398,6 @@ fn is_zero(number: &u32) -> bool {
 }
 
 // serde requires this signature.
-#[allow(clippy::trivially_copy_pass_by_ref)]
-fn is_false(value: &bool) -> bool {
-    !*value
-}
-
 impl Event {
     /// Returns the time of the event.
     #[must_use]
@@ -490,7 +485,7 @@ pub struct DialogueAnswer {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub keys: Vec<String>,
     /// True if the text is a secret.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub secret: bool,
 }
 

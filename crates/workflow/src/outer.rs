@@ -23,7 +23,7 @@ pub enum EngineTask {
         /// The effect.
         effect: Box<Effect>,
         /// True for a possible repetition. Then the terminal host's knowledge of the step is the answer.
-        #[serde(default, skip_serializing_if = "is_false")]
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         repeated: bool,
     },
     /// Read screens of terminals.
@@ -45,7 +45,7 @@ pub enum EngineTask {
         /// Number of the call within the run.
         number: u64,
         /// True if another request for it may have reached a daemon.
-        #[serde(default, skip_serializing_if = "is_false")]
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         repeated: bool,
     },
     /// Begin the run that a call of a function starts.
@@ -76,7 +76,7 @@ pub enum FunctionInput {
         /// Number of the call.
         number: u64,
         /// True if the time limit of the call has passed.
-        #[serde(default, skip_serializing_if = "is_false")]
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         late: bool,
         /// Reason that the engine has no result of it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -131,7 +131,7 @@ pub enum FunctionWorkKind {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct FunctionTurn {
     /// True if `begun` has all that it waits for: the daemon has reported nothing before.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub whole: bool,
     /// Work that it waits for since this turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -148,10 +148,10 @@ pub struct FunctionTurn {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub shown: String,
     /// True if its own gate is open.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub gate: bool,
     /// True if it waits for a person, at its own gate or at one of a run below it.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub waits: bool,
     /// Requester of its present pause.
     pub paused: Option<String>,
@@ -175,7 +175,7 @@ pub enum EngineAnswer {
         /// The first events; a function has none.
         events: Vec<Event>,
         /// True if it is a function.
-        #[serde(default, skip_serializing_if = "is_false")]
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         function: bool,
     },
     /// A function has made a turn.
@@ -198,7 +198,3 @@ pub enum EngineAnswer {
 }
 
 // serde requires this signature.
-#[allow(clippy::trivially_copy_pass_by_ref)]
-fn is_false(value: &bool) -> bool {
-    !*value
-}

@@ -334,11 +334,15 @@ impl Redactor {
         if is_middle { MASK.to_owned() } else { text }
     }
 
+    /// Returns `value` without any secret in it, as [`Self::mask_in`] leaves it.
+    pub fn masked_value(&self, mut value: Value) -> Value {
+        self.mask_in(&mut value);
+        value
+    }
+
     /// Removes secrets from every text in `fields`, as [`Self::mask_in`].
     pub fn mask_fields(&self, fields: &mut Map<String, Value>) {
-        let mut value = Value::Object(std::mem::take(fields));
-        self.mask_in(&mut value);
-        if let Value::Object(masked) = value {
+        if let Value::Object(masked) = self.masked_value(Value::Object(std::mem::take(fields))) {
             *fields = masked;
         }
     }

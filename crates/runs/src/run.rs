@@ -9,7 +9,7 @@ use steplatch_access::Redactor;
 use steplatch_clock as clock;
 use steplatch_ids::{RunId, StepId};
 use steplatch_library::Signature;
-use steplatch_protocol::{EngineKind, GateInfo, PauseInfo, RepairInfo, RunRecord};
+use steplatch_protocol::{EngineKind, GateInfo, PauseInfo, RepairInfo, RunRecord, RunReply};
 use steplatch_store::{KnownRun, Summary};
 use steplatch_workflow::{Definition, Input, Pause, Timestamp};
 use tokio::sync::{Mutex, mpsc, oneshot, watch};
@@ -413,6 +413,22 @@ impl Run {
         drop(self.progress.clone().wait_for(|progress| progress.state.is_over()).await);
     }
 
+    /// Returns the part of a report that runs of every kind have: on a run that is as far as `progress` says.
+    pub(super) fn reply(&self, progress: &RunStatus, secrets: &Redactor) -> RunReply {
+        let ended = progress.ended.unwrap_or_else(clock::now);
+        RunReply {
+            success: progress.state == RunState::Completed,
+            run_id: self.id.to_string(),
+            status: progress.state.name().to_owned(),
+            workflow_name: Some(self.about.workflow.clone()),
+            total_elapsed_time: ended.since(self.about.started).as_secs_f64(),
+            paused: progress.pause(secrets),
+            error: secrets.masked_if(progress.error.clone().or_else(|| progress.trouble.clone())),
+            traceback: secrets.masked_if(progress.traceback.clone()),
+            ..RunReply::default()
+        }
+    }
+
     /// Returns the record of the run, which waits for the answers to `gates`, with its result as lists show it.
     pub(super) fn record(&self, gates: Vec<GateInfo>, secrets: &Redactor) -> RunRecord {
         let progress = self.progress();
@@ -420,8 +436,7 @@ impl Run {
         secrets.mask_in(&mut input);
         secrets.mask_fields(&mut params);
         let (result, shortened) = progress.result.as_deref().map(listed).unzip();
-        let mut result = result.unwrap_or_default();
-        secrets.mask_in(&mut result);
+        let result = secrets.masked_value(result.unwrap_or_default());
         RunRecord {
             run_id: self.id.to_string(),
             workflow_id: self.about.workflow.clone(),

@@ -208,11 +208,9 @@ impl RunKind for FunctionRun {
             ended: end.map(|end| end.at),
             error: self.recorder.shared.secrets.masked_if(end.and_then(|end| end.error.clone())),
             traceback: self.recorder.shared.secrets.masked_if(end.and_then(|end| end.traceback.clone())),
-            result: end.filter(|end| end.state == RunState::Completed).map(|end| {
-                let mut result = end.result.clone().unwrap_or_default();
-                self.recorder.shared.secrets.mask_in(&mut result);
-                Arc::new(result)
-            }),
+            result: end
+                .filter(|end| end.state == RunState::Completed)
+                .map(|end| Arc::new(self.recorder.shared.secrets.masked_value(end.result.clone().unwrap_or_default()))),
             paused: self.folded.paused.clone(),
             gates: self
                 .folded

@@ -214,19 +214,9 @@ pub(crate) fn report(
     for record in records {
         folded.apply(&Entry::read(record, &Seal::default())?);
     }
-    let ended = progress.ended.unwrap_or_else(clock::now);
-    let mut result = folded.end.and_then(|end| end.result).unwrap_or_default();
-    secrets.mask_in(&mut result);
+    let result = secrets.masked_value(folded.end.and_then(|end| end.result).unwrap_or_default());
     Ok(RunReply {
-        success: progress.state == RunState::Completed,
-        run_id: run.id.to_string(),
-        status: progress.state.name().to_owned(),
-        workflow_name: Some(run.about.workflow.clone()),
-        total_elapsed_time: ended.since(run.about.started).as_secs_f64(),
         result: Some(result).filter(|_| progress.state == RunState::Completed),
-        paused: progress.pause(secrets),
-        error: secrets.masked_if(progress.error.or(progress.trouble)),
-        traceback: secrets.masked_if(progress.traceback),
-        ..RunReply::default()
+        ..run.reply(&progress, secrets)
     })
 }

@@ -58,7 +58,6 @@ pub(crate) fn build_report(
     let (builder, log) = read_log(records)?;
     let is_log_cut = log.iter().any(|entry| entry["phase"] == LEFT_OUT);
     let history = builder.history();
-    let end = progress.ended.unwrap_or_else(clock::now);
     // Each result contains a screen, and the variables contain it again.
     let longest = (SCREENS_BUDGET_CHARS / (2 * log.len().max(1))).clamp(MIN_TEXT_CHARS, MAX_TEXT_CHARS);
     let shortened = Cell::new(is_log_cut);
@@ -69,8 +68,7 @@ pub(crate) fn build_report(
             shortened.set(shorten(variables, (longest / 4).max(MIN_VARIABLE_CHARS)) || shortened.get());
         }
         shortened.set(shorten(&mut value, longest) || shortened.get());
-        secrets.mask_in(&mut value);
-        value
+        secrets.masked_value(value)
     };
     let (last_screen, last_screens) = match progress.state {
         RunState::Failed => last_screens(history, &log, secrets),
@@ -84,39 +82,24 @@ pub(crate) fn build_report(
         variables = variables.into_iter().take(MAX_VARIABLES).collect();
         variables.insert("…".to_owned(), format!("{left_out} variables left out of this report").into());
     }
-    let mut variables = Value::Object(variables);
-    secrets.mask_in(&mut variables);
-    let variables = match fitting(variables) {
+    let variables = match fitting(secrets.masked_value(Value::Object(variables))) {
         Value::Object(variables) => variables,
         _ => Map::new(),
     };
-    let log: Vec<Value> = log
-        .into_iter()
-        .map(|mut entry| {
-            secrets.mask_in(&mut entry);
-            fitting(entry)
-        })
-        .collect();
+    let log: Vec<Value> = log.into_iter().map(|entry| fitting(secrets.masked_value(entry))).collect();
     let masked = |text: &str| Value::String(secrets.masked(text.to_owned()));
     let mut signature = history.definition().map(workflow_signature).unwrap_or_default();
     secrets.mask_fields(&mut signature);
     let saving = run.about.source.saving(progress.kept.as_ref(), progress.unsaved.as_deref());
+    let reply = run.reply(&progress, secrets);
     Ok(RunReply {
-        success: progress.state == RunState::Completed,
-        run_id: run.id.to_string(),
-        status: progress.state.name().to_owned(),
-        workflow_name: Some(run.about.workflow.clone()),
         final_state: history.final_state().map(str::to_owned),
         states_executed: history.states_executed(),
-        total_elapsed_time: end.since(run.about.started).as_secs_f64(),
         execution_log: log,
         final_variables: variables,
         shortened: shortened.get(),
         return_values: history.return_values().iter().map(|(name, value)| (name.clone(), masked(value))).collect(),
-        result: history.result().cloned().map(|mut result| {
-            secrets.mask_in(&mut result);
-            result
-        }),
+        result: history.result().cloned().map(|result| secrets.masked_value(result)),
         session_id: history.session_id().map(str::to_owned),
         last_screen,
         last_screens,
@@ -126,10 +109,9 @@ pub(crate) fn build_report(
         saved_workflow_name: saving.saved,
         duplicate_of: saving.duplicate_of,
         pending_gate: gate,
-        paused: progress.pause(secrets),
+        error: reply.error.or_else(|| secrets.masked_if(saving.error)),
         repairs: progress.repairs,
-        error: secrets.masked_if(progress.error.or(progress.trouble).or(saving.error)),
-        ..RunReply::default()
+        ..reply
     })
 }
 

@@ -157,11 +157,8 @@ impl RunKind for MachineRun {
             state,
             ended: self.history.ended_at(),
             error: self.recorder.shared.secrets.masked_if(self.history.error().map(str::to_owned)),
-            result: (state == RunState::Completed).then(|| {
-                let mut result = history::returned(&self.history);
-                self.recorder.shared.secrets.mask_in(&mut result);
-                Arc::new(result)
-            }),
+            result: (state == RunState::Completed)
+                .then(|| Arc::new(self.recorder.shared.secrets.masked_value(history::returned(&self.history)))),
             gates: self.open_gate().into_iter().collect(),
             below,
             asks_person: self.asks_person(),

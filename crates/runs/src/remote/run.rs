@@ -156,11 +156,9 @@ impl RunKind for RemoteRun {
             state: self.state.run_state(),
             ended: end.map(|end| end.at),
             error: self.recorder.shared.secrets.masked_if(end.and_then(|end| end.error.clone())),
-            result: end.filter(|end| end.state == RunState::Completed).map(|end| {
-                let mut result = end.result.clone();
-                self.recorder.shared.secrets.mask_in(&mut result);
-                Arc::new(result)
-            }),
+            result: end
+                .filter(|end| end.state == RunState::Completed)
+                .map(|end| Arc::new(self.recorder.shared.secrets.masked_value(end.result.clone()))),
             returned: end.map(|end| Arc::new(end.result.clone())),
             paused: self.state.paused.clone(),
             open_gate: end.is_none() && self.state.gate().is_some(),

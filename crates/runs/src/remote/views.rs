@@ -15,7 +15,7 @@ use crate::definition_source::DefinitionSource;
 use crate::engine_state::Engine;
 use crate::event::{Unreadable, envelope};
 use crate::result_error::ResultError;
-use crate::run::{Run, RunState, RunStatus};
+use crate::run::{Run, RunStatus};
 use crate::seal::Seal;
 
 /// Returns an entry as an event; `None` if followers do not see the entry.
@@ -64,26 +64,15 @@ pub(crate) fn report(
     for record in records {
         state.apply(&Entry::read(record, &Seal::default())?);
     }
-    let ended = progress.ended.unwrap_or_else(clock::now);
     let next_step = match progress.state.is_over() {
         true => None,
         false => next_step(&state, &run.about.workflow),
     };
-    let result = state.end.map(|mut end| {
-        secrets.mask_in(&mut end.result);
-        end.result
-    });
+    let result = state.end.map(|end| secrets.masked_value(end.result));
     Ok(RunReply {
-        success: progress.state == RunState::Completed,
-        run_id: run.id.to_string(),
-        status: progress.state.name().to_owned(),
-        workflow_name: Some(run.about.workflow.clone()),
-        total_elapsed_time: ended.since(run.about.started).as_secs_f64(),
         result: result.filter(|_| progress.state.is_over()),
         next_step: secrets.masked_if(next_step),
-        paused: progress.pause(secrets),
-        error: secrets.masked_if(progress.error.or(progress.trouble)),
-        ..RunReply::default()
+        ..run.reply(&progress, secrets)
     })
 }
 

@@ -7,12 +7,12 @@ use std::io::{self, BufRead as _, IsTerminal as _};
 use std::time::Duration;
 
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
-use steplatch_protocol::Passphrase;
+use steplatch_protocol::{DaemonPaths, Passphrase, Verb};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::failure::Failure;
-use crate::print;
 use crate::question::Person;
+use crate::{front, print};
 
 /// The remark where there are people to ask and no approver's passphrase.
 pub(crate) const RECOMMENDED: &str = "no approver's passphrase is set, so any program that runs as you can answer gates; set one with: steplatch approver set";
@@ -106,6 +106,24 @@ pub(crate) async fn wait_out(seconds: u64) -> Result<bool, Failure> {
         () = tokio::time::sleep(Duration::from_secs(seconds)) => true,
         _ = interrupted.recv() => false,
     })
+}
+
+/// Calls a verb that has a passphrase, and waits out the pauses after wrong ones, which `pause_of` finds in its replies.
+/// `indent` comes before what is said about them.
+pub(crate) async fn give<V: Verb + Clone>(
+    place: &DaemonPaths,
+    verb: V,
+    indent: &str,
+    pause_of: impl Fn(&V::Reply) -> Option<u64>,
+) -> Result<V::Reply, Failure> {
+    loop {
+        let reply = front::ask(place, verb.clone()).await?;
+        let Some(seconds) = pause_of(&reply) else { return Ok(reply) };
+        print::remark(&format!("{indent}{}", pause(seconds)));
+        if !wait_out(seconds).await? {
+            return Ok(reply);
+        }
+    }
 }
 
 /// Reads the next line of standard input as a passphrase.

@@ -4,9 +4,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 use serde_json::json;
-use steplatch_protocol::{
-    DaemonPaths, GetApprover, GetApproverReply, LowerRequirement, SetApprover, UnlockRuns, UnlockRunsReply,
-};
+use steplatch_protocol::{DaemonPaths, GetApprover, GetApproverReply, LowerRequirement, SetApprover, UnlockRuns};
 
 use crate::failure::Failure;
 use crate::passphrase::{self, Source};
@@ -110,17 +108,9 @@ async fn clear(place: &DaemonPaths, stdin: bool, json: bool) -> Result<ExitCode,
 }
 
 async fn change(place: &DaemonPaths, verb: SetApprover, json: bool) -> Result<ExitCode, Failure> {
-    let mut reply = front::ask(place, verb.clone()).await?;
-    while let Some(seconds) = reply.retry_after_seconds {
-        print::remark(&passphrase::pause(seconds));
-        if !passphrase::wait_out(seconds).await? {
-            break;
-        }
-        reply = front::ask(place, verb.clone()).await?;
-    }
+    let reply = passphrase::give(place, verb, "", |reply| reply.retry_after_seconds).await?;
     if !reply.success {
-        let error = reply.error.clone().unwrap_or_else(|| "nothing was changed".to_owned());
-        return Err(Failure::work(error).with(&reply));
+        return Err(Failure::work(reply.error.as_deref().unwrap_or("nothing was changed")).with(&reply));
     }
     if json {
         print::json(&reply)?;
@@ -137,14 +127,13 @@ async fn unlock(place: &DaemonPaths, stdin: bool, json: bool) -> Result<ExitCode
         true => Some(Source::here(stdin)?.next(QUESTION).await?),
         false => None,
     };
-    let reply = give(place, UnlockRuns { passphrase }).await?;
+    let reply = passphrase::give(place, UnlockRuns { passphrase }, "", |reply| reply.retry_after_seconds).await?;
     if reply.runs > 0 && !json {
         let runs = if reply.runs == 1 { "1 run".to_owned() } else { format!("{} runs", reply.runs) };
         print::line(format!("{runs} unlocked; see: steplatch gates list"))?;
     }
     if !reply.success {
-        let error = reply.error.clone().unwrap_or_else(|| "nothing was unlocked".to_owned());
-        return Err(Failure::work(error).with(&reply));
+        return Err(Failure::work(reply.error.as_deref().unwrap_or("nothing was unlocked")).with(&reply));
     }
     if json {
         print::json(&reply)?;
@@ -167,18 +156,9 @@ async fn lower(place: &DaemonPaths, stdin: bool, json: bool) -> Result<ExitCode,
         true => Some(Source::here(stdin)?.next(QUESTION).await?),
         false => None,
     };
-    let verb = LowerRequirement { passphrase };
-    let mut reply = front::ask(place, verb.clone()).await?;
-    while let Some(seconds) = reply.retry_after_seconds {
-        print::remark(&passphrase::pause(seconds));
-        if !passphrase::wait_out(seconds).await? {
-            break;
-        }
-        reply = front::ask(place, verb.clone()).await?;
-    }
+    let reply = passphrase::give(place, LowerRequirement { passphrase }, "", |reply| reply.retry_after_seconds).await?;
     if !reply.success {
-        let error = reply.error.clone().unwrap_or_else(|| "nothing was changed".to_owned());
-        return Err(Failure::work(error).with(&reply));
+        return Err(Failure::work(reply.error.as_deref().unwrap_or("nothing was changed")).with(&reply));
     }
     if json {
         print::json(&reply)?;
@@ -192,24 +172,12 @@ async fn lower(place: &DaemonPaths, stdin: bool, json: bool) -> Result<ExitCode,
 /// The prompt for the passphrase.
 const QUESTION: &str = "the approver's passphrase:";
 
-/// Sends the passphrase that unlocks runs, and waits out the pause after wrong ones.
-async fn give(place: &DaemonPaths, verb: UnlockRuns) -> Result<UnlockRunsReply, Failure> {
-    loop {
-        let reply = front::ask(place, verb.clone()).await?;
-        let Some(seconds) = reply.retry_after_seconds else { return Ok(reply) };
-        print::remark(&passphrase::pause(seconds));
-        if !passphrase::wait_out(seconds).await? {
-            return Ok(reply);
-        }
-    }
-}
-
 /// Requests the passphrase from a person until no run is locked.
 pub(super) async fn unlock_here(place: &DaemonPaths, person: &mut Person) -> Result<(), Failure> {
     print::remark("runs that wait for a person are locked since the daemon restarted");
     loop {
         let passphrase = Some(passphrase::ask(person, "the approver's passphrase, to unlock them:").await?);
-        let reply = give(place, UnlockRuns { passphrase }).await?;
+        let reply = passphrase::give(place, UnlockRuns { passphrase }, "", |reply| reply.retry_after_seconds).await?;
         match reply.error {
             None => break,
             Some(error) if reply.passphrase_wanted => print::remark(&error),

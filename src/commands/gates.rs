@@ -124,8 +124,7 @@ impl Show {
         unlock(place, Some(&run), Person::here().as_mut()).await?;
         let reply = front::ask(place, GetGate { run_id: run, gate_id: gate }).await?;
         let Some(gate) = reply.gate else {
-            let error = reply.error.clone().unwrap_or_else(|| "the gate does not wait".to_owned());
-            return Err(Failure::work(error).with(&reply));
+            return Err(Failure::work(reply.error.as_deref().unwrap_or("the gate does not wait")).with(&reply));
         };
         if self.json {
             print::json(&gate)?;
@@ -349,9 +348,10 @@ impl Answer {
             person.end_question();
         }
         if !reply.success {
-            let error = reply.error.clone();
-            let error = error.unwrap_or_else(|| "the answer was rejected, and the daemon gave no reason".to_owned());
-            return Err(Failure::work(error).with(&reply));
+            return Err(Failure::work(
+                reply.error.as_deref().unwrap_or("the answer was rejected, and the daemon gave no reason"),
+            )
+            .with(&reply));
         }
         if self.json {
             print::json(&reply)?;
@@ -456,14 +456,7 @@ fn find_gate<'g>(run: &str, named: Option<&str>, gates: &'g [GateInfo]) -> Resul
 
 /// Sends an answer. Keeps its passphrase until the end of the pause after wrong ones.
 async fn give(place: &DaemonPaths, answer: &AnswerGate) -> Result<AnswerGateReply, Failure> {
-    loop {
-        let reply = front::ask(place, answer.clone()).await?;
-        let Some(seconds) = reply.retry_after_seconds else { return Ok(reply) };
-        print::remark(&format!("  {}", passphrase::pause(seconds)));
-        if !passphrase::wait_out(seconds).await? {
-            return Ok(reply);
-        }
-    }
+    passphrase::give(place, answer.clone(), "  ", |reply| reply.retry_after_seconds).await
 }
 
 /// Returns whether a gate is still open.

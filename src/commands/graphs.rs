@@ -55,8 +55,7 @@ impl List {
     async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
         let reply = front::ask(place, ListGraphs { containing: self.containing }).await?;
         if !reply.success {
-            let error = reply.error.clone().unwrap_or_else(|| "the graphs cannot be listed".to_owned());
-            return Err(Failure::work(error).with(&reply));
+            return Err(Failure::work(reply.error.as_deref().unwrap_or("the graphs cannot be listed")).with(&reply));
         }
         if self.json {
             print::json(&reply)?;

@@ -86,8 +86,7 @@ impl List {
     async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
         let reply = front::ask(place, ListNodes { containing: self.containing }).await?;
         if !reply.success {
-            let error = reply.error.clone().unwrap_or_else(|| "the nodes cannot be listed".to_owned());
-            return Err(Failure::work(error).with(&reply));
+            return Err(Failure::work(reply.error.as_deref().unwrap_or("the nodes cannot be listed")).with(&reply));
         }
         if self.json {
             print::json(&reply)?;
@@ -136,8 +135,7 @@ impl Show {
     async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
         let reply = front::ask(place, DescribeNode { node_id: self.name }).await?;
         if !reply.success {
-            let error = reply.error.clone().unwrap_or_else(|| "there is no such node".to_owned());
-            return Err(Failure::usage(error).with(&reply));
+            return Err(Failure::usage(reply.error.as_deref().unwrap_or("there is no such node")).with(&reply));
         }
         if self.json {
             print::json(&reply)?;

@@ -208,8 +208,7 @@ async fn list(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
 async fn remove(place: &DaemonPaths, passkey_id: String, json: bool) -> Result<ExitCode, Failure> {
     let reply = front::ask(place, RemovePasskey { passkey_id }).await?;
     let Some(removed) = &reply.passkey else {
-        let error = reply.error.clone().unwrap_or_else(|| "the daemon gave no reason".to_owned());
-        return Err(Failure::work(error).with(&reply));
+        return Err(Failure::work(reply.error.as_deref().unwrap_or("the daemon gave no reason")).with(&reply));
     };
     if json {
         print::json(&reply)?;

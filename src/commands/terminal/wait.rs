@@ -122,9 +122,10 @@ pub(crate) async fn awaited(daemon: &ReconnectingClient, verb: AwaitOutput) -> R
     loop {
         let reply = daemon.call(AwaitOutput { timeout: WINDOW, ..verb.clone() }).await?;
         if !reply.success {
-            let error =
-                reply.error.clone().unwrap_or_else(|| "the wait failed, and the daemon gave no reason".to_owned());
-            return Err(Failure::work(error).with(&reply));
+            return Err(Failure::work(
+                reply.error.as_deref().unwrap_or("the wait failed, and the daemon gave no reason"),
+            )
+            .with(&reply));
         }
         if reply.reason != AwaitReason::Timeout {
             return Ok(reply);

@@ -25,8 +25,7 @@ impl List {
     pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
         let reply = front::ask(place, ListWorkflows { containing: self.containing, limit: ALL }).await?;
         if !reply.success {
-            let error = reply.error.clone().unwrap_or_else(|| "the library cannot be read".to_owned());
-            return Err(Failure::work(error).with(&reply));
+            return Err(Failure::work(reply.error.as_deref().unwrap_or("the library cannot be read")).with(&reply));
         }
         if self.json {
             print::json(&reply)?;

@@ -25,8 +25,7 @@ impl Show {
     pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
         let reply = front::ask(place, DescribeWorkflow { name: self.name }).await?;
         if !reply.success {
-            let error = reply.error.clone().unwrap_or_else(|| "there is no such workflow".to_owned());
-            return Err(Failure::usage(error).with(&reply));
+            return Err(Failure::usage(reply.error.as_deref().unwrap_or("there is no such workflow")).with(&reply));
         }
         if self.json {
             print::json(&reply)?;

@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use jsonc_parser::ParseOptions;
 use jsonc_parser::ast::{Object, ObjectProp, Value as Node};
+use jsonc_parser::common::Ranged as _;
 use serde_json::Value;
 
 use super::entry::{FoundEntry, NAME};
@@ -36,10 +37,7 @@ pub(super) enum Change<'a> {
 
 /// Returns the document as a value; `None` if the text is empty.
 pub(super) fn value(text: &str, shape: Shape) -> Result<Option<Value>, Unreadable> {
-    // Both parsers run: the first reports positions, the second returns the value for the comparison.
-    parse(text, shape)?;
-    jsonc_parser::parse_to_serde_value::<Option<Value>>(text, &options(shape))
-        .map_err(|error| Unreadable::at(text, error.range().start, error.kind().to_string()))
+    Ok(parse(text, shape)?.map(|object| Node::Object(object).into()))
 }
 
 /// Returns the steplatch entry, if there is one.
@@ -50,8 +48,7 @@ pub(super) fn find(text: &str, shape: Shape) -> Result<Option<FoundEntry>, Unrea
     let Node::Object(_) = &entry.value else {
         return Err(Unreadable::at(text, entry.range.start, format!("the entry '{NAME}' is no object")));
     };
-    let document = value(text, shape)?.unwrap_or_default();
-    Ok(Some(FoundEntry::from_value(&document[shape.servers][NAME])))
+    Ok(Some(FoundEntry::from_value(&entry.value.clone().into())))
 }
 
 /// Returns the text with the change applied.
@@ -62,7 +59,7 @@ pub(super) fn change(text: &str, shape: Shape, change: Change<'_>) -> Result<Str
         let servers = serde_json::json!({ shape.servers: { NAME: entry } });
         let before = text.trim_end();
         let gap = if before.is_empty() { "" } else { style.line_end };
-        return Ok(format!("{before}{gap}{}{}", style.block(&servers, ""), style.line_end));
+        return Ok(format!("{before}{gap}{}{}", style.written(&servers, Some("")), style.line_end));
     };
     let Some(servers) = servers(text, &root, shape)? else {
         let Change::Add(entry) = change else { return Ok(text.to_owned()) };
@@ -79,9 +76,9 @@ pub(super) fn change(text: &str, shape: Shape, change: Change<'_>) -> Result<Str
                 match last(entry, name) {
                     Some(property) => {
                         let indent = indentation(&text[line_start(text, property.range.start)..]);
-                        let on_one_line = !text[range(&property.value)].contains('\n');
-                        let new = if on_one_line { Style::line(value) } else { style.block(value, indent) };
-                        splices.push(Splice::new(range(&property.value), new));
+                        let indent = property.value.text(text).contains('\n').then_some(indent);
+                        let range = property.value.start()..property.value.end();
+                        splices.push(Splice::new(range, style.written(value, indent)));
                     }
                     None => splices.extend(style.insert(text, entry, name, value)),
                 }
@@ -115,7 +112,7 @@ fn parse(text: &str, shape: Shape) -> Result<Option<Object<'_>>, Unreadable> {
     match parsed.value {
         None => Ok(None),
         Some(Node::Object(object)) => Ok(Some(object)),
-        Some(other) => Err(Unreadable::at(text, range(&other).start, "the document is no object")),
+        Some(other) => Err(Unreadable::at(text, other.start(), "the document is no object")),
     }
 }
 
@@ -124,27 +121,13 @@ fn servers<'a, 'b>(text: &str, root: &'b Object<'a>, shape: Shape) -> Result<Opt
     match last(root, shape.servers) {
         None => Ok(None),
         Some(ObjectProp { value: Node::Object(servers), .. }) => Ok(Some(servers)),
-        Some(other) => {
-            Err(Unreadable::at(text, range(&other.value).start, format!("'{}' is no object", shape.servers)))
-        }
+        Some(other) => Err(Unreadable::at(text, other.value.start(), format!("'{}' is no object", shape.servers))),
     }
 }
 
 /// Returns the property of this name; of several the last one, which is the effective one.
 fn last<'a, 'b>(object: &'b Object<'a>, name: &str) -> Option<&'b ObjectProp<'a>> {
     object.properties.iter().rev().find(|property| property.name.as_str() == name)
-}
-
-fn range(node: &Node<'_>) -> Range<usize> {
-    let range = match node {
-        Node::StringLit(node) => node.range,
-        Node::NumberLit(node) => node.range,
-        Node::BooleanLit(node) => node.range,
-        Node::NullKeyword(node) => node.range,
-        Node::Object(node) => node.range,
-        Node::Array(node) => node.range,
-    };
-    range.start..range.end
 }
 
 /// Returns the range between the braces.
@@ -187,31 +170,25 @@ impl Style {
         }
     }
 
-    /// Formats a value on one line, with blanks after colons and commas.
-    fn line(value: &Value) -> String {
+    /// Formats a value: with an `indent`, with a line for each property, of which those after the first begin with it;
+    /// without one on one line, with blanks after colons and commas.
+    fn written(&self, value: &Value, indent: Option<&str>) -> String {
+        let lead = |indent: &str| format!("{}{indent}", self.line_end);
         match value {
             Value::Object(object) => {
-                let fields: Vec<String> = object
-                    .iter()
-                    .map(|(name, value)| format!("{}: {}", Value::from(name.as_str()), Self::line(value)))
-                    .collect();
-                format!("{{{}}}", fields.join(", "))
+                let inner = indent.map(|indent| format!("{indent}{}", self.unit));
+                let before = inner.as_deref().map(lead).unwrap_or_default();
+                let fields = object.iter().map(|(name, value)| {
+                    format!("{before}{}: {}", Value::from(name.as_str()), self.written(value, inner.as_deref()))
+                });
+                let fields = fields.collect::<Vec<_>>().join(if indent.is_some() { "," } else { ", " });
+                format!("{{{fields}{}}}", indent.map(lead).unwrap_or_default())
             }
-            Value::Array(values) => format!("[{}]", values.iter().map(Self::line).collect::<Vec<_>>().join(", ")),
+            Value::Array(values) => {
+                format!("[{}]", values.iter().map(|value| self.written(value, None)).collect::<Vec<_>>().join(", "))
+            }
             other => other.to_string(),
         }
-    }
-
-    /// Formats a value with a line for each property; lines after the first begin with `indent`.
-    fn block(&self, value: &Value, indent: &str) -> String {
-        let Value::Object(object) = value else { return Self::line(value) };
-        let inner = format!("{indent}{}", self.unit);
-        let fields: Vec<String> = object
-            .iter()
-            .map(|(name, value)| format!("{inner}{}: {}", Value::from(name.as_str()), self.block(value, &inner)))
-            .collect();
-        let end = self.line_end;
-        format!("{{{end}{}{end}{indent}}}", fields.join(&format!(",{end}")))
     }
 
     /// Returns the splices that add a property at the end of an object, after the comments there.
@@ -232,10 +209,11 @@ impl Style {
                 (Some(_), None) => (", ", ""),
                 (Some(_), Some(_)) => (" ", ","),
             };
-            splices.push(Splice::insert(at, format!("{before}{name}: {}{behind}", Self::line(value))));
+            splices.push(Splice::insert(at, format!("{before}{name}: {}{behind}", self.written(value, None))));
             return splices;
         }
         if let (Some(last), None) = (last, comma) {
+            // It may go to the place of the property, and stays before it there.
             splices.push(Splice::insert(last, ","));
         }
         let outer = indentation(&text[line_start(text, object.range.start)..]);
@@ -245,7 +223,7 @@ impl Style {
         });
         let indent = first_on_its_line.map_or_else(|| format!("{outer}{}", self.unit), str::to_owned);
         let end = self.line_end;
-        let mut new = format!("{end}{indent}{name}: {}", self.block(value, &indent));
+        let mut new = format!("{end}{indent}{name}: {}", self.written(value, Some(&indent)));
         if comma.is_some() {
             new.push(',');
         }
@@ -255,13 +233,6 @@ impl Style {
         } else {
             // The closing brace gets its own line.
             splices.push(Splice::new(at..inside.end, format!("{new}{end}{outer}")));
-        }
-        // The order of two splices at one place is undefined, so this merges them.
-        if let [comma, property] = splices.as_mut_slice()
-            && comma.range.end == property.range.start
-        {
-            property.text.insert(0, ',');
-            splices.remove(0);
         }
         splices
     }

@@ -5,8 +5,10 @@
 
 use std::ops::Range;
 
+use serde::Serialize as _;
 use serde_json::Value;
 use toml::de::{DeTable, DeValue};
+use toml::ser::ValueSerializer;
 
 use super::entry::{FoundEntry, NAME};
 use super::json::Change;
@@ -96,16 +98,9 @@ fn is_inline(text: &str, span: &Range<usize>) -> bool {
 
 /// Formats a value on one line.
 fn line(value: &Value) -> String {
-    match value {
-        Value::Object(object) => {
-            let fields: Vec<String> = object.iter().map(|(name, value)| format!("{name} = {}", line(value))).collect();
-            format!("{{ {} }}", fields.join(", "))
-        }
-        Value::Array(values) => format!("[{}]", values.iter().map(line).collect::<Vec<_>>().join(", ")),
-        Value::String(text) => toml::Value::from(text.as_str()).to_string(),
-        // The steplatch entry has no other types.
-        other => other.to_string(),
-    }
+    let mut out = String::new();
+    value.serialize(ValueSerializer::new(&mut out)).expect("an entry has only texts, and lists of them");
+    out
 }
 
 /// Returns the text with a table of an array of tables appended; `fields` are texts.

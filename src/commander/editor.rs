@@ -2,7 +2,7 @@
 //!
 //! A thread owns standard input and reads one line per request. Between two lines nothing reads, so that input for a
 //! called program stays there. Another thread prints above the line in the editor, because printing may have to wait
-//! for the editor. have to wait for the editor.
+//! for the editor.
 
 use std::borrow::Cow;
 use std::io::{self, BufRead as _};

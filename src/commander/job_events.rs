@@ -32,6 +32,7 @@ impl Conversation<'_> {
                 self.code = WAITING;
                 let watched = self.foreground.is_some_and(|foreground| foreground.number == number);
                 if watched {
+                    self.still()?;
                     self.foreground = None;
                 } else if self.screen.is_interactive() {
                     // A script answers in a later line.

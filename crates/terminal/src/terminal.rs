@@ -379,6 +379,10 @@ pub struct Excerpt {
     /// Of [`Part::New`], text before `head`, to find a secret of which `head` has the end.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub before: String,
+    /// Of [`Part::SinceInput`], the bytes of `head` before what the shell printed after the output of its last command.
+    /// None if they are unknown, or if text is missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_bytes: Option<u64>,
     /// Of [`Part::New`], the lines of the screen instead of text, where the program drew on several of its rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rows: Option<Vec<ScreenLine>>,

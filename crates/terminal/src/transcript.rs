@@ -74,6 +74,15 @@ pub(crate) enum Pause {
     KeyboardQuery(u8),
 }
 
+/// Changes of rows other than the lowest one, by what made them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Motion {
+    /// The shell that prints marks made some, while none of its commands ran.
+    pub(crate) at_prompt: bool,
+    /// Its command made some, or a program without marks.
+    pub(crate) in_output: bool,
+}
+
 /// The text of a terminal as it comes in.
 pub(crate) struct Transcript {
     parser: Parser,
@@ -98,6 +107,7 @@ impl Transcript {
             odd_modes: 0,
             rows: 0,
             moved_rows: false,
+            motion: Motion::default(),
             combining: 0,
             keyboard: Keyboard::default(),
             leftovers: Leftovers::default(),
@@ -126,17 +136,20 @@ impl Transcript {
     /// Believes the marks of a shell within the last one, too. `begins_at_line_end` is whether the end of an entered
     /// line begins a command there, because the shell does not mark where commands begin.
     pub(crate) fn enter_shell(&mut self, nonce: String, begins_at_line_end: bool) {
+        self.writer.attribute_motion();
         self.writer.sources.push(MarkSource::new(nonce, begins_at_line_end));
     }
 
     /// Forgets the innermost shell, which has ended.
     pub(crate) fn leave_shell(&mut self) {
+        self.writer.attribute_motion();
         self.writer.sources.pop();
         self.writer.enter(Zone::Output);
     }
 
     /// Believes a claimed prompt: the cursor is after it.
     pub(crate) fn confirm_prompt(&mut self) {
+        self.writer.attribute_motion();
         if let Some(source) = self.writer.sources.last_mut() {
             source.running = false;
             self.writer.show_prompt();
@@ -180,12 +193,10 @@ impl Transcript {
         self.writer.odd_modes &= !(REGION | MARGINS);
     }
 
-    /// Returns whether output changed rows other than the lowest one since the last call: the text differs from the
-    /// rows then.
-    pub(crate) fn take_moved_rows(&mut self) -> bool {
-        // The row that the line is on may have had other text.
-        let is_moved = self.writer.line.is_floating() || self.writer.odd_modes != 0;
-        std::mem::take(&mut self.writer.moved_rows) | is_moved
+    /// Takes the changes of rows other than the lowest one since the last call: the text differs from the rows then.
+    pub(crate) fn take_motion(&mut self) -> Motion {
+        self.writer.attribute_motion();
+        std::mem::take(&mut self.writer.motion)
     }
 
     /// Does the housekeeping that is due after a portion of output.
@@ -256,8 +267,10 @@ struct Writer {
     odd_modes: u8,
     /// Rows of the screen.
     rows: u16,
-    /// True if output changed other rows than the lowest since the last take.
+    /// True if output changed other rows than the lowest since the last attribution.
     moved_rows: bool,
+    /// The attributed changes since the last take.
+    motion: Motion,
     combining: usize,
     keyboard: Keyboard,
     leftovers: Leftovers,
@@ -343,6 +356,9 @@ const MAX_COMBINING_CHARS: usize = 32;
 
 impl Writer {
     fn write(&mut self, character: char) {
+        if self.odd_modes != 0 {
+            self.record_odd();
+        }
         if self.line.is_moved() {
             self.go();
         }
@@ -360,6 +376,14 @@ impl Writer {
         self.line.go(&mut self.history);
     }
 
+    /// Records that a character or a line end goes where the line may not have it.
+    #[cold]
+    fn record_odd(&mut self) {
+        // Line editors draw a short line without wrapping.
+        let is_within = self.odd_modes == NO_WRAP && !self.line.is_full(&self.history);
+        self.moved_rows |= !is_within && !self.alternate;
+    }
+
     /// Records a change of a line with several rows. The transcript does not follow how the screen shows them.
     fn record_wrapped(&mut self) {
         if !self.alternate && (self.line.is_full(&self.history) || self.line.is_wrapped(&self.history)) {
@@ -367,7 +391,20 @@ impl Writer {
         }
     }
 
+    /// Attributes changes of rows to what has made them, before that changes.
+    fn attribute_motion(&mut self) {
+        // The row that the line is on may have had other text.
+        let is_floating = self.line.is_floating() && !self.alternate;
+        let is_moved = std::mem::take(&mut self.moved_rows) || is_floating;
+        let is_at_prompt = self.sources.last().is_some_and(|source| !source.running);
+        let motion = if is_at_prompt { &mut self.motion.at_prompt } else { &mut self.motion.in_output };
+        *motion |= is_moved;
+    }
+
     fn end_line(&mut self) {
+        if self.odd_modes != 0 {
+            self.record_odd();
+        }
         self.rows_above = self.rows_above.max(self.line.rows_below(&self.history));
         // The row below has text already.
         let is_drawn = self.rows_above > 0 && !self.alternate;
@@ -392,9 +429,12 @@ impl Writer {
     fn begin_unmarked(&mut self) {
         if self.command_zone == Zone::Input
             && !self.alternate
-            && let Some(source) = self.sources.last_mut().filter(|source| source.begins_at_line_end)
+            && self.sources.last().is_some_and(|source| source.begins_at_line_end)
         {
-            source.running = true;
+            self.attribute_motion();
+            if let Some(source) = self.sources.last_mut() {
+                source.running = true;
+            }
             self.enter(Zone::Output);
             self.mark(Mark::CommandStarted);
         }
@@ -430,6 +470,9 @@ impl Writer {
     }
 
     fn move_left(&mut self, count: usize) {
+        if self.odd_modes != 0 {
+            self.record_odd();
+        }
         let is_right_of_start = if self.line.is_moved() { !self.returned } else { !self.history.at_line_start() };
         if is_right_of_start {
             self.line.move_left(&mut self.history, count);
@@ -541,6 +584,7 @@ impl Writer {
             |source: &MarkSource| params.iter().any(|param| param.strip_prefix(b"k=") == Some(source.nonce.as_bytes()));
         let Some(printed_by) = self.sources.iter().rposition(carries) else { return };
         let is_innermost = printed_by + 1 == self.sources.len();
+        self.attribute_motion();
         let source = &mut self.sources[printed_by];
         let kind = params.first().copied().unwrap_or_default();
         let is_believed = match kind {

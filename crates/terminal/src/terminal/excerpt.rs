@@ -18,9 +18,7 @@ pub(super) fn read_part(history: &History, part: Part, input_offset: u64, limit:
             (Pieces::from(history, offset, |_, _| true), (offset < held).then_some(held))
         }
         Part::SinceInput => {
-            let typed = |start, zone| zone == Zone::Input && start <= input_offset;
-            let pieces = Pieces::from(history, input_offset, |start, zone| !typed(start, zone));
-            (pieces, (input_offset < held).then_some(held))
+            return read_since_input(history, input_offset..history.end(), input_offset, limit, settled);
         }
         Part::New { from, reach, .. } => return read_new(history, from, reach, limit),
         // A tail does not include dropped output.
@@ -28,6 +26,21 @@ pub(super) fn read_part(history: &History, part: Part, input_offset: u64, limit:
     };
     let format = if let Part::RawFrom(_) = part { str::to_owned } else { settled };
     read_limited(history, &pieces, history.end(), dropped_before, limit, format)
+}
+
+/// Returns the text within `range` without what was typed in the input at `input_offset`.
+pub(super) fn read_since_input(
+    history: &History,
+    range: Range<u64>,
+    input_offset: u64,
+    limit: Limit,
+    format: fn(&str) -> String,
+) -> Excerpt {
+    let (start, end) = (range.start, range.end.max(range.start));
+    let typed = |start, zone| zone == Zone::Input && start <= input_offset;
+    let pieces = Pieces::within(history, start..end, |start, zone| !typed(start, zone));
+    let dropped_before = Some(history.start()).filter(|held| start < *held);
+    read_limited(history, &pieces, end, dropped_before, limit, format)
 }
 
 /// Maximum bytes of a line before an offset that the search for its new part reads.
@@ -88,7 +101,7 @@ const MAX_PIECES_BYTES: usize = 4 << 20;
 
 /// Returns the settled text, keeping trailing blanks of an unfinished last line: they
 /// may be part of a question, and a pattern may match them.
-fn settle_keeping_blanks(raw: &str) -> String {
+pub(super) fn settle_keeping_blanks(raw: &str) -> String {
     let mut text = settled(raw);
     if !text.is_empty() && !text.ends_with([' ', '\n']) {
         text.extend(raw.chars().rev().take_while(|sign| *sign == ' '));

@@ -9,8 +9,11 @@ use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
 
 use super::{Excerpt, Limit, Part, ScreenLine, excerpt};
+use crate::history::History;
 use crate::intake::OutputPipeline;
+use crate::lines::settled;
 use crate::screen::Screen;
+use crate::transcript::{Mark, Marked, Motion};
 
 /// Maximum marks; of an older one, the rows are unknown.
 const MAX_MARKS: usize = 64;
@@ -28,6 +31,21 @@ pub(super) struct ScreenMarks {
     moved_at: u64,
     /// The last version in which that was another program than the shell at its prompt.
     output_moved_at: u64,
+    /// The output of the last command, until the next one begins.
+    ended: Option<EndedOutput>,
+}
+
+/// The end of the output of a command. A shell may draw its prompt over the rows of it.
+#[derive(Debug)]
+struct EndedOutput {
+    /// The version of the screen at the last input before it.
+    input: u64,
+    /// Offset of its end.
+    offset: u64,
+    /// Offset of what the shell has printed since.
+    behind: u64,
+    /// The rows that a program drew on, as they were then.
+    rows: Option<Vec<String>>,
 }
 
 #[derive(Debug)]
@@ -66,12 +84,30 @@ impl RowsSince {
 }
 
 impl ScreenMarks {
-    /// Records that the program drew on other rows than the lowest one in a version. `is_prompt` states that a shell did so
-    /// for its prompt: the text of the command before is that of its output then, whatever the screen shows.
-    pub(super) fn add_motion(&mut self, version: u64, is_prompt: bool) {
-        self.moved_at = version;
-        if !is_prompt {
+    /// Records that the program drew on other rows than the lowest one in a version. If a shell did so for its prompt only,
+    /// the text of the command before is that of its output, whatever the screen shows.
+    pub(super) fn add_motion(&mut self, version: u64, motion: Motion) {
+        if motion.at_prompt || motion.in_output {
+            self.moved_at = version;
+        }
+        if motion.in_output {
             self.output_moved_at = version;
+        }
+    }
+
+    /// Follows the beginnings and ends of commands; an end is the last output so far. `input` is the version of the
+    /// screen at the last input.
+    pub(super) fn follow(&mut self, marked: &Marked, input: u64, intake: &OutputPipeline) {
+        match marked.mark {
+            Mark::CommandStarted => self.ended = None,
+            // fish reports an end again at its prompt, after its hooks.
+            Mark::CommandEnded(_) if self.ended.as_ref().is_none_or(|ended| ended.input != input) => {
+                let rows = self.moved_rows_since(input, intake).filter(|rows| rows.lost == 0);
+                let rows = rows.map(|rows| rows.changed_below_command(intake).collect());
+                let behind = intake.transcript.history().end();
+                self.ended = Some(EndedOutput { input, offset: marked.offset, behind, rows });
+            }
+            _ => {}
         }
     }
 
@@ -104,6 +140,12 @@ impl ScreenMarks {
             Part::From(_) | Part::RawFrom(_) | Part::Tail(_) => None,
         };
         let text = || excerpt::read_part(intake.transcript.history(), part, input_offset, limit);
+        if part == Part::SinceInput
+            && let Some(ended) = self.ended.as_ref().filter(|ended| ended.input == input)
+            && let Some(excerpt) = ended.excerpt(intake.transcript.history(), input_offset, limit)
+        {
+            return excerpt;
+        }
         let rows = match part {
             Part::SinceInput => since.and_then(|since| self.moved_rows_since(since, intake)),
             _ => since
@@ -172,13 +214,41 @@ impl ScreenMarks {
     }
 }
 
+impl EndedOutput {
+    /// Returns the output since an input and the text after it. None if that is too much, or all of it is in the text.
+    fn excerpt(&self, history: &History, input_offset: u64, limit: Limit) -> Option<Excerpt> {
+        let read = |range, format| excerpt::read_since_input(history, range, input_offset, limit, format);
+        let mut output = match &self.rows {
+            Some(rows) => excerpt::join_lines(rows.iter().cloned(), self.behind, limit),
+            None => read(input_offset..self.offset, excerpt::settle_keeping_blanks),
+        };
+        let behind = match self.rows {
+            Some(_) => self.behind..history.end(),
+            None => self.offset..history.end(),
+        };
+        let behind = read(behind, settled);
+        let is_whole = |part: &Excerpt| part.left_out == 0 && part.tail.is_none() && part.dropped_before.is_none();
+        if !is_whole(&output) || !is_whole(&behind) {
+            return None;
+        }
+        let is_divided = output.head.is_empty() || output.head.ends_with('\n') || self.rows.is_none();
+        let output_bytes = output.head.len();
+        if !is_divided && !behind.head.is_empty() {
+            output.head.push('\n');
+        }
+        output.head.push_str(&behind.head);
+        let is_within = output.head.chars().nth(limit.chars()).is_none();
+        is_within.then(|| Excerpt { output_bytes: Some(output_bytes as u64), next: history.end(), ..output })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::history::History;
     use crate::screen::{Emulator, Size};
+    use crate::terminal::task::command_ends;
     use crate::transcript::Transcript;
 
     const COLS: usize = 12;
@@ -376,30 +446,47 @@ mod tests {
         marks: ScreenMarks,
         version: u64,
         seen: (u64, u64),
+        input: (u64, u64),
     }
 
     impl Watched {
         fn new() -> Self {
-            let transcript = Transcript::new(History::new(1 << 20), None);
-            let size = Size { cols: COLS as u16, rows: ROWS as u16 };
+            Self::with(None, Size { cols: COLS as u16, rows: ROWS as u16 })
+        }
+
+        fn with(nonce: Option<&str>, size: Size) -> Self {
+            let transcript = Transcript::new(History::new(1 << 20), nonce.map(str::to_owned));
             let intake = OutputPipeline::new(transcript, Box::new(Emulator::new(size)));
-            let mut watched = Self { intake, marks: ScreenMarks::default(), version: 0, seen: (0, 0) };
+            let mut watched = Self { intake, marks: ScreenMarks::default(), version: 0, seen: (0, 0), input: (0, 0) };
             watched.look();
             watched
         }
 
         fn print(&mut self, bytes: &[u8]) {
-            self.intake.take_in(bytes, &mut Vec::new());
-            self.version += 1;
-            if self.intake.transcript.take_moved_rows() {
-                self.marks.add_motion(self.version, false);
+            for part in command_ends(bytes, !self.intake.is_outside_of_strings()) {
+                self.intake.take_in(part, &mut Vec::new());
+                self.version += 1;
+                self.marks.add_motion(self.version, self.intake.transcript.take_motion());
+                for marked in self.intake.transcript.take_marks() {
+                    self.marks.follow(&marked, self.input.1, &self.intake);
+                }
             }
+        }
+
+        /// Takes an input: what comes next is since then.
+        fn enter(&mut self) {
+            self.marks.add(self.version, self.intake.screen.as_ref());
+            self.input = (self.intake.transcript.history().end(), self.version);
+        }
+
+        fn since_input(&self) -> Excerpt {
+            self.marks.excerpt(&self.intake, Part::SinceInput, self.input, Limit::HeadAndTail(100_000))
         }
 
         fn look(&mut self) -> Excerpt {
             let (from, version) = self.seen;
             let part = Part::New { from, version, reach: 0 };
-            let excerpt = self.marks.excerpt(&self.intake, part, (0, 0), Limit::HeadAndTail(100_000));
+            let excerpt = self.marks.excerpt(&self.intake, part, self.input, Limit::HeadAndTail(100_000));
             self.marks.add(self.version, self.intake.screen.as_ref());
             self.seen = (self.intake.transcript.history().end(), self.version);
             excerpt
@@ -491,6 +578,97 @@ mod tests {
                 }
             }
         }
+    }
+
+    const PROMPT: &str = "\x1b]133;A;k=n1\x07~\r\n$ \x1b]133;B;k=n1\x07";
+    const COMMAND: &str = "x\r\n\x1b]133;C;k=n1\x07";
+
+    fn ended(number: usize) -> String {
+        format!("\x1b]133;D;0;k=n1;n={number}\x07{PROMPT}")
+    }
+
+    /// Returns what clients are told of `portions`, which come after an input at a prompt: the text since the input, its
+    /// bytes that are output, and the news.
+    fn told<'a>(portions: impl IntoIterator<Item = &'a [u8]>) -> (String, Option<u64>, String) {
+        let mut watched = Watched::with(Some("n1"), Size { cols: 30, rows: 12 });
+        watched.print(ended(1).as_bytes());
+        watched.look();
+        watched.enter();
+        portions.into_iter().for_each(|portion| watched.print(portion));
+        let since_input = watched.since_input();
+        assert_eq!(since_input.tail, None);
+        (since_input.head, since_input.output_bytes, format!("{:?}", watched.look()))
+    }
+
+    #[test]
+    fn a_prompt_over_the_last_row_is_not_in_the_output() {
+        for (output, expected) in [
+            ("one\r\n\r\n\r\nfour\x1b[A\r\n", "one\n\n\nfour\n"),
+            ("one\r\ntwo\x1b[A\x1b[G", "one\ntwo\n"),
+            ("one\r\ntwo\r\n\x1b[2A", "one\ntwo\n"),
+            ("one\r\ntwo\r", "one\ntwo"),
+            ("one\r\ntwo\x1b[4h\x1b[4l\r\n", "one\ntwo\n"),
+            ("one\r\ntwo\r\n", "one\ntwo\n"),
+        ] {
+            let bytes = format!("{COMMAND}{output}{}", ended(2)).into_bytes();
+            for portion in [1, 7, bytes.len()] {
+                let (text, output_bytes, _) = told(bytes.chunks(portion));
+                let told = text.split_at(output_bytes.unwrap_or_default() as usize);
+                assert_eq!(
+                    (told.0.trim_end(), told.1.trim_start()),
+                    (expected.trim_end(), "~\n$"),
+                    "{output:?} by {portion}"
+                );
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(3000))]
+
+        /// Wherever the output of commands is cut, clients are told the same.
+        #[test]
+        fn where_the_output_is_cut_makes_no_difference_to_a_client(
+            commands in prop::collection::vec(prop::collection::vec(odd_piece(), 0..10), 1..4),
+            cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
+        ) {
+            let mut bytes = Vec::new();
+            for (index, pieces) in commands.iter().enumerate() {
+                bytes.extend(COMMAND.bytes());
+                pieces.iter().for_each(|piece| bytes.extend(piece));
+                bytes.extend(ended(index + 2).bytes());
+            }
+            let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
+            cuts.push(bytes.len());
+            cuts.sort_unstable();
+            let begins = std::iter::once(0).chain(cuts.iter().copied());
+            let portions = begins.zip(&cuts).map(|(begin, end)| &bytes[begin..*end]);
+            let whole = told([bytes.as_slice()]);
+            prop_assert_eq!(&told(portions), &whole);
+            prop_assert_eq!(&told(bytes.chunks(1)), &whole);
+        }
+    }
+
+    /// A piece of program output, or a sequence with modes in which characters go elsewhere.
+    fn odd_piece() -> impl Strategy<Value = Vec<u8>> {
+        const ODD: [&str; 12] = [
+            "\x1b[4h",
+            "\x1b[4l",
+            "\x1b[?7l",
+            "\x1b[?7h",
+            "\x1b[?1049h",
+            "\x1b[?1049l",
+            "\x1b[2;4r",
+            "\x1b[r",
+            "\x1bM",
+            "\t",
+            "\x1b[2J",
+            "\x1b[20h",
+        ];
+        prop_oneof![
+            5 => piece().prop_map(|piece| piece.bytes()),
+            1 => prop::sample::select(ODD.to_vec()).prop_map(|odd| odd.as_bytes().to_vec()),
+        ]
     }
 
     #[test]

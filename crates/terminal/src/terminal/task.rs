@@ -52,7 +52,7 @@ use crate::process::{
 };
 use crate::prompt::LearnedPrompt;
 use crate::screen::{Screen, Size, highlights, row_of_cursor, styled_rows};
-use crate::transcript::{Mark, Transcript};
+use crate::transcript::{Mark, Motion, Transcript};
 use crate::wait::{
     EchoZones, InputReading, InputWait, Pass, PatternMatch, Quiet, Reason, Search, Target, Until, Wait, Waited,
     on_screen,
@@ -602,7 +602,7 @@ impl Task {
             self.answers.add(replies, self.pty.foreground(), Instant::now());
         }
         self.screen_version += 1;
-        let (has_moved_rows, was_running) = (self.intake.transcript.take_moved_rows(), self.shell.running);
+        let motion = self.intake.transcript.take_motion();
         self.last_output = Instant::now();
         self.outgoing.record_output(self.last_output);
         if self.outgoing.awaits_line_editor() && self.collects_lines() {
@@ -614,11 +614,10 @@ impl Task {
             wait.has_output = true;
         }
         self.stir_watches();
+        // The first prompt of a shell is output.
+        let in_output = motion.in_output || motion.at_prompt && !self.shell.is_reporting();
+        self.marks.add_motion(self.screen_version, Motion { in_output, ..motion });
         self.follow_marks();
-        if has_moved_rows {
-            let is_prompt = self.shell.is_reporting() && !was_running && !self.shell.running;
-            self.marks.add_motion(self.screen_version, is_prompt);
-        }
         self.watch_shell();
         self.follow_echo(before);
         let turned_off = self.intake.take_turned_off();
@@ -641,6 +640,7 @@ impl Task {
             }
             self.log_mark(&marked);
             self.shell.apply(&marked.mark);
+            self.marks.follow(&marked, self.input_screen_version, &self.intake);
             self.follow_command(&marked);
             self.follow_exchange(&marked.mark);
         }
@@ -743,7 +743,7 @@ impl Task {
         if self.intake.screen.held_until().is_some_and(|until| std::time::Instant::now() >= until) {
             self.intake.screen.release();
             self.screen_version += 1;
-            self.marks.add_motion(self.screen_version, false);
+            self.marks.add_motion(self.screen_version, Motion { in_output: true, at_prompt: false });
         }
     }
 
@@ -1391,7 +1391,7 @@ enum ShellReads {
 
 /// Splits output after each mark of a shell that a command has ended, so that viewers see the actions there.
 /// `is_in_string` states that the output begins within such a mark, or another control string.
-fn command_ends(bytes: &[u8], is_in_string: bool) -> impl Iterator<Item = &[u8]> {
+pub(super) fn command_ends(bytes: &[u8], is_in_string: bool) -> impl Iterator<Item = &[u8]> {
     const END: &[u8] = b"\x1b]133;D";
     let mut rest = bytes;
     let mut is_open = is_in_string;

@@ -506,11 +506,32 @@ impl Sessions {
     #[boxed]
     pub async fn read(&self, caller: &Caller, verb: GetScreenContent) -> GetScreenContentReply {
         let session_id = verb.session_id.clone();
-        match self.try_read(caller, verb).await {
+        match self.try_read(caller, verb, &mut None).await {
             Ok(reply) => reply,
             Err(trouble) => {
                 let error = Some(self.describe_trouble(&session_id, trouble).await);
                 GetScreenContentReply { session_id, error, ..GetScreenContentReply::default() }
+            }
+        }
+    }
+
+    /// Returns the output since the last input, and the part of it before what the shell has printed after its last
+    /// command, such as its prompt. None for that part if the shell does not report where it ends.
+    pub async fn read_since_input(
+        &self,
+        caller: &Caller,
+        session_id: String,
+        limit: u32,
+    ) -> (GetScreenContentReply, Option<String>) {
+        let content_mode = ContentMode::SinceInput;
+        let verb = GetScreenContent { session_id, content_mode, limit: Some(limit), ..GetScreenContent::default() };
+        let session_id = verb.session_id.clone();
+        let mut output = None;
+        match self.try_read(caller, verb, &mut output).await {
+            Ok(reply) => (reply, output),
+            Err(trouble) => {
+                let error = Some(self.describe_trouble(&session_id, trouble).await);
+                (GetScreenContentReply { session_id, error, ..GetScreenContentReply::default() }, None)
             }
         }
     }
@@ -524,7 +545,13 @@ impl Sessions {
         Some(self.secrets.within(terminal.id()).masked_screen(view.screen))
     }
 
-    async fn try_read(&self, caller: &Caller, verb: GetScreenContent) -> Result<GetScreenContentReply, SessionError> {
+    /// Reads. `output` becomes the part of the read text before what the shell has printed after its last command.
+    async fn try_read(
+        &self,
+        caller: &Caller,
+        verb: GetScreenContent,
+        output: &mut Option<String>,
+    ) -> Result<GetScreenContentReply, SessionError> {
         let format = match verb.format {
             ScreenFormat::Text => None,
             ScreenFormat::Ansi => Some("ansi"),
@@ -584,6 +611,9 @@ impl Sessions {
                     return Err(incomplete("the output", excerpt.dropped_before, READ_ON).into());
                 }
                 let (truncated, next) = (excerpt.left_out > 0, excerpt.next);
+                let end = excerpt.output_bytes.and_then(|end| usize::try_from(end).ok());
+                let of_commands = end.and_then(|end| excerpt.head.get(..end));
+                *output = of_commands.map(|text| secrets.masked_screen(text.to_owned()));
                 let excerpt = match verb.offset {
                     Some(offset) => whole_secrets_hidden(&terminal, &secrets, offset, excerpt).await?,
                     None => excerpt,

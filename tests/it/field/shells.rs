@@ -72,6 +72,9 @@ function fish_prompt; echo; set_color blue; echo (prompt_pwd); set_color green; 
 function fish_right_prompt; date '+%H:%M:%S'; end
 "#;
 
+/// A prompt of two rows, for shells that read the file of `ENV`.
+const ROWS_OF_SH: &[(&str, &str)] = &[(".shrc", "PS1='plain row\n$ '\n")];
+
 /// The table of shells.
 pub(crate) const SHELLS: &[Shell] = &[
     shell("bash", &["bash"], &[]),
@@ -122,6 +125,18 @@ pub(crate) const SHELLS: &[Shell] = &[
     Shell { dialect: Dialect::Csh, ..plain("tcsh", &["tcsh"]) },
 ];
 
+/// Shells that report nothing, with prompts of two rows. Only the program that opened them knows the first one.
+pub(crate) const PROMPTS_OF_ROWS: &[Shell] = &[
+    Shell { files: ROWS_OF_SH, ..plain("dash, prompt of two rows", &["dash"]) },
+    Shell { files: ROWS_OF_SH, ..plain("ksh, prompt of two rows", &["ksh"]) },
+    Shell { files: ROWS_OF_SH, ..plain("busybox, prompt of two rows", &["busybox", "sh"]) },
+    Shell {
+        files: &[(".tcshrc", "set prompt='plain row\\\n% '\n")],
+        dialect: Dialect::Csh,
+        ..plain("tcsh, prompt of two rows", &["tcsh"])
+    },
+];
+
 impl Shell {
     /// Creates its home below `folder`, and returns the variables that it is started with.
     pub(crate) fn settle(&self, folder: &Path) -> BTreeMap<&'static str, String> {
@@ -137,6 +152,7 @@ impl Shell {
             ("ZDOTDIR", home.clone()),
             ("XDG_CONFIG_HOME", format!("{home}/.config")),
             ("INPUTRC", format!("{home}/.inputrc")),
+            ("ENV", format!("{home}/.shrc")),
             ("HOME", home),
             ("LANG", "C.UTF-8".to_owned()),
             // Of shells without start-up files: the prompt of root and of others is different.

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use steplatch_access::Caller;
 use steplatch_ids::TerminalId;
-use steplatch_nodes::pane::Reading;
+use steplatch_nodes::pane::{Parser, Reading};
 use steplatch_nodes::{Call, ErrorType, Node, NodeResult, Nodes, Pty, Ready};
 use steplatch_protocol::{
     AwaitOutput, AwaitOutputReply, AwaitReason, AwaitUntil, ContentMode, ExitTerminal, GetScreenContent,
@@ -33,6 +33,9 @@ const REDRAW_TIMEOUT: Duration = Duration::from_millis(250);
 /// Maximum single wait; a longer one is split.
 const MAX_WAIT: Duration = Duration::from_secs(3600);
 
+/// Maximum lines of a prompt.
+const MAX_PROMPT_LINES: u32 = 8;
+
 /// Maximum characters of a program's output for one call.
 const MAX_OUTPUT_CHARS: u32 = 512 << 10;
 
@@ -50,6 +53,8 @@ pub(super) struct PtyNode {
     session: Option<PtyTerminal>,
     /// The previous terminal, after which the opening of the next one is named.
     last: Option<PtyTerminal>,
+    /// The end of what the program had printed when it was ready for its first input, which ends with its prompt.
+    opening: String,
     /// True after an abandoned call, so that the program may still be busy with it.
     given_up: bool,
 }
@@ -196,15 +201,15 @@ impl PtyNodes {
             self.ready(caller, pty, &session, busy, None).await?;
             pane.given_up = false;
         }
-        let tail =
-            GetScreenContent { content_mode: ContentMode::Tail, line_count: Some(1), ..GetScreenContent::default() };
-        let prompt = self.read_content(caller, &session, tail).await.screen_content.unwrap_or_default();
+        let before = self.read_tail(caller, &session).await;
+        if is_new {
+            pane.opening.clone_from(&before);
+        }
+        let prompt = prompt_of(&pane.opening, &before).to_owned();
         let sent = self.send(caller, &session, &text, pane, step).await?;
         // No other call may type until the program is ready again.
         pane.given_up = true;
-        self.answer(caller, pty, &session, (&text, prompt.trim_end()), &sent, pane)
-            .await
-            .map_err(PtyNodeError::after_input)
+        self.answer(caller, pty, &session, (&text, &prompt), &sent, pane).await.map_err(PtyNodeError::after_input)
     }
 
     /// Waits until the program is ready after its input, and returns what it printed.
@@ -218,18 +223,22 @@ impl PtyNodes {
         pane: &mut PtyNode,
     ) -> Result<(Value, serde_json::Map<String, Value>), PtyNodeError> {
         let waited = self.ready(caller, pty, session, sent.busy, sent.offset).await?;
-        let since_input = GetScreenContent { content_mode: ContentMode::SinceInput, ..GetScreenContent::default() };
-        let raw = match self.read_whole(caller, session, since_input).await {
-            Ok(raw) => raw,
+        let read = self.sessions.read_since_input(caller, session.as_str().to_owned(), MAX_OUTPUT_CHARS).await;
+        let (raw, printed) = match whole_text(read.0) {
+            Ok(raw) => (raw, read.1),
             Err(error) => {
                 pane.given_up = false;
                 return Err(error);
             }
         };
         let reading = self.parsed(caller, pty, session, &raw).await;
-        let output = match &reading {
-            Some(reading) => reading.answer(),
-            None => answer_in(&raw, text, prompt, pty, &waited),
+        let is_at_prompt = matches!(waited.reason, AwaitReason::Prompt | AwaitReason::Input);
+        let output = match (&reading, printed.filter(|_| is_at_prompt)) {
+            // A reader of shells knows the last row of a prompt only.
+            (None, Some(printed)) => behind_echo(&printed, text),
+            (Some(_), Some(printed)) if pty.parser == Some(Parser::Shell) => behind_echo(&printed, text),
+            (Some(reading), _) => reading.answer(),
+            (None, None) => answer_in(&raw, text, prompt, pty, &waited),
         };
         let ended = waited.reason == AwaitReason::Exit;
         if ended {
@@ -454,24 +463,20 @@ impl PtyNodes {
         what: GetScreenContent,
     ) -> Result<String, PtyNodeError> {
         let limit = Some(MAX_OUTPUT_CHARS);
-        let shown = self.read_content(caller, session, GetScreenContent { limit, ..what }).await;
-        if let Some(error) = shown.error.filter(|_| !shown.success) {
-            return Err(PtyNodeError(ErrorType::Connection, error));
-        }
-        if shown.truncated || shown.omitted.is_some() {
-            let message = format!(
-                "The program printed more than {MAX_OUTPUT_CHARS} characters, which is all that an output may have; have \
-                 it write a file."
-            );
-            return Err(PtyNodeError(ErrorType::TooLarge, message));
-        }
-        Ok(shown.screen_content.unwrap_or_default())
+        whole_text(self.read_content(caller, session, GetScreenContent { limit, ..what }).await)
+    }
+
+    /// Returns the end of the output of a terminal: more lines than a prompt has.
+    async fn read_tail(&self, caller: &Arc<Caller>, session: &PtyTerminal) -> String {
+        let (content_mode, line_count) = (ContentMode::Tail, Some(MAX_PROMPT_LINES));
+        let tail = GetScreenContent { content_mode, line_count, ..GetScreenContent::default() };
+        self.read_content(caller, session, tail).await.screen_content.unwrap_or_default()
     }
 
     /// Returns the parsed screen, if there is a parser for it.
     async fn parsed(&self, caller: &Arc<Caller>, pty: &Pty, session: &PtyTerminal, raw: &str) -> Option<Reading> {
         let parser = pty.parser?;
-        if parser == steplatch_nodes::pane::Parser::Shell && !raw.is_empty() {
+        if parser == Parser::Shell && !raw.is_empty() {
             return Some(parser.read(raw));
         }
         let shown = self.read_content(caller, session, GetScreenContent::default()).await;
@@ -529,27 +534,83 @@ fn out_of_time(limit: Duration) -> PtyNodeError {
     PtyNodeError(ErrorType::Timeout, format!("It took longer than {} s, which is its limit.", limit.as_secs_f64()))
 }
 
+/// Returns the text of a reply that has all of it.
+fn whole_text(shown: GetScreenContentReply) -> Result<String, PtyNodeError> {
+    if let Some(error) = shown.error.filter(|_| !shown.success) {
+        return Err(PtyNodeError(ErrorType::Connection, error));
+    }
+    if shown.truncated || shown.omitted.is_some() {
+        let message = format!(
+            "The program printed more than {MAX_OUTPUT_CHARS} characters, which is all that an output may have; have \
+             it write a file."
+        );
+        return Err(PtyNodeError(ErrorType::TooLarge, message));
+    }
+    Ok(shown.screen_content.unwrap_or_default())
+}
+
+/// Returns the prompt at the end of `before`, the text before an input: the lines that the first input had before it as
+/// well, and at least the last line.
+fn prompt_of<'a>(opening: &str, before: &'a str) -> &'a str {
+    let common = common_lines(opening, before);
+    let mut ends = before.trim_end().rmatch_indices('\n');
+    ends.nth(common.saturating_sub(1)).map_or(before, |(end, _)| &before[end + 1..]).trim_end()
+}
+
+/// Returns the number of lines at the end of two texts that are equal.
+fn common_lines(one: &str, other: &str) -> usize {
+    let pairs = one.trim_end().lines().rev().zip(other.trim_end().lines().rev());
+    pairs.take_while(|(one, other)| one.trim_end() == other.trim_end()).count()
+}
+
 /// Returns the output of a program between the echo of its input, if there is one, and the sign of its readiness: what
-/// a pattern matched, or what was in the line before the input.
+/// a pattern matched, or the lines that were before the input.
 fn answer_in(raw: &str, typed: &str, prompt: &str, pty: &Pty, waited: &AwaitOutputReply) -> String {
-    let mut text = match (&pty.ready, &waited.match_text) {
-        (Ready::Pattern(_), Some(sign)) => raw.trim_end().strip_suffix(sign.trim_end()).unwrap_or(raw),
-        _ if !prompt.is_empty() && raw.trim_end().ends_with(prompt) => {
-            raw.trim_end().strip_suffix(prompt).unwrap_or(raw)
+    let raw = raw.trim_end();
+    let last_row = prompt.rsplit('\n').next().unwrap_or_default();
+    let text = match (&pty.ready, &waited.match_text) {
+        (Ready::Pattern(_), Some(sign)) => raw.strip_suffix(sign.trim_end()).unwrap_or(raw).to_owned(),
+        _ if !last_row.is_empty() && raw.ends_with(last_row) => {
+            let before = raw.strip_suffix(last_row).unwrap_or(raw);
+            match common_lines(prompt, raw).saturating_sub(1) {
+                0 => before.to_owned(),
+                rows => {
+                    let lines: Vec<&str> = before.lines().collect();
+                    lines[..lines.len().saturating_sub(rows)].join("\n")
+                }
+            }
         }
         // The prompt differs now; this takes the last, unterminated line for it.
-        _ if waited.reason == AwaitReason::Prompt => raw.rsplit_once('\n').map_or("", |(before, _)| before),
-        _ => raw,
+        _ if waited.reason == AwaitReason::Prompt => raw.rsplit_once('\n').map_or("", |(before, _)| before).to_owned(),
+        _ => raw.to_owned(),
     };
+    behind_echo(&text, typed)
+}
+
+/// Returns the output of a program after the echo of its input, if there is one.
+fn behind_echo(printed: &str, typed: &str) -> String {
+    let mut text = printed;
     for line in typed.lines() {
         let (first, behind) = text.split_once('\n').unwrap_or((text, ""));
         // A program prints its prompt before each of several lines.
-        if !first.trim_end().ends_with(line.trim_end()) {
+        if !ends_with_echo(first.trim_end(), line.trim_end()) {
             break;
         }
         text = behind;
     }
     text.trim_matches(['\r', '\n']).trim_end().to_owned()
+}
+
+/// Returns whether a row ends with the echo of a typed line. The line editor of busybox shows a question mark for a
+/// character that it cannot measure, and tcsh shows its number.
+fn ends_with_echo(row: &str, line: &str) -> bool {
+    line.chars()
+        .rev()
+        .try_fold(row, |row, typed| {
+            let shown = || row.strip_suffix('?').or_else(|| row.strip_suffix(&format!("\\U+{:X}", u32::from(typed))));
+            row.strip_suffix(typed).or_else(|| if typed.is_ascii() { None } else { shown() })
+        })
+        .is_some()
 }
 
 #[cfg(test)]
@@ -576,6 +637,29 @@ mod tests {
         ] {
             let NodeKind::Pty(pty) = Node::parse(declared).unwrap().kind else { panic!("it is one") };
             assert_eq!(answer_in(raw, typed, "$", &pty, waited), expected, "{raw:?}");
+        }
+    }
+
+    #[test]
+    fn the_rows_of_a_prompt_are_those_of_the_first_one() {
+        let reads = AwaitOutputReply { reason: AwaitReason::Input, ..AwaitOutputReply::default() };
+        let NodeKind::Pty(pty) = Node::parse(&json!({"id": "a", "type": "pty", "command": "dash"})).unwrap().kind
+        else {
+            panic!("it is one")
+        };
+        for (opening, before, raw, expected) in [
+            ("dir\n$ ", "dir\n$ ", "a\ndir\n$ ", "a"),
+            ("dir\n$ ", "a\ndir\n$ ", "a\ndir\n$ ", "a"),
+            ("\n$ ", "\n$ ", "a\n\n$ ", "a"),
+            ("Welcome\ndir\n$ ", "a\ndir\n$ ", "Welcome\ndir\n$ ", "Welcome"),
+            ("dir\n$ ", "dir\n$ ", "dir\n$ ", ""),
+            ("dir\n$ ", "dir\n$ ", "a\nb$ ", "a\nb"),
+            // No shell that reports where its output ends, and the first row is another one.
+            ("dir\n$ ", "dir\n$ ", "a\nfolder\n$ ", "a\nfolder"),
+            ("", "a\ndir\n$ ", "a\ndir\n$ ", "a\ndir"),
+        ] {
+            let prompt = prompt_of(opening, before);
+            assert_eq!(answer_in(raw, "", prompt, &pty, &reads), expected, "{opening:?} {before:?} {raw:?}");
         }
     }
 }

@@ -447,7 +447,6 @@ impl Approver {
     /// # Errors
     ///
     /// Returns the reply with the reason for changing nothing.
-    #[boxed]
     pub async fn change(
         &self,
         verb: SetApprover,

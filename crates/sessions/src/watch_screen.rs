@@ -64,8 +64,8 @@ pub struct HeldTerminal {
 }
 
 impl HeldTerminal {
-    /// Keeps the hold until the drop of this.
-    #[boxed]
+    /// Keeps the hold until the drop of this. Not boxed: the attribute would drop `self` at the call, which the body does
+    /// not name.
     pub async fn forward(self) -> Result<(), Disconnected> {
         std::future::pending().await
     }

@@ -232,10 +232,10 @@ impl EndedOutput {
             return None;
         }
         let is_divided = output.head.is_empty() || output.head.ends_with('\n') || self.rows.is_none();
-        let output_bytes = output.head.len();
         if !is_divided && !behind.head.is_empty() {
             output.head.push('\n');
         }
+        let output_bytes = output.head.len();
         output.head.push_str(&behind.head);
         let is_within = output.head.chars().nth(limit.chars()).is_none();
         is_within.then(|| Excerpt { output_bytes: Some(output_bytes as u64), next: history.end(), ..output })

@@ -256,12 +256,14 @@ async fn a_bash_whose_prompts_go_elsewhere_runs_commands() {
             assert_eq!(session.gives("exec 2>/dev/tty").await, (String::new(), Some(0)), "{elsewhere}");
             assert_eq!(session.gives("ls /nowhere 2>&1 | wc -l").await, ("1\n".into(), Some(0)), "{elsewhere}");
         }
-    } // What another program passes on comes at any time.
+    }
+    // What another program passes on comes at any time.
     let session = world.open(&["bash"]).await;
     session.runs("exec > >(tee copy) 2>&1").await;
     for code in [0, 3, 0, 1] {
         assert_eq!(session.gives(&format!("echo code; sh -c 'exit {code}'")).await.1, Some(code));
     }
-    session.runs("exec >/dev/tty 2>&1").await;
+    // What tee passes on behind the prompt would begin a command, by its marks.
+    session.runs("exec >/dev/tty 2>&1; wait $!").await;
     assert_eq!(session.gives("grep -c 'code$' copy").await, ("4\n".into(), Some(0)));
 }

@@ -356,9 +356,7 @@ const MAX_COMBINING_CHARS: usize = 32;
 
 impl Writer {
     fn write(&mut self, character: char) {
-        if self.odd_modes != 0 {
-            self.record_odd();
-        }
+        self.record_odd();
         if self.line.is_moved() {
             self.go();
         }
@@ -376,16 +374,19 @@ impl Writer {
         self.line.go(&mut self.history);
     }
 
-    /// Records that a character or a line end goes where the line may not have it.
-    #[cold]
+    /// Records that a change may go where the line does not have it, or to a row that has had other text.
     fn record_odd(&mut self) {
+        if self.odd_modes == 0 && !self.line.is_floating() || self.alternate {
+            return;
+        }
         // Line editors draw a short line without wrapping.
-        let is_within = self.odd_modes == NO_WRAP && !self.line.is_full(&self.history);
-        self.moved_rows |= !is_within && !self.alternate;
+        let is_within = self.odd_modes == NO_WRAP && !self.line.is_floating();
+        self.moved_rows |= !is_within || self.line.is_full(&self.history);
     }
 
     /// Records a change of a line with several rows. The transcript does not follow how the screen shows them.
     fn record_wrapped(&mut self) {
+        self.record_odd();
         if !self.alternate && (self.line.is_full(&self.history) || self.line.is_wrapped(&self.history)) {
             self.moved_rows = true;
         }
@@ -393,18 +394,14 @@ impl Writer {
 
     /// Attributes changes of rows to what has made them, before that changes.
     fn attribute_motion(&mut self) {
-        // The row that the line is on may have had other text.
-        let is_floating = self.line.is_floating() && !self.alternate;
-        let is_moved = std::mem::take(&mut self.moved_rows) || is_floating;
+        let is_moved = std::mem::take(&mut self.moved_rows);
         let is_at_prompt = self.sources.last().is_some_and(|source| !source.running);
         let motion = if is_at_prompt { &mut self.motion.at_prompt } else { &mut self.motion.in_output };
         *motion |= is_moved;
     }
 
     fn end_line(&mut self) {
-        if self.odd_modes != 0 {
-            self.record_odd();
-        }
+        self.record_odd();
         self.rows_above = self.rows_above.max(self.line.rows_below(&self.history));
         // The row below has text already.
         let is_drawn = self.rows_above > 0 && !self.alternate;
@@ -470,9 +467,7 @@ impl Writer {
     }
 
     fn move_left(&mut self, count: usize) {
-        if self.odd_modes != 0 {
-            self.record_odd();
-        }
+        self.record_odd();
         let is_right_of_start = if self.line.is_moved() { !self.returned } else { !self.history.at_line_start() };
         if is_right_of_start {
             self.line.move_left(&mut self.history, count);

@@ -26,7 +26,7 @@ pub(crate) async fn read_frames(
     let mut frames = FrameBuffer::default();
     loop {
         if let Some(answers) = answers {
-            answers.has_room().await;
+            answers.await_room().await;
         }
         if stream.readable().await.is_err() {
             return;

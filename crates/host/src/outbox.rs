@@ -149,14 +149,23 @@ impl Outbox {
         false
     }
 
-    /// Waits until a server may read further requests.
-    pub(crate) async fn has_room(&self) {
+    /// Waits until a server may read further requests, or the other side has disconnected.
+    pub(crate) async fn await_room(&self) {
+        // A reader finds the end by itself.
+        let _ = self.await_fewer_than(MAX_UNREAD_BYTES).await;
+    }
+
+    /// Waits until fewer than `max_bytes` are queued.
+    async fn await_fewer_than(&self, max_bytes: usize) -> Result<(), OutboxClosed> {
         loop {
             let emptied = self.shared.emptied.notified();
             {
                 let unsent = self.lock();
-                if unsent.over || unsent.bytes.len() < MAX_UNREAD_BYTES {
-                    return;
+                if unsent.over {
+                    return Err(OutboxClosed);
+                }
+                if unsent.bytes.len() < max_bytes {
+                    return Ok(());
                 }
             }
             emptied.await;
@@ -192,19 +201,7 @@ impl Outbox {
 
     /// Sends a frame once the other side is not far behind.
     pub(crate) async fn send_paced(&self, number: u64, body: &impl Serialize) -> Result<(), OutboxClosed> {
-        loop {
-            let emptied = self.shared.emptied.notified();
-            {
-                let unsent = self.lock();
-                if unsent.over {
-                    return Err(OutboxClosed);
-                }
-                if unsent.bytes.len() < MAX_QUEUED_BYTES {
-                    break;
-                }
-            }
-            emptied.await;
-        }
+        self.await_fewer_than(MAX_QUEUED_BYTES).await?;
         self.send_message(number, body)
     }
 

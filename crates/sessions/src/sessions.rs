@@ -505,18 +505,12 @@ impl Sessions {
     /// Returns the screen of a terminal, or a part of its history.
     #[boxed]
     pub async fn read(&self, caller: &Caller, verb: GetScreenContent) -> GetScreenContentReply {
-        let session_id = verb.session_id.clone();
-        match self.try_read(caller, verb, &mut None).await {
-            Ok(reply) => reply,
-            Err(trouble) => {
-                let error = Some(self.describe_trouble(&session_id, trouble).await);
-                GetScreenContentReply { session_id, error, ..GetScreenContentReply::default() }
-            }
-        }
+        self.read_parts(caller, verb, false).await.0
     }
 
     /// Returns the output since the last input, and the part of it before what the shell has printed after its last
     /// command, such as its prompt. None for that part if the shell does not report where it ends.
+    #[boxed]
     pub async fn read_since_input(
         &self,
         caller: &Caller,
@@ -525,10 +519,20 @@ impl Sessions {
     ) -> (GetScreenContentReply, Option<String>) {
         let content_mode = ContentMode::SinceInput;
         let verb = GetScreenContent { session_id, content_mode, limit: Some(limit), ..GetScreenContent::default() };
+        self.read_parts(caller, verb, true).await
+    }
+
+    /// Reads, and returns as the second part the text before what the shell has printed after its last command, if that is
+    /// wanted and known.
+    async fn read_parts(
+        &self,
+        caller: &Caller,
+        verb: GetScreenContent,
+        with_output: bool,
+    ) -> (GetScreenContentReply, Option<String>) {
         let session_id = verb.session_id.clone();
-        let mut output = None;
-        match self.try_read(caller, verb, &mut output).await {
-            Ok(reply) => (reply, output),
+        match self.try_read(caller, verb, with_output).await {
+            Ok(parts) => parts,
             Err(trouble) => {
                 let error = Some(self.describe_trouble(&session_id, trouble).await);
                 (GetScreenContentReply { session_id, error, ..GetScreenContentReply::default() }, None)
@@ -545,13 +549,12 @@ impl Sessions {
         Some(self.secrets.within(terminal.id()).masked_screen(view.screen))
     }
 
-    /// Reads. `output` becomes the part of the read text before what the shell has printed after its last command.
     async fn try_read(
         &self,
         caller: &Caller,
         verb: GetScreenContent,
-        output: &mut Option<String>,
-    ) -> Result<GetScreenContentReply, SessionError> {
+        with_output: bool,
+    ) -> Result<(GetScreenContentReply, Option<String>), SessionError> {
         let format = match verb.format {
             ScreenFormat::Text => None,
             ScreenFormat::Ansi => Some("ansi"),
@@ -582,7 +585,7 @@ impl Sessions {
             ContentMode::SinceInput => Some(Part::SinceInput),
             ContentMode::Tail => Some(Part::Tail(verb.line_count.unwrap_or(TAIL_LINES) as usize)),
         };
-        let mut omitted = None;
+        let (mut omitted, mut output) = (None, None);
         let (content, truncated, next_offset) = match part {
             _ if let Some(found) = &found => {
                 let is_held = found.lost_before.is_none();
@@ -611,9 +614,9 @@ impl Sessions {
                     return Err(incomplete("the output", excerpt.dropped_before, READ_ON).into());
                 }
                 let (truncated, next) = (excerpt.left_out > 0, excerpt.next);
-                let end = excerpt.output_bytes.and_then(|end| usize::try_from(end).ok());
+                let end = excerpt.output_bytes.filter(|_| with_output).and_then(|end| usize::try_from(end).ok());
                 let of_commands = end.and_then(|end| excerpt.head.get(..end));
-                *output = of_commands.map(|text| secrets.masked_screen(text.to_owned()));
+                output = of_commands.map(|text| secrets.masked_screen(text.to_owned()));
                 let excerpt = match verb.offset {
                     Some(offset) => whole_secrets_hidden(&terminal, &secrets, offset, excerpt).await?,
                     None => excerpt,
@@ -641,7 +644,7 @@ impl Sessions {
             let screen = secrets.masked_screen(view.screen.clone());
             self.record_seen(caller, &terminal, &view, &screen, &highlighted);
         }
-        Ok(GetScreenContentReply {
+        let reply = GetScreenContentReply {
             success: true,
             session_id: terminal.id().to_string(),
             process_running: view.exit.is_none(),
@@ -665,7 +668,8 @@ impl Sessions {
             matches: found.map(|found| found.matches),
             highlighted,
             typed: secrets.masked_if(view.typed),
-        })
+        };
+        Ok((reply, output))
     }
 
     pub(crate) async fn list(&self) -> ListTerminalSessionsReply {

@@ -152,11 +152,8 @@ fn pressed_at_once(moment: &Moment, before: &[Moment], behind: &[Moment]) -> Opt
     let mut printed = moment.printed.clone();
     printed.extend(behind.iter().take_while(|next| !is_input(&next.input)).map(|next| next.printed.as_str()));
     // A terminal shows all of them at once, or each one behind its question, or none.
-    let (is_shown, mut rest) = match printed.strip_prefix(text) {
-        Some(rest) => (true, rest),
-        None => printed.strip_prefix(keys[0]).map_or((false, printed.as_str()), |rest| (true, rest)),
-    };
-    let is_shown_at_once = printed.starts_with(text);
+    let (is_shown, is_shown_at_once) = (printed.starts_with(keys[0]), printed.starts_with(text));
+    let mut rest = printed.strip_prefix(text).or_else(|| printed.strip_prefix(keys[0])).unwrap_or(&printed);
     let next = behind.iter().map(|next| &next.input).find(|next| is_input(next));
     let is_over = next.is_none_or(is_at_prompt);
     let asked = if is_over { until_prompt(rest, before) } else { rest };
@@ -424,7 +421,7 @@ mod tests {
             });
             let log: Vec<Moment> = [entered("sh x", "", &output), typed].into_iter().chain(next).collect();
             let entry = |one: Moment| (one.input.text.unwrap(), one.input.row.unwrap(), one.printed);
-            with_lines(&log).into_owned().into_iter().skip(1).map(entry).collect::<Vec<_>>()
+            with_lines(&log)[1..].iter().cloned().map(entry).collect::<Vec<_>>()
         };
         let entry = |text: &str, row: &str, printed: &str| (text.to_owned(), row.to_owned(), printed.to_owned());
         let sure = [entry("y", "Go? ", "y\nSure? "), entry("n", "Sure? ", "n\ndone\n$ ")];

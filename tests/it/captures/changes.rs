@@ -1,6 +1,6 @@
 //! Programs that have changed since they were captured: the run stops and asks. It never goes on falsely.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Session;
 
@@ -158,12 +158,17 @@ fn holds(procedure: &super::Procedure, what: &str, decoys: &[&str]) {
     procedure.runs(json!({}));
     assert_eq!(procedure.file("published"), "", "{what}");
     for decoy in decoys {
-        procedure.writes("ask.sh", decoy);
-        let run = procedure.begins(json!({}));
-        assert_eq!(run["status"], "waiting", "{what}: {run:#}");
-        assert!(!procedure.home.path().join("erased").exists(), "{what}");
-        let _ = procedure.agent.calls("cancel_run", json!({"run_id": run["run_id"]}));
+        stops_at(procedure, &json!({}), what, decoy, "erased");
     }
+}
+
+/// Checks that a run with these arguments stops at a program before that writes a file.
+fn stops_at(procedure: &super::Procedure, arguments: &Value, what: &str, decoy: &str, file: &str) {
+    procedure.writes("ask.sh", decoy);
+    let run = procedure.begins(arguments.clone());
+    assert_eq!(run["status"], "waiting", "{what}, {decoy}: {run:#}\n{:#}", procedure.captured);
+    assert!(!procedure.home.path().join(file).exists(), "{what}, {decoy}");
+    let _ = procedure.agent.calls("cancel_run", json!({"run_id": run["run_id"]}));
 }
 
 #[test]
@@ -239,11 +244,7 @@ fn a_password_whose_question_stands_below_or_in_drawn_text_is_typed_there_only()
         assert_eq!(procedure.file("published"), "11\n", "{ask}");
         for decoy in decoys {
             let _ = std::fs::remove_file(procedure.home.path().join("published"));
-            procedure.writes("ask.sh", &decoy);
-            let run = procedure.begins(secret.clone());
-            assert_eq!(run["status"], "waiting", "{decoy}: {run:#}\n{:#}", procedure.captured);
-            assert!(!procedure.home.path().join("published").exists(), "{decoy}");
-            let _ = procedure.agent.calls("cancel_run", json!({"run_id": run["run_id"]}));
+            stops_at(&procedure, &secret, ask, &decoy, "published");
         }
     }
 }

@@ -746,7 +746,7 @@ async fn what_waits_for_a_machine_that_reads_nothing_is_bounded_and_the_rest_is_
             matches!(error, steplatch_host::SendError::Ask(AskError::RemoteHostSilent { .. })),
             "{name}: {error:?}"
         );
-        assert_eq!(scene.liar.dialed(), 1, "{name}: the connection goes on");
+        assert_eq!(scene.liar.dialed(), 1, "{name}: the connection was made once");
     }
 }
 

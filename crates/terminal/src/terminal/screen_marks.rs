@@ -587,9 +587,9 @@ mod tests {
         format!("\x1b]133;D;0;k=n1;n={number}\x07{PROMPT}")
     }
 
-    /// Returns what clients are told of `portions`, which come after an input at a prompt: the text since the input, its
-    /// bytes that are output, and the news.
-    fn told<'a>(portions: impl IntoIterator<Item = &'a [u8]>) -> (String, Option<u64>, String) {
+    /// Returns the replies to clients after the output of `portions`, which come after an input at a prompt: the text since
+    /// the input, the number of its bytes that are output, and the new output.
+    fn client_replies<'a>(portions: impl IntoIterator<Item = &'a [u8]>) -> (String, Option<u64>, String) {
         let mut watched = Watched::with(Some("n1"), Size { cols: 30, rows: 12 });
         watched.print(ended(1).as_bytes());
         watched.look();
@@ -612,10 +612,10 @@ mod tests {
         ] {
             let bytes = format!("{COMMAND}{output}{}", ended(2)).into_bytes();
             for portion in [1, 7, bytes.len()] {
-                let (text, output_bytes, _) = told(bytes.chunks(portion));
-                let told = text.split_at(output_bytes.unwrap_or_default() as usize);
+                let (text, output_bytes, _) = client_replies(bytes.chunks(portion));
+                let (output, prompt) = text.split_at(output_bytes.unwrap_or_default() as usize);
                 assert_eq!(
-                    (told.0.trim_end(), told.1.trim_start()),
+                    (output.trim_end(), prompt.trim_start()),
                     (expected.trim_end(), "~\n$"),
                     "{output:?} by {portion}"
                 );
@@ -626,7 +626,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(3000))]
 
-        /// Wherever the output of commands is cut, clients are told the same.
+        /// The replies to clients do not depend on the cuts of the output of commands.
         #[test]
         fn where_the_output_is_cut_makes_no_difference_to_a_client(
             commands in prop::collection::vec(prop::collection::vec(odd_piece(), 0..10), 1..4),
@@ -643,9 +643,9 @@ mod tests {
             cuts.sort_unstable();
             let begins = std::iter::once(0).chain(cuts.iter().copied());
             let portions = begins.zip(&cuts).map(|(begin, end)| &bytes[begin..*end]);
-            let whole = told([bytes.as_slice()]);
-            prop_assert_eq!(&told(portions), &whole);
-            prop_assert_eq!(&told(bytes.chunks(1)), &whole);
+            let whole = client_replies([bytes.as_slice()]);
+            prop_assert_eq!(&client_replies(portions), &whole);
+            prop_assert_eq!(&client_replies(bytes.chunks(1)), &whole);
         }
     }
 

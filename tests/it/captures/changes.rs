@@ -179,6 +179,7 @@ fn keys_that_were_pressed_at_once_answer_the_questions_that_read_them() {
         ("behind an end of line", "read -n1 -p 'Go on? ' a; echo", "read -n1 -p 'Publish? ' b; echo", "yy"),
         ("two keys", "read -n1 -p 'Go on? ' a; echo", "read -n1 -p 'Publish? ' b; echo", "yn"),
         ("unseen", "read -sn1 -p 'Go on? ' a; echo", "read -sn1 -p 'Publish? ' b; echo", "yy"),
+        ("with a tab", "read -n1 -p $'Go\\ton? ' a; echo", "read -n1 -p 'Publish? ' b; echo", "yy"),
         ("late", "read -n1 -p 'Go on? ' a; echo; sleep 0.4", "read -n1 -p 'Publish? ' b; echo", "yy"),
         ("a line of it", "read -n1 -p 'Go on? ' a; echo; echo works", "echo 'Publish?'; read -n1 b; echo", "yy"),
     ];

@@ -81,7 +81,9 @@ impl Task {
         let is_key = matches!(action, LoggedAction::Typed { text, keys } if text.text.trim().is_empty()
             && (keys.is_empty() || !keys.iter().all(is_chord)));
         let printed = settled(self.intake.transcript.history().open_line());
-        is_key || !printed.trim_end().ends_with(row.trim())
+        // The screen has blanks for a tab.
+        let without_blanks = |text: &str| text.split_whitespace().collect::<String>();
+        is_key || !without_blanks(&printed).ends_with(&without_blanks(row))
     }
 
     fn logged_screen(&self) -> String {

@@ -31,10 +31,13 @@ pub struct LineTooLong {
 }
 
 fn reader(relay: Option<&str>, is_editor: bool) -> String {
+    let program = match is_editor {
+        true => "the line editor of busybox takes",
+        false => "the terminal keeps for a program that reads whole lines",
+    };
     match relay {
-        _ if is_editor => "the line editor of the shell takes".to_owned(),
-        None => "the terminal keeps for a program that reads whole lines".to_owned(),
-        Some(relay) => format!("the terminal keeps for a program that reads whole lines, as one may behind '{relay}'"),
+        None => program.to_owned(),
+        Some(relay) => format!("{program}, which may read behind '{relay}'"),
     }
 }
 
@@ -66,6 +69,8 @@ mod tests {
         assert!(error.contains("6000 bytes") && error.contains("4095") && error.contains("'ssh'"), "{error}");
         assert!(error.contains("put the text in a file"), "{error}");
         let error = LineTooLong { bytes: 1500, relay: None, max_bytes: Some(MAX_BUSYBOX_LINE_BYTES) }.to_string();
-        assert!(error.contains("the 1000 that the line editor of the shell takes"), "{error}");
+        assert!(error.contains("the 1000 that the line editor of busybox takes, and"), "{error}");
+        let far = LineTooLong { bytes: 1500, relay: Some("ssh".to_owned()), max_bytes: Some(MAX_BUSYBOX_LINE_BYTES) };
+        assert!(far.to_string().contains("of busybox takes, which may read behind 'ssh', and"), "{far}");
     }
 }

@@ -14,6 +14,12 @@ pub(crate) fn name_of(pid: i32) -> Option<String> {
     Some(String::from_utf8_lossy(name.trim_ascii_end()).into_owned())
 }
 
+/// Returns the name of the file that a process executes.
+pub(crate) fn program_of(pid: i32) -> Option<String> {
+    let path = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+    Some(path.file_name()?.to_string_lossy().into_owned())
+}
+
 /// Returns the name of what is in the foreground: of the first process of its group, or of one that has
 /// outlived it. `session` is the terminal's own program.
 pub(crate) fn name_of_group(session: i32, group: i32) -> Option<String> {

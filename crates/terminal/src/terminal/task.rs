@@ -43,7 +43,7 @@ use crate::hidden_input::{HiddenInputLog, HiddenLine};
 use crate::history::Zone;
 use crate::input_log::{InputLog, LoggedAction};
 use crate::intake::OutputPipeline;
-use crate::integration::IntegrationSession;
+use crate::integration::{IntegrationSession, Kind};
 use crate::keys;
 use crate::line_limit::{self, LineTooLong, MAX_BUSYBOX_LINE_BYTES, MAX_LINE_BYTES};
 use crate::mouse;
@@ -884,20 +884,27 @@ impl Task {
         if bytes <= MAX_BUSYBOX_LINE_BYTES {
             return Ok(());
         }
-        if !self.collects_lines() && self.foreground_name().as_deref().is_some_and(command::is_busybox) {
-            return Err(LineTooLong { bytes, relay: None, max_bytes: Some(MAX_BUSYBOX_LINE_BYTES) });
-        }
-        if bytes <= MAX_LINE_BYTES {
-            return Ok(());
-        }
+        let is_too_long = bytes > MAX_LINE_BYTES;
         if self.collects_lines() {
-            return Err(LineTooLong { bytes, relay: None, max_bytes: None });
+            return if is_too_long { Err(LineTooLong { bytes, relay: None, max_bytes: None }) } else { Ok(()) };
+        }
+        let max_bytes = Some(MAX_BUSYBOX_LINE_BYTES);
+        if self.shell_name().as_deref().is_some_and(command::is_busybox) {
+            return Err(LineTooLong { bytes, relay: None, max_bytes });
         }
         let modes = self.intake.screen.modes();
         // An editor of lines or of the screen takes all of it.
-        let is_edited = modes.bracketed_paste || modes.alternate_screen;
-        let relay = self.foreground_name().filter(|name| !is_edited && is_relay(name));
-        relay.map_or(Ok(()), |relay| Err(LineTooLong { bytes, relay: Some(relay), max_bytes: None }))
+        if modes.bracketed_paste || modes.alternate_screen {
+            return Ok(());
+        }
+        let Some(relay) = self.foreground_name().filter(|name| is_relay(name)) else { return Ok(()) };
+        // Nothing shows the program over there, unless it is a shell that has told its kind.
+        let inner = self.shell.integration.as_ref().filter(|_| self.shell.is_inner);
+        match inner.is_some_and(|integration| integration.kind != Kind::Posix) {
+            true if is_too_long => Err(LineTooLong { bytes, relay: Some(relay), max_bytes: None }),
+            true => Ok(()),
+            false => Err(LineTooLong { bytes, relay: Some(relay), max_bytes }),
+        }
     }
 
     fn encoded(&self, input: &Input) -> Result<Keystrokes, InputError> {

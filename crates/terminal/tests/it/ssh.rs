@@ -8,6 +8,7 @@ use steplatch_terminal::{CommandRequest, Input, Reason};
 use super::inner_shells::{INNER, entry, gives, integrate, start, until_input};
 use super::shells::{Session, World};
 use super::ssh_server::{Guest, PASSWORD, Server};
+use super::typing::refuses_long_lines;
 
 /// The command that logs in with the key, without a question.
 fn with_key(server: &Server) -> String {
@@ -73,6 +74,31 @@ async fn every_shell_over_ssh_takes_commands_and_is_integrated() {
         assert_eq!(session.gives("echo back").await.0, "back\n", "{shell}");
     }
     assert!(Path::new(&server.path("known_hosts")).exists());
+}
+
+/// Nothing shows which shell is over there, and whether it is one that cuts lines.
+#[tokio::test]
+async fn a_line_that_a_shell_over_ssh_may_cut_is_refused() {
+    let server = Server::new();
+    for shell in ["busybox sh", "dash", "ksh", "tcsh"] {
+        let world = World::new();
+        let session = world.open(&["bash"]).await;
+        start(&session, &format!("{} \"PS1='far$ ' {shell}\"", with_key(&server))).await;
+        refuses_long_lines(&session).await;
+        session.types("printf 'sec''ond\\n'\n").await;
+        session.sees("^second").await;
+    }
+    for shell in ["bash --norc", "zsh -f", "fish"] {
+        let world = World::new();
+        let session = world.open(&["bash"]).await;
+        start(&session, &format!("{} {shell}", with_key(&server))).await;
+        session.types(&format!("echo {} | wc -c\n", "a".repeat(1500))).await;
+        session.sees("^1501").await;
+        assert_eq!(
+            gives(&session, &format!("printf %s {} | wc -c", "a".repeat(6000))).await,
+            ("6000\n".into(), Some(0))
+        );
+    }
 }
 
 #[tokio::test]

@@ -184,7 +184,7 @@ impl Task {
         if entering.request.working_directory.is_some() {
             return entering.refuse(&RunError::NoDirectory);
         }
-        let program = self.foreground_name();
+        let program = self.shell_name();
         if prompt.may_be_shell() && command::may_expand(&text, program.as_deref()) {
             return entering.refuse(&RunError::Expanded);
         }
@@ -251,7 +251,7 @@ impl Task {
     pub(super) fn check_width(&self, text: &str) -> Result<(), RunError> {
         let Size { cols, rows } = self.intake.screen.size();
         let before = self.row_before_cursor().width();
-        let shell = self.foreground_name().unwrap_or_default();
+        let shell = self.shell_name().unwrap_or_default();
         match !self.collects_lines() && command::is_broken_by_editor(text, &shell, before, cols, rows) {
             true => Err(RunError::Wrapped { cols }),
             false => Ok(()),

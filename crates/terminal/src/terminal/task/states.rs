@@ -6,7 +6,8 @@ use tokio::time::Instant;
 use unicode_width::UnicodeWidthChar as _;
 
 use super::Task;
-use crate::process::{Discipline, InputState, folder_of, input_state, name_of_group, reader_of_group};
+use crate::command;
+use crate::process::{Discipline, InputState, folder_of, input_state, name_of_group, program_of, reader_of_group};
 use crate::question::looks_like_question;
 use crate::terminal::input_watch::{Look, ScreenState};
 
@@ -140,6 +141,14 @@ impl Task {
     pub(super) fn foreground_name(&self) -> Option<String> {
         let group = self.pty.foreground()?.as_raw_nonzero().get();
         name_of_group(self.child.pid().as_raw_nonzero().get(), group)
+    }
+
+    /// Returns the name of the program in the foreground, of a shell the one that says how it edits lines: busybox runs
+    /// under names such as `sh`.
+    pub(super) fn shell_name(&self) -> Option<String> {
+        let name = self.foreground_name()?;
+        let program = || self.pty.foreground().and_then(|group| program_of(group.as_raw_nonzero().get()));
+        Some(program().filter(|program| command::is_shell_name(&name) && command::is_busybox(program)).unwrap_or(name))
     }
 
     /// Returns the name of the program in the foreground that reads the terminal, such as an editor that another program has

@@ -485,6 +485,7 @@ const HARMLESS: &[&str] = &[
     "git rebase main",
     "git rebase --continue",
     "git stash && git stash pop",
+    "git log --hard",
     "git push --dry-run",
     "git clean -n",
     "git restore --staged x",

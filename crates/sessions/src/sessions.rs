@@ -532,6 +532,12 @@ impl Sessions {
     ) -> (GetScreenContentReply, Option<String>) {
         let session_id = verb.session_id.clone();
         match self.try_read(caller, verb, with_output).await {
+            // A run would compute with an empty text.
+            Ok((GetScreenContentReply { screen_content: None, hint: hint @ Some(_), .. }, _))
+                if caller.run.is_some() && !with_output =>
+            {
+                (GetScreenContentReply { session_id, error: hint, ..GetScreenContentReply::default() }, None)
+            }
             Ok(parts) => parts,
             Err(trouble) => {
                 let error = Some(self.describe_trouble(&session_id, trouble).await);
@@ -626,6 +632,10 @@ impl Sessions {
                 (Some(text), truncated, Some(next))
             }
         };
+        let is_drawn = part.is_some() && found.is_none() && view.modes.alternate_screen;
+        // Without a text, nothing looks like an empty output.
+        let is_missing = is_drawn && part == Some(Part::SinceInput) && omitted.is_none();
+        let content = content.filter(|content| !is_missing || !content.trim().is_empty());
         let painted = match verb.format {
             ScreenFormat::Text | ScreenFormat::Ansi => RenderedScreen::default(),
             ScreenFormat::Html | ScreenFormat::Png => {
@@ -650,6 +660,7 @@ impl Sessions {
             process_running: view.exit.is_none(),
             screen_content: content.map(|content| secrets.masked_screen(content)).or(painted.html),
             omitted,
+            hint: is_drawn.then(|| DRAWN.to_owned()),
             png: painted.png,
             handed_back,
             timestamp: Some(clock::now_iso8601()),
@@ -1077,6 +1088,10 @@ pub(crate) fn incomplete(what: &str, lost_before: Option<u64>, way_out: &str) ->
         None => too_long(what, way_out),
     }
 }
+
+/// The hint of a text that does not have what a full-screen program draws.
+const DRAWN: &str = "a full-screen program has the screen, and the text has nothing of what it draws: read the screen, with \
+                     content_mode: screen";
 
 /// Returns the text of an excerpt without secrets, and what it lacks. The text of a page is as printed; any other one
 /// ends with its last word.

@@ -253,6 +253,66 @@ fn every_line_typed_by_a_machine_is_followed_to_its_prompt() {
 }
 
 #[test]
+fn the_text_since_an_input_says_where_a_program_draws_a_full_screen() {
+    const DRAWS: &str = "sh -c 'printf \"\\033[?1049h\\033[Hdrawn\"; read x; printf \"\\033[?1049l\"; echo back'";
+    let field = Field::new();
+    let says = |text: &Value| text.as_str().is_some_and(|text| text.contains("content_mode: screen"));
+    Failures::of_rows(SHELLS.iter().filter(|shell| shell.files.is_empty()), |shell, failures| {
+        let session = field.open(shell.opening(field.home.path()));
+        let types = |text: &str, pattern: &str| {
+            field.reply("send_input", json!({"session_id": session, "input_text": format!("{text}\n")}));
+            field.reply(
+                "await_output",
+                json!({"session_id": session, "pattern": pattern, "target": "screen", "timeout": COMMAND_TIMEOUT}),
+            )
+        };
+        let read = |mode: &str| field.reply("get_screen_content", json!({"session_id": session, "content_mode": mode}));
+        types(DRAWS, "^drawn");
+        let since = read("since_input");
+        // Without marks, the echo is part of the text.
+        let text = since["screen_content"].as_str().unwrap_or("none");
+        let is_wrong = shell.is_integrated && text != "none" || text.trim().is_empty();
+        if is_wrong || !says(&since["hint"]) || since["success"] != true {
+            failures.add(format!("{}, since the input: {since}", shell.name));
+        }
+        for mode in ["history", "tail"] {
+            let text = read(mode);
+            if !says(&text["hint"]) {
+                failures.add(format!("{}, {mode}: {text}", shell.name));
+            }
+        }
+        let screen = read("screen");
+        if screen["screen_content"] != "drawn" || !screen["hint"].is_null() {
+            failures.add(format!("{}, the screen: {screen}", shell.name));
+        }
+        types("", "^back");
+        let since = read("since_input");
+        if !since["screen_content"].as_str().is_some_and(|text| text.contains("back")) || !since["hint"].is_null() {
+            failures.add(format!("{}, afterwards: {since}", shell.name));
+        }
+        field.reply("exit_terminal", json!({"session_id": session}));
+    });
+    let state = |tool: &str, params: Value, next: &str| json!({"action": {"tool": tool, "params": params}, "transitions": [{"condition": "success", "next_state": next}]});
+    let over = field.machine(&json!({"name": "drawn", "initial_state": "open", "states": {
+        "open": state("open_terminal", json!({"shell": "bash"}), "draw"),
+        "draw": state("send_input", json!({"input_text": format!("{DRAWS}\n")}), "see"),
+        "see": state(
+            "await_output",
+            json!({"pattern": "^drawn", "target": "screen", "timeout": COMMAND_TIMEOUT}),
+            "read",
+        ),
+        "read": {"action": {"tool": "get_screen_content", "params": {"content_mode": "since_input"}}},
+    }}));
+    assert!(over["status"] == "failed" && says(&over["error"]), "{over}");
+    let over = field.function(&format!(
+        "PTYNode(id='drawn', session=session, command='bash', ready='quiet')\nasync def field(ctx):\n    \
+         got = await ctx.run('drawn', {DRAWS:?})\n    \
+         return [got['output'], got['attributes'].get('alternate_screen')]\nWorkflow(id='field', session=session, fn=field)\n"
+    ));
+    assert_eq!(over["result"], json!(["drawn", true]), "{over}");
+}
+
+#[test]
 fn every_command_of_a_node_has_its_output_and_exit_code() {
     let field = Field::new();
     Failures::of_rows(SHELLS.iter().chain(PROMPTS_OF_ROWS), |shell, failures| {

@@ -224,6 +224,8 @@ impl PtyNodes {
     ) -> Result<(Value, serde_json::Map<String, Value>), PtyNodeError> {
         let waited = self.ready(caller, pty, session, sent.busy, sent.offset).await?;
         let read = self.sessions.read_since_input(caller, session.as_str().to_owned(), MAX_OUTPUT_CHARS).await;
+        // The text has nothing of what a full-screen program draws.
+        let is_drawn = read.0.hint.is_some();
         let (raw, printed) = match whole_text(read.0) {
             Ok(raw) => (raw, read.1),
             Err(error) => {
@@ -238,6 +240,10 @@ impl PtyNodes {
             (None, Some(printed)) => behind_echo(&printed, text),
             (Some(_), Some(printed)) if pty.parser == Some(Parser::Shell) => behind_echo(&printed, text),
             (Some(reading), _) => reading.answer(),
+            (None, None) if is_drawn => {
+                let screen = self.read_content(caller, session, GetScreenContent::default()).await;
+                whole_text(screen)?.trim_end().to_owned()
+            }
             (None, None) => answer_in(&raw, text, prompt, pty, &waited),
         };
         let ended = waited.reason == AwaitReason::Exit;
@@ -256,6 +262,9 @@ impl PtyNodes {
             ("exit_code", json!(waited.exit_code)),
         ];
         attributes.extend(fields.map(|(name, value)| (name.to_owned(), value)));
+        if is_drawn {
+            attributes.insert("alternate_screen".to_owned(), true.into());
+        }
         Ok((output.into(), attributes))
     }
 

@@ -1,7 +1,7 @@
 //! Terminals on another machine: a real `sshd` on this one's loopback, and another user.
 
 use std::io::Write as _;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::process::Command;
 
@@ -73,6 +73,19 @@ impl Far {
         std::fs::create_dir_all(&bin).unwrap();
         write_program(&bin.join("ssh"), &format!("#!/bin/sh\nexec /usr/bin/ssh -F {} \"$@\"\n", config.display()));
         home.sets("PATH", &format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()));
+    }
+
+    /// Ends the terminal hosts over there, as a machine does that runs out of memory. Returns how many there were.
+    fn kill_terminal_hosts(&self) -> usize {
+        let owner = std::fs::metadata(self.folder.path()).unwrap().uid();
+        let processes = std::fs::read_dir("/proc").unwrap().flatten();
+        let hosts = processes.filter_map(|entry| {
+            let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
+            let line = std::fs::read(entry.path().join("cmdline")).ok()?;
+            let is_host = line.split(|byte| *byte == 0).any(|word| word == b"--hosted");
+            (is_host && entry.metadata().ok()?.uid() == owner).then_some(pid)
+        });
+        hosts.filter(|pid| kill_process(Pid::from_raw(*pid).unwrap(), Signal::KILL).is_ok()).count()
     }
 
     /// Ends the connections of this home's daemon, as a network does that is gone.
@@ -173,6 +186,46 @@ fn a_command_that_was_done_is_not_failed_because_its_machine_is_reached_late() {
     assert_eq!((&over["status"], &over["final_state"]), (&json!("completed"), &json!("done")), "{over}");
     assert_eq!(std::fs::read_to_string(&lines).unwrap(), "done\n");
     assert_eq!(std::fs::read_to_string(&dials).unwrap().lines().count(), 3, "the first connections were made in vain");
+}
+
+/// The terminal host over there is killed, and the next request comes at once.
+#[test]
+fn a_request_after_the_end_of_a_terminal_host_is_performed_once_or_says_why_not() {
+    let mut home = Home::new(STEPLATCH);
+    let Some(far) = Far::new(&mut home) else { return };
+    far.install();
+    home.runs(&["hosts", "add", "build", "--ssh", "box"]).well();
+    let agent = Agent::new(&home);
+    let mut wrong = Vec::new();
+    for round in 0..12 {
+        let shell = json!({"host": "build", "shell": "bash --norc --noprofile"});
+        let session = agent.calls("open_terminal", shell.clone())["session_id"].clone();
+        let lines = far.folder.path().join(format!("lines{round}"));
+        let command = format!("echo line >> {}", lines.display());
+        assert!(far.kill_terminal_hosts() > 0, "round {round}");
+        let (tool, arguments) = match round % 4 {
+            0 => ("run_command", json!({"host": "build", "command": command, "timeout": 60})),
+            1 => ("run_command", json!({"session_id": session, "command": command, "timeout": 60})),
+            2 => ("open_terminal", shell),
+            _ => ("send_input", json!({"session_id": session, "input_text": format!("{command}\n")})),
+        };
+        let mut answer = agent.begins(tool, arguments).answer();
+        let reply = answer["result"]["structuredContent"].take();
+        let count = std::fs::read_to_string(&lines).unwrap_or_default().lines().count();
+        let says = reply["error"].as_str().is_some_and(|error| !error.is_empty());
+        let is_right = match (&reply["success"], &reply["outcome_unknown"]) {
+            (Value::Bool(true), _) => tool == "open_terminal" || count == 1 && reply["exit_code"] == 0,
+            (_, Value::Bool(true)) => says && count <= 1,
+            _ => says && count == 0,
+        };
+        let names_next_step = reply["success"] == true || reply["error"].to_string().contains("open");
+        if !is_right || !names_next_step {
+            wrong.push(format!("round {round}, {tool}, {count} lines: {reply} {answer}"));
+        }
+        let next = agent.calls("run_command", json!({"host": "build", "command": "echo next", "timeout": 60}));
+        assert_eq!(next["output"], "next\n", "round {round}: {next}");
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]

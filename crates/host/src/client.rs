@@ -50,7 +50,7 @@ pub enum AskError {
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// The host has ended, and its terminals with it.
-    #[error("the terminal was lost: its terminal host (pid {pid}) has ended")]
+    #[error("the terminal host (pid {pid}) has ended, and its terminals with it; the next opening starts another one")]
     HostLost {
         /// The host's process id.
         pid: u32,
@@ -78,7 +78,9 @@ pub enum AskError {
         host: String,
     },
     /// The host on another machine has ended, and its terminals with it.
-    #[error("the terminal was lost: its terminal host on '{host}' (pid {pid}) has ended")]
+    #[error(
+        "the terminal host on '{host}' (pid {pid}) has ended, and its terminals with it; the next opening there starts another one"
+    )]
     RemoteHostLost {
         /// The name of the machine.
         host: String,

@@ -212,15 +212,15 @@ fn programs(machine: &Definition) -> Vec<String> {
         let param = |name: &str| without_placeholders(params.get(name).and_then(Value::as_str).unwrap_or_default());
         match state.action().tool() {
             tool::OPEN_TERMINAL => {
-                steplatch_capture::programs(&param("shell")).into_iter().for_each(&mut add);
+                steplatch_capture::programs_in_command(&param("shell")).into_iter().for_each(&mut add);
                 at_prompt = true;
             }
             tool::RUN_COMMAND if at_prompt => {
-                steplatch_capture::programs(&param("command")).into_iter().for_each(&mut add);
+                steplatch_capture::programs_in_command(&param("command")).into_iter().for_each(&mut add);
             }
             tool::SEND_INPUT | tool::AWAIT_OUTPUT => {
                 if at_prompt && state.action().tool() == tool::SEND_INPUT {
-                    steplatch_capture::programs(&param("input_text")).into_iter().for_each(&mut add);
+                    steplatch_capture::programs_in_command(&param("input_text")).into_iter().for_each(&mut add);
                 }
                 at_prompt = param("until") == "prompt" || (at_prompt && state.action().tool() == tool::AWAIT_OUTPUT);
             }

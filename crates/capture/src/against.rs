@@ -1,31 +1,32 @@
-//! Two captures of one procedure: what differs between them is an argument, or changes from one time to the next.
+//! Comparison of two captures of one procedure: differences become arguments, or text that waits generalise.
 //!
-//! Aligns the turns of both first, as a comparison of files aligns lines: turns that do the same with other values are
-//! a pair. Within a pair, typed words that differ are values of arguments, and the waits generalise printed words that
-//! differ.
+//! The turns of both are aligned first, as a diff aligns the lines of files: turns with the same action and other
+//! values are a pair. Within a pair, typed words that differ are values of arguments, and the waits generalise printed
+//! words that differ.
 
 use std::collections::BTreeMap;
 
 use crate::menu::Menu;
-use crate::question::stands_in;
-use crate::template::{Binding, replaced};
+use crate::question::matches_in;
+use crate::template::{Binding, replace_word};
 use crate::turn::{Act, Ending, Turn};
-use crate::variation::normalised;
+use crate::variation::remove_volatile_text;
 
-/// The common part of two captures, from the first one's point of view.
+/// The alignment of a capture with another one. All turns are those of the first capture.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Alignment {
-    /// Values with other typed text in the second capture.
+    /// Values whose typed text differs in the second capture.
     pub(crate) arguments: Vec<Difference>,
-    /// Printed words that are others in the second capture and no argument's value, with those others, by turn.
+    /// Printed words that differ in the second capture and are not values of arguments, each with its counterpart, by
+    /// turn.
     pub(crate) varying: BTreeMap<usize, Vec<(String, String)>>,
-    /// The turn of the second capture that does the same, by turn.
+    /// The turn of the second capture with the same action, by turn.
     pub(crate) pairs: BTreeMap<usize, usize>,
     /// Decisions that a person or an agent has to make.
     pub(crate) undecided: Vec<String>,
 }
 
-/// A value that is another one in the second capture.
+/// A value that differs in the second capture.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Difference {
     /// The name of the argument.
@@ -33,65 +34,66 @@ pub(crate) struct Difference {
     /// The value in the first capture.
     pub(crate) value: String,
     /// The value in the second one.
-    pub(crate) other: String,
-    /// The turns in which it differs. Elsewhere, the same text is no value of the argument.
+    pub(crate) other_value: String,
+    /// The turns in which it differs. In other turns, the same text is not a value of the argument.
     pub(crate) turns: Vec<usize>,
 }
 
 /// Maximum number of compared turns of each capture. A machine has fewer states.
 const MAX_TURNS: usize = 400;
 
-/// Aligns turns with those of another capture: all of each, and the positions of those that are part of the procedure.
-/// `is_known` states whether a value and its other one are known: an input, or read off an earlier output in both.
+/// Aligns turns with those of another capture. Each side is given as all turns, and the positions of those in the
+/// procedure. `is_known`: a value and its counterpart are an input, or are both read from an earlier output.
 pub(crate) fn align(
-    (turns, kept): (&[Turn], &[usize]),
-    (others, kept_others): (&[Turn], &[usize]),
+    (turns, procedure_turns): (&[Turn], &[usize]),
+    (other_turns, other_procedure_turns): (&[Turn], &[usize]),
     is_known: impl Fn(&str, &str) -> bool,
 ) -> Alignment {
-    let (kept, kept_others) = (&kept[..kept.len().min(MAX_TURNS)], &kept_others[..kept_others.len().min(MAX_TURNS)]);
-    let steps: Vec<Step<'_>> = kept.iter().map(|index| Step::from_turn(turns, *index)).collect();
-    let other_steps: Vec<Step<'_>> = kept_others.iter().map(|index| Step::from_turn(others, *index)).collect();
-    let mut made = Alignment::default();
-    let pairs = pairs(&steps, &other_steps);
-    for (one, other) in &pairs {
-        made.pairs.insert(steps[*one].index, other_steps[*other].index);
-        made.typed(&steps[*one], &other_steps[*other], &is_known);
+    let steps: Vec<Step<'_>> =
+        procedure_turns.iter().take(MAX_TURNS).map(|index| Step::from_turn(turns, *index)).collect();
+    let other_steps: Vec<Step<'_>> =
+        other_procedure_turns.iter().take(MAX_TURNS).map(|index| Step::from_turn(other_turns, *index)).collect();
+    let mut alignment = Alignment::default();
+    let pairs = align_steps(&steps, &other_steps);
+    for (index, other_index) in &pairs {
+        alignment.pairs.insert(steps[*index].index, other_steps[*other_index].index);
+        alignment.compare_typed(&steps[*index], &other_steps[*other_index], &is_known);
     }
-    for (one, other) in &pairs {
-        made.printed(&steps[*one], &other_steps[*other]);
+    for (index, other_index) in &pairs {
+        alignment.compare_printed(&steps[*index], &other_steps[*other_index]);
     }
-    for (_, step) in steps.iter().enumerate().filter(|(at, _)| !pairs.iter().any(|(one, _)| one == at)) {
-        made.undecided.push(format!(
-            "{} was done in this capture and not in the other one: take it out where it is not needed",
-            step.describe()
-        ));
+    for (_, step) in steps.iter().enumerate().filter(|(index, _)| !pairs.iter().any(|(paired, _)| paired == index)) {
+        alignment
+            .undecided
+            .push(format!("{} is only in this capture: remove it if the workflow does not need it", step.describe()));
     }
-    for (_, step) in other_steps.iter().enumerate().filter(|(at, _)| !pairs.iter().any(|(_, other)| other == at)) {
-        made.undecided.push(format!(
-            "{} was done in the other capture and not in this one: it is no part of the workflow",
-            step.describe()
-        ));
+    for (_, step) in
+        other_steps.iter().enumerate().filter(|(index, _)| !pairs.iter().any(|(_, paired)| paired == index))
+    {
+        alignment
+            .undecided
+            .push(format!("{} is only in the other capture: it is not part of the workflow", step.describe()));
     }
-    made
+    alignment
 }
 
-/// A turn, and what stood before it.
+/// A turn, and the question before it.
 struct Step<'t> {
     index: usize,
     turn: &'t Turn,
     /// The question that it answers; empty without one.
-    asked: &'t str,
+    question: &'t str,
 }
 
 impl<'t> Step<'t> {
     fn from_turn(turns: &'t [Turn], index: usize) -> Self {
         let turn = &turns[index];
         let before = turns[..index].iter().rev().find(|before| before.log == turn.log);
-        let asked = match before.map(|before| &before.ending) {
+        let question = match before.map(|before| &before.ending) {
             Some(Ending::Question(line) | Ending::Password(line)) if !turn.at_prompt => line.trim(),
             _ => "",
         };
-        Self { index, turn, asked }
+        Self { index, turn, question }
     }
 
     /// Returns the typed text, without the end of its line.
@@ -107,12 +109,12 @@ impl<'t> Step<'t> {
         if let Act::Typed { keys, .. } = &self.turn.act { keys } else { &[] }
     }
 
-    /// Returns whether it is a command for a shell or interpreter, compared by parts. The comparison of an answer takes
-    /// all of it.
+    /// Returns whether it is a command for a shell or an interpreter, which is compared by parts. An answer is compared
+    /// as one text.
     fn is_command(&self) -> bool {
         self.turn.at_prompt
             || matches!(self.turn.act, Act::Command { .. })
-            || !self.asked.contains(|sign: char| sign.is_alphabetic())
+            || !self.question.contains(|character: char| character.is_alphabetic())
     }
 
     fn describe(&self) -> String {
@@ -128,7 +130,7 @@ impl<'t> Step<'t> {
 }
 
 /// Programs whose first argument names their operation.
-const WITH_SUBCOMMANDS: [&str; 18] = [
+const PROGRAMS_WITH_SUBCOMMANDS: [&str; 18] = [
     "apt",
     "apt-get",
     "aws",
@@ -149,78 +151,80 @@ const WITH_SUBCOMMANDS: [&str; 18] = [
     "yarn",
 ];
 
-/// Returns how much two steps do the same, from 0 (not at all) to 10.
-fn likeness(one: &Step<'_>, other: &Step<'_>) -> u32 {
-    if one.turn.log != other.turn.log {
+/// Returns the similarity of two steps, from 0 (different) to 10 (equal).
+fn similarity(step: &Step<'_>, other_step: &Step<'_>) -> u32 {
+    if step.turn.log != other_step.turn.log {
         return 0;
     }
-    match (&one.turn.act, &other.turn.act) {
-        (Act::Hidden { row, .. }, Act::Hidden { row: other, .. }) => 5 + share(row, other) / 2,
+    match (&step.turn.act, &other_step.turn.act) {
+        (Act::Hidden { row, .. }, Act::Hidden { row: other_row, .. }) => 5 + equal_words(row, other_row) / 2,
         (Act::Hidden { .. }, _) | (_, Act::Hidden { .. }) => 0,
-        _ if one.turn.at_prompt != other.turn.at_prompt => 0,
-        _ if one.text() == other.text() && one.keys() == other.keys() => 9 + u32::from(one.asked == other.asked),
-        _ if !one.is_command() || !other.is_command() => match share(one.asked, other.asked) {
-            share if share >= 5 && one.keys() == other.keys() => share,
+        _ if step.turn.at_prompt != other_step.turn.at_prompt => 0,
+        _ if step.text() == other_step.text() && step.keys() == other_step.keys() => {
+            9 + u32::from(step.question == other_step.question)
+        }
+        _ if !step.is_command() || !other_step.is_command() => match equal_words(step.question, other_step.question) {
+            share if share >= 5 && step.keys() == other_step.keys() => share,
             _ => 0,
         },
         _ => {
-            let (words, other_words) = (split_words(one.text()), split_words(other.text()));
+            let (words, other_words) = (split_words(step.text()), split_words(other_step.text()));
             let is_same_program = !words.is_empty() && words.first() == other_words.first();
-            let has_subcommand = words.first().is_some_and(|program| WITH_SUBCOMMANDS.contains(program));
+            let has_subcommand = words.first().is_some_and(|program| PROGRAMS_WITH_SUBCOMMANDS.contains(program));
             let is_same = is_same_program && (!has_subcommand || words.get(1) == other_words.get(1));
-            if is_same { share(one.text(), other.text()).max(1) } else { 0 }
+            if is_same { equal_words(step.text(), other_step.text()).max(1) } else { 0 }
         }
     }
 }
 
-/// Returns the share of equal words at the beginnings and ends of two texts, from 0 to 10.
-fn share(one: &str, other: &str) -> u32 {
+/// Returns the share of equal words at both ends of two texts, in tenths.
+fn equal_words(one: &str, other: &str) -> u32 {
     let (one, other) = (split_words(one), split_words(other));
-    let longest = one.len().max(other.len());
-    let shortest = one.len().min(other.len());
-    let same = if one.len() == other.len() {
+    let max_words = one.len().max(other.len());
+    let min_words = one.len().min(other.len());
+    let equal = if one.len() == other.len() {
         one.iter().zip(&other).filter(|(one, other)| one == other).count()
     } else {
         let begin = one.iter().zip(&other).take_while(|(one, other)| one == other).count();
         let end = one.iter().rev().zip(other.iter().rev()).take_while(|(one, other)| one == other).count();
-        begin + end.min(shortest - begin)
+        begin + end.min(min_words - begin)
     };
-    (same * 10).checked_div(longest).and_then(|share| u32::try_from(share).ok()).unwrap_or(10)
+    (equal * 10).checked_div(max_words).and_then(|tenths| u32::try_from(tenths).ok()).unwrap_or(10)
 }
 
-/// Returns the pairs of steps that do the same, in their order, with the greatest sum of likeness.
-fn pairs(one: &[Step<'_>], other: &[Step<'_>]) -> Vec<(usize, usize)> {
-    let width = other.len() + 1;
-    let mut likenesses = vec![0; one.len() * other.len()];
-    // The greatest sum from a pair of positions to the ends.
-    let mut sums = vec![0_u32; (one.len() + 1) * width];
-    for at in (0..one.len()).rev() {
-        for with in (0..other.len()).rev() {
-            let like = likeness(&one[at], &other[with]);
-            likenesses[at * other.len() + with] = like;
-            let skipped = sums[(at + 1) * width + with].max(sums[at * width + with + 1]);
-            let paired = if like > 0 { like + sums[(at + 1) * width + with + 1] } else { 0 };
-            sums[at * width + with] = skipped.max(paired);
+/// Returns the pairs of steps with the same action, in their order, with the greatest sum of similarities.
+fn align_steps(steps: &[Step<'_>], other_steps: &[Step<'_>]) -> Vec<(usize, usize)> {
+    let width = other_steps.len() + 1;
+    let mut similarities = vec![0; steps.len() * other_steps.len()];
+    // The greatest sum of the steps from a pair of positions on.
+    let mut best_sums = vec![0_u32; (steps.len() + 1) * width];
+    for index in (0..steps.len()).rev() {
+        for other_index in (0..other_steps.len()).rev() {
+            let similarity = similarity(&steps[index], &other_steps[other_index]);
+            similarities[index * other_steps.len() + other_index] = similarity;
+            let skipped = best_sums[(index + 1) * width + other_index].max(best_sums[index * width + other_index + 1]);
+            let paired = if similarity > 0 { similarity + best_sums[(index + 1) * width + other_index + 1] } else { 0 };
+            best_sums[index * width + other_index] = skipped.max(paired);
         }
     }
-    let (mut at, mut with, mut pairs) = (0, 0, Vec::new());
-    while at < one.len() && with < other.len() {
-        let like = likenesses[at * other.len() + with];
-        let sum = sums[at * width + with];
-        if like > 0 && sum == like + sums[(at + 1) * width + with + 1] {
-            pairs.push((at, with));
-            (at, with) = (at + 1, with + 1);
-        } else if sum == sums[(at + 1) * width + with] {
-            at += 1;
+    let (mut index, mut other_index, mut pairs) = (0, 0, Vec::new());
+    while index < steps.len() && other_index < other_steps.len() {
+        let similarity = similarities[index * other_steps.len() + other_index];
+        let sum = best_sums[index * width + other_index];
+        if similarity > 0 && sum == similarity + best_sums[(index + 1) * width + other_index + 1] {
+            pairs.push((index, other_index));
+            (index, other_index) = (index + 1, other_index + 1);
+        } else if sum == best_sums[(index + 1) * width + other_index] {
+            index += 1;
         } else {
-            with += 1;
+            other_index += 1;
         }
     }
     pairs
 }
 
 impl Difference {
-    /// Returns the value with the variable that stands for it.
+    /// Returns the value with its variable.
     pub(crate) fn binding(&self) -> Binding {
         Binding { value: self.value.clone(), name: self.name.clone() }
     }
@@ -233,23 +237,25 @@ impl Alignment {
     }
 
     /// Returns whether the outputs of both captures differ only in values of arguments and volatile text.
-    pub(crate) fn is_same_output(&self, output: &str, other: &str) -> bool {
-        let with_others =
-            self.arguments.iter().fold(output.to_owned(), |output, one| replaced(&output, &one.value, &one.other));
-        normalised(&with_others) == normalised(other)
+    pub(crate) fn is_same_output(&self, output: &str, other_output: &str) -> bool {
+        let expected = self
+            .arguments
+            .iter()
+            .fold(output.to_owned(), |output, argument| replace_word(&output, &argument.value, &argument.other_value));
+        remove_volatile_text(&expected) == remove_volatile_text(other_output)
     }
 
-    /// Returns whether a machine's pattern, with the other capture's values, matches the output of that capture's turn.
+    /// Returns whether a pattern of the machine, with the values of the other capture, matches the output of its turn.
     pub(crate) fn is_found_in(&self, pattern: &str, other: &Turn) -> bool {
         let mut pattern = pattern.to_owned();
         for argument in &self.arguments {
-            pattern =
-                pattern.replace(&format!("{{{}|regex}}", argument.name), &steplatch_pattern::escape(&argument.other));
+            pattern = pattern
+                .replace(&format!("{{{}|regex}}", argument.name), &steplatch_pattern::escape(&argument.other_value));
         }
-        // The other capture does not have the other variables.
-        while let Some((before, rest)) = pattern.split_once("|regex}") {
+        // The other capture has no values for the remaining variables.
+        while let Some((before, after)) = pattern.split_once("|regex}") {
             let Some((before, _)) = before.rsplit_once('{') else { break };
-            pattern = format!("{before}.+{rest}");
+            pattern = format!("{before}.+{after}");
         }
         let screen = match (&other.ending, &other.menu) {
             (Ending::Screen(rows), _) => rows.clone(),
@@ -258,34 +264,34 @@ impl Alignment {
         };
         let output = if let Act::Command { output, .. } = &other.act { output.as_str() } else { "" };
         let pattern = pattern.replace("{{", "{").replace("}}", "}");
-        [other.printed.as_str(), output, screen.as_str()].iter().any(|text| stands_in(&pattern, text))
+        [other.printed.as_str(), output, screen.as_str()].iter().any(|text| matches_in(&pattern, text))
     }
 
-    /// Compares what a pair of steps types.
-    fn typed(&mut self, one: &Step<'_>, other: &Step<'_>, is_known: &impl Fn(&str, &str) -> bool) {
-        if one.keys() != other.keys() {
+    /// Compares the typed text of a pair of steps.
+    fn compare_typed(&mut self, step: &Step<'_>, other_step: &Step<'_>, is_known: &impl Fn(&str, &str) -> bool) {
+        if step.keys() != other_step.keys() {
             self.undecided.push(format!(
-                "{} has other keys in the other capture: {}",
-                one.describe(),
-                other.describe()
+                "{} has different keys in the other capture: {}",
+                step.describe(),
+                other_step.describe()
             ));
         }
         if let (Act::Command { exit_code: Some(code), .. }, Act::Command { exit_code: Some(other_code), .. }) =
-            (&one.turn.act, &other.turn.act)
+            (&step.turn.act, &other_step.turn.act)
             && code != other_code
         {
             self.undecided.push(format!(
                 "{} ended with exit code {code} in this capture, with {other_code} in the other one",
-                one.describe()
+                step.describe()
             ));
         }
-        if one.text() == other.text() {
+        if step.text() == other_step.text() {
             return;
         }
-        let differences = if one.is_command() {
-            differences(one.text(), other.text())
+        let differences = if step.is_command() {
+            differences(step.text(), other_step.text())
         } else {
-            vec![(one.text().trim(), other.text().trim())]
+            vec![(step.text().trim(), other_step.text().trim())]
         };
         for (value, other_value) in differences {
             if value == other_value {
@@ -293,23 +299,23 @@ impl Alignment {
             }
             if value.is_empty() || other_value.is_empty() {
                 self.undecided.push(format!(
-                    "{} is {} in the other capture: decide which one the workflow types",
-                    one.describe(),
-                    other.describe()
+                    "{} is {} in the other capture: select the one that the workflow types",
+                    step.describe(),
+                    other_step.describe()
                 ));
                 continue;
             }
             if is_known(value, other_value) {
                 continue;
             }
-            if self.explains(one.index, value, other_value) {
+            if self.is_explained_by_arguments(step.index, value, other_value) {
                 continue;
             }
             let is_value = |word: &str| self.arguments.iter().any(|known| known.value == word);
-            let base = if one.is_command() {
-                name_in_command(one.text(), value)
+            let base = if step.is_command() {
+                name_in_command(step.text(), value)
             } else {
-                name_of_question(one.asked, is_value)
+                name_of_question(step.question, is_value)
             };
             let base = argument_name(&base);
             let is_taken = |name: &String| self.arguments.iter().any(|known| known.name == *name);
@@ -318,42 +324,42 @@ impl Alignment {
             self.arguments.push(Difference {
                 name,
                 value: value.to_owned(),
-                other: other_value.to_owned(),
-                turns: vec![one.index],
+                other_value: other_value.to_owned(),
+                turns: vec![step.index],
             });
         }
     }
 
-    /// Compares those parts of the outputs of two steps that a wait matches.
-    fn printed(&mut self, one: &Step<'_>, other: &Step<'_>) {
+    /// Compares the parts of the outputs of two steps that waits match.
+    fn compare_printed(&mut self, step: &Step<'_>, other_step: &Step<'_>) {
         let mut lines = Vec::new();
         if let (
             Ending::Question(line) | Ending::Password(line),
             Ending::Question(other_line) | Ending::Password(other_line),
-        ) = (&one.turn.ending, &other.turn.ending)
+        ) = (&step.turn.ending, &other_step.turn.ending)
         {
             lines.push((line.as_str(), other_line.as_str()));
         }
-        if !one.turn.waits.is_empty() {
-            lines.extend(lines_alike(&one.turn.printed, &other.turn.printed));
+        if !step.turn.waits.is_empty() {
+            lines.extend(similar_lines(&step.turn.printed, &other_step.turn.printed));
         }
-        let all = lines.iter().flat_map(|(line, other_line)| differences(line, other_line));
-        for (word, other_word) in all.filter(|(word, other_word)| !word.is_empty() && !other_word.is_empty()) {
-            if !self.explains(one.index, word, other_word) {
-                self.varying.entry(one.index).or_default().push((word.to_owned(), other_word.to_owned()));
+        let pairs = lines.iter().flat_map(|(line, other_line)| differences(line, other_line));
+        for (word, other_word) in pairs.filter(|(word, other_word)| !word.is_empty() && !other_word.is_empty()) {
+            if !self.is_explained_by_arguments(step.index, word, other_word) {
+                self.varying.entry(step.index).or_default().push((word.to_owned(), other_word.to_owned()));
             }
         }
     }
 
-    /// Returns whether a text is another one only by values of known arguments, which then differ in this turn, too.
-    fn explains(&mut self, turn: usize, text: &str, other: &str) -> bool {
+    /// Returns whether two texts differ only in values of known arguments. Records this turn for these arguments.
+    fn is_explained_by_arguments(&mut self, turn: usize, text: &str, other: &str) -> bool {
         let mut explained = text.to_owned();
         let mut used = Vec::new();
         for (index, known) in self.arguments.iter().enumerate() {
-            let with = replaced(&explained, &known.value, &known.other);
-            if with != explained {
+            let replaced_text = replace_word(&explained, &known.value, &known.other_value);
+            if replaced_text != explained {
                 used.push(index);
-                explained = with;
+                explained = replaced_text;
             }
         }
         let is_explained = explained == other;
@@ -367,86 +373,90 @@ impl Alignment {
     }
 }
 
-/// Maximum number of compared lines of a turn's output.
+/// Maximum number of compared lines of the output of a turn.
 const MAX_LINES: usize = 200;
 
-/// Returns the lines of two outputs that differ at the same place, where both have as many.
-fn lines_alike<'t>(one: &'t str, other: &'t str) -> Vec<(&'t str, &'t str)> {
-    let count = one.lines().count();
-    if count != other.lines().count() || count > MAX_LINES {
+/// Returns the pairs of differing but similar lines, if both outputs have the same number of lines.
+fn similar_lines<'t>(output: &'t str, other_output: &'t str) -> Vec<(&'t str, &'t str)> {
+    let count = output.lines().count();
+    if count != other_output.lines().count() || count > MAX_LINES {
         return Vec::new();
     }
-    one.lines().zip(other.lines()).filter(|(one, other)| one != other && share(one, other) >= 5).collect()
+    output
+        .lines()
+        .zip(other_output.lines())
+        .filter(|(line, other)| line != other && equal_words(line, other) >= 5)
+        .collect()
 }
 
-/// Returns the parts of two texts that differ. As many words: word by word; otherwise what stands between the words that
-/// they begin and end with.
-fn differences<'t>(one: &'t str, other: &'t str) -> Vec<(&'t str, &'t str)> {
-    let (words, other_words) = (split_words(one), split_words(other));
+/// Returns the parts of two texts that differ: word by word if both have the same number of words, otherwise the text
+/// between the words that are equal at both ends.
+fn differences<'t>(text: &'t str, other_text: &'t str) -> Vec<(&'t str, &'t str)> {
+    let (words, other_words) = (split_words(text), split_words(other_text));
     if words.len() == other_words.len() {
         let pairs = words.into_iter().zip(other_words).filter(|(word, other)| word != other);
-        return pairs.map(|(word, other)| narrowed(word, other)).collect();
+        return pairs.map(|(word, other)| strip_equal_parts(word, other)).collect();
     }
     let begin = words.iter().zip(&other_words).take_while(|(word, other)| word == other).count();
-    let shortest = words.len().min(other_words.len());
+    let min_words = words.len().min(other_words.len());
     let end = words.iter().rev().zip(other_words.iter().rev()).take_while(|(word, other)| word == other).count();
-    let end = end.min(shortest - begin);
-    vec![(between(one, &words, begin, end), between(other, &other_words, begin, end))]
+    let end = end.min(min_words - begin);
+    vec![(text_of_words(text, &words, begin, end), text_of_words(other_text, &other_words, begin, end))]
 }
 
-/// Returns the part of a text from its word `begin` to before its last `end` ones.
-fn between<'t>(text: &'t str, words: &[&'t str], begin: usize, end: usize) -> &'t str {
+/// Returns the text of the words from `begin` on, without the last `end` ones.
+fn text_of_words<'t>(text: &'t str, words: &[&'t str], begin: usize, end: usize) -> &'t str {
     let Some(part) = words.get(begin..words.len() - end) else { return "" };
-    let place = |word: &str| word.as_ptr() as usize - text.as_ptr() as usize;
+    let offset = |word: &str| word.as_ptr() as usize - text.as_ptr() as usize;
     match (part.first(), part.last()) {
-        (Some(first), Some(last)) => &text[place(first)..place(last) + last.len()],
+        (Some(first), Some(last)) => &text[offset(first)..offset(last) + last.len()],
         _ => "",
     }
 }
 
-/// Signs at which a word has parts: options, paths, addresses, lists.
-const PARTS: [char; 5] = ['=', '/', ':', '@', ','];
+/// Separators of the parts of a word: options, paths, addresses, lists.
+const PART_SEPARATORS: [char; 5] = ['=', '/', ':', '@', ','];
 
-/// Returns the parts of two words that differ, without quotes and without whole parts that are the same.
-fn narrowed<'t>(one: &'t str, other: &'t str) -> (&'t str, &'t str) {
-    let begin = same_parts(one.chars(), other.chars());
+/// Returns the parts of two words that differ, without quotes and without equal parts at both ends.
+fn strip_equal_parts<'t>(one: &'t str, other: &'t str) -> (&'t str, &'t str) {
+    let begin = common_parts_length(one.chars(), other.chars());
     let (one, other) = (&one[begin..], &other[begin..]);
-    let end = same_parts(one.chars().rev(), other.chars().rev());
+    let end = common_parts_length(one.chars().rev(), other.chars().rev());
     let (one, other) = (&one[..one.len() - end], &other[..other.len() - end]);
-    (unquoted(one), unquoted(other))
+    (strip_quotes(one), strip_quotes(other))
 }
 
-/// Returns the length, in bytes, of what two words begin with that ends with a sign between parts.
-fn same_parts(one: impl Iterator<Item = char>, other: impl Iterator<Item = char>) -> usize {
-    let (mut length, mut whole) = (0, 0);
-    for (sign, _) in one.zip(other).take_while(|(sign, other)| sign == other) {
-        length += sign.len_utf8();
-        if PARTS.contains(&sign) {
-            whole = length;
+/// Returns the length in bytes of the longest common beginning that ends with a separator.
+fn common_parts_length(one: impl Iterator<Item = char>, other: impl Iterator<Item = char>) -> usize {
+    let (mut length, mut complete_parts) = (0, 0);
+    for (character, _) in one.zip(other).take_while(|(character, other)| character == other) {
+        length += character.len_utf8();
+        if PART_SEPARATORS.contains(&character) {
+            complete_parts = length;
         }
     }
-    whole
+    complete_parts
 }
 
-fn unquoted(word: &str) -> &str {
+fn strip_quotes(word: &str) -> &str {
     let word = word.trim_matches(['(', ')', '[', ']', ',', ':', ';', '?', '!', '<', '>']);
     let is_quoted = |quote| word.len() >= 2 && word.starts_with(quote) && word.ends_with(quote);
     if is_quoted('"') || is_quoted('\'') { &word[1..word.len() - 1] } else { word }
 }
 
-/// Returns the words of a text. What stands in quotes is no border.
+/// Returns the words of a text. Blanks in quotes do not separate words.
 fn split_words(text: &str) -> Vec<&str> {
     let (mut words, mut begin, mut quote) = (Vec::new(), None, None);
-    for (at, sign) in text.char_indices() {
-        if sign.is_whitespace() && quote.is_none() {
-            words.extend(begin.take().map(|begin| &text[begin..at]));
+    for (index, character) in text.char_indices() {
+        if character.is_whitespace() && quote.is_none() {
+            words.extend(begin.take().map(|begin| &text[begin..index]));
             continue;
         }
-        begin = begin.or(Some(at));
+        begin = begin.or(Some(index));
         match quote {
-            Some(open) if open == sign => quote = None,
-            // An apostrophe within a word of a sentence opens nothing.
-            None if matches!(sign, '"' | '\'') && text[at + 1..].contains(sign) => quote = Some(sign),
+            Some(open) if open == character => quote = None,
+            // An apostrophe within a word is not a quote.
+            None if matches!(character, '"' | '\'') && text[index + 1..].contains(character) => quote = Some(character),
             _ => {}
         }
     }
@@ -454,41 +464,43 @@ fn split_words(text: &str) -> Vec<&str> {
     words
 }
 
-/// Words of questions that name nothing.
-const EMPTY_WORDS: [&str; 21] = [
+/// Words of questions that carry no meaning.
+const FILLER_WORDS: [&str; 21] = [
     "a", "an", "and", "are", "choose", "do", "enter", "for", "is", "of", "or", "please", "should", "the", "this", "to",
     "want", "what", "which", "you", "your",
 ];
 
-/// Returns the name of an argument that a line requests: its first words with a meaning.
+/// Returns the name of the argument that a question requests: its first words with a meaning.
 pub(crate) fn name_of_question(line: &str, is_value: impl Fn(&str) -> bool) -> String {
     let line = line.split(['(', '[']).find(|part| part.contains(char::is_alphabetic)).unwrap_or_default();
-    let words = line.split(|sign: char| !sign.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
-    let says: Vec<String> = words
-        .filter(|word| !is_value(word) && !EMPTY_WORDS.contains(&word.to_ascii_lowercase().as_str()))
+    let words = line.split(|character: char| !character.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    let name_words: Vec<String> = words
+        .filter(|word| !is_value(word) && !FILLER_WORDS.contains(&word.to_ascii_lowercase().as_str()))
         .map(str::to_ascii_uppercase)
         .take(3)
         .collect();
-    if says.is_empty() { "ANSWER".to_owned() } else { says.join("_") }
+    if name_words.is_empty() { "ANSWER".to_owned() } else { name_words.join("_") }
 }
 
-/// Returns a name that an argument may have: it begins with a letter.
+/// Returns a valid name of an argument: it begins with a letter.
 fn argument_name(name: &str) -> String {
     let name = name.trim_start_matches('_');
     if name.starts_with(|first: char| first.is_ascii_uppercase()) { name.to_owned() } else { format!("INPUT_{name}") }
 }
 
-/// Returns the name of an argument in a command: that of its option, or the word before it.
+/// Returns the name of an argument of a command: its option, or the word before it.
 fn name_in_command(command: &str, value: &str) -> String {
     let words = split_words(command);
-    let at = words.iter().position(|word| word.contains(value)).unwrap_or(0);
-    let own = words.get(at).copied().unwrap_or_default();
-    let option = own.split_once('=').map(|(option, _)| option);
-    let before = at.checked_sub(1).and_then(|before| words.get(before)).copied();
+    let index = words.iter().position(|word| word.contains(value)).unwrap_or(0);
+    let value_word = words.get(index).copied().unwrap_or_default();
+    let option = value_word.split_once('=').map(|(option, _)| option);
+    let before = index.checked_sub(1).and_then(|before| words.get(before)).copied();
     let name = option.or(before).unwrap_or_default().trim_matches('-');
-    let name: String =
-        name.chars().map(|sign| if sign.is_ascii_alphanumeric() { sign.to_ascii_uppercase() } else { '_' }).collect();
-    match (option, at) {
+    let name: String = name
+        .chars()
+        .map(|character| if character.is_ascii_alphanumeric() { character.to_ascii_uppercase() } else { '_' })
+        .collect();
+    match (option, index) {
         _ if name.trim_matches('_').len() < 2 => "VALUE".to_owned(),
         (None, 1) => format!("{name}_ARGUMENT"),
         _ => name,

@@ -1,7 +1,7 @@
-//! Inputs typed ahead: before the program that reads them has asked, or the shell that takes them has shown its prompt.
+//! Inputs typed ahead: before the question of the program, or the prompt of the shell, that reads them.
 //!
-//! Played again, each of them waits for its reader: a shell's prompt, or the question that the program printed after the
-//! echo of the input.
+//! In the machine, each of them waits for its reader: the prompt of a shell, or the question after the echo of the
+//! input.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use steplatch_protocol::{InputKind, InputRecord};
 use crate::session_log::Moment;
 use crate::turn::{is_at_prompt, is_input};
 
-/// Signs at which a question ends.
+/// Characters at the end of a question.
 const QUESTION_ENDS: [char; 8] = ['?', ':', '>', ']', ')', '$', '#', '%'];
 
 /// Returns whether a program got an input before it waited for one.
@@ -20,35 +20,36 @@ fn is_ahead(input: &InputRecord) -> bool {
         && input.awaited == Some(false)
 }
 
-/// Returns whether an input was typed ahead of its question: what stood before the cursor asks nothing.
+/// Returns whether an input was typed ahead of its question: the row before the cursor is not a question.
 fn precedes_question(input: &InputRecord) -> bool {
-    is_ahead(input) && !asks(input.row.as_deref().unwrap_or_default())
+    is_ahead(input) && !is_question(input.row.as_deref().unwrap_or_default())
 }
 
-/// Returns whether a row ends as questions do.
-pub(crate) fn asks(row: &str) -> bool {
+/// Returns whether a row ends like a question.
+pub(crate) fn is_question(row: &str) -> bool {
     row.trim_end().ends_with(QUESTION_ENDS)
 }
 
-/// Maximum number of lines of an input that are typed one after the other. More are a text that was pasted.
+/// Maximum number of lines or keys of an input that are split. A longer input is pasted text.
 const MAX_LINES: usize = 20;
 
-/// Returns the entries of a log, with an entry for each line of an input of several lines into a program, and for each key
-/// of several ones that answered a question each: each waits for what read it, as if it had been typed by itself.
-pub(crate) fn with_lines(moments: &[Moment]) -> Cow<'_, [Moment]> {
+/// Returns the entries of a log, with a separate entry for each line of an input of several lines into a program, and
+/// for each key of an input whose keys answered a question each. So each of them waits for its own question.
+pub(crate) fn split_inputs(moments: &[Moment]) -> Cow<'_, [Moment]> {
     let is_split = |moment: &Moment| lines_of(moment).is_some() || keys_of(&moment.input).is_some();
     if !moments.iter().any(is_split) {
         return Cow::Borrowed(moments);
     }
-    let mut all: Vec<Moment> = Vec::with_capacity(moments.len());
-    for (at, moment) in moments.iter().enumerate() {
-        let behind = &moments[at + 1..];
-        let lines = lines_of(moment)
-            .and_then(|lines| shown_between(moment, &lines).or_else(|| typed_ahead(moment, &lines, &all, behind)));
-        let split = lines.or_else(|| pressed_at_once(moment, &all, behind));
-        all.extend(split.unwrap_or_else(|| vec![moment.clone()]));
+    let mut entries: Vec<Moment> = Vec::with_capacity(moments.len());
+    for (index, moment) in moments.iter().enumerate() {
+        let later = &moments[index + 1..];
+        let lines = lines_of(moment).and_then(|lines| {
+            lines_after_questions(moment, &lines).or_else(|| lines_typed_ahead(moment, &lines, &entries, later))
+        });
+        let parts = lines.or_else(|| split_keys(moment, &entries, later));
+        entries.extend(parts.unwrap_or_else(|| vec![moment.clone()]));
     }
-    Cow::Owned(all)
+    Cow::Owned(entries)
 }
 
 /// Returns the lines of an input of several lines into a program that reads lines.
@@ -82,8 +83,8 @@ fn line_entry(moment: &Moment, line: &str, row: Option<&str>, awaited: bool, pri
     entry
 }
 
-/// Returns an entry for each line, where the output shows each one behind the question that it answered, as editors of lines do.
-fn shown_between(moment: &Moment, lines: &[&str]) -> Option<Vec<Moment>> {
+/// Returns an entry for each line, if the output shows each one after its question, as line editors do.
+fn lines_after_questions(moment: &Moment, lines: &[&str]) -> Option<Vec<Moment>> {
     let rows: Vec<&str> = moment.printed.split_inclusive('\n').collect();
     let mut entries = Vec::new();
     let (mut begin, mut row_before) = (0, None);
@@ -101,7 +102,7 @@ fn shown_between(moment: &Moment, lines: &[&str]) -> Option<Vec<Moment>> {
             None => (rows.len(), ""),
             Some(shown) => shown?,
         };
-        // The row of a line begins with the question before it, which belongs to the line before.
+        // The row of a line begins with its question, which belongs to the previous entry.
         let first = rows.get(begin).map_or("", |row| row_before.map_or(*row, |before: &str| &row[before.len()..]));
         let rest: String = rows.get(begin + 1..end).unwrap_or_default().concat();
         entries.push(line_entry(moment, line, row_before, true, &format!("{first}{rest}{question}")));
@@ -110,9 +111,9 @@ fn shown_between(moment: &Moment, lines: &[&str]) -> Option<Vec<Moment>> {
     Some(entries)
 }
 
-/// Returns an entry for each line, where the terminal showed all of them before the program asked for the second one: it asked for
-/// each, or read all of them silently.
-fn typed_ahead(moment: &Moment, lines: &[&str], before: &[Moment], behind: &[Moment]) -> Option<Vec<Moment>> {
+/// Returns an entry for each line, if the terminal showed all of them before the second question, and the program had a
+/// question for each line or no output.
+fn lines_typed_ahead(moment: &Moment, lines: &[&str], before: &[Moment], later: &[Moment]) -> Option<Vec<Moment>> {
     let echo: String = lines.iter().map(|line| format!("{line}\n")).collect();
     let printed = moment.printed.strip_prefix(&echo)?;
     let last = lines.len() - 1;
@@ -121,10 +122,10 @@ fn typed_ahead(moment: &Moment, lines: &[&str], before: &[Moment], behind: &[Mom
         line_entry(moment, line, (index > 0).then_some(""), false, &format!("{line}\n{printed}"))
     };
     let entries: Vec<Moment> = lines.iter().enumerate().map(entry).collect();
-    let all = [before, &entries, behind].concat();
-    let mut places = before.len() + 1..before.len() + entries.len();
+    let moments = [before, &entries, later].concat();
+    let mut indices = before.len() + 1..before.len() + entries.len();
     let is_silent = printed.trim().is_empty();
-    (is_silent || places.all(|at| later_question(&all, at).is_some())).then_some(entries)
+    (is_silent || indices.all(|index| later_question(&moments, index).is_some())).then_some(entries)
 }
 
 /// Returns the keys of an input of several keys into a program that reads keys.
@@ -144,7 +145,7 @@ pub(crate) fn keys_of(input: &InputRecord) -> Option<Vec<char>> {
 
 /// Returns an entry for each key of an input, where the program printed a question for each one behind the first. More
 /// questions than that are others that need no key, or were answered by the next input.
-fn pressed_at_once(moment: &Moment, before: &[Moment], behind: &[Moment]) -> Option<Vec<Moment>> {
+fn split_keys(moment: &Moment, before: &[Moment], behind: &[Moment]) -> Option<Vec<Moment>> {
     // Signs at which a row of progress or a prompt of a shell ends as well.
     const NO_QUESTION_ENDS: [char; 3] = ['$', '#', '%'];
     let keys = keys_of(&moment.input).filter(|_| moment.input.awaited == Some(true))?;
@@ -160,7 +161,7 @@ fn pressed_at_once(moment: &Moment, before: &[Moment], behind: &[Moment]) -> Opt
     let mut questions: Vec<&str> = asked
         .split_inclusive('\n')
         .flat_map(questions_of_row)
-        .filter(|question| asks(question) && !question.trim_end().ends_with(NO_QUESTION_ENDS))
+        .filter(|question| is_question(question) && !question.trim_end().ends_with(NO_QUESTION_ENDS))
         // Behind a blank, the row ends with the answer.
         .map(|question| question.strip_suffix('\n').filter(|row| row.ends_with(' ')).unwrap_or(question))
         .collect();
@@ -184,7 +185,7 @@ fn pressed_at_once(moment: &Moment, before: &[Moment], behind: &[Moment]) -> Opt
         let output = &rest[..end];
         rest = &rest[end..];
         let echo = if is_shown { key.to_string() } else { String::new() };
-        // Each one but the first stands behind its question.
+        // Each echo except the first follows its question.
         if !is_shown_at_once && is_shown {
             rest = keys.get(index + 1).and_then(|next| rest.strip_prefix(*next)).unwrap_or(rest);
         }
@@ -198,7 +199,7 @@ fn pressed_at_once(moment: &Moment, before: &[Moment], behind: &[Moment]) -> Opt
             None => format!("{row}{printed}"),
         };
     }
-    // The output behind other entries, such as waits, is in those.
+    // The output after other entries, such as waits, belongs to those.
     let extra = printed.len() - moment.printed.len();
     if let Some(last) = entries.last_mut() {
         last.printed.truncate(last.printed.len().checked_sub(extra)?);
@@ -206,35 +207,35 @@ fn pressed_at_once(moment: &Moment, before: &[Moment], behind: &[Moment]) -> Opt
     Some(entries)
 }
 
-/// Returns the entries of a log, of which inputs typed ahead that a shell took as its lines are typed at its prompt.
-pub(crate) fn with_prompt_lines(moments: &[Moment]) -> Cow<'_, [Moment]> {
-    let is_taken_by_shell = |at: usize| {
-        let input = &moments[at].input;
+/// Returns the entries of a log. An input typed ahead that a shell read as a line becomes an input at its prompt.
+pub(crate) fn move_lines_to_prompt(moments: &[Moment]) -> Cow<'_, [Moment]> {
+    let is_read_by_shell = |index: usize| {
+        let input = &moments[index].input;
         let line = input.text.as_deref().and_then(|text| text.trim_start().lines().next()).map(str::trim);
-        let behind = moments[at + 1..].iter().map(|moment| &moment.input);
-        let mut lines = behind
+        let later = moments[index + 1..].iter().map(|moment| &moment.input);
+        let mut lines = later
             .take_while(|next| !is_input(next) || is_ahead(next))
             .filter(|next| next.kind == InputKind::Entered)
             .filter_map(|next| next.text.as_deref());
         is_ahead(input) && line.is_some_and(|line| !line.is_empty() && lines.any(|taken| taken.trim() == line))
     };
-    let lines: Vec<usize> = (0..moments.len()).filter(|at| is_taken_by_shell(*at)).collect();
+    let lines: Vec<usize> = (0..moments.len()).filter(|index| is_read_by_shell(*index)).collect();
     if lines.is_empty() {
         return Cow::Borrowed(moments);
     }
     let mut moments = moments.to_vec();
-    for at in lines {
-        "prompt".clone_into(&mut moments[at].input.context);
+    for index in lines {
+        "prompt".clone_into(&mut moments[index].input.context);
     }
     Cow::Owned(moments)
 }
 
-/// Returns the question that an input answered which was typed ahead of it: of several such inputs, each answers one
-/// question, in order. None where the input was not typed ahead, or nothing printed behind it ends as questions do.
+/// Returns the question of an input that was typed ahead. Several such inputs answer the questions after them in order.
+/// `None` if the input was not typed ahead, or no text after it ends like a question.
 pub(crate) fn later_question(moments: &[Moment], at: usize) -> Option<String> {
     let precedes = |moment: &&Moment| precedes_question(&moment.input);
     let input = &moments.get(at).filter(precedes)?.input;
-    // Entries that are no inputs stand between them.
+    // Other entries, such as waits, may be between them.
     let inputs_before = moments[..at].iter().enumerate().rev().filter(|(_, moment)| is_input(&moment.input));
     let earlier: Vec<usize> =
         inputs_before.take_while(|(_, moment)| precedes(moment)).map(|(index, _)| index).collect();
@@ -248,15 +249,15 @@ pub(crate) fn later_question(moments: &[Moment], at: usize) -> Option<String> {
     let next = moments.get(begin + run.len());
     let is_over = run.iter().any(|moment| is_for_shell(moment)) || next.is_none_or(|next| is_at_prompt(&next.input));
     let printed = if is_over { until_prompt(&printed, &moments[..begin]) } else { &printed };
-    // An editor of lines shows the input again, behind its own prompt.
+    // A line editor shows the input again, after its prompt.
     let typed = input.text.as_deref().unwrap_or_default().lines().next().unwrap_or_default().trim();
     let shown_again = printed.lines().filter_map(|row| row.trim_end().strip_suffix(typed));
-    let prompt = shown_again.filter(|_| !typed.is_empty()).find(|row| asks(row));
+    let prompt = shown_again.filter(|_| !typed.is_empty()).find(|row| is_question(row));
     let questions = || printed.split_inclusive('\n').flat_map(questions_of_row);
     prompt.or_else(|| questions().nth(earlier.len())).map(str::to_owned)
 }
 
-/// Returns the output behind the echo of an input.
+/// Returns the output after the echo of an input.
 fn without_echo(moment: &Moment) -> &str {
     let typed = moment.input.text.as_deref().unwrap_or_default();
     let typed = typed.trim_end_matches(['\n', '\r']);
@@ -264,42 +265,42 @@ fn without_echo(moment: &Moment) -> &str {
     printed.strip_prefix('\n').unwrap_or(printed)
 }
 
-/// Returns the output of the last command, of an output with the prompt behind it.
+/// Returns the output of the last command, without the prompt after it.
 fn until_prompt<'p>(printed: &'p str, before: &[Moment]) -> &'p str {
     let output = before.iter().rev().find_map(|moment| moment.output.as_deref());
-    let is_border = |at: &usize| printed.is_char_boundary(*at);
+    let is_boundary = |at: &usize| printed.is_char_boundary(*at);
     match output {
         Some(output) => {
-            let end = (0..=printed.len()).rev().filter(is_border).find(|end| output.ends_with(&printed[..*end]));
+            let end = (0..=printed.len()).rev().filter(is_boundary).find(|end| output.ends_with(&printed[..*end]));
             &printed[..end.unwrap_or_default()]
         }
         None => printed.rsplit_once('\n').map_or("", |(output, _)| output),
     }
 }
 
-/// Returns the questions in a row, each from the end of the one before: a program that has its answer prints the next one
-/// there. The last one has the end of the row, which may have come with it or with what followed the answer.
+/// Returns the questions in a row. Each begins at the end of the previous one, because a program that has its answer
+/// prints the next question there. The last one includes the end of the row.
 fn questions_of_row(row: &str) -> impl Iterator<Item = &str> {
     let mut begin = 0;
-    let is_end = move |(at, sign): &(usize, char)| {
-        let behind = &row[at + sign.len_utf8()..];
-        QUESTION_ENDS.contains(sign) && (behind.is_empty() || behind.starts_with([' ', '\n']))
+    let is_end = move |(at, character): &(usize, char)| {
+        let after = &row[at + character.len_utf8()..];
+        QUESTION_ENDS.contains(character) && (after.is_empty() || after.starts_with([' ', '\n']))
     };
-    row.char_indices().filter(is_end).filter_map(move |(at, sign)| {
-        let end = at + sign.len_utf8();
-        let behind = row[end..].strip_prefix(' ').unwrap_or(&row[end..]);
-        let question = if behind.trim_end().is_empty() { &row[begin..] } else { &row[begin..end] };
-        begin = row.len() - behind.len();
+    row.char_indices().filter(is_end).filter_map(move |(at, character)| {
+        let end = at + character.len_utf8();
+        let after = row[end..].strip_prefix(' ').unwrap_or(&row[end..]);
+        let question = if after.trim_end().is_empty() { &row[begin..] } else { &row[begin..end] };
+        begin = row.len() - after.len();
         (!question.trim().is_empty()).then_some(question)
     })
 }
 
-/// Returns a row without the question at its beginning that an input typed ahead had answered: the next question follows
-/// there, and is on a row of its own behind an answer that is shown.
-pub(crate) fn without_answered<'r>(moments: &[Moment], at: usize, row: &'r str) -> &'r str {
+/// Returns a row without the question at its beginning that an input typed ahead has answered. The next question
+/// follows it in the same row, unless the terminal shows the answer.
+pub(crate) fn without_answered_question<'r>(moments: &[Moment], at: usize, row: &'r str) -> &'r str {
     let answered = later_question(moments, at);
-    let behind = answered.and_then(|question| row.strip_prefix(question.trim_end()));
-    behind.map(str::trim_start).filter(|behind| !behind.is_empty()).unwrap_or(row)
+    let after = answered.and_then(|question| row.strip_prefix(question.trim_end()));
+    after.map(str::trim_start).filter(|after| !after.is_empty()).unwrap_or(row)
 }
 
 #[cfg(test)]
@@ -383,7 +384,7 @@ mod tests {
             typed.input.reads_lines = true;
             typed.input.awaited = Some(true);
             let command = entered("sh x", "", printed.strip_suffix("$ ").unwrap_or(printed));
-            let entries = with_lines(&[command, typed]).into_owned();
+            let entries = split_inputs(&[command, typed]).into_owned();
             entries
                 .into_iter()
                 .skip(1)
@@ -421,7 +422,7 @@ mod tests {
             });
             let log: Vec<Moment> = [entered("sh x", "", &output), typed].into_iter().chain(next).collect();
             let entry = |one: Moment| (one.input.text.unwrap(), one.input.row.unwrap(), one.printed);
-            with_lines(&log)[1..].iter().cloned().map(entry).collect::<Vec<_>>()
+            split_inputs(&log)[1..].iter().cloned().map(entry).collect::<Vec<_>>()
         };
         let entry = |text: &str, row: &str, printed: &str| (text.to_owned(), row.to_owned(), printed.to_owned());
         let sure = [entry("y", "Go? ", "y\nSure? "), entry("n", "Sure? ", "n\ndone\n$ ")];
@@ -455,8 +456,9 @@ mod tests {
             moment("touch a\n", "program", "", "touch a\nGo on? $ touch a\n"),
             entered("touch a", "$ ", ""),
         ];
-        let contexts: Vec<String> = with_prompt_lines(&log).iter().map(|moment| moment.input.context.clone()).collect();
+        let contexts: Vec<String> =
+            move_lines_to_prompt(&log).iter().map(|moment| moment.input.context.clone()).collect();
         assert_eq!(contexts, ["prompt", "program", "prompt", "prompt"]);
-        assert!(matches!(with_prompt_lines(&log[..2]), Cow::Borrowed(_)));
+        assert!(matches!(move_lines_to_prompt(&log[..2]), Cow::Borrowed(_)));
     }
 }

@@ -5,12 +5,12 @@ use steplatch_protocol::{RunComparison, RunDifference, RunEvent};
 
 use crate::golden::{Golden, GoldenStep};
 
-/// Maximum number of differences of a comparison, and maximum characters of a text of one.
+/// Maximum number of differences of a comparison, and maximum characters of a text in a difference.
 const MAX_DIFFERENCES: usize = 100;
 const MAX_TEXT_CHARS: usize = 4000;
 
-/// Returns what the states of a run did, in order. Only commands have an output for comparison; inputs and waits have
-/// what they found.
+/// Returns the actions of the states of a run, in order. Only commands have an output for comparison; inputs and waits
+/// have their match.
 #[must_use]
 pub fn run_steps(events: &[RunEvent]) -> Vec<GoldenStep> {
     let step = |event: &RunEvent| {
@@ -28,38 +28,45 @@ pub fn run_steps(events: &[RunEvent]) -> Vec<GoldenStep> {
     events.iter().filter(|event| event.event_type == "state_completed").map(step).collect()
 }
 
-/// Compares two runs by their ids and their events. Cuts long texts; of many differences, returns the first ones.
+/// Compares two runs, given by their ids and events. Truncates long texts, and returns only the first differences.
 #[must_use]
-pub fn compare_runs(one: (&str, &[RunEvent]), other: (&str, &[RunEvent])) -> RunComparison {
-    let differences = Golden { steps: run_steps(one.1), ..Golden::default() }.differences(&run_steps(other.1));
-    let inputs = vec![input(one.1), input(other.1)];
+pub fn compare_runs(
+    (run, events): (&str, &[RunEvent]),
+    (other_run, other_events): (&str, &[RunEvent]),
+) -> RunComparison {
+    let differences = Golden { steps: run_steps(events), ..Golden::default() }.differences(&run_steps(other_events));
+    let inputs = vec![run_input(events), run_input(other_events)];
     RunComparison {
-        runs: vec![one.0.to_owned(), other.0.to_owned()],
+        runs: vec![run.to_owned(), other_run.to_owned()],
         same: differences.is_empty() && inputs[0] == inputs[1],
         inputs,
-        elapsed_time: vec![time(one.1), time(other.1)],
+        elapsed_time: vec![elapsed_seconds(events), elapsed_seconds(other_events)],
         differences: differences
             .into_iter()
             .take(MAX_DIFFERENCES)
-            .map(|one| RunDifference { recorded: cut(&one.recorded), observed: cut(&one.observed), ..one })
+            .map(|difference| RunDifference {
+                recorded: truncate(&difference.recorded),
+                observed: truncate(&difference.observed),
+                ..difference
+            })
             .collect(),
         error: None,
     }
 }
 
 /// Returns the input of a run.
-fn input(events: &[RunEvent]) -> Value {
+fn run_input(events: &[RunEvent]) -> Value {
     let started = events.iter().find(|event| event.event_type == "workflow_started");
     started.and_then(|event| event.data.get("input").cloned()).unwrap_or(Value::Null)
 }
 
 /// Returns the seconds that the states of a run took.
-fn time(events: &[RunEvent]) -> f64 {
+fn elapsed_seconds(events: &[RunEvent]) -> f64 {
     let time = |event: &RunEvent| event.data.get("elapsed_time").and_then(Value::as_f64).unwrap_or_default();
     events.iter().filter(|event| event.event_type == "state_completed").map(time).sum()
 }
 
-fn cut(text: &str) -> String {
+fn truncate(text: &str) -> String {
     match text.char_indices().nth(MAX_TEXT_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),

@@ -1,4 +1,4 @@
-//! Recordings of other programs, with mistakes in every part.
+//! Fuzz targets for recordings of other programs.
 
 use std::collections::BTreeMap;
 
@@ -6,30 +6,34 @@ use steplatch_fuzz::Target;
 use steplatch_protocol::InputKind;
 use steplatch_recording::{RecordedEvent, recorded_events};
 
-use crate::import::tests::read;
+use crate::import::tests::import_timeline;
 use crate::{
     CaptureRequest, Golden, KnownFacts, ScriptLogs, Timeline, TimelineEvent, capture, expect_script, script_files,
     script_recording,
 };
 
-/// Maximum bytes of entries: for each byte of a recording, and for an empty one.
-const MAX_GROWTH_BYTES: (usize, usize) = (10_000, 20_000);
+/// Maximum size of an imported log, for each byte of the recording and for an empty recording.
+const MAX_LOG_BYTES_PER_INPUT_BYTE: usize = 10_000;
+const MAX_EMPTY_LOG_BYTES: usize = 20_000;
 
 /// Imports a timeline, captures it, and checks both. Returns the kinds of its entries.
-fn check(timeline: Timeline, length: usize) -> Vec<(String, String, bool)> {
-    let typed = timeline.events.iter().filter_map(|(_, event)| text_of(event, true));
+fn import_and_capture(timeline: Timeline, length: usize) -> Vec<(String, String, bool)> {
+    let typed = timeline.events.iter().filter_map(|(_, event)| typed_text(event));
     let typed: String = typed.chain([timeline.command.as_str()]).collect();
-    let shown: String = timeline.events.iter().filter_map(|(_, event)| text_of(event, false)).collect();
-    let (typed, shown) = (signs(&typed), signs(&shown));
-    let imported = read("x", timeline);
+    let shown: String = timeline.events.iter().filter_map(|(_, event)| output_text(event)).collect();
+    let (typed_characters, shown_characters) = (count_characters(&typed), count_characters(&shown));
+    let imported = import_timeline("x", timeline);
     let text = serde_json::to_string(&imported).expect("a log is a document");
-    assert!(text.len() <= MAX_GROWTH_BYTES.0 * length + MAX_GROWTH_BYTES.1, "{} bytes of {length}", text.len());
+    let max_bytes = MAX_LOG_BYTES_PER_INPUT_BYTE * length + MAX_EMPTY_LOG_BYTES;
+    assert!(text.len() <= max_bytes, "{} bytes of {length}", text.len());
     for moment in &imported.log.moments {
         let input = &moment.input;
         assert!(input.kind != InputKind::Hidden || input.text.is_none(), "{input:?}");
         // Keys have names of several letters; text has typed or printed characters.
         let text = input.text.as_deref().unwrap_or_default();
-        let is_known = signs(text).iter().all(|(sign, _)| typed.contains_key(sign) || shown.contains_key(sign));
+        let is_known = count_characters(text)
+            .iter()
+            .all(|(character, _)| typed_characters.contains_key(character) || shown_characters.contains_key(character));
         assert!(is_known && input.keys.iter().all(|key| key.len() > 1), "{input:?}");
     }
     let kinds = imported.log.moments.iter().map(|moment| {
@@ -43,21 +47,21 @@ fn check(timeline: Timeline, length: usize) -> Vec<(String, String, bool)> {
     kinds
 }
 
-fn text_of(event: &TimelineEvent, is_input: bool) -> Option<&str> {
-    match event {
-        TimelineEvent::Input(text) if is_input => Some(text),
-        TimelineEvent::Output(text) if !is_input => Some(text),
-        _ => None,
-    }
+fn typed_text(event: &TimelineEvent) -> Option<&str> {
+    if let TimelineEvent::Input(text) = event { Some(text) } else { None }
+}
+
+fn output_text(event: &TimelineEvent) -> Option<&str> {
+    if let TimelineEvent::Output(text) = event { Some(text) } else { None }
 }
 
 /// Counts the characters of a text, without blanks and the mask of a secret.
-fn signs(text: &str) -> BTreeMap<char, usize> {
-    let mut signs = BTreeMap::new();
-    for sign in text.chars().filter(|sign| !sign.is_whitespace() && *sign != '•') {
-        *signs.entry(sign).or_default() += 1;
+fn count_characters(text: &str) -> BTreeMap<char, usize> {
+    let mut counts = BTreeMap::new();
+    for character in text.chars().filter(|character| !character.is_whitespace() && *character != '•') {
+        *counts.entry(character).or_default() += 1;
     }
-    signs
+    counts
 }
 
 #[test]
@@ -94,7 +98,7 @@ fn asciicasts_with_input() {
             (time, event)
         };
         let timeline = Timeline { events: events.into_iter().map(event).collect(), ..Timeline::default() };
-        (check(timeline, input.len()), damage.is_some())
+        (import_and_capture(timeline, input.len()), damage.is_some())
     });
 }
 
@@ -127,7 +131,7 @@ fn recordings_of_script() {
         let files = script_files(timing);
         let is_plain = |name: &Option<String>| name.as_ref().is_none_or(|name| !name.contains('/') && name != "..");
         assert!(files.as_ref().is_none_or(|files| is_plain(&files.output) && is_plain(&files.input)), "{files:?}");
-        check(script_recording(timing, logs), input.len())
+        import_and_capture(script_recording(timing, logs), input.len())
     });
 }
 
@@ -153,5 +157,7 @@ fn scripts_of_autoexpect() {
         ],
         longest: 4_096,
     };
-    target.run(|input| expect_script(&String::from_utf8_lossy(input)).map(|timeline| check(timeline, input.len())));
+    target.run(|input| {
+        expect_script(&String::from_utf8_lossy(input)).map(|timeline| import_and_capture(timeline, input.len()))
+    });
 }

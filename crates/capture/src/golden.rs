@@ -8,12 +8,12 @@ use serde_json::{Map, Value, json};
 use steplatch_protocol::RunDifference;
 use steplatch_workflow::Definition;
 
-use crate::variation::{normalised, without_numbers};
+use crate::variation::{remove_volatile_text, without_numbers};
 
 /// The version of the format.
 const VERSION: u32 = 1;
 
-/// Placeholder for a state that a run did not reach.
+/// Placeholder for a state that the run or the recording does not have.
 const END: &str = "the end of the run";
 
 /// A golden transcript.
@@ -100,10 +100,11 @@ impl std::fmt::Display for GoldenError {
 impl std::error::Error for GoldenError {}
 
 impl Golden {
-    /// Returns the transcript of a capture made at this moment (ISO 8601, UTC).
+    /// Returns the transcript of a capture made at this time (ISO 8601, UTC).
     #[must_use]
-    pub fn from_captured(captured: &crate::Captured, workflow_name: &str, at: &str) -> Self {
-        let inputs = captured.inputs.iter().map(|(name, value)| (name.clone(), value.as_str().into())).collect();
+    pub fn from_captured(captured: &crate::CapturedMachine, workflow_name: &str, at: &str) -> Self {
+        let inputs =
+            captured.argument_values.iter().map(|(name, value)| (name.clone(), value.as_str().into())).collect();
         let header = GoldenHeader {
             golden: VERSION,
             workflow_name: workflow_name.to_owned(),
@@ -119,16 +120,16 @@ impl Golden {
     /// # Errors
     /// Returns the first invalid line, or the line with a newer version.
     pub fn read(text: &str) -> Result<Self, GoldenError> {
-        let wrong = |line: usize, cause: String| GoldenError { line: line + 1, cause };
+        let line_error = |line: usize, cause: String| GoldenError { line: line + 1, cause };
         let mut lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-        let (number, first) = lines.next().ok_or_else(|| wrong(0, "the file is empty".to_owned()))?;
+        let (number, first) = lines.next().ok_or_else(|| line_error(0, "the file is empty".to_owned()))?;
         let header: GoldenHeader =
-            serde_json::from_str(first).map_err(|error| wrong(number, format!("invalid header: {error}")))?;
+            serde_json::from_str(first).map_err(|error| line_error(number, format!("invalid header: {error}")))?;
         if header.golden > VERSION {
-            return Err(wrong(number, format!("version {} is newer than {VERSION}", header.golden)));
+            return Err(line_error(number, format!("version {} is newer than {VERSION}", header.golden)));
         }
         let step = |(number, line): (usize, &str)| {
-            serde_json::from_str(line).map_err(|error| wrong(number, error.to_string()))
+            serde_json::from_str(line).map_err(|error| line_error(number, error.to_string()))
         };
         Ok(Self { header, steps: lines.map(step).collect::<Result<_, _>>()? })
     }
@@ -141,8 +142,8 @@ impl Golden {
         std::iter::once(header).chain(steps).map(|line| format!("{line}\n")).collect()
     }
 
-    /// Compares the states of a run with the recording, in order. `observed` has the states that
-    /// the run executed; a state without output has empty `prints`.
+    /// Compares the states of a run with the recording, in order. `observed` has the executed states of the run; a
+    /// state without output has empty `prints`.
     #[must_use]
     pub fn differences(&self, observed: &[GoldenStep]) -> Vec<RunDifference> {
         let mut differences = Vec::new();
@@ -166,12 +167,12 @@ impl Golden {
             let is_command = step.has_output;
             // A command may still be running when the awaited text appears.
             let failed = |code: Option<i32>| code.filter(|code| *code != 0);
-            let is_other_code = if is_command {
+            let is_different_code = if is_command {
                 step.exit_code != golden.exit_code
             } else {
                 step.exit_code.is_some() && failed(step.exit_code) != failed(golden.exit_code)
             };
-            if is_other_code {
+            if is_different_code {
                 differs("exit_code", code(golden.exit_code), code(step.exit_code));
             }
             if let (Some(recorded), Some(observed)) = (&golden.found, &step.found)
@@ -179,13 +180,16 @@ impl Golden {
             {
                 differs("match", recorded.clone(), observed.clone());
             }
-            if is_command && !golden.varies && normalised(&step.prints) != normalised(&golden.prints) {
+            if is_command
+                && !golden.varies
+                && remove_volatile_text(&step.prints) != remove_volatile_text(&golden.prints)
+            {
                 differs("output", golden.prints.clone(), step.prints.clone());
             }
         }
         let has_same_states = differences.iter().all(|difference| difference.what != "state");
-        if let Some(more) = observed.get(self.steps.len()).filter(|_| has_same_states) {
-            let (state, observed) = (more.state.clone(), more.state.clone());
+        if let Some(extra) = observed.get(self.steps.len()).filter(|_| has_same_states) {
+            let (state, observed) = (extra.state.clone(), extra.state.clone());
             differences.push(RunDifference { state, what: "state".to_owned(), recorded: END.to_owned(), observed });
         }
         differences
@@ -201,18 +205,19 @@ impl Golden {
         variables
     }
 
-    /// Converts the transcript to a stub file for a rehearsal of a machine. Skips states that the machine does not have.
+    /// Converts the transcript to a stub file for a rehearsal of a machine. Skips states that the machine does not
+    /// have.
     #[must_use]
     pub fn stubs(&self, has_state: impl Fn(&str) -> bool) -> Value {
         let (mut states, mut gates) = (Map::new(), Map::new());
-        let known =
+        let steps =
             self.steps.iter().filter(|step| has_state(&step.state) && (step.answer.is_some() || step.has_outcome()));
-        for step in known {
-            let (all, value) = match &step.answer {
+        for step in steps {
+            let (lists, value) = match &step.answer {
                 Some(answer) => (&mut gates, Value::from(answer.as_str())),
                 None => (&mut states, json!({"prints": step.prints, "exit_code": step.exit_code})),
             };
-            if let Value::Array(list) = all.entry(step.state.clone()).or_insert_with(|| json!([])) {
+            if let Value::Array(list) = lists.entry(step.state.clone()).or_insert_with(|| json!([])) {
                 list.push(value);
             }
         }
@@ -221,7 +226,7 @@ impl Golden {
 }
 
 impl GoldenStep {
-    /// Returns whether the state has an outcome to compare: an opened terminal prints nothing and has no exit code.
+    /// Returns whether the state has an outcome to compare: an opened terminal has no output and no exit code.
     fn has_outcome(&self) -> bool {
         !self.prints.is_empty() || self.exit_code.is_some()
     }

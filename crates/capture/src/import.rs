@@ -1,11 +1,11 @@
-//! Import: logs of inputs made of recordings by other programs, as captures of lower trust.
+//! Import of recordings by other programs as logs of inputs, for captures of lower trust.
 //!
-//! `script` and `expect` here, and the reader of asciicast files, read a recording as a [`Timeline`]. [`imported`]
-//! makes the log of it. The import concludes from texts what a terminal of steplatch knows: where the shell was at its
-//! prompt, which lines were entered, and which input had no echo and is a secret. Exit codes are unknown. Pure; foreign
-//! input never panics.
+//! `script` and `expect` here, and the reader of asciicast files, read a recording as a [`Timeline`].
+//! [`import_recording`] converts it to a log. The import infers from texts the facts that a terminal of steplatch
+//! knows: the prompts of the shell, the entered lines, and the inputs without an echo, which are secrets. Exit codes
+//! are unknown. Pure; invalid recordings never panic.
 //!
-//! `reader` pairs inputs with the output (`lines`), `edit` reads keys as a line editor does, `echo` decides whether an input stands in
+//! `reader` pairs inputs with the output (`lines`), `edit` reads keys as a line editor does, `echo` finds an input in
 //! the output, and `entries` writes the log, without `secrets`.
 
 mod echo;
@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 pub use expect::expect_script;
 pub use script::{ScriptFiles, ScriptLogs, script_files, script_recording};
 
-use crate::LeftOut;
+use crate::OmittedInput;
 use crate::session_log::SessionLog;
 use reader::Reader;
 
@@ -34,14 +34,14 @@ const MAX_ENTRIES: usize = 4096;
 /// Maximum bytes of text that one entry keeps: half from its beginning and half from its end.
 const MAX_PRINTED_BYTES: usize = 32 << 10;
 
-/// Something that happened in a recorded terminal.
+/// Event of a recorded terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TimelineEvent {
     /// A program printed this.
     Output(String),
     /// Typed text, as a terminal sends it.
     Input(String),
-    /// The screen has another size.
+    /// The size of the screen changed.
     Resize {
         /// Columns.
         cols: u16,
@@ -61,19 +61,20 @@ pub struct Timeline {
     pub size: Option<(u16, u16)>,
     /// The events, each with the seconds since the beginning.
     pub events: Vec<(f64, TimelineEvent)>,
-    /// Parts of the recording that were not understood.
-    pub left_out: Vec<LeftOut>,
+    /// Parts of the recording that the reader does not support.
+    pub omitted_inputs: Vec<OmittedInput>,
     /// Decisions that a person has to make.
     pub undecided: Vec<String>,
 }
 
-/// A log made of a recording.
+/// A log converted from a recording.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Imported {
+pub struct ImportedRecording {
     /// The log.
     pub log: SessionLog,
-    /// Parts of the recording that are not in it.
-    pub left_out: Vec<LeftOut>,
+    /// Parts of the recording that are not in the log.
+    #[serde(rename = "left_out")]
+    pub omitted_inputs: Vec<OmittedInput>,
     /// Decisions that a person has to make.
     pub undecided: Vec<String>,
 }
@@ -88,46 +89,47 @@ pub trait RecordedScreen {
     fn rows(&self) -> Vec<String>;
 }
 
-/// Returns the log of a recording. `name` is what replies call it, `screen` is an empty one. The log has no typed text
+/// Converts a recording to a log. `name`: its name in replies; `screen`: an empty screen. The log has no typed text
 /// that is missing in the output.
 #[must_use]
-pub fn imported(name: &str, timeline: Timeline, screen: &mut dyn RecordedScreen) -> Imported {
+pub fn import_recording(name: &str, timeline: Timeline, screen: &mut dyn RecordedScreen) -> ImportedRecording {
     let is_shell = is_shell(&timeline.command);
-    let (left_out, mut undecided) = (timeline.left_out, timeline.undecided);
+    let (omitted_inputs, mut undecided) = (timeline.omitted_inputs, timeline.undecided);
     let mut reader = Reader::new(screen, timeline.size);
     if !is_shell {
-        reader.starts(&timeline.command);
+        reader.start_command(&timeline.command);
     }
     for (seconds, event) in timeline.events {
-        reader.take(seconds, event);
+        reader.add_event(seconds, event);
     }
-    let read = reader.finish();
-    if read.is_full {
-        let sentence = format!("'{name}' has more than {MAX_ENTRIES} inputs: the rest was not read");
+    let recorded = reader.finish();
+    if recorded.is_full {
+        let sentence = format!("'{name}' has more than {MAX_ENTRIES} inputs: the later ones were not read");
         undecided.push(sentence);
     }
-    let (moments, hidden) = entries::log_entries(read, is_shell);
+    let (moments, hidden) = entries::log_entries(recorded, is_shell);
     if hidden > 0 {
         undecided.push(format!(
-            "inputs of '{name}' that are not found in its output are secret arguments: {hidden}; make those that are no secrets plain arguments"
+            "{hidden} inputs of '{name}' are not in its output, so they became secret arguments; convert those that are not secrets to plain arguments"
         ));
     }
     let shell = if is_shell { timeline.command.split_whitespace().next().unwrap_or_default() } else { "" };
-    // Without its files, a shell does not mark its prompts.
+    // A shell with such options may not mark its prompts.
     if is_shell && timeline.command.trim() != shell {
-        let sentence = format!("its terminal is opened with '{shell}', without the options of '{}'", timeline.command);
+        let sentence =
+            format!("the workflow opens its terminal with '{shell}', without the options of '{}'", timeline.command);
         undecided.push(sentence);
     }
     let shell = shell.to_owned();
     let log = SessionLog { terminal: name.to_owned(), shell, directory: String::new(), moments, is_imported: true };
-    Imported { log, left_out, undecided }
+    ImportedRecording { log, omitted_inputs, undecided }
 }
 
-/// Options of shells that have a value behind them.
+/// Options of shells that take the next word as their value.
 const OPTIONS_WITH_VALUES: [&str; 8] = ["--init-command", "--init-file", "--rcfile", "+O", "+o", "-C", "-O", "-o"];
 
-/// Returns whether a command line begins an interactive shell for a terminal. One with a file or a command to execute
-/// is a program as any other.
+/// Returns whether a command line starts an interactive shell. A shell that executes a file or a command is like any
+/// other program.
 fn is_shell(command: &str) -> bool {
     let mut words = command.split_whitespace();
     let program = words.next().unwrap_or("bash").rsplit('/').next().unwrap_or_default();
@@ -149,32 +151,36 @@ fn is_shell(command: &str) -> bool {
     true
 }
 
-/// Returns whether a text requests something typed without an echo.
+/// Returns whether a text requests a secret, which is typed without an echo.
 fn asks_for_secret(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
     let words = ["passw", "passphrase", "passcode", "secret", "token", "credential", "api key", "verification code"];
     words.iter().any(|word| text.contains(word))
-        || text.split(|sign: char| !sign.is_alphanumeric()).any(|word| matches!(word, "pin" | "otp" | "cvv" | "cvc"))
+        || text
+            .split(|character: char| !character.is_alphanumeric())
+            .any(|word| matches!(word, "pin" | "otp" | "cvv" | "cvc"))
 }
 
-/// Returns whether a row is the prompt of the shell again, in another directory perhaps.
+/// Returns whether a row is the prompt of the shell, possibly in another directory.
 fn is_same_prompt(prompt: &str, row: &str) -> bool {
     let (prompt, row) = (prompt.trim_end(), row.trim_end());
     let begin = |text: &str| text.split(['/', '~', ':', ' ']).next().unwrap_or_default().to_owned();
-    let ends = |text: &str| text.chars().next_back();
-    prompt == row || ends(prompt) == ends(row) && begin(prompt) == begin(row) && begin(row).len() >= 2
+    let last_character = |text: &str| text.chars().next_back();
+    prompt == row
+        || last_character(prompt) == last_character(row) && begin(prompt) == begin(row) && begin(row).len() >= 2
 }
 
-fn floor(text: &str, at: usize) -> usize {
+fn floor_boundary(text: &str, at: usize) -> usize {
     (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
 
-/// Returns a text without its middle where it is long.
-fn shortened(text: &str) -> String {
+/// Returns a text without its middle if it is long.
+fn shorten(text: &str) -> String {
     if text.len() <= MAX_PRINTED_BYTES {
         return text.to_owned();
     }
-    let (head, tail) = (floor(text, MAX_PRINTED_BYTES / 2), floor(text, text.len() - MAX_PRINTED_BYTES / 2));
+    let (head, tail) =
+        (floor_boundary(text, MAX_PRINTED_BYTES / 2), floor_boundary(text, text.len() - MAX_PRINTED_BYTES / 2));
     format!("{}\n…\n{}", &text[..head], &text[tail..])
 }
 

@@ -125,8 +125,8 @@ proptest! {
         let logs = if two { vec![log.clone(), log] } else { vec![log] };
         let facts = KnownFacts { home: "/home/ana".to_owned(), user: "ana".to_owned(), host: "mill".to_owned(), ..KnownFacts::default() };
         let compare_with: Vec<SessionLog> = others.map(log_of).into_iter().collect();
-        let inputs = vec![("name".to_owned(), "value".to_owned()), ("9?".to_owned(), "8123".to_owned())];
-        let request = CaptureRequest { name: Some("w".to_owned()), inputs, keep_read_only_commands, compare_with, ..CaptureRequest::default() };
+        let argument_values = vec![("name".to_owned(), "value".to_owned()), ("9?".to_owned(), "8123".to_owned())];
+        let request = CaptureRequest { name: Some("w".to_owned()), argument_values, keep_read_only_commands, compare_with, ..CaptureRequest::default() };
         let captured = capture(&logs, &facts, &request);
         let definition = Definition::parse(&captured.definition, &AnyParameters);
         prop_assert!(definition.is_ok(), "{}\n{:#}", definition.unwrap_err(), captured.definition);
@@ -165,7 +165,12 @@ fn a_date_and_a_host_that_are_typed_are_named_unless_they_are_inputs() {
     assert!(!at("2026-02-04T00:00:00Z") && !at("nonsense"));
     let undecided = |inputs: &[(&str, &str)]| {
         let inputs = inputs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        capture(std::slice::from_ref(&log), &facts, &CaptureRequest { inputs, ..CaptureRequest::default() }).undecided
+        capture(
+            std::slice::from_ref(&log),
+            &facts,
+            &CaptureRequest { argument_values: inputs, ..CaptureRequest::default() },
+        )
+        .undecided
     };
     let named = undecided(&[]);
     assert!(named.iter().any(|one| one.contains("types the date '2026-01-31'")), "{named:?}");

@@ -1,12 +1,12 @@
 //! Capture of terminal sessions as machines.
 //!
-//! [`capture`] takes input logs with the output of the programs, and returns a machine that does the
-//! same, with a reason for each assumption. Pure: no clock, no files, no terminals.
+//! [`capture`] takes input logs with the output of the programs, and returns a machine that performs the same
+//! actions, with a reason for each assumption. Pure: no clock, no files, no terminals.
 //!
-//! The modules, in order of execution: `turn` pairs each input with its outcome, `noise` selects inputs to leave
-//! out, `against` compares with another capture of the same procedure, `template` and `provenance` replace values with
-//! variables, `question` and `menu` turn prompts of programs into patterns, and `machine` writes the states. `golden` is
-//! the recording of the session. `variation` describes differences between runs that comparisons ignore.
+//! The modules, in order of execution: `turn` pairs each input with its outcome, `noise` selects inputs to omit,
+//! `against` compares with another capture of the same procedure, `template` and `provenance` replace values with
+//! variables, `question` and `menu` turn prompts of programs into patterns, and `machine` writes the states. `golden`
+//! is the recording that a proof compares with. `variation` removes text that differs between runs.
 
 mod against;
 mod ahead;
@@ -36,50 +36,52 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use comparison::{compare_runs, run_steps};
-pub use effects::{irreversible_inputs, programs};
+pub use effects::{irreversible_inputs, programs_in_command};
 pub use golden::{Golden, GoldenError, GoldenHeader, GoldenStep, Proof};
 pub use import::{
-    Imported, RecordedScreen, ScriptFiles, ScriptLogs, Timeline, TimelineEvent, expect_script, imported, script_files,
-    script_recording,
+    ImportedRecording, RecordedScreen, ScriptFiles, ScriptLogs, Timeline, TimelineEvent, expect_script,
+    import_recording, script_files, script_recording,
 };
 pub use machine::capture;
 pub use session_log::{KnownFacts, Moment, SessionLog};
-pub use variation::normalised;
+pub use variation::remove_volatile_text;
 
 /// Options of a capture, besides the logs.
 #[derive(Debug, Clone, Default)]
 pub struct CaptureRequest {
-    /// The name of the workflow.
+    /// Name of the workflow.
     pub name: Option<String>,
     /// Purpose of the workflow.
     pub description: Option<String>,
     /// Values that become arguments, by the argument's name.
-    pub inputs: Vec<(String, String)>,
+    pub argument_values: Vec<(String, String)>,
     /// True to keep read-only commands such as `ls`.
     pub keep_read_only_commands: bool,
     /// Files that must exist at the end.
-    pub expects: Vec<String>,
-    /// Logs of another execution of the same procedure, in the order of the terminals: differences become arguments,
-    /// or are generalised by the waits.
+    pub expected_files: Vec<String>,
+    /// Logs of another execution of the same procedure, in the order of the terminals. Differences become arguments, or
+    /// text that the waits generalise.
     pub compare_with: Vec<SessionLog>,
 }
 
 /// A captured machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct Captured {
+pub struct CapturedMachine {
     /// The machine, as a document.
     pub definition: Value,
     /// Assumptions, state by state.
     pub guesses: Vec<Guess>,
-    /// Inputs that are not in the machine.
-    pub left_out: Vec<LeftOut>,
+    /// Inputs that the machine omits.
+    #[serde(rename = "left_out")]
+    pub omitted_inputs: Vec<OmittedInput>,
     /// Decisions that a person or an agent has to make.
     pub undecided: Vec<String>,
     /// True if the machine must be edited before it can run: a logged string is truncated, or the log starts inside a
     /// program. See `undecided`.
     pub is_incomplete: bool,
     /// The recorded values of its arguments, without secrets.
-    pub inputs: Vec<(String, String)>,
+    #[serde(rename = "inputs")]
+    pub argument_values: Vec<(String, String)>,
     /// Recorded actions of the states, in order.
     pub golden: Vec<GoldenStep>,
 }
@@ -95,9 +97,9 @@ pub struct Guess {
     pub reason: String,
 }
 
-/// An input that is not in the machine.
+/// An input that the machine omits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LeftOut {
+pub struct OmittedInput {
     /// The input.
     pub input: String,
     /// The reason.

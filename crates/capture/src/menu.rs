@@ -1,11 +1,11 @@
-//! Menus: rows that must stand there as they did, because the next input chooses from them.
+//! Menus: rows that a wait requires unchanged, because the next input chooses one of them.
 //!
-//! A person chooses an entry by its number, from printed rows, or by keys that move to it, from drawn rows. Either way
-//! another row in between, above or below makes another choice of the same input, so all rows belong to the wait.
+//! A person chooses an entry of printed rows by its number, and one of drawn rows with keys. If a row is added, removed
+//! or moved, the same input makes another choice, so the wait compares all rows.
 
 use steplatch_pattern::Pattern;
 
-use crate::question::{Leeway, general, without_frame};
+use crate::question::{Leeway, general_pattern, without_frame};
 use crate::session_log::KnownFacts;
 use crate::template::Binding;
 use crate::turn::Act;
@@ -18,17 +18,17 @@ pub(crate) enum Menu {
     None,
     /// Printed entries, of which one is chosen by its number.
     Printed(PrintedMenu),
-    /// This printed row has the answer as a word, so comparisons skip it.
+    /// A printed row that contains the answer as a word but is not clearly an entry. It is not compared.
     Mentioned(String),
-    /// Rows of a full screen that are too many to be compared, and their number.
+    /// A full screen with too many rows to compare, and their number.
     TooLarge(usize),
     /// Rows of the screen. Keys choose one of them.
     Drawn {
         /// The rows, top first.
         rows: Vec<String>,
-        /// True if nothing stands below them.
+        /// True if the screen is empty below them.
         is_last: bool,
-        /// Texts that stand out on the screen, such as the entry that is pointed at in colour.
+        /// Highlighted texts of the screen, such as the selected entry.
         highlighted: Vec<String>,
     },
 }
@@ -38,25 +38,25 @@ pub(crate) enum Menu {
 pub(crate) struct PrintedMenu {
     /// The typed answer.
     answer: String,
-    /// The numbers or letters in it.
+    /// The keys in the answer: numbers or letters.
     keys: Vec<String>,
-    /// The signs before and behind the number; none in a table.
-    signs: Option<(&'static str, char)>,
+    /// The delimiters before and after the number; `None` in a table.
+    delimiters: Option<(&'static str, char)>,
     /// The label of the entry with the number.
     pub(crate) label: String,
-    /// The rows from the last one with a word above the block, which says what is done with an entry.
+    /// The rows from the last heading above the block on, which state the purpose of the entries.
     title: Vec<String>,
     /// The rows of the block.
     rows: Vec<String>,
     /// The rows between the block and the question.
     between: Vec<String>,
-    /// True if another row with the number stands above the block.
-    has_decoy: bool,
-    /// True if the rows have the usual form of entries.
-    pub(crate) is_usual: bool,
+    /// True if a row above the block contains the key.
+    has_key_above: bool,
+    /// True if the rows are entries with a number, such as `2) Paris`.
+    pub(crate) is_numbered: bool,
 }
 
-/// The line entered before a program drew: its row ends with the text, or is a question with a hidden answer.
+/// The last entered line before a program drew: its row ends with the text, or is a question with a hidden answer.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Entered {
     pub(crate) text: String,
@@ -66,207 +66,220 @@ pub(crate) struct Entered {
 /// Maximum number of rows of a full screen, or of a menu printed or drawn in place, that are compared.
 const MAX_ROWS: usize = 60;
 
-/// The sign at the place of the cursor in a row of the input log.
+/// The mark at the position of the cursor in a row of the input log.
 const CURSOR: char = '▏';
 
-/// Name of the group of a pattern that finds another entry with the same number.
+/// Name of the group of a pattern that matches another entry with the same number.
 pub(crate) const ANOTHER_ENTRY: &str = "another_entry";
 
 impl Menu {
-    /// Returns the menu of a full screen. An input means there what the rows say: it moves, confirms, is that of a command, or goes
-    /// into the field with the cursor.
-    pub(crate) fn of_screen(screen: &str, highlighted: &[String], act: &Act) -> Self {
+    /// Returns the menu of a full screen. The rows decide the meaning of an input: it moves, confirms, runs a command,
+    /// or goes into the field with the cursor.
+    pub(crate) fn from_screen(screen: &str, highlighted: &[String], act: &Act) -> Self {
         let rows: Vec<String> = filled_rows(screen.lines());
         let highlighted = match is_choice(act) {
             true => highlighted.to_vec(),
             false => {
-                let row_of_cursor = |row: &String| row.rsplit_once(": ").map(|(text, _)| text.to_owned());
-                highlighted.iter().filter(|row| row.contains(CURSOR)).filter_map(row_of_cursor).collect()
+                let cursor_row = |row: &String| row.rsplit_once(": ").map(|(text, _)| text.to_owned());
+                highlighted.iter().filter(|row| row.contains(CURSOR)).filter_map(cursor_row).collect()
             }
         };
         match rows.len() {
             0 => Self::None,
-            _ if leaves(act) => Self::None,
+            _ if is_exit_key(act) => Self::None,
             1..=MAX_ROWS => Self::Drawn { rows, is_last: false, highlighted },
             count => Self::TooLarge(count),
         }
     }
 
-    /// Returns the rows that a program draws in place: those around the cursor, which stands behind `row`, down to the
-    /// last one. They begin below the `entered` line. For a typed line, they begin with the row of the cursor.
-    pub(crate) fn drawn(screen: &str, highlighted: &[String], row: &str, entered: &Entered, act: &Act) -> Self {
-        let all: Vec<&str> = screen.lines().map(str::trim_end).collect();
-        let Some(last) = all.iter().rposition(|row| !row.is_empty()) else { return Self::None };
+    /// Returns the menu of the rows that a program draws in place: from below the line in `entered` to the last row.
+    /// For a typed line, it begins with the row of the cursor, which is after `row`.
+    pub(crate) fn from_rows_in_place(
+        screen: &str,
+        highlighted: &[String],
+        row: &str,
+        entered: &Entered,
+        act: &Act,
+    ) -> Self {
+        let lines: Vec<&str> = screen.lines().map(str::trim_end).collect();
+        let Some(last) = lines.iter().rposition(|row| !row.is_empty()) else { return Self::None };
         let row = row.trim_end();
-        let cursor = all.iter().rposition(|one| !row.is_empty() && one.starts_with(row)).unwrap_or(last);
-        let is_entered = |one: &str| {
-            !entered.text.is_empty() && one.ends_with(&entered.text)
-                || entered.row.as_deref().is_some_and(|row| !row.is_empty() && one == row)
+        let cursor = lines.iter().rposition(|line| !row.is_empty() && line.starts_with(row)).unwrap_or(last);
+        let is_entered = |line: &str| {
+            !entered.text.is_empty() && line.ends_with(&entered.text)
+                || entered.row.as_deref().is_some_and(|row| !row.is_empty() && line == row)
         };
-        let above = all[..cursor].iter().rposition(|one| one.is_empty() || is_entered(one));
+        let above = lines[..cursor].iter().rposition(|line| line.is_empty() || is_entered(line));
         let first = match is_line(act) {
             true if !row.is_empty() => cursor,
-            // The program draws elsewhere than it reads.
-            true => all.iter().rposition(|one| is_entered(one)).map_or(0, |entered| entered + 1),
+            // The program draws and reads at different places.
+            true => lines.iter().rposition(|line| is_entered(line)).map_or(0, |entered| entered + 1),
             false => above.map_or(0, |above| above + 1),
         };
-        let rows = filled_rows(all[first.min(last)..=last].iter().copied());
+        let rows = filled_rows(lines[first.min(last)..=last].iter().copied());
         if rows.is_empty() || rows.len() > MAX_ROWS {
             return Self::None;
         }
-        let highlighted = if is_line(act) { Vec::new() } else { rows_of(highlighted, &all, first) };
+        let highlighted = if is_line(act) { Vec::new() } else { highlighted_from(highlighted, &lines, first) };
         Self::Drawn { rows, is_last: true, highlighted }
     }
 
-    /// Returns the menu that an input chooses from by numbers, as `2) Paris`, `(2) Paris`, `[2] Paris`, `2. Paris` or
-    /// `2 Paris`, or by numbers or letters that each row has in another form. The last printed line is the question.
+    /// Returns the printed menu of which an input chooses an entry: numbered as `2) Paris`, `(2) Paris`, `[2] Paris`,
+    /// `2. Paris` or `2 Paris`, or with numbers or letters in another form. The last printed line is the question.
     ///
-    /// Enter alone chooses the default: the default in the question, or else the row with the pointer.
+    /// Enter alone chooses the default of the question, or else the row with the pointer.
     pub(crate) fn printed(printed: &str, act: &Act) -> Self {
         let Act::Typed { text, .. } = act else { return Self::None };
         let question = printed.trim_end().lines().next_back().unwrap_or_default();
         let (answer, default) = (text.trim(), default_of(question));
         match (answer.is_empty(), default) {
-            (false, _) => Self::chosen(printed, answer),
-            (true, Some(default)) => match Self::chosen(printed, default) {
+            (false, _) => Self::find_menu(printed, answer),
+            (true, Some(default)) => match Self::find_menu(printed, default) {
                 Self::Mentioned(_) => Self::None,
                 menu => menu,
             },
-            (true, None) => Self::pointed_at(printed),
+            (true, None) => Self::menu_with_pointer(printed),
         }
     }
 
-    fn chosen(printed: &str, answer: &str) -> Self {
-        let usual = Self::usual(printed, answer);
-        if usual == Self::None { Self::of_any_form(printed, answer) } else { usual }
+    fn find_menu(printed: &str, answer: &str) -> Self {
+        let numbered = Self::numbered_menu(printed, answer);
+        if numbered == Self::None { Self::menu_in_any_form(printed, answer) } else { numbered }
     }
 
-    /// Returns the block of rows of which one is pointed at, as `* 0  /usr/bin/vim`, with the rows up to the question.
-    fn pointed_at(printed: &str) -> Self {
+    /// Returns the block of rows with a pointer, such as `* 0  /usr/bin/vim`, and the rows up to the question.
+    fn menu_with_pointer(printed: &str) -> Self {
         let lines: Vec<&str> = printed.trim_end().lines().collect();
         let lines = lines.get(1..lines.len().saturating_sub(1)).unwrap_or_default();
-        let Some(row) = lines.iter().rposition(|line| is_pointed_at(line)) else { return Self::None };
+        let Some(row) = lines.iter().rposition(|line| has_pointer(line)) else { return Self::None };
         let first = lines[..row].iter().rposition(|line| line.trim().is_empty()).map_or(0, |blank| blank + 1);
         let last = lines[row..].iter().position(|line| line.trim().is_empty()).map_or(lines.len(), |blank| row + blank);
         let block = &lines[first..last];
-        let beside = [row.checked_sub(1), Some(row + 1)].into_iter().flatten().filter_map(|at| lines.get(at));
-        let is_list = block.iter().filter(|line| is_pointed_at(line)).count() > 1;
-        let has_others = || beside.into_iter().any(|line| line.starts_with("  ") && !line.trim().is_empty());
+        let neighbours = [row.checked_sub(1), Some(row + 1)].into_iter().flatten().filter_map(|index| lines.get(index));
+        let is_list = block.iter().filter(|line| has_pointer(line)).count() > 1;
+        let has_others = || neighbours.into_iter().any(|line| line.starts_with("  ") && !line.trim().is_empty());
         if !is_default(lines[row]) && (is_list || !has_others()) {
             return Self::None;
         }
-        let title = title_above(lines, first);
+        let title = heading_index(lines, first);
         Self::Printed(PrintedMenu {
             answer: String::new(),
             keys: Vec::new(),
-            signs: None,
+            delimiters: None,
             label: lines[row].trim().to_owned(),
-            rows: texts(&lines[first..]),
-            title: texts(&lines[title..first]),
+            rows: trimmed_lines(&lines[first..]),
+            title: trimmed_lines(&lines[title..first]),
             between: Vec::new(),
-            has_decoy: true,
-            is_usual: false,
+            has_key_above: true,
+            is_numbered: false,
         })
     }
 
-    fn usual(printed: &str, answer: &str) -> Self {
+    /// Returns the menu whose entries begin with a number.
+    fn numbered_menu(printed: &str, answer: &str) -> Self {
         let numbers: Vec<&str> = split_words(answer).collect();
-        if numbers.is_empty() || !numbers.iter().all(|word| is_number(word) && value(word).len() <= 3) {
+        if numbers.is_empty() || !numbers.iter().all(|word| is_number(word) && without_leading_zeros(word).len() <= 3) {
             return Self::None;
         }
         let lines: Vec<&str> = printed.trim_end().lines().collect();
         let Some((question, lines)) = lines.split_last() else { return Self::None };
-        let is_offered = |entry: &Entry<'_>| numbers.iter().any(|number| value(number) == value(entry.number));
+        let is_offered = |entry: &Entry<'_>| {
+            numbers.iter().any(|number| without_leading_zeros(number) == without_leading_zeros(entry.number))
+        };
         if entries(question, true).iter().any(is_offered) {
-            // The comparison of the question takes all of its words.
+            // The wait compares all words of the question.
             return Self::None;
         }
-        // One row that begins with a number is no table.
+        // A single row that begins with a number is not a table.
         let is_table = lines.iter().filter(|line| bare_number(line).is_some()).count() > 1;
         let Some(last) = lines.iter().rposition(|line| !entries(line, is_table).is_empty()) else { return Self::None };
         let Some(chosen) = lines.iter().rposition(|line| entries(line, is_table).iter().any(is_offered)) else {
             return Self::None;
         };
         // Within a block, an indented row continues the label above it.
-        let is_of_block =
+        let is_in_block =
             |line: &str| !entries(line, is_table).is_empty() || line.starts_with([' ', '\t']) || line.is_empty();
-        let mut first = lines[..last].iter().rposition(|line| !is_of_block(line)).map_or(0, |above| above + 1);
+        let mut first = lines[..last].iter().rposition(|line| !is_in_block(line)).map_or(0, |above| above + 1);
         while entries(lines[first], is_table).is_empty() {
             first += 1;
         }
         let Some(entry) = entries(lines[chosen], is_table).into_iter().rfind(is_offered) else { return Self::None };
-        let (keys, signs, label) = (keys_of(&numbers), entry.signs, entry.label.to_owned());
-        // The chosen entry is in a block above the last one: the comparison takes that block, and what stands below it.
+        let (keys, delimiters, label) = (keys_of(&numbers), entry.delimiters, entry.label.to_owned());
+        // If the chosen entry is in a block above the last one, the wait compares the rows from that entry on.
         let (first, last) = if chosen < first { (chosen, chosen) } else { (first, last) };
-        let (rows, between) = (texts(&lines[first..=last]), texts(&lines[last + 1..]));
-        // The first line is the input that the program got before.
-        let title = title_above(lines, first).max(1).min(first);
-        let has_decoy = is_mentioned(&keys, lines.get(1..title).unwrap_or_default());
-        // The label is that of the answer only where this is the number alone.
-        let (signs, label) = if answer == entry.number { (signs, label) } else { (None, String::new()) };
+        let (rows, between) = (trimmed_lines(&lines[first..=last]), trimmed_lines(&lines[last + 1..]));
+        // The first line is the previous input of the program.
+        let title = heading_index(lines, first).max(1).min(first);
+        let has_key_above = is_mentioned(&keys, lines.get(1..title).unwrap_or_default());
+        // The label belongs to the answer only if the answer is the number alone.
+        let (delimiters, label) = if answer == entry.number { (delimiters, label) } else { (None, String::new()) };
         Self::Printed(PrintedMenu {
             answer: answer.to_owned(),
             keys,
-            signs,
+            delimiters,
             label,
-            title: texts(&lines[title..first]),
+            title: trimmed_lines(&lines[title..first]),
             rows,
             between,
-            has_decoy,
-            is_usual: true,
+            has_key_above,
+            is_numbered: true,
         })
     }
 
-    /// Returns the menu whose rows have the answer and other short words at the same place, with all rows between it and the
-    /// question. Letters may be typed in the other case.
-    fn of_any_form(printed: &str, answer: &str) -> Self {
+    /// Returns the menu of rows with the answer and other short words at the same position, with all rows between it
+    /// and the question. Case does not matter.
+    fn menu_in_any_form(printed: &str, answer: &str) -> Self {
         let words: Vec<&str> = split_words(answer).collect();
         let lines: Vec<&str> = printed.trim_end().lines().collect();
         let Some((_, lines)) = lines.split_last() else { return Self::None };
-        // The first line is the input that the program got before.
+        // The first line is the previous input of the program.
         let lines = lines.get(1..).unwrap_or_default();
         let is_answer = |word: &str| words.iter().any(|answer| is_same_key(answer, word));
-        let is_of = |place: Place, line: &str| {
-            place.key(line).is_some_and(|key| !is_answer(key) && words.iter().any(|answer| is_alike(key, answer)))
+        let has_sibling_key = |position: KeyPosition, line: &str| {
+            position
+                .key(line)
+                .is_some_and(|key| !is_answer(key) && words.iter().any(|answer| may_be_siblings(key, answer)))
         };
         let are_keys = !words.is_empty() && words.iter().all(|word| is_key(word));
-        let chosen = PLACES.into_iter().filter(|_| are_keys).find_map(|place| {
-            let is_chosen = |line: &&str| place.key(line).is_some_and(is_answer);
+        let first_row = KEY_POSITIONS.into_iter().filter(|_| are_keys).find_map(|position| {
+            let is_chosen = |line: &&str| position.key(line).is_some_and(is_answer);
             let chosen = lines.iter().rposition(is_chosen)?;
-            let is_of_menu = |line: &&str| is_of(place, line) || words.len() > 1 && is_chosen(line);
-            let beside = [chosen.checked_sub(1), Some(chosen + 1)].into_iter().flatten();
-            beside.filter_map(|at| lines.get(at)).any(is_of_menu).then(|| {
-                let is_of_block = |line: &str| is_of(place, line) || place.key(line).is_some_and(is_answer);
-                lines[..chosen].iter().rposition(|line| !is_of_block(line)).map_or(0, |above| above + 1)
+            let is_menu_row = |line: &&str| has_sibling_key(position, line) || words.len() > 1 && is_chosen(line);
+            let neighbours = [chosen.checked_sub(1), Some(chosen + 1)].into_iter().flatten();
+            neighbours.filter_map(|index| lines.get(index)).any(is_menu_row).then(|| {
+                let is_in_block =
+                    |line: &str| has_sibling_key(position, line) || position.key(line).is_some_and(is_answer);
+                lines[..chosen].iter().rposition(|line| !is_in_block(line)).map_or(0, |above| above + 1)
             })
         });
         // Several entries in one row, as `[S]mall / [F]ull`.
         let is_entry = |line: &str| words.iter().any(|word| is_marked(word, line) || is_in_columns(word, line));
-        let marked = || lines.iter().rposition(|line| are_keys && is_entry(line));
+        let row_with_marks = || lines.iter().rposition(|line| are_keys && is_entry(line));
         // A word that begins a row, as `purge  removes all`.
         let is_word = words.len() == 1 && answer.chars().count() > 1 && !is_number(answer);
-        let named = || lines.iter().rposition(|line| is_word && Place::First.key(line).is_some_and(is_answer));
-        let Some(first) = chosen.or_else(marked).or_else(named) else {
+        let row_with_word =
+            || lines.iter().rposition(|line| is_word && KeyPosition::First.key(line).is_some_and(is_answer));
+        let Some(first) = first_row.or_else(row_with_marks).or_else(row_with_word) else {
             let mentions = |line: &&&str| split_words(line).any(is_answer);
-            let is_telling = answer.chars().count() > 1 || is_number(answer);
-            let row = lines.iter().rfind(mentions).filter(|_| is_telling && words.len() == 1);
+            let is_distinctive = answer.chars().count() > 1 || is_number(answer);
+            let row = lines.iter().rfind(mentions).filter(|_| is_distinctive && words.len() == 1);
             return row.map_or(Self::None, |row| Self::Mentioned(row.trim().to_owned()));
         };
         let filled = lines[first..].iter().map(|line| line.trim()).filter(|line| !line.is_empty());
         let row = lines[first..].iter().rfind(|line| split_words(line).any(is_answer)).unwrap_or(&lines[first]);
         let label = split_words(row).filter(|word| !is_answer(word)).collect::<Vec<_>>().join(" ");
         let keys = keys_of(&words);
-        let title = title_above(lines, first);
+        let title = heading_index(lines, first);
         Self::Printed(PrintedMenu {
             answer: answer.to_owned(),
-            signs: None,
+            delimiters: None,
             label,
-            title: texts(&lines[title..first]),
+            title: trimmed_lines(&lines[title..first]),
             rows: filled.map(str::to_owned).collect(),
             between: Vec::new(),
-            has_decoy: is_mentioned(&keys, &lines[..title]),
+            has_key_above: is_mentioned(&keys, &lines[..title]),
             keys,
-            is_usual: false,
+            is_numbered: false,
         })
     }
 }
@@ -274,43 +287,45 @@ impl Menu {
 impl PrintedMenu {
     /// Returns the entry that is chosen.
     pub(crate) fn entry(&self) -> String {
-        let (open, close) = self.signs.map_or(("", String::new()), |(open, close)| (open, close.to_string()));
+        let (open, close) = self.delimiters.map_or(("", String::new()), |(open, close)| (open, close.to_string()));
         format!("{open}{}{close} {}", self.answer, self.label).trim_end().to_owned()
     }
 
-    /// Returns whether another row may choose another entry by the same answer.
-    pub(crate) fn may_have_another(&self) -> bool {
-        self.has_decoy && !self.keys.is_empty()
+    /// Returns whether the same answer may also choose a row above the block.
+    pub(crate) fn may_have_same_key(&self) -> bool {
+        self.has_key_above && !self.keys.is_empty()
     }
 
     /// Returns whether the pattern has the group [`ANOTHER_ENTRY`].
-    pub(crate) fn finds_another(&self) -> bool {
-        !self.has_decoy
+    pub(crate) fn excludes_same_key(&self) -> bool {
+        !self.has_key_above
     }
 
-    /// Returns the pattern of the rows up to the question, with a group that finds another entry with the same number
+    /// Returns the pattern of the rows up to the question, with a group that matches another entry with the same number
     /// above them.
     pub(crate) fn pattern(&self, bindings: &[Binding], facts: &KnownFacts) -> String {
-        let title = self.title.iter().map(|row| general(row, bindings, facts, Leeway::Identifiers));
+        let title = self.title.iter().map(|row| general_pattern(row, bindings, facts, Leeway::Identifiers));
         let rows = self.rows.iter().chain(&self.between);
-        let rows: Vec<String> = title.chain(rows.map(|row| general(row, bindings, facts, Leeway::Nothing))).collect();
-        let another = match self.finds_another() {
-            true => format!(r"(?P<{ANOTHER_ENTRY}>{}[\s\S]*)?", mention(&self.keys)),
+        let rows: Vec<String> =
+            title.chain(rows.map(|row| general_pattern(row, bindings, facts, Leeway::Nothing))).collect();
+        let another = match self.excludes_same_key() {
+            true => format!(r"(?P<{ANOTHER_ENTRY}>{}[\s\S]*)?", key_pattern(&self.keys)),
             false => String::new(),
         };
         format!(r"{another}^[^\S\n]*{}\s*\n", rows.join(r"\s*\n\s*"))
     }
 }
 
-/// Returns the default that a question names in brackets, as `Choice [1]: ` or `Mirror (default: 2): `. Brackets with several
-/// words offer them.
+/// Returns the default in the brackets of a question, as in `Choice [1]: ` or `Mirror (default: 2): `. Brackets with
+/// several words offer these words.
 fn default_of(question: &str) -> Option<&str> {
-    let inside =
-        question.rsplit(['[', '(', '<']).filter_map(|part| part.split_once([']', ')', '>']).map(|(inside, _)| inside));
-    let mut defaults = inside.filter_map(|inside| {
-        let words: Vec<&str> = split_words(inside).collect();
+    let content = question
+        .rsplit(['[', '(', '<'])
+        .filter_map(|part| part.split_once([']', ')', '>']).map(|(content, _)| content));
+    let mut defaults = content.filter_map(|content| {
+        let words: Vec<&str> = split_words(content).collect();
         match words[..] {
-            [only] if only == inside.trim() => Some(only),
+            [word] if word == content.trim() => Some(word),
             [.., name, default] if name.eq_ignore_ascii_case("default") || name == "is" => Some(default),
             _ => None,
         }
@@ -318,50 +333,51 @@ fn default_of(question: &str) -> Option<&str> {
     defaults.next()
 }
 
-/// Signs that point at a row.
+/// Marks at the beginning of the selected row.
 const POINTERS: [&str; 8] = ["* ", "> ", "→ ", "❯ ", "► ", "▶ ", "=> ", "-> "];
 
-fn is_pointed_at(line: &str) -> bool {
+fn has_pointer(line: &str) -> bool {
     if is_default(line) {
         return true;
     }
     let row = line.trim_start();
-    POINTERS.iter().any(|sign| row.starts_with(sign)) && row.contains(char::is_alphabetic)
+    POINTERS.iter().any(|pointer| row.starts_with(pointer)) && row.contains(char::is_alphabetic)
 }
 
-/// Returns whether a row says what Enter alone takes: as the default, or with a mark as `[x] logs`.
+/// Returns whether a row is the choice of Enter alone: the default, or a row with a mark as `[x] logs`.
 fn is_default(line: &str) -> bool {
     const MARKS: [&str; 6] = ["[x] ", "[X] ", "[*] ", "(x) ", "(*) ", "(X) "];
     let row = line.trim_start();
     MARKS.iter().any(|mark| row.starts_with(mark)) || split_words(row).any(|word| word.eq_ignore_ascii_case("default"))
 }
 
-/// Returns the place of the last row with a word above a row, which says what the rows below are for.
-pub(crate) fn title_above(lines: &[&str], row: usize) -> usize {
-    let has_word =
-        |line: &&str| split_words(line).any(|word| word.chars().filter(|sign| sign.is_alphabetic()).count() > 2);
+/// Returns the index of the last row with a word above `row`: the heading of the rows below it.
+pub(crate) fn heading_index(lines: &[&str], row: usize) -> usize {
+    let has_word = |line: &&str| {
+        split_words(line).any(|word| word.chars().filter(|character| character.is_alphabetic()).count() > 2)
+    };
     lines[..row].iter().rposition(has_word).unwrap_or(row)
 }
 
-/// Returns the lines with text.
-pub(crate) fn texts(lines: &[&str]) -> Vec<String> {
+/// Returns the lines with text, without blanks around it.
+pub(crate) fn trimmed_lines(lines: &[&str]) -> Vec<String> {
     let filled = lines.iter().map(|line| line.trim()).filter(|line| !line.is_empty());
     filled.map(str::to_owned).collect()
 }
 
-/// Returns the numbers or letters of an answer, as they are in rows: letters in both cases, numbers also without leading zeros.
+/// Returns the forms of the keys of an answer in rows: letters in both cases, numbers also without leading zeros.
 fn keys_of(words: &[&str]) -> Vec<String> {
-    let forms = words
-        .iter()
-        .flat_map(|word| [(*word).to_owned(), word.to_lowercase(), word.to_uppercase(), value(word).to_owned()]);
+    let forms = words.iter().flat_map(|word| {
+        [(*word).to_owned(), word.to_lowercase(), word.to_uppercase(), without_leading_zeros(word).to_owned()]
+    });
     let mut keys: Vec<String> = forms.collect();
     keys.sort();
     keys.dedup();
     keys
 }
 
-/// Returns a number without leading zeros, or another word.
-fn value(word: &str) -> &str {
+/// Returns a number without leading zeros, or another word unchanged.
+fn without_leading_zeros(word: &str) -> &str {
     let value = word.trim_start_matches('0');
     if value.is_empty() && !word.is_empty() { "0" } else { value }
 }
@@ -369,54 +385,57 @@ fn value(word: &str) -> &str {
 /// Returns whether two words choose the same entry.
 fn is_same_key(one: &str, other: &str) -> bool {
     match is_number(one) && is_number(other) {
-        true => value(one) == value(other),
+        true => without_leading_zeros(one) == without_leading_zeros(other),
         false => one.to_lowercase() == other.to_lowercase(),
     }
 }
 
 /// Returns whether a row marks a letter or number as the key of an entry: `[F]ull`, `(f)`, `f)`, `f = full`.
 fn is_marked(key: &str, row: &str) -> bool {
-    row.char_indices().any(|(at, _)| {
-        let (before, rest) = row.split_at(at);
-        let length = rest.chars().take_while(|sign| sign.is_alphanumeric()).map(char::len_utf8).sum();
+    row.char_indices().any(|(index, _)| {
+        let (before, rest) = row.split_at(index);
+        let length = rest.chars().take_while(|character| character.is_alphanumeric()).map(char::len_utf8).sum();
         let (word, after) = rest.split_at(length);
-        let is_apart = !before.ends_with(char::is_alphanumeric);
+        let is_word_start = !before.ends_with(char::is_alphanumeric);
         let after = after.trim_start_matches(' ');
-        is_apart && length > 0 && is_same_key(word, key) && after.starts_with([')', ']', '>', '}', '=', ':'])
+        is_word_start && length > 0 && is_same_key(word, key) && after.starts_with([')', ']', '>', '}', '=', ':'])
     })
 }
 
-/// Returns whether a row has entries in columns, each with its number or letter first, one of them with this one.
+/// Returns whether a row has entries in columns that begin with their keys, and one of them has this key.
 fn is_in_columns(key: &str, row: &str) -> bool {
     let cells: Vec<&str> =
         row.split(['\t', '|']).flat_map(|part| part.split("  ")).filter(|cell| !cell.trim().is_empty()).collect();
-    let keys: Vec<Option<&str>> = cells.iter().map(|cell| Place::First.key(cell).filter(|key| is_key(key))).collect();
-    cells.len() > 1 && keys.iter().all(Option::is_some) && keys.iter().flatten().any(|one| is_same_key(one, key))
+    let keys: Vec<Option<&str>> =
+        cells.iter().map(|cell| KeyPosition::First.key(cell).filter(|key| is_key(key))).collect();
+    cells.len() > 1
+        && keys.iter().all(Option::is_some)
+        && keys.iter().flatten().any(|other_key| is_same_key(other_key, key))
 }
 
-/// Returns the pattern of a number or letter that stands alone, as that of an entry in any form does.
-fn mention(keys: &[String]) -> String {
+/// Returns the pattern of a key that stands alone, as in an entry of any form.
+fn key_pattern(keys: &[String]) -> String {
     let keys = if let [key] = keys { key.clone() } else { format!("(?:{})", keys.join("|")) };
     format!(r"(?<![^\W_]|[.,-]){keys}(?![^\W_]|[.,]\d)")
 }
 
-/// Returns whether one of these numbers or letters stands alone in these lines.
+/// Returns whether one of these keys stands alone in these lines.
 fn is_mentioned(keys: &[String], lines: &[&str]) -> bool {
-    Pattern::new(&mention(keys)).is_ok_and(|mark| mark.is_match(&lines.join("\n")).unwrap_or(true))
+    Pattern::new(&key_pattern(keys)).is_ok_and(|mark| mark.is_match(&lines.join("\n")).unwrap_or(true))
 }
 
-/// The place of the number or letter in a row of a menu, among its words.
+/// Position of the key among the words of a row of a menu.
 #[derive(Debug, Clone, Copy)]
-enum Place {
+enum KeyPosition {
     First,
     /// As in `Press 2 to install`.
     Second,
     Last,
 }
 
-const PLACES: [Place; 3] = [Place::First, Place::Second, Place::Last];
+const KEY_POSITIONS: [KeyPosition; 3] = [KeyPosition::First, KeyPosition::Second, KeyPosition::Last];
 
-impl Place {
+impl KeyPosition {
     fn key(self, row: &str) -> Option<&str> {
         match self {
             Self::First => split_words(row).next(),
@@ -428,20 +447,20 @@ impl Place {
 
 /// Returns the words of a line: letters and digits.
 fn split_words(line: &str) -> impl DoubleEndedIterator<Item = &str> {
-    line.split(|sign: char| !sign.is_alphanumeric()).filter(|word| !word.is_empty())
+    line.split(|character: char| !character.is_alphanumeric()).filter(|word| !word.is_empty())
 }
 
-/// The most signs of the number or letter of an entry.
+/// Maximum length of a key in characters.
 const MAX_KEY_CHARS: usize = 4;
 
-/// Returns whether a word may be the number or letter of an entry: a number, or a letter, with a number at the most.
+/// Returns whether a word may be the key of an entry: digits, or one letter with or without digits.
 fn is_key(word: &str) -> bool {
-    let letters = word.chars().filter(|sign| sign.is_alphabetic()).count();
+    let letters = word.chars().filter(|character| character.is_alphabetic()).count();
     word.chars().count() <= MAX_KEY_CHARS && letters <= 1
 }
 
-/// Returns whether two words may be those of two entries of one menu.
-fn is_alike(one: &str, other: &str) -> bool {
+/// Returns whether two words may be the keys of two entries of one menu.
+fn may_be_siblings(one: &str, other: &str) -> bool {
     let begins_with_letter = |word: &str| word.starts_with(char::is_alphabetic);
     is_key(one) && is_key(other) && begins_with_letter(one) == begins_with_letter(other)
 }
@@ -449,70 +468,73 @@ fn is_alike(one: &str, other: &str) -> bool {
 /// An entry of a printed menu.
 struct Entry<'l> {
     number: &'l str,
-    signs: Option<(&'static str, char)>,
+    delimiters: Option<(&'static str, char)>,
     label: &'l str,
 }
 
-/// Returns the entries of a line: several stand in columns where there is room.
+/// Returns the entries of a line: several if they are in columns.
 fn entries(line: &str, is_table: bool) -> Vec<Entry<'_>> {
-    let mut found = Vec::new();
+    let mut entries = Vec::new();
     let mut at = 0;
-    while let Some(begin) = line[at..].find(|sign: char| sign.is_ascii_digit()).map(|begin| at + begin) {
+    while let Some(begin) = line[at..].find(|character: char| character.is_ascii_digit()).map(|begin| at + begin) {
         let length = line[begin..].bytes().take_while(u8::is_ascii_digit).count();
         at = begin + length;
-        let Some((signs, end)) = signs_of(line, begin, length).filter(|_| length <= 3) else { continue };
+        let Some((delimiters, end)) = delimiters_of(line, begin, length).filter(|_| length <= 3) else { continue };
         if let Some(label) = label(&line[end..]) {
-            found.push(Entry { number: &line[begin..at], signs: Some(signs), label });
+            entries.push(Entry { number: &line[begin..at], delimiters: Some(delimiters), label });
         }
     }
-    if found.is_empty()
+    if entries.is_empty()
         && is_table
         && let Some((number, rest)) = bare_number(line)
         && let Some(label) = label(rest)
     {
-        found.push(Entry { number, signs: None, label });
+        entries.push(Entry { number, delimiters: None, label });
     }
-    found
+    entries
 }
 
-/// Returns the signs of a number, as those of `(2)`, `2.` or `2:`, and where the last one ends.
-fn signs_of(line: &str, at: usize, length: usize) -> Option<((&'static str, char), usize)> {
-    let (before, after) = (&line[..at], &line[at + length..]);
-    let sign = after.chars().next().filter(|sign| ").]:".contains(*sign))?;
-    let open = match sign {
+/// Returns the delimiters of a number, as in `(2)`, `2.` or `2:`, and the index after the last one.
+fn delimiters_of(line: &str, begin: usize, length: usize) -> Option<((&'static str, char), usize)> {
+    let (before, after) = (&line[..begin], &line[begin + length..]);
+    let delimiter = after.chars().next().filter(|delimiter| ").]:".contains(*delimiter))?;
+    let open = match delimiter {
         ')' if before.ends_with('(') => "(",
         ']' if before.ends_with('[') => "[",
         _ => "",
     };
-    let is_apart = line[..at - open.len()].chars().next_back().is_none_or(char::is_whitespace);
-    let end = at + length + sign.len_utf8();
-    (is_apart && line[end..].starts_with(char::is_whitespace)).then_some(((open, sign), end))
+    let is_separate = line[..begin - open.len()].chars().next_back().is_none_or(char::is_whitespace);
+    let end = begin + length + delimiter.len_utf8();
+    (is_separate && line[end..].starts_with(char::is_whitespace)).then_some(((open, delimiter), end))
 }
 
-/// Returns the number that a row of a table begins with, behind a mark of the usual choice, and the rest of the row.
+/// Returns the number at the beginning of a row of a table, after a mark of the selected row, and the rest of the row.
 fn bare_number(line: &str) -> Option<(&str, &str)> {
-    let row = line.trim_start_matches(|sign: char| sign.is_whitespace() || "*>→".contains(sign));
+    let row = line.trim_start_matches(|character: char| character.is_whitespace() || "*>→".contains(character));
     let digits = row.bytes().take_while(u8::is_ascii_digit).count();
     let (number, rest) = row.split_at(digits);
     let is_row = (1..=3).contains(&digits) && rest.starts_with(char::is_whitespace) && label(rest).is_some();
     is_row.then_some((number, rest))
 }
 
-/// Returns the label of an entry, up to the next column.
-fn label(rest: &str) -> Option<&str> {
-    let rest = rest.trim_start();
-    let label = rest.split("  ").next().unwrap_or_default().split('\t').next().unwrap_or_default().trim();
+/// Returns the label at the beginning of a text, up to the next column.
+fn label(text: &str) -> Option<&str> {
+    let text = text.trim_start();
+    let label = text.split("  ").next().unwrap_or_default().split('\t').next().unwrap_or_default().trim();
     label.chars().any(char::is_alphabetic).then_some(label)
 }
 
-/// Returns the rows with styles that stand at `first` on a screen or below, of those of the whole screen. They are in its order.
-fn rows_of(highlighted: &[String], screen: &[&str], first: usize) -> Vec<String> {
+/// Returns the highlighted rows at or below row `first` of a screen, in its order.
+fn highlighted_from(highlighted: &[String], screen: &[&str], first: usize) -> Vec<String> {
     let mut next = 0;
     let mut is_below = |row: &&String| {
         let text = row.rsplit_once(": ").map_or(row.as_str(), |(text, _)| text).replace(CURSOR, "");
-        let at = screen[next..].iter().position(|one| without_frame(one) == without_frame(&text)).map(|at| next + at);
-        next = at.map_or(next, |at| at + 1);
-        at.is_none_or(|at| at >= first)
+        let index = screen[next..]
+            .iter()
+            .position(|line| without_frame(line) == without_frame(&text))
+            .map(|index| next + index);
+        next = index.map_or(next, |index| index + 1);
+        index.is_none_or(|index| index >= first)
     };
     highlighted.iter().filter(|row| is_below(row)).cloned().collect()
 }
@@ -522,21 +544,21 @@ fn filled_rows<'r>(rows: impl Iterator<Item = &'r str>) -> Vec<String> {
     rows.map(without_frame).filter(|row| !row.is_empty()).map(str::to_owned).collect()
 }
 
-/// Keys that leave a full screen or a part of it, and choose nothing.
-const LEAVING: [&str; 4] = ["escape", "esc", "ctrl-c", "ctrl-d"];
+/// Keys that close a full screen or a part of it, and choose nothing.
+const EXIT_KEYS: [&str; 4] = ["escape", "esc", "ctrl-c", "ctrl-d"];
 
-/// Returns whether an input chooses from what a full screen shows: keys that move or confirm, a letter or a number. Longer text is
-/// data.
+/// Returns whether an input chooses an entry of a full screen: keys that move or confirm, a letter or a number. Longer
+/// text is data.
 fn is_choice(act: &Act) -> bool {
     let Act::Typed { text, .. } = act else { return false };
     let typed = text.trim_end_matches(['\n', '\r']);
     typed.chars().count() <= 1 || is_number(typed.trim())
 }
 
-/// Returns whether an input leaves a full screen or a part of it: `q`, or keys.
-fn leaves(act: &Act) -> bool {
+/// Returns whether an input closes a full screen or a part of it: `q`, or keys.
+fn is_exit_key(act: &Act) -> bool {
     let Act::Typed { text, keys } = act else { return false };
-    let is_key = text.is_empty() && keys.iter().all(|key| LEAVING.contains(&key.as_str()));
+    let is_key = text.is_empty() && keys.iter().all(|key| EXIT_KEYS.contains(&key.as_str()));
     text.eq_ignore_ascii_case("q") || is_key
 }
 
@@ -556,7 +578,7 @@ fn is_number(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::question::{rows as pattern_of_rows, stands_in};
+    use crate::question::{matches_in, rows as pattern_of_rows};
 
     fn typed(text: &str) -> Act {
         Act::Typed { text: text.to_owned(), keys: Vec::new() }
@@ -672,7 +694,7 @@ mod tests {
     }
 
     fn drawn(screen: &str, row: &str, act: &Act) -> Vec<String> {
-        match Menu::drawn(screen, &[], row, &Entered { text: "node x.js".to_owned(), row: None }, act) {
+        match Menu::from_rows_in_place(screen, &[], row, &Entered { text: "node x.js".to_owned(), row: None }, act) {
             Menu::Drawn { rows, .. } => rows,
             Menu::None | Menu::Mentioned(_) | Menu::TooLarge(_) | Menu::Printed(_) => Vec::new(),
         }
@@ -687,7 +709,7 @@ mod tests {
             assert_eq!(drawn(screen, "", &pressed(keys)), rows, "a hidden cursor");
         }
         let pattern = pattern_of_rows(&rows.map(str::to_owned), &[], &KnownFacts::default(), Leeway::Identifiers, true);
-        assert!(stands_in(&pattern, screen), "{pattern}");
+        assert!(matches_in(&pattern, screen), "{pattern}");
         for (program, changed) in [
             ("other order", screen.replace("  staging\n  prod", "  prod\n  staging")),
             ("an entry more", screen.replace("  staging", "  test\n  staging")),
@@ -696,7 +718,7 @@ mod tests {
             ("another entry is pointed at", screen.replace("❯ dev\n  staging", "  dev\n❯ staging")),
             ("a row below", format!("{screen}\nReally? ")),
         ] {
-            assert!(!stands_in(&pattern, &changed), "{program}");
+            assert!(!matches_in(&pattern, &changed), "{program}");
         }
         let line = typed("demo\n");
         let asks = "$ node x.js\n✔ Where to? staging\n? Project name? (demo)\n";
@@ -737,14 +759,14 @@ mod tests {
             let rows = drawn(screen, row, &pressed(&["down", "enter"]));
             assert_eq!(rows.len(), row_count, "{rows:?}");
             let pattern = pattern_of_rows(&rows, &[], &KnownFacts::default(), Leeway::Identifiers, true);
-            assert!(stands_in(&pattern, screen), "{pattern} {screen}");
+            assert!(matches_in(&pattern, screen), "{pattern} {screen}");
         }
     }
 
     #[test]
     fn the_rows_of_a_full_screen_are_a_menu_for_keys_that_choose() {
         let screen = "┌ Setup ┐\n│ Which? │\n│ de Berlin │\n│ 12 │\n";
-        let rows = |act: &Act| match Menu::of_screen(screen, &[], act) {
+        let rows = |act: &Act| match Menu::from_screen(screen, &[], act) {
             Menu::Drawn { rows, .. } => rows,
             Menu::None | Menu::Mentioned(_) | Menu::TooLarge(_) | Menu::Printed(_) => Vec::new(),
         };
@@ -758,11 +780,11 @@ mod tests {
         for act in [&typed("q"), &pressed(&["escape"])] {
             assert_eq!(rows(act), Vec::<String>::new(), "{act:?}");
         }
-        assert!(matches!(Menu::of_screen(&"a row\n".repeat(60), &[], &pressed(&["down"])), Menu::Drawn { .. }));
-        assert_eq!(Menu::of_screen(&"a row\n".repeat(61), &[], &pressed(&["down"])), Menu::TooLarge(61));
+        assert!(matches!(Menu::from_screen(&"a row\n".repeat(60), &[], &pressed(&["down"])), Menu::Drawn { .. }));
+        assert_eq!(Menu::from_screen(&"a row\n".repeat(61), &[], &pressed(&["down"])), Menu::TooLarge(61));
         // Text goes into the field with the cursor, whatever the other rows look like.
         let styles = ["de Berlin: inverse".to_owned(), "Name: ▏: plain".to_owned()];
-        let highlighted = |act: &Act| match Menu::of_screen("de Berlin\nName:", &styles, act) {
+        let highlighted = |act: &Act| match Menu::from_screen("de Berlin\nName:", &styles, act) {
             Menu::Drawn { highlighted, .. } => highlighted.len(),
             Menu::None | Menu::Mentioned(_) | Menu::TooLarge(_) | Menu::Printed(_) => 0,
         };
@@ -774,7 +796,7 @@ mod tests {
         let screen = "$ ls\n> alpha\n$ node x.js\n? Where to? \n> alpha\n  beta\n";
         let styles = ["$ ls: bold", "> alpha: 6", "? Where to?: bold", "> alpha: 6"].map(str::to_owned);
         let entered = Entered { text: "node x.js".to_owned(), row: None };
-        let menu = Menu::drawn(screen, &styles, "", &entered, &pressed(&["enter"]));
+        let menu = Menu::from_rows_in_place(screen, &styles, "", &entered, &pressed(&["enter"]));
         let Menu::Drawn { highlighted, .. } = menu else { panic!("it is a menu: {menu:?}") };
         assert_eq!(highlighted, ["? Where to?: bold", "> alpha: 6"]);
     }

@@ -1,30 +1,30 @@
-//! Actions of a person or an agent that a procedure does not need: looks, failed and repeated attempts, and refused
+//! Actions of a person or an agent that a procedure does not need: read-only commands, failed attempts, and refused
 //! answers.
 
 use std::ops::Range;
 
-use crate::LeftOut;
+use crate::OmittedInput;
 use crate::turn::{Act, Ending, Turn};
 
-/// Programs that only show something, whatever their arguments are.
-const LOOKS: [&str; 31] = [
+/// Programs that only show something, independently of their arguments.
+const READ_ONLY_PROGRAMS: [&str; 31] = [
     "ls", "ll", "la", "dir", "cat", "bat", "head", "less", "more", "pwd", "which", "whereis", "type", "man", "help",
     "info", "apropos", "history", "clear", "tree", "file", "wc", "stat", "whoami", "id", "uname", "uptime", "df", "du",
     "ps", "printenv",
 ];
 
-/// Commands of programs that only show something.
-const SUBCOMMANDS: [(&str, &[&str]); 4] = [
+/// Subcommands of programs that only show something.
+const READ_ONLY_SUBCOMMANDS: [(&str, &[&str]); 4] = [
     ("git", &["status", "log", "diff", "show", "blame", "reflog", "help"]),
     ("npm", &["ls", "list", "help", "view"]),
     ("cargo", &["help", "tree", "metadata"]),
     ("docker", &["ps", "images", "logs", "inspect"]),
 ];
 
-/// Maximum turns from a failed command to its repetition in other words. The same command may be at any distance.
+/// Maximum turns between a failed command and its corrected repetition. An equal command may be at any distance.
 const MAX_RETRY_TURNS: usize = 5;
 
-/// Returns the reason for leaving out each turn, if any. `is_source` states whether a later input uses its output.
+/// Returns the reason to omit each turn, if any. `is_source`: a later input uses the output of the turn.
 pub(crate) fn reasons(
     turns: &[Turn],
     keep_read_only_commands: bool,
@@ -40,7 +40,7 @@ pub(crate) fn reasons(
             if *exit_code == Some(127) && !command.contains(['|', ';', '&', '\n']) {
                 return Some("its program was not found".to_owned());
             }
-            if !keep_read_only_commands && turn.waits.is_empty() && is_look(command) && !is_source(index) {
+            if !keep_read_only_commands && turn.waits.is_empty() && is_read_only(command) && !is_source(index) {
                 return Some("it only looks around; keep: true keeps it".to_owned());
             }
             None
@@ -54,19 +54,19 @@ pub(crate) fn reasons(
             }
         }
     }
-    for index in refused(turns) {
+    for index in refused_answers(turns) {
         reasons[index].get_or_insert_with(|| "it was refused, and asked for again".to_owned());
     }
-    for (index, done) in corrected(turns) {
+    for (index, done) in corrected_lines(turns) {
         reasons[index]
             .get_or_insert_with(|| format!("the program reported an error, and it was done again as '{done}'"));
     }
     reasons
 }
 
-/// Returns the inputs to leave out, with reasons. Of a conversation, the line that it began with.
-pub(crate) fn left_out(turns: &[Turn], reasons: &[Option<String>]) -> Vec<LeftOut> {
-    let mut named: Vec<LeftOut> = Vec::new();
+/// Returns the inputs to omit, with reasons.
+pub(crate) fn omitted_inputs(turns: &[Turn], reasons: &[Option<String>]) -> Vec<OmittedInput> {
+    let mut omitted: Vec<OmittedInput> = Vec::new();
     for (turn, reason) in turns.iter().zip(reasons) {
         let Some(reason) = reason.clone() else { continue };
         let input = match &turn.act {
@@ -75,24 +75,24 @@ pub(crate) fn left_out(turns: &[Turn], reasons: &[Option<String>]) -> Vec<LeftOu
             Act::Typed { text, .. } => text.trim_end().to_owned(),
             Act::Hidden { row, .. } => format!("a secret at '{}'", row.trim()),
         };
-        named.push(LeftOut { input, reason });
+        omitted.push(OmittedInput { input, reason });
     }
-    named
+    omitted
 }
 
-/// Returns the turns of each program started at a prompt that had a question, up to the prompt behind it.
+/// Returns the turns of each program that was started at a prompt and got input, up to the next prompt.
 fn conversations(turns: &[Turn]) -> Vec<Range<usize>> {
     let begins = |index: &usize| turns[*index].at_prompt && matches!(turns[*index].act, Act::Typed { .. });
     let end = |begin: usize| {
-        let mut own = (begin..turns.len()).filter(|index| turns[*index].log == turns[begin].log);
+        let mut of_same_log = (begin..turns.len()).filter(|index| turns[*index].log == turns[begin].log);
         let is_last = |index: &usize| matches!(turns[*index].ending, Ending::Prompt { .. });
-        own.clone().find(is_last).or(own.next_back()).map_or(begin, |last| last + 1)
+        of_same_log.clone().find(is_last).or(of_same_log.next_back()).map_or(begin, |last| last + 1)
     };
     (0..turns.len()).filter(begins).map(|begin| begin..end(begin)).collect()
 }
 
-/// Returns the line at a prompt that a turn enters.
-fn line(turn: &Turn) -> Option<&str> {
+/// Returns the line that a turn enters at a prompt.
+fn prompt_line(turn: &Turn) -> Option<&str> {
     match &turn.act {
         Act::Command { command, .. } => Some(command.trim()),
         Act::Typed { text, .. } if turn.at_prompt => Some(text.trim()),
@@ -100,11 +100,11 @@ fn line(turn: &Turn) -> Option<&str> {
     }
 }
 
-/// Returns the statement that these turns failed and had a repetition, if so. It names a command in between that may
-/// have changed what they need.
+/// Returns the reason to omit turns that failed and were repeated later, if they were. It names the last command in
+/// between that may have changed the conditions.
 fn failed_attempt(turns: &[Turn], attempt: Range<usize>) -> Option<String> {
     let (first, last) = (&turns[attempt.start], &turns[attempt.end - 1]);
-    let failed = line(first)?;
+    let failed = prompt_line(first)?;
     let Ending::Prompt { exit_code: Some(code) } = last.ending else { return None };
     if code == 0 {
         return None;
@@ -114,28 +114,30 @@ fn failed_attempt(turns: &[Turn], attempt: Range<usize>) -> Option<String> {
         Act::Command { exit_code, .. } => *exit_code == Some(0),
         Act::Typed { .. } | Act::Hidden { .. } => true,
     };
-    let again = later.iter().enumerate().position(|(distance, turn)| {
-        let is_again = |done: &str| done == failed || (distance < MAX_RETRY_TURNS && is_alike(failed, done));
-        succeeds(turn) && line(turn).is_some_and(is_again)
+    let repetition = later.iter().enumerate().position(|(distance, turn)| {
+        let is_repetition =
+            |corrected: &str| corrected == failed || (distance < MAX_RETRY_TURNS && is_correction(failed, corrected));
+        succeeds(turn) && prompt_line(turn).is_some_and(is_repetition)
     })?;
-    let done = line(later[again])?;
+    let corrected = prompt_line(later[repetition])?;
     let failed_too = |turn: &Turn| matches!(turn.ending, Ending::Prompt { exit_code: Some(code) } if code != 0);
     let only_moves = |line: &str| line.starts_with("cd ") && !line.contains(['&', ';', '|']);
-    let changes =
-        |turn: &&&Turn| line(turn).is_some_and(|line| !is_look(line) && !only_moves(line)) && !failed_too(turn);
+    let changes = |turn: &&&Turn| {
+        prompt_line(turn).is_some_and(|line| !is_read_only(line) && !only_moves(line)) && !failed_too(turn)
+    };
     let first_line = |text: &str| text.lines().next().unwrap_or_default().to_owned();
-    let with = if done == failed { String::new() } else { format!(" as '{}'", first_line(done)) };
-    Some(match later[..again].iter().rfind(changes).and_then(|turn| line(turn)) {
+    let suffix = if corrected == failed { String::new() } else { format!(" as '{}'", first_line(corrected)) };
+    Some(match later[..repetition].iter().rfind(changes).and_then(|turn| prompt_line(turn)) {
         Some(change) => format!(
-            "it failed with exit code {code} and was done again{with} after '{}', which may have changed what it needs",
+            "it failed with exit code {code} and was done again{suffix} after '{}', which may have changed what it needs",
             first_line(change)
         ),
-        None => format!("it failed with exit code {code} and was done again{with}"),
+        None => format!("it failed with exit code {code} and was done again{suffix}"),
     })
 }
 
-/// Words with which a program refuses an answer.
-const REFUSALS: [&str; 15] = [
+/// Words of a message that refuses an answer.
+const REFUSAL_WORDS: [&str; 15] = [
     "again",
     "denied",
     "do not match",
@@ -153,48 +155,50 @@ const REFUSALS: [&str; 15] = [
     "wrong",
 ];
 
-/// Returns the answers that a program refused before it repeated its question: one, or a secret and its repetition.
-fn refused(turns: &[Turn]) -> Vec<usize> {
-    let before = |at: usize| (0..at).rev().find(|before| turns[*before].log == turns[at].log);
-    let mut found = Vec::new();
+/// Returns the answers that a program refused before it repeated its question: one answer, or a secret and its
+/// repetition.
+fn refused_answers(turns: &[Turn]) -> Vec<usize> {
+    let turn_before = |current: usize| (0..current).rev().find(|earlier| turns[*earlier].log == turns[current].log);
+    let mut refused = Vec::new();
     for (index, turn) in turns.iter().enumerate() {
-        let is_refused = is_refusal(&turn.printed) && (is_hidden(turn) || reports(&turn.printed, &REFUSALS));
-        let Some(asks) = question(turn).filter(|_| is_answer(turn) && is_refused) else { continue };
+        let is_refused = is_refusal(&turn.printed) && (is_hidden(turn) || reports(&turn.printed, &REFUSAL_WORDS));
+        let Some(question_text) = question(turn).filter(|_| is_answer(turn) && is_refused) else { continue };
         let mut attempt = vec![index];
-        let mut at = index;
-        while let Some(asked) = before(at) {
-            if question(&turns[asked]) == Some(asks) {
-                found.extend(attempt);
+        let mut current = index;
+        while let Some(previous) = turn_before(current) {
+            if question(&turns[previous]) == Some(question_text) {
+                refused.extend(attempt);
                 break;
             }
-            let is_repetition = is_hidden(&turns[at]) && is_answer(&turns[asked]);
+            let is_repetition = is_hidden(&turns[current]) && is_answer(&turns[previous]);
             if !is_repetition || attempt.len() == MAX_REPEATED_SECRETS {
                 break;
             }
-            attempt.push(asked);
-            at = asked;
+            attempt.push(previous);
+            current = previous;
         }
     }
-    found
+    refused
 }
 
-/// Maximum number of lines of a refusal. A program that prints more continued with the answer.
+/// Maximum number of lines of a refusal. A program with more output accepted the answer.
 const MAX_REFUSAL_LINES: usize = 3;
 
-/// Returns whether a program refused an answer in the text that it printed between the answer, in the first line, and the next
-/// question, in the last one.
+/// Returns whether the output between the answer, in the first line, and the next question, in the last one, is a
+/// refusal of the answer.
 fn is_refusal(printed: &str) -> bool {
     let reply = printed.split_once('\n').map_or("", |(_, reply)| reply);
     let reply = reply.trim_end().rsplit_once('\n').map_or("", |(reply, _)| reply).to_lowercase();
     let lines = reply.lines().filter(|line| !line.trim().is_empty()).count();
-    (1..=MAX_REFUSAL_LINES).contains(&lines) && REFUSALS.iter().any(|word| reply.contains(word))
+    (1..=MAX_REFUSAL_LINES).contains(&lines) && REFUSAL_WORDS.iter().any(|word| reply.contains(word))
 }
 
-/// Words of interpreters that report an error.
-const ERRORS: [&str; 8] = ["error", "exception", "illegal", "invalid", "no such", "not found", "undefined", "unknown"];
+/// Words of a message that reports an error.
+const ERROR_WORDS: [&str; 8] =
+    ["error", "exception", "illegal", "invalid", "no such", "not found", "undefined", "unknown"];
 
-/// Returns the lines that an interpreter reported an error for, with the corrected one behind it.
-fn corrected(turns: &[Turn]) -> Vec<(usize, String)> {
+/// Returns the lines for which an interpreter reported an error, each with its corrected repetition.
+fn corrected_lines(turns: &[Turn]) -> Vec<(usize, String)> {
     let prompt = |turn: &Turn| match &turn.ending {
         Ending::Question(line) if question(turn).is_none() => Some(line.trim().to_owned()),
         _ => None,
@@ -203,37 +207,38 @@ fn corrected(turns: &[Turn]) -> Vec<(usize, String)> {
         Act::Typed { text, keys } if is_answer(turn) && keys.is_empty() => Some(text.trim().to_owned()),
         _ => None,
     };
-    let mut found = Vec::new();
+    let mut corrected = Vec::new();
     for (index, turn) in turns.iter().enumerate() {
-        let Some((failed, asks)) = typed(turn).zip(prompt(turn)) else { continue };
-        let own = |other: &&Turn| other.log == turn.log;
+        let Some((failed, prompt_text)) = typed(turn).zip(prompt(turn)) else { continue };
+        let is_same_log = |other: &&Turn| other.log == turn.log;
         let is_same_prompt =
-            turns[..index].iter().rev().find(own).and_then(prompt).is_some_and(|before| before == asks);
-        if !is_same_prompt || !reports(&turn.printed, &ERRORS) {
+            turns[..index].iter().rev().find(is_same_log).and_then(prompt).is_some_and(|before| before == prompt_text);
+        if !is_same_prompt || !reports(&turn.printed, &ERROR_WORDS) {
             continue;
         }
-        let next = turns[index + 1..].iter().filter(own).take(MAX_RETRY_TURNS);
-        let mut next = next.map_while(|turn| typed(turn).map(|done| (done, reports(&turn.printed, &ERRORS))));
-        // A line that the program says the same of was taken, too.
-        let done = next.find(|(done, _)| is_alike(&failed, done)).filter(|(_, reports)| !reports);
-        found.extend(done.map(|(done, _)| (index, done)));
+        let next = turns[index + 1..].iter().filter(is_same_log).take(MAX_RETRY_TURNS);
+        let mut next =
+            next.map_while(|turn| typed(turn).map(|repeated| (repeated, reports(&turn.printed, &ERROR_WORDS))));
+        // If the program reports the same about the repetition, it accepted both lines.
+        let repeated = next.find(|(repeated, _)| is_correction(&failed, repeated)).filter(|(_, reports)| !reports);
+        corrected.extend(repeated.map(|(repeated, _)| (index, repeated)));
     }
-    found
+    corrected
 }
 
-/// Maximum number of words before the word with which a program refuses or reports an error.
+/// Maximum number of words in a message before the word of a refusal or an error.
 const MAX_WORDS_BEFORE: usize = 3;
 
-/// Returns whether a program reported something with one of these words, behind the input in the first line: at the beginning
-/// of a line, and as no count, as in `0 errors`, `no invalid names` or `failed: 0`.
+/// Returns whether the output after the input in the first line reports something with one of these words, near the
+/// beginning of a line. A count of zero, as in `0 errors`, `no invalid names` or `failed: 0`, is not a report.
 fn reports(printed: &str, words: &[&str]) -> bool {
     let reply = printed.split_once('\n').map_or("", |(_, reply)| reply).to_lowercase();
     let is_report = |line: &str| {
         words.iter().filter_map(|word| line.split_once(word)).any(|(before, after)| {
-            let after = after.split(|sign: char| !sign.is_alphanumeric()).find(|word| !word.is_empty());
+            let after = after.split(|character: char| !character.is_alphanumeric()).find(|word| !word.is_empty());
             let is_zero = |word: &str| word.bytes().all(|byte| byte == b'0');
             let words: Vec<&str> =
-                before.split(|sign: char| !sign.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
+                before.split(|character: char| !character.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
             words.len() <= MAX_WORDS_BEFORE
                 && !after.is_some_and(is_zero)
                 && !words.iter().any(|word| is_zero(word) || matches!(*word, "no" | "not" | "without"))
@@ -246,7 +251,7 @@ fn is_hidden(turn: &Turn) -> bool {
     matches!(turn.act, Act::Hidden { .. })
 }
 
-/// Maximum number of secrets in one repeated request: one and its repetition.
+/// Maximum number of secrets in one repeated request: a secret and its confirmation.
 const MAX_REPEATED_SECRETS: usize = 2;
 
 /// Returns whether a turn answers the question of a program.
@@ -254,7 +259,7 @@ fn is_answer(turn: &Turn) -> bool {
     !turn.at_prompt && matches!(turn.act, Act::Typed { .. } | Act::Hidden { .. })
 }
 
-/// Returns the question that a turn ends with. The prompt of an interpreter is no question.
+/// Returns the question at the end of a turn. The prompt of an interpreter is not a question.
 pub(crate) fn question(turn: &Turn) -> Option<&str> {
     match &turn.ending {
         Ending::Question(line) | Ending::Password(line) => Some(line.trim()),
@@ -264,13 +269,13 @@ pub(crate) fn question(turn: &Turn) -> Option<&str> {
 }
 
 /// Returns whether a command changes nothing: its programs only show something, and do not write to a file.
-pub(crate) fn is_look(command: &str) -> bool {
+pub(crate) fn is_read_only(command: &str) -> bool {
     let command = command.trim();
     if command.is_empty() {
         return true;
     }
     let changes = [">", "`", "$(", "\n", "<(", "-exec", "-delete", "-fprint", "-fls", "xargs", "tee "];
-    if changes.iter().any(|sign| command.contains(sign)) {
+    if changes.iter().any(|mark| command.contains(mark)) {
         return false;
     }
     let parts = command.split(['|', ';', '&']).map(str::trim);
@@ -285,37 +290,37 @@ pub(crate) fn is_look(command: &str) -> bool {
         let is_filter = matches!(program, "grep" | "rg" | "cut" | "column" | "nl" | "find" | "echo");
         let writes = arguments.iter().any(|word| *word == "-o" || word.starts_with("--output"));
         let is_program = is_help
-            || LOOKS.contains(&program)
+            || READ_ONLY_PROGRAMS.contains(&program)
             || is_filter
-            || SUBCOMMANDS.iter().any(is_shown)
+            || READ_ONLY_SUBCOMMANDS.iter().any(is_shown)
             || is_tail(program, &arguments);
         is_program && !(writes && program != "grep")
     })
 }
 
-/// Returns whether it shows the end of a file, and ends.
+/// Returns whether a command shows the end of a file without following it.
 fn is_tail(program: &str, arguments: &[&str]) -> bool {
     program == "tail" && !arguments.iter().any(|word| word.starts_with("-f") || word.starts_with("--follow"))
 }
 
-/// Returns whether two commands are attempts at the same: one has a typing error, or the later one only has more words.
-fn is_alike(failed: &str, done: &str) -> bool {
-    let says_more = done.strip_prefix(failed.trim_end()).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '));
-    says_more || distance(failed, done) * 4 <= failed.chars().count().max(done.chars().count())
+/// Returns whether the later of two commands corrects the first one: a typing error, or missing words at its end.
+fn is_correction(failed: &str, later: &str) -> bool {
+    let adds_words = later.strip_prefix(failed.trim_end()).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '));
+    adds_words || edit_distance(failed, later) * 4 <= failed.chars().count().max(later.chars().count())
 }
 
-/// Returns the number of changes, additions, removals and exchanges of neighbouring signs between them (optimal string
-/// alignment), of the first 200.
-fn distance(one: &str, other: &str) -> usize {
+/// Returns the edit distance of the first 200 characters of two texts, with exchanges of neighbouring characters
+/// (optimal string alignment).
+fn edit_distance(one: &str, other: &str) -> usize {
     let [one, other]: [Vec<char>; 2] = [one, other].map(|text| text.chars().take(200).collect());
     let mut rows = [vec![0; other.len() + 1], (0..=other.len()).collect::<Vec<usize>>()];
-    for (line, sign) in one.iter().enumerate() {
+    for (line, character) in one.iter().enumerate() {
         let mut row = vec![line + 1; other.len() + 1];
-        for (column, with) in other.iter().enumerate() {
+        for (column, other_character) in other.iter().enumerate() {
             let [earlier, above] = &rows;
-            let change = above[column] + usize::from(sign != with);
+            let change = above[column] + usize::from(character != other_character);
             row[column + 1] = change.min(above[column + 1] + 1).min(row[column] + 1);
-            if line > 0 && column > 0 && *sign == other[column - 1] && one[line - 1] == *with {
+            if line > 0 && column > 0 && *character == other[column - 1] && one[line - 1] == *other_character {
                 row[column + 1] = row[column + 1].min(earlier[column - 1] + 1);
             }
         }
@@ -331,23 +336,27 @@ mod tests {
     #[test]
     fn looks_change_nothing() {
         for look in ["ls -la", "cat a | grep b", "git log --oneline", "npm --help", "pwd; ls", "tail -n 3 log"] {
-            assert!(is_look(look), "{look}");
+            assert!(is_read_only(look), "{look}");
         }
         for change in
             ["ls > list", "git add .", "echo $(rm x)", "cat a | tee b", "tail -f log", "find . -delete", "make"]
         {
-            assert!(!is_look(change), "{change}");
+            assert!(!is_read_only(change), "{change}");
         }
     }
 
     #[test]
     fn attempts_at_the_same_are_alike() {
-        assert!(is_alike("gti status", "git status"));
-        assert!(is_alike("npm install lodahs", "npm install lodash"));
-        assert!(is_alike("git push", "git push -u origin main"));
-        assert!(is_alike("make tset", "make test") && is_alike("cd prjo", "cd proj") && is_alike("gti st", "git st"));
-        assert!(!is_alike("git rebase main", "git rebase --continue"));
-        assert!(!is_alike("make", "ls"));
+        assert!(is_correction("gti status", "git status"));
+        assert!(is_correction("npm install lodahs", "npm install lodash"));
+        assert!(is_correction("git push", "git push -u origin main"));
+        assert!(
+            is_correction("make tset", "make test")
+                && is_correction("cd prjo", "cd proj")
+                && is_correction("gti st", "git st")
+        );
+        assert!(!is_correction("git rebase main", "git rebase --continue"));
+        assert!(!is_correction("make", "ls"));
     }
 
     /// A turn with this end, typed at a prompt where it is a line.
@@ -380,7 +389,7 @@ mod tests {
 
     fn why(turns: &[Turn]) -> Vec<String> {
         let reasons = reasons(turns, false, |_| false);
-        left_out(turns, &reasons).into_iter().map(|one| format!("{}: {}", one.input, one.reason)).collect()
+        omitted_inputs(turns, &reasons).into_iter().map(|one| format!("{}: {}", one.input, one.reason)).collect()
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use steplatch_protocol::{InputKind, InputRecord};
 
-use crate::{CaptureRequest, Captured, KnownFacts, Moment, SessionLog, capture};
+use crate::{CaptureRequest, CapturedMachine, KnownFacts, Moment, SessionLog, capture};
 
 /// The log of a terminal that starts in `/home/ana/shop`.
 #[derive(Default)]
@@ -96,7 +96,7 @@ impl Log {
         self.add(input, "", None)
     }
 
-    pub(crate) fn captured(self, inputs: &[(&str, &str)], directory: &str) -> Captured {
+    pub(crate) fn captured(self, inputs: &[(&str, &str)], directory: &str) -> CapturedMachine {
         self.compared(None, inputs, directory)
     }
 
@@ -110,7 +110,7 @@ impl Log {
     }
 
     /// As [`Log::captured`], compared with another time of the same procedure.
-    pub(crate) fn compared(self, other: Option<Self>, inputs: &[(&str, &str)], directory: &str) -> Captured {
+    pub(crate) fn compared(self, other: Option<Self>, inputs: &[(&str, &str)], directory: &str) -> CapturedMachine {
         let facts = KnownFacts {
             home: "/home/ana".to_owned(),
             directory: directory.to_owned(),
@@ -120,17 +120,21 @@ impl Log {
         };
         let inputs = inputs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let compare_with = other.into_iter().map(Self::session).collect();
-        capture(&[self.session()], &facts, &CaptureRequest { inputs, compare_with, ..CaptureRequest::default() })
+        capture(
+            &[self.session()],
+            &facts,
+            &CaptureRequest { argument_values: inputs, compare_with, ..CaptureRequest::default() },
+        )
     }
 }
 
 /// Returns a parameter of the action of each state that has it.
-pub(crate) fn all<'c>(captured: &'c Captured, parameter: &str) -> Vec<&'c str> {
+pub(crate) fn all<'c>(captured: &'c CapturedMachine, parameter: &str) -> Vec<&'c str> {
     let states = captured.definition["states"].as_object().expect("a machine has states");
     states.values().filter_map(|state| state["action"]["params"][parameter].as_str()).collect()
 }
 
-fn names(captured: &Captured) -> Vec<&str> {
+fn names(captured: &CapturedMachine) -> Vec<&str> {
     captured.definition["states"].as_object().expect("a machine has states").keys().map(String::as_str).collect()
 }
 
@@ -209,13 +213,13 @@ fn a_wizard_that_draws_over_its_lines_is_waited_for_as_it_stood_there() {
     assert_eq!(all(&captured, "reads"), ["shown", "shown"]);
     let patterns = all(&captured, "pattern");
     for (pattern, screen) in patterns.iter().zip([menu, asks]) {
-        assert!(crate::question::stands_in(pattern, screen), "{pattern}");
+        assert!(crate::question::matches_in(pattern, screen), "{pattern}");
     }
     assert!(patterns[1].contains(r"\? Project name\? \(demo\)"), "{patterns:?}");
     // The waits match the recording too.
     for (state, pattern) in ["after_node_x_js", "after_answer_where"].iter().zip(patterns) {
         let step = captured.golden.iter().find(|step| step.state == *state).expect("each state has a step");
-        assert!(crate::question::stands_in(pattern, &step.prints), "{pattern} {}", step.prints);
+        assert!(crate::question::matches_in(pattern, &step.prints), "{pattern} {}", step.prints);
     }
 }
 
@@ -257,14 +261,14 @@ fn a_line_that_nobody_typed_is_named_and_is_no_state() {
     let log = Log::default().runs("python3 x.py", 0, "").add(entered.clone(), "", Some("")).runs("make", 0, "");
     let captured = log.captured(&[], "/srv");
     assert_eq!(all(&captured, "command"), ["python3 x.py", "make"]);
-    let [left] = &captured.left_out[..] else { panic!("{:?}", captured.left_out) };
-    assert!(left.input == "touch PWN" && left.reason.starts_with("nobody typed it"), "{left:?}");
+    let [left] = &captured.omitted_inputs[..] else { panic!("{:?}", captured.omitted_inputs) };
+    assert!(left.input == "touch PWN" && left.reason.starts_with("a program typed it"), "{left:?}");
     // The log has lost its beginning.
     let captured = Log::default().add(entered, "", Some("")).runs("make", 0, "").captured(&[], "/srv");
-    assert_eq!(captured.left_out, []);
+    assert_eq!(captured.omitted_inputs, []);
 }
 
-fn secrets(captured: &Captured) -> Vec<&str> {
+fn secrets(captured: &CapturedMachine) -> Vec<&str> {
     let is_secret = |(_, argument): &(&String, &Value)| argument["secret"] == true;
     let arguments = captured.definition["arguments"].as_object();
     arguments.into_iter().flatten().filter(is_secret).map(|(name, _)| name.as_str()).collect()
@@ -321,7 +325,7 @@ fn a_password_that_was_refused_is_not_waited_for() {
         .runs("ls", 0, "");
     let captured = log.captured(&[], "/srv");
     assert_eq!(all(&captured, "input_text"), ["sudo make\n", "{PASSWORD}\n"]);
-    assert!(captured.left_out[0].reason.contains("was refused"), "{:?}", captured.left_out);
+    assert!(captured.omitted_inputs[0].reason.contains("was refused"), "{:?}", captured.omitted_inputs);
 }
 
 #[test]
@@ -343,7 +347,7 @@ fn an_answer_is_named_after_its_argument_and_every_note_names_its_state() {
 }
 
 /// Returns the names of the states, with a star at each gate.
-fn gated(captured: &Captured) -> Vec<String> {
+fn gated(captured: &CapturedMachine) -> Vec<String> {
     let states = captured.definition["states"].as_object().expect("a machine has states");
     let name = |(name, state): (&String, &Value)| match state["action"]["tool"].as_str() {
         Some("gate") => Some("*".to_owned()),

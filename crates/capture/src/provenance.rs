@@ -1,18 +1,18 @@
 //! Values from an earlier output: a port, an identifier, a version.
 //!
-//! A typed word came from an earlier output if it looks like data, stands in that output and was in no earlier input.
-//! The state that printed it reads it with a group, and the typed text has a variable in its place.
+//! A typed word comes from an earlier output if it looks like data, that output contains it, and no earlier input does.
+//! The state with the output reads it with a group, and the typed text has a variable in its place.
 //!
-//! The row of the value identifies it: the words around it, or those of the rows above or below, which no other row has.
-//! A run in which a second row looks so stops. Rows that look alike, as in a list of hashes, identify no value: the value
-//! is typed unchanged, and only below the recorded rows.
+//! The row of the value identifies it: the words around it, or those of the rows above or below, are unique. A run
+//! stops if a second row matches. Similar rows, as in a list of hashes, identify no value: the value is typed
+//! unchanged, and only after the recorded rows.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use steplatch_pattern::Pattern;
 
 use crate::machine::{DIRECTORIES, has_word};
-use crate::question::{Leeway, general};
+use crate::question::{Leeway, general_pattern};
 use crate::session_log::KnownFacts;
 use crate::template::{Binding, stands_alone};
 use crate::turn::{Act, Turn};
@@ -28,35 +28,36 @@ pub(crate) struct Extraction {
     pub(crate) binding: Binding,
     /// The pattern with a group of that name, or of the recorded rows.
     pub(crate) pattern: String,
-    /// True if the value is read; false if other rows look like that of the value, so that the recorded rows must be there.
+    /// True if the machine reads the value; false if similar rows exist, so that the machine requires the recorded
+    /// rows.
     pub(crate) is_read: bool,
 }
 
-/// Names of the groups of a pattern that find another row that looks like the one with the value.
+/// Names of the groups of a pattern that match another row similar to the one with the value.
 pub(crate) const OTHER_ROWS: [&str; 2] = ["another_row", "another_row_below"];
 
-/// Returns the values that later inputs take from earlier outputs, in the order of their use. `bindings` are known
-/// values: arguments and known text of the machine.
-pub(crate) fn extractions(turns: &[Turn], bindings: &[Binding], facts: &KnownFacts) -> Vec<Extraction> {
-    let mut found: Vec<Extraction> = Vec::new();
-    let places = Places::from_turns(turns);
+/// Returns the values that later inputs take from earlier outputs, in the order of their use. `bindings`: known values,
+/// which are arguments and directories.
+pub(crate) fn find_extractions(turns: &[Turn], bindings: &[Binding], facts: &KnownFacts) -> Vec<Extraction> {
+    let mut extractions: Vec<Extraction> = Vec::new();
+    let occurrences = Occurrences::from_turns(turns);
     for (usage, turn) in turns.iter().enumerate() {
         let text = typed_text(&turn.act);
         for word in data_words(text) {
             let is_known = bindings.iter().any(|binding| binding.value == word)
-                || found.iter().any(|one| one.binding.value == word)
-                || found.iter().any(|one| one.usage == usage && one.binding.value.contains(word))
-                || places
-                    .typed(word)
-                    .any(|before| before < usage && contains_word(typed_text(&turns[before].act), word));
+                || extractions.iter().any(|earlier| earlier.binding.value == word)
+                || extractions.iter().any(|earlier| earlier.usage == usage && earlier.binding.value.contains(word))
+                || occurrences
+                    .typed_in(word)
+                    .any(|earlier| earlier < usage && contains_word(typed_text(&turns[earlier].act), word));
             if is_known {
                 continue;
             }
-            let source = places.printed(word).rev().filter(|source| *source < usage).find_map(|source| {
+            let source = occurrences.printed_in(word).rev().filter(|source| *source < usage).find_map(|source| {
                 let lines: Vec<&str> = printed(&turns[source]).lines().collect();
                 let rows = rows_with(&lines, word);
-                // The answer to a question that offers the word is the person's choice, not a value from the output.
-                let is_source = !rows.is_empty() && (source + 1 < usage || !is_offered(turn, word));
+                // The answer to the question with the word is a choice of the person, not a value from the output.
+                let is_source = !rows.is_empty() && (source + 1 < usage || !is_answer(turn, word));
                 is_source.then_some((source, lines, rows))
             });
             let Some((source, lines, rows)) = source else { continue };
@@ -67,66 +68,70 @@ pub(crate) fn extractions(turns: &[Turn], bindings: &[Binding], facts: &KnownFac
             };
             let shown: Vec<Binding> = bindings.iter().filter(is_shown).cloned().collect();
             let output = Output { lines: &lines, word, bindings: &shown, facts };
-            let (row, at) = rows[0];
-            let read = rows.iter().find_map(|(row, at)| {
-                let name = name_of(&lines[*row][..*at], &found, bindings);
-                output.reading(*row, *at, &name).map(|pattern| (name, pattern))
+            let (row, column) = rows[0];
+            let read = rows.iter().find_map(|(row, column)| {
+                let name = variable_name(&lines[*row][..*column], &extractions, bindings);
+                output.reading_pattern(*row, *column, &name).map(|pattern| (name, pattern))
             });
             let is_read = read.is_some();
-            let (name, pattern) =
-                read.unwrap_or_else(|| (name_of(&lines[row][..at], &found, bindings), output.recorded_rows(row, at)));
+            let (name, pattern) = read.unwrap_or_else(|| {
+                (
+                    variable_name(&lines[row][..column], &extractions, bindings),
+                    output.recorded_rows_pattern(row, column),
+                )
+            });
             let binding = Binding { value: word.to_owned(), name };
-            found.push(Extraction { source, usage, binding, pattern, is_read });
+            extractions.push(Extraction { source, usage, binding, pattern, is_read });
         }
     }
-    found
+    extractions
 }
 
-/// The turns in which typed words of data may stand, by their longest part with a digit: so one reading of each text is
-/// enough.
-struct Places<'t> {
+/// Index of the turns that may contain typed words of data, by the longest part with a digit of a word, so that each
+/// text is searched once.
+struct Occurrences<'t> {
     typed: HashMap<&'t str, Vec<usize>>,
     printed: HashMap<&'t str, Vec<usize>>,
 }
 
-impl<'t> Places<'t> {
+impl<'t> Occurrences<'t> {
     fn from_turns(turns: &'t [Turn]) -> Self {
         let words = turns.iter().flat_map(|turn| data_words(typed_text(&turn.act)));
         let wanted: HashSet<&str> = words.map(longest_part).collect();
-        let noted = |text: fn(&Turn) -> &str| {
-            let mut places: HashMap<&'t str, Vec<usize>> = HashMap::new();
+        let index_texts = |text: fn(&Turn) -> &str| {
+            let mut turns_by_part: HashMap<&'t str, Vec<usize>> = HashMap::new();
             for (index, turn) in turns.iter().enumerate() {
                 for part in parts(text(turn)).filter(|part| wanted.contains(part)) {
-                    let turns = places.entry(part).or_default();
+                    let turns = turns_by_part.entry(part).or_default();
                     if turns.last() != Some(&index) {
                         turns.push(index);
                     }
                 }
             }
-            places
+            turns_by_part
         };
-        Self { typed: noted(|turn| typed_text(&turn.act)), printed: noted(printed) }
+        Self { typed: index_texts(|turn| typed_text(&turn.act)), printed: index_texts(printed) }
     }
 
     /// Returns the turns that may type a word, in order.
-    fn typed(&self, word: &str) -> impl DoubleEndedIterator<Item = usize> {
+    fn typed_in(&self, word: &str) -> impl DoubleEndedIterator<Item = usize> {
         self.typed.get(longest_part(word)).into_iter().flatten().copied()
     }
 
     /// Returns the turns that may print a word, in order.
-    fn printed(&self, word: &str) -> impl DoubleEndedIterator<Item = usize> {
+    fn printed_in(&self, word: &str) -> impl DoubleEndedIterator<Item = usize> {
         self.printed.get(longest_part(word)).into_iter().flatten().copied()
     }
 }
 
-/// Returns the parts of a text that have letters and digits only.
+/// Returns the parts of a text that consist of letters, digits and `_`.
 fn parts(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|sign: char| !(sign.is_alphanumeric() || sign == '_'))
+    text.split(|character: char| !(character.is_alphanumeric() || character == '_'))
 }
 
 fn longest_part(word: &str) -> &str {
     parts(word)
-        .filter(|part| part.contains(|sign: char| sign.is_ascii_digit()))
+        .filter(|part| part.contains(|character: char| character.is_ascii_digit()))
         .max_by_key(|part| part.len())
         .unwrap_or("")
 }
@@ -147,24 +152,24 @@ fn printed(turn: &Turn) -> &str {
     }
 }
 
-/// Returns whether the answer is a word of the question before it.
-fn is_offered(turn: &Turn, word: &str) -> bool {
+/// Returns whether a turn answers a question with this word alone.
+fn is_answer(turn: &Turn, word: &str) -> bool {
     matches!(&turn.act, Act::Typed { text, .. } if !turn.at_prompt && text.trim() == word)
 }
 
-/// Returns the words of a text that may be data: numbers of three digits and more, versions, identifiers and paths with
-/// digits in them.
+/// Returns the words of a text that may be data: numbers of three or more digits, versions, identifiers and paths with
+/// digits.
 fn data_words(text: &str) -> Vec<&str> {
-    let separates = |sign: char| sign.is_whitespace() || "'\"`()[]{}<>;|&=,$".contains(sign);
+    let is_separator = |character: char| character.is_whitespace() || "'\"`()[]{}<>;|&=,$".contains(character);
     let mut words = BTreeSet::new();
     let mut ordered = Vec::new();
-    for whole in text.split(separates) {
-        let whole = whole.trim_end_matches(['.', ':', '!', '?']);
+    for word in text.split(is_separator) {
+        let word = word.trim_end_matches(['.', ':', '!', '?']);
         // A port within an address, the last part of a path.
-        let parts = whole.split([':', '/', '@']).filter(|part| part.len() < whole.len());
-        for word in std::iter::once(whole).chain(parts) {
-            if is_data(word) && words.insert(word) {
-                ordered.push(word);
+        let parts = word.split([':', '/', '@']).filter(|part| part.len() < word.len());
+        for candidate in std::iter::once(word).chain(parts) {
+            if is_data(candidate) && words.insert(candidate) {
+                ordered.push(candidate);
             }
         }
     }
@@ -176,32 +181,34 @@ fn is_data(word: &str) -> bool {
     let is_option = word.starts_with('-');
     let is_number = word.bytes().all(|byte| byte.is_ascii_digit());
     let is_constant = matches!(word, "127.0.0.1" | "0.0.0.0" | "::1");
-    let says_enough = if is_number { digits >= 3 } else { digits >= 1 && word.len() >= 4 };
-    says_enough && !is_option && !is_constant && word.len() <= 200
+    let is_distinctive = if is_number { digits >= 3 } else { digits >= 1 && word.len() >= 4 };
+    is_distinctive && !is_option && !is_constant && word.len() <= 200
 }
 
 fn contains_word(text: &str, word: &str) -> bool {
-    text.match_indices(word).any(|(at, _)| stands_alone(text, at, at + word.len()))
+    text.match_indices(word).any(|(start, _)| stands_alone(text, start, start + word.len()))
 }
 
-/// Returns the lines that have the word, last first, and where.
+/// Returns the indices of the lines that contain the word, last first, each with the column of the word.
 fn rows_with(lines: &[&str], word: &str) -> Vec<(usize, usize)> {
-    let at = |line: &str| {
-        let mut found = line.match_indices(word).map(|(at, _)| at);
-        found.find(|at| stands_alone(line, *at, at + word.len())).filter(|_| line.len() <= MAX_LINE_BYTES)
+    let column = |line: &str| {
+        let mut matches = line.match_indices(word).map(|(start, _)| start);
+        matches.find(|start| stands_alone(line, *start, start + word.len())).filter(|_| line.len() <= MAX_LINE_BYTES)
     };
-    (0..lines.len()).rev().filter_map(|row| at(lines[row]).map(|at| (row, at))).collect()
+    (0..lines.len()).rev().filter_map(|row| column(lines[row]).map(|column| (row, column))).collect()
 }
 
 /// Maximum length of the line of a pattern, in bytes.
 const MAX_LINE_BYTES: usize = 400;
 
-/// Names a value after the last word before it.
-fn name_of(before: &str, found: &[Extraction], bindings: &[Binding]) -> String {
-    let is_name = |word: &&str| word.len() >= 2 && word.chars().all(|sign| sign.is_ascii_alphabetic() || sign == '_');
-    let words = before.split(|sign: char| !(sign.is_ascii_alphanumeric() || sign == '_'));
-    let named = words.rev().take(4).find(is_name).map(str::to_ascii_lowercase);
-    let base = match named.as_deref() {
+/// Returns the name of a variable, from the last word before its value.
+fn variable_name(before: &str, extractions: &[Extraction], bindings: &[Binding]) -> String {
+    let is_name = |word: &&str| {
+        word.len() >= 2 && word.chars().all(|character| character.is_ascii_alphabetic() || character == '_')
+    };
+    let words = before.split(|character: char| !(character.is_ascii_alphanumeric() || character == '_'));
+    let last_word = words.rev().take(4).find(is_name).map(str::to_ascii_lowercase);
+    let base = match last_word.as_deref() {
         None | Some("http" | "https" | "localhost" | "on" | "at" | "in" | "is" | "to" | "of" | "the" | "tmp") => {
             if before.ends_with(':') && before.contains("://") {
                 "port".to_owned()
@@ -212,17 +219,18 @@ fn name_of(before: &str, found: &[Extraction], bindings: &[Binding]) -> String {
         Some(name) => format!("read_{name}"),
     };
     let is_taken = |name: &str| {
-        found.iter().any(|one| one.binding.name == name) || bindings.iter().any(|binding| binding.name == name)
+        extractions.iter().any(|earlier| earlier.binding.name == name)
+            || bindings.iter().any(|binding| binding.name == name)
     };
     let numbered = (2..).map(|number| format!("{base}_{number}"));
     std::iter::once(base.clone()).chain(numbered).find(|name| !is_taken(name)).unwrap_or(base)
 }
 
-/// Maximum number of rows above a value, and below it, that identify it: a commit has its message four rows below its hash.
+/// Maximum number of rows above and below a value that identify it: a commit has its message four rows below its hash.
 const MAX_ROWS_ABOVE: usize = 3;
 const MAX_ROWS_BELOW: usize = 4;
 
-/// Maximum number of recorded rows that must be there again.
+/// Maximum number of recorded rows that a pattern requires.
 const MAX_RECORDED_ROWS: usize = 60;
 
 /// The pattern between two rows.
@@ -237,23 +245,24 @@ struct Output<'o> {
 }
 
 impl Output<'_> {
-    /// Returns the pattern that reads the value at this place with a group of this name, with a group that finds another place
-    /// that looks so. None where one does in the recording.
-    fn reading(&self, row: usize, at: usize, name: &str) -> Option<String> {
-        let value = |group: &str, bindings: &[Binding]| self.row(row, at, group, bindings);
-        let any = class_of(self.word);
-        let alone = format!("^ *{} *$", value(any, &[]));
-        let is_alike: Vec<bool> = self.lines.iter().map(|line| is_at_beginning(&alone, line)).collect();
+    /// Returns the pattern that reads the value at this position with a group of this name, and a group that matches
+    /// another similar row. `None` if the recording has a similar row.
+    fn reading_pattern(&self, row: usize, column: usize, name: &str) -> Option<String> {
+        let value = |group: &str, bindings: &[Binding]| self.row_with_group(row, column, group, bindings);
+        let class = class_of(self.word);
+        let row_pattern = format!("^ *{} *$", value(class, &[]));
+        let is_similar: Vec<bool> = self.lines.iter().map(|line| is_at_beginning(&row_pattern, line)).collect();
         let is_filled = |row: &usize| !self.lines[*row].trim().is_empty();
-        let above = (0..row).rev().filter(is_filled).take(MAX_ROWS_ABOVE).take_while(|row| !is_alike[*row]);
+        let above = (0..row).rev().filter(is_filled).take(MAX_ROWS_ABOVE).take_while(|row| !is_similar[*row]);
         let below =
-            (row + 1..self.lines.len()).filter(is_filled).take(MAX_ROWS_BELOW).take_while(|row| !is_alike[*row]);
-        let general =
-            |row: &usize, bindings: &[Binding]| general(self.lines[*row].trim(), bindings, self.facts, Leeway::Data);
-        let pattern = |around: &[usize], group: &str, bindings: &[Binding]| {
-            let begin = around.iter().filter(|one| **one < row).map(|one| general(one, bindings));
-            let end = around.iter().filter(|one| **one > row).map(|one| general(one, bindings));
-            let rows: Vec<String> = begin.chain([value(group, bindings)]).chain(end).collect();
+            (row + 1..self.lines.len()).filter(is_filled).take(MAX_ROWS_BELOW).take_while(|row| !is_similar[*row]);
+        let row_class = |row: &usize, bindings: &[Binding]| {
+            general_pattern(self.lines[*row].trim(), bindings, self.facts, Leeway::Data)
+        };
+        let pattern = |window: &[usize], group: &str, bindings: &[Binding]| {
+            let rows_above = window.iter().filter(|index| **index < row).map(|index| row_class(index, bindings));
+            let rows_below = window.iter().filter(|index| **index > row).map(|index| row_class(index, bindings));
+            let rows: Vec<String> = rows_above.chain([value(group, bindings)]).chain(rows_below).collect();
             format!("^ *{} *$", rows.join(BETWEEN))
         };
         let windows = [above.collect::<Vec<usize>>(), below.collect()].into_iter().flat_map(|rows| {
@@ -263,49 +272,52 @@ impl Output<'_> {
                 window
             })
         });
-        let tells = |window: &Vec<usize>| window.is_empty() || window.iter().any(|row| has_word(&general(row, &[])));
-        let window = std::iter::once(Vec::new()).chain(windows).filter(tells).find(|window| {
-            let begins = self.places(&pattern(window, any, &[]));
-            begins == [window.first().copied().unwrap_or(row).min(row)]
+        let has_words =
+            |window: &Vec<usize>| window.is_empty() || window.iter().any(|row| has_word(&row_class(row, &[])));
+        let window = std::iter::once(Vec::new()).chain(windows).filter(has_words).find(|window| {
+            let matching_rows = self.matching_rows(&pattern(window, class, &[]));
+            matching_rows == [window.first().copied().unwrap_or(row).min(row)]
         })?;
-        let another = pattern(&window, any, self.bindings);
+        let other_row = pattern(&window, class, self.bindings);
         let [below, _] = OTHER_ROWS;
-        let pattern = pattern(&window, &format!("(?P<{name}>{any})"), self.bindings);
-        Some(format!(r"{pattern}(?P<{below}>[\s\S]*{another})?"))
+        let pattern = pattern(&window, &format!("(?P<{name}>{class})"), self.bindings);
+        Some(format!(r"{pattern}(?P<{below}>[\s\S]*{other_row})?"))
     }
 
-    /// Returns the pattern of the rows from the first to the last one that looks like that of the value, each with its own value, with
-    /// groups that find another such row.
-    fn recorded_rows(&self, row: usize, at: usize) -> String {
-        let alone = format!("^ *{} *$", self.row(row, at, class_of(self.word), &[]));
-        let alike: Vec<usize> = (0..self.lines.len()).filter(|row| is_at_beginning(&alone, self.lines[*row])).collect();
-        let (first, last) = (alike.first().copied().unwrap_or(row), alike.last().copied().unwrap_or(row));
+    /// Returns the pattern of the rows from the first to the last one similar to that of the value, with their recorded
+    /// values, and groups that match another similar row.
+    fn recorded_rows_pattern(&self, row: usize, column: usize) -> String {
+        let row_pattern = format!("^ *{} *$", self.row_with_group(row, column, class_of(self.word), &[]));
+        let similar: Vec<usize> =
+            (0..self.lines.len()).filter(|row| is_at_beginning(&row_pattern, self.lines[*row])).collect();
+        let (first, last) = (similar.first().copied().unwrap_or(row), similar.last().copied().unwrap_or(row));
         let is_long = last - first >= MAX_RECORDED_ROWS;
         let rows = if is_long { row..row + 1 } else { first..last + 1 };
         let rows = rows.map(|row| self.lines[row].trim()).filter(|line| !line.is_empty());
-        let rows = rows.map(|line| general(line, self.bindings, self.facts, Leeway::Nothing)).collect::<Vec<_>>();
+        let rows =
+            rows.map(|line| general_pattern(line, self.bindings, self.facts, Leeway::Nothing)).collect::<Vec<_>>();
         let rows = format!("^ *{} *$", rows.join(BETWEEN));
         if is_long {
             return rows;
         }
         let [above, below] = OTHER_ROWS;
-        let another = format!("^ *{} *$", self.row(row, at, class_of(self.word), self.bindings));
-        format!(r"(?P<{above}>{another}[\s\S]*)?{rows}(?P<{below}>[\s\S]*{another})?")
+        let other_row = format!("^ *{} *$", self.row_with_group(row, column, class_of(self.word), self.bindings));
+        format!(r"(?P<{above}>{other_row}[\s\S]*)?{rows}(?P<{below}>[\s\S]*{other_row})?")
     }
 
     /// Returns the pattern of a row with a group in place of the value.
-    fn row(&self, row: usize, at: usize, group: &str, bindings: &[Binding]) -> String {
+    fn row_with_group(&self, row: usize, column: usize, group: &str, bindings: &[Binding]) -> String {
         let line = self.lines[row];
-        let part = |text: &str| general(text, bindings, self.facts, Leeway::Data);
-        format!("{}{group}{}", part(line[..at].trim_start()), part(line[at + self.word.len()..].trim_end()))
+        let part = |text: &str| general_pattern(text, bindings, self.facts, Leeway::Data);
+        format!("{}{group}{}", part(line[..column].trim_start()), part(line[column + self.word.len()..].trim_end()))
     }
 
-    /// Returns the rows at which a pattern begins to match.
-    fn places(&self, pattern: &str) -> Vec<usize> {
+    /// Returns the indices of the rows at which a match of a pattern begins.
+    fn matching_rows(&self, pattern: &str) -> Vec<usize> {
         let text = |row: usize| self.lines[row..].iter().take(1 + MAX_ROWS_BELOW * 4).copied().collect::<Vec<_>>();
-        let is_place =
+        let is_match =
             |row: &usize| !self.lines[*row].trim().is_empty() && is_at_beginning(pattern, &text(*row).join("\n"));
-        (0..self.lines.len()).filter(is_place).collect()
+        (0..self.lines.len()).filter(is_match).collect()
     }
 }
 
@@ -343,9 +355,9 @@ mod tests {
         let lines: Vec<&str> = output.lines().collect();
         let output = Output { lines: &lines, word, bindings: &[], facts: &KnownFacts::default() };
         let rows = rows_with(&lines, word);
-        let read = rows.iter().find_map(|(row, at)| output.reading(*row, *at, "value"));
+        let read = rows.iter().find_map(|(row, at)| output.reading_pattern(*row, *at, "value"));
         let is_read = read.is_some();
-        (read.unwrap_or_else(|| output.recorded_rows(rows[0].0, rows[0].1)), is_read)
+        (read.unwrap_or_else(|| output.recorded_rows_pattern(rows[0].0, rows[0].1)), is_read)
     }
 
     /// Returns the value that a machine types where a program prints this; none where the run stops.
@@ -367,7 +379,7 @@ mod tests {
     fn a_value_is_named_and_read_with_a_group() {
         let line = "Serving HTTP on 0.0.0.0 port 8123 (http://0.0.0.0:8123/) ...";
         let (_, at) = rows_with(&[line], "8123")[0];
-        assert_eq!(name_of(&line[..at], &[], &[]), "read_port");
+        assert_eq!(variable_name(&line[..at], &[], &[]), "read_port");
         let row = r"Serving HTTP on \d+\.\d+\.\d+\.\d+ port GROUP \(http://\d+\.\d+\.\d+\.\d+:\d+/\) \.\.\.";
         let row = |group| format!("^ *{} *$", row.replace("GROUP", group));
         let (pattern, is_read) = pattern(line, "8123");

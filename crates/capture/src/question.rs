@@ -1,7 +1,7 @@
-//! Patterns of what programs show: a question without an end, a row of a full screen, a menu.
+//! Patterns for the output of programs: a question without an end of line, a row of a full screen, a menu.
 //!
-//! A pattern generalises text that changes from one time to the next to its class, never to any word: a number to a
-//! number, the name of a month to the name of a month. `classes` decides, within the [`Leeway`].
+//! A pattern generalises text that varies between runs to its class, never to any word: a number to a number, the name
+//! of a month to the name of a month. `classes` has the classes, within the [`Leeway`].
 
 mod classes;
 
@@ -9,20 +9,20 @@ use crate::session_log::KnownFacts;
 use crate::template::{Binding, Use, template};
 pub(crate) use classes::{Leeway, varying_words, without_classes};
 
-/// Returns the pattern of a line that asks: it stands at the end of the output.
+/// Returns the pattern of a question at the end of the output.
 pub(crate) fn question(line: &str, bindings: &[Binding], facts: &KnownFacts, leeway: Leeway) -> String {
     // Only line ends follow a complete line.
     let end = if line.ends_with(['\n', '\t']) { r"\s*\Z" } else { r" *\Z" };
     let line = line.trim_end();
     let begin = line.len() - line.trim_start().len();
     let (spinner, text) = without_spinner(&line[begin..]);
-    let mut body = general(text, bindings, facts, leeway);
+    let mut body = general_pattern(text, bindings, facts, leeway);
     if body.is_empty() {
         return String::new();
     }
-    // A pattern without any text of its own would match every line.
+    // A pattern of classes alone would match too many lines.
     if classes::without_classes(&body).trim_matches([' ', '+']).is_empty() {
-        body = escaped(text);
+        body = escape(text);
     }
     let indent = match &line[..begin] {
         "" => "",
@@ -32,19 +32,21 @@ pub(crate) fn question(line: &str, bindings: &[Binding], facts: &KnownFacts, lee
     format!("^{indent}{spinner}{body}{end}")
 }
 
-/// Signs of which a program draws one after the other at the beginning of a row while it works.
+/// Characters that a program draws in turn at the beginning of a row while it works.
 const SPINNER: &str = r"|/-\\⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏◐◓◑◒";
 
-/// Returns the pattern of a sign of a spinner at the beginning of a row, and the rest of the row.
+/// Returns the pattern of a spinner at the beginning of a row, and the rest of the row.
 fn without_spinner(row: &str) -> (String, &str) {
     match row.split_once(' ') {
-        Some((sign, rest)) if sign.chars().count() == 1 && SPINNER.contains(sign) => (format!("[{SPINNER}] "), rest),
+        Some((character, rest)) if character.chars().count() == 1 && SPINNER.contains(character) => {
+            (format!("[{SPINNER}] "), rest)
+        }
         _ => (String::new(), row),
     }
 }
 
-/// Words of questions that do not name their subject: it stands above them.
-const OF_ANY_QUESTION: [&str; 36] = [
+/// Words that do not name the subject of a question.
+const GENERIC_QUESTION_WORDS: [&str; 36] = [
     "and",
     "answer",
     "are",
@@ -83,63 +85,64 @@ const OF_ANY_QUESTION: [&str; 36] = [
     "your",
 ];
 
-/// Returns whether a question names its subject: a word of three letters or more that not every question has.
+/// Returns whether a question names its subject: it has a word of three or more letters that is not generic.
 pub(crate) fn names_subject(line: &str) -> bool {
     let line = line.to_lowercase();
     let words: Vec<&str> =
-        line.split(|sign: char| !sign.is_alphabetic()).filter(|word| word.chars().count() > 2).collect();
-    let is_pressed = words.contains(&"press") || words.contains(&"hit");
-    let is_of_any = |word: &&str| {
-        OF_ANY_QUESTION.contains(word) || is_pressed && matches!(*word, "continue" | "return" | "any" | "hit")
+        line.split(|character: char| !character.is_alphabetic()).filter(|word| word.chars().count() > 2).collect();
+    let requests_key = words.contains(&"press") || words.contains(&"hit");
+    let is_generic = |word: &&str| {
+        GENERIC_QUESTION_WORDS.contains(word) || requests_key && matches!(*word, "continue" | "return" | "any" | "hit")
     };
-    !words.iter().all(is_of_any)
+    !words.iter().all(is_generic)
 }
 
-/// Maximum number of characters of a row that are compared; of a longer one its end, which may continue in the next row.
+/// Maximum number of compared characters of a row. Of a longer row, the end is compared, which may wrap to the next
+/// row.
 const MAX_ROW_CHARS: usize = 40;
 
-/// The last row of a screen, as far as it is known.
+/// The known part of the last row of a screen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum LastRow {
     /// The whole row.
     Whole(String),
-    /// A line at the prompt of a shell, which is not in the log.
+    /// A line after the prompt of a shell. The prompt is not in the log.
     BehindPrompt(String),
 }
 
 impl LastRow {
     /// Returns the pattern of a screen that ends with this row.
     pub(crate) fn pattern(&self, bindings: &[Binding], facts: &KnownFacts) -> String {
-        let literal = |text: &str| general(text, bindings, facts, Leeway::Nothing);
+        let literal = |text: &str| general_pattern(text, bindings, facts, Leeway::Nothing);
         let (Self::Whole(row) | Self::BehindPrompt(row)) = self;
         let row = row.trim();
         let count = row.chars().count();
         if count > MAX_ROW_CHARS {
-            let end = row.char_indices().nth(count - MAX_ROW_CHARS).map_or(row, |(at, _)| &row[at..]);
+            let end = row.char_indices().nth(count - MAX_ROW_CHARS).map_or(row, |(start, _)| &row[start..]);
             let pattern = literal(end);
-            let signs = || end.chars().map(|sign| escaped(&sign.to_string())).collect::<Vec<_>>().join(r"\n?");
-            return format!(r"{}\s*\Z", if pattern == escaped(end) { signs() } else { pattern });
+            let characters =
+                || end.chars().map(|character| escape(&character.to_string())).collect::<Vec<_>>().join(r"\n?");
+            return format!(r"{}\s*\Z", if pattern == escape(end) { characters() } else { pattern });
         }
-        let begin = match self {
+        let prefix = match self {
             Self::Whole(_) => "^ *",
-            // Prompts end with a sign, such as `$ `. Text with this line in it does not. The recording has no prompts.
+            // A prompt ends with punctuation, such as `$ `. The recording does not have the prompt.
             Self::BehindPrompt(_) => r"(?:^|[^\w\s][ \t]?)",
         };
-        format!(r"{begin}{}\s*\Z", literal(row))
+        format!(r"{prefix}{}\s*\Z", literal(row))
     }
 }
 
-/// Returns the pattern of the rows that stand on the screen where a program draws in place, in their order, with nothing
-/// between them. `is_last` is whether nothing stands below them.
+/// Returns the pattern of consecutive rows of a screen. `is_last`: the screen is empty below them.
 pub(crate) fn rows(rows: &[String], bindings: &[Binding], facts: &KnownFacts, leeway: Leeway, is_last: bool) -> String {
     let end = format!(r" *{FRAME}\n{FRAME}");
-    // An editor fills its window with rows of one sign, as many as there is room for.
+    // An editor fills the rest of its window with rows of one character.
     let is_filler = |row: &str| row.chars().count() == 1 && !row.contains(char::is_alphanumeric);
-    let patterns = rows.chunk_by(|one, next| one == next && is_filler(one)).map(|alike| {
-        let row = |row: &String| general(row, bindings, facts, leeway);
-        match alike {
+    let patterns = rows.chunk_by(|row, next| row == next && is_filler(row)).map(|equal_rows| {
+        let row = |row: &String| general_pattern(row, bindings, facts, leeway);
+        match equal_rows {
             [first, _, ..] => format!("(?:{0}{end})*{0}", row(first)),
-            _ => alike.iter().map(row).collect(),
+            _ => equal_rows.iter().map(row).collect(),
         }
     });
     format!(
@@ -149,35 +152,34 @@ pub(crate) fn rows(rows: &[String], bindings: &[Binding], facts: &KnownFacts, le
     )
 }
 
-/// Pattern of the surroundings of a menu's rows: blanks, empty rows and the signs of frames.
+/// Pattern of the text between the rows of a menu: blanks, empty rows and frames.
 const FRAME: &str = r"[\s\u2500-\u259f]*";
 
-/// Returns the pattern of a part of a row.
-pub(crate) fn general(text: &str, bindings: &[Binding], facts: &KnownFacts, leeway: Leeway) -> String {
-    template(text, bindings, Use::Pattern, |part| classes::generalised(part, facts, leeway)).0
+/// Returns the pattern of a part of a row, with variables and classes.
+pub(crate) fn general_pattern(text: &str, bindings: &[Binding], facts: &KnownFacts, leeway: Leeway) -> String {
+    template(text, bindings, Use::Pattern, |part| classes::generalise(part, facts, leeway)).0
 }
 
-/// Escapes what means something in a pattern, and nothing else: people read a captured pattern.
-pub(crate) fn escaped(text: &str) -> String {
+/// Escapes only the special characters of patterns, because people read a captured pattern.
+pub(crate) fn escape(text: &str) -> String {
     let mut pattern = String::with_capacity(text.len());
-    for sign in text.chars() {
-        if r"\.+*?()|[]{}^$".contains(sign) {
+    for character in text.chars() {
+        if r"\.+*?()|[]{}^$".contains(character) {
             pattern.push('\\');
         }
-        pattern.push(sign);
+        pattern.push(character);
     }
     pattern
 }
 
-/// Returns the row that distinguishes a full screen from the one before: text that was not there, and as much of it as
-/// possible.
+/// Returns the row that distinguishes a full screen from the previous one: the new row with the most letters.
 pub(crate) fn landmark<'s>(before: Option<&str>, screen: &'s str) -> Option<&'s str> {
-    let before: Vec<&str> = before.into_iter().flat_map(str::lines).map(str::trim).collect();
-    let letters = |row: &str| row.chars().filter(|sign| sign.is_alphabetic()).count();
+    let rows_before: Vec<&str> = before.into_iter().flat_map(str::lines).map(str::trim).collect();
+    let letters = |row: &str| row.chars().filter(|character| character.is_alphabetic()).count();
     let rows = screen.lines().map(without_frame);
     let mut best: Option<&str> = None;
     for row in rows {
-        let is_new = !before.iter().any(|old| old.contains(row));
+        let is_new = !rows_before.iter().any(|row_before| row_before.contains(row));
         if is_new && letters(row) >= 3 && best.is_none_or(|best| letters(row) > letters(best)) {
             best = Some(row);
         }
@@ -187,16 +189,16 @@ pub(crate) fn landmark<'s>(before: Option<&str>, screen: &'s str) -> Option<&'s 
 
 /// Returns a row without the frame around it.
 pub(crate) fn without_frame(row: &str) -> &str {
-    row.trim_matches(|sign: char| sign.is_whitespace() || is_frame(sign))
+    row.trim_matches(|character: char| character.is_whitespace() || is_frame(character))
 }
 
-/// Returns whether a sign draws a line, a box or a block.
-fn is_frame(sign: char) -> bool {
-    ('\u{2500}'..='\u{259f}').contains(&sign)
+/// Returns whether a character draws a line, a box or a block.
+fn is_frame(character: char) -> bool {
+    ('\u{2500}'..='\u{259f}').contains(&character)
 }
 
-/// Returns whether a pattern matches in a text, in which `^` and `$` are the ends of lines, as in a wait.
-pub(crate) fn stands_in(pattern: &str, text: &str) -> bool {
+/// Returns whether a pattern matches in a text. `^` and `$` match at lines, as in a wait.
+pub(crate) fn matches_in(pattern: &str, text: &str) -> bool {
     let pattern = steplatch_pattern::Pattern::new(&format!("(?m){pattern}"));
     pattern.is_ok_and(|pattern| pattern.is_match(text).unwrap_or(false))
 }
@@ -244,7 +246,9 @@ mod tests {
         }
         let date = question("Last login: Tue Nov 24 04:21: ", &[], &facts(), Leeway::Data);
         assert!(date.contains("(?:Mon(?:day)?|") && date.contains("|Nov(?:ember)?|"), "{date}");
-        assert!(stands_in(&date, "Last login: Fri May 1 14:00: ") && !stands_in(&date, "Last login: xx Nov 2 14:00: "));
+        assert!(
+            matches_in(&date, "Last login: Fri May 1 14:00: ") && !matches_in(&date, "Last login: xx Nov 2 14:00: ")
+        );
         // Nothing but a class would be found everywhere.
         assert_eq!(question("12 ", &[], &facts(), Leeway::Data), r"^12 *\Z");
         assert_eq!(question("1f3a9b2c ", &[], &facts(), Leeway::Data), r"^1f3a9b2c *\Z");
@@ -263,7 +267,7 @@ mod tests {
     fn a_line_that_has_ended_is_the_last_one() {
         let question = question("Pick from 1 to 4\n", &[], &facts(), Leeway::Data);
         assert_eq!(question, r"^Pick from \d+ to \d+\s*\Z");
-        assert!(stands_in(&question, "3. x\nPick from 1 to 3\n"));
+        assert!(matches_in(&question, "3. x\nPick from 1 to 3\n"));
     }
 
     #[test]
@@ -272,17 +276,17 @@ mod tests {
         let pattern = |row: LastRow| row.pattern(&bindings, &facts());
         let line = |text: &str| LastRow::BehindPrompt(text.to_owned());
         assert_eq!(pattern(line("sh x.sh shop")), r"(?:^|[^\w\s][ \t]?)sh x\.sh {name|regex}\s*\Z");
-        assert!(stands_in(&pattern(line("sh x.sh")), "ana@mill:~$ sh x.sh\n"));
-        assert!(!stands_in(&pattern(line("sh x.sh")), "ana@mill:~$ sh x.sh\nErase sh x.sh"));
+        assert!(matches_in(&pattern(line("sh x.sh")), "ana@mill:~$ sh x.sh\n"));
+        assert!(!matches_in(&pattern(line("sh x.sh")), "ana@mill:~$ sh x.sh\nErase sh x.sh"));
         let answer = pattern(LastRow::Whole("Keep logs? y".to_owned()));
-        assert!(stands_in(&answer, "$ sh x.sh\nKeep logs? y\n"), "{answer}");
+        assert!(matches_in(&answer, "$ sh x.sh\nKeep logs? y\n"), "{answer}");
         for other in ["Type ok to delete the directory", "Erase all of /var/history", "Erase? Keep logs? y"] {
-            assert!(!stands_in(&answer, &format!("Keep logs? y\n{other}")), "{answer} {other}");
+            assert!(!matches_in(&answer, &format!("Keep logs? y\n{other}")), "{answer} {other}");
         }
         let long = pattern(line(&format!("sh x.sh {}", "argument ".repeat(6).trim())));
-        assert!(stands_in(&long, "$ sh x.sh argument argument argument ar\ngument argument argument\n\n"), "{long}");
+        assert!(matches_in(&long, "$ sh x.sh argument argument argument ar\ngument argument argument\n\n"), "{long}");
         assert!(
-            !stands_in(&long, "$ sh x.sh argument argument argument argument argument argument\nErase all?"),
+            !matches_in(&long, "$ sh x.sh argument argument argument argument argument argument\nErase all?"),
             "{long}"
         );
     }

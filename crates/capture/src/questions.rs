@@ -6,10 +6,10 @@ use steplatch_pattern::Pattern;
 
 use crate::procedures::Log;
 
-use crate::Captured;
+use crate::CapturedMachine;
 
 /// Returns whether a captured machine types its answer to a question where a program printed this.
-fn answers(captured: &Captured, printed: &str) -> bool {
+fn answers(captured: &CapturedMachine, printed: &str) -> bool {
     let states = captured.definition["states"].as_object().expect("a machine has states");
     let state = states.values().find(|state| state["action"]["params"]["pattern"].is_string()).expect("a state waits");
     let pattern = state["action"]["params"]["pattern"].as_str().expect("a state waits");
@@ -25,7 +25,7 @@ fn answers(captured: &Captured, printed: &str) -> bool {
     })
 }
 
-fn captured(recorded: &str, answer: &str) -> Captured {
+fn captured(recorded: &str, answer: &str) -> CapturedMachine {
     let row = recorded.lines().next_back().unwrap_or_default();
     Log::default().starts("sh x", 0, recorded).answers(row, answer, "").runs("true", 0, "").captured(&[], "/srv")
 }

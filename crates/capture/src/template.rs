@@ -1,12 +1,12 @@
 //! Texts with variables in place of values.
 //!
-//! A variable replaces a value that stands by itself: not within a longer word or number. It replaces a path that is
-//! whole or a parent directory: `/tmp/x` in `/tmp/x/a`, not in `/tmp/x-2`. The longest value wins. Other text that
+//! A variable replaces a value that is a separate word: not within a longer word or number. It replaces a complete path
+//! or a parent directory: `/tmp/x` in `/tmp/x/a`, not in `/tmp/x-2`. The longest value has priority. Other text that
 //! looks like a placeholder becomes literal.
 
 use steplatch_workflow::substitute::literal;
 
-/// A value that a variable stands for.
+/// A variable, and the value that it replaces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Binding {
     /// The typed or printed text.
@@ -15,7 +15,7 @@ pub(crate) struct Binding {
     pub(crate) name: String,
 }
 
-/// Use of a text, which decides the quotes of a value.
+/// Use of a text, which determines the quotes of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
     /// Typed into a program unchanged.
@@ -26,122 +26,123 @@ pub(crate) enum Use {
     Pattern,
 }
 
-/// Returns the template of a text, and the names of the variables in it. `escape` escapes text of patterns.
+/// Returns the template of a text, and the names of its variables. `escape` escapes the text between variables.
 pub(crate) fn template(
     text: &str,
     bindings: &[Binding],
     usage: Use,
     escape: impl Fn(&str) -> String,
 ) -> (String, Vec<String>) {
-    let (mut made, mut names) = (String::with_capacity(text.len()), Vec::new());
-    let (mut plain, mut at) = (0, 0);
-    while at < text.len() {
-        let found = bindings
+    let (mut template, mut names) = (String::with_capacity(text.len()), Vec::new());
+    let (mut copied, mut index) = (0, 0);
+    while index < text.len() {
+        let binding = bindings
             .iter()
-            .filter(|binding| !binding.value.is_empty() && text[at..].starts_with(&binding.value))
-            .filter(|binding| is_whole(text, at, at + binding.value.len()))
+            .filter(|binding| !binding.value.is_empty() && text[index..].starts_with(&binding.value))
+            .filter(|binding| is_complete(text, index, index + binding.value.len()))
             .max_by_key(|binding| binding.value.len());
-        let Some(binding) = found else {
-            at += text[at..].chars().next().map_or(1, char::len_utf8);
+        let Some(binding) = binding else {
+            index += text[index..].chars().next().map_or(1, char::len_utf8);
             continue;
         };
-        let mut end = at + binding.value.len();
-        let quote = if usage == Use::Shell { quote_at(text, at) } else { None };
-        let is_whole = quote.is_some_and(|quote| text[..at].ends_with(quote) && text[end..].starts_with(quote));
-        made.push_str(&escape(&text[plain..if is_whole { at - 1 } else { at }]));
+        let mut end = index + binding.value.len();
+        let quote = if usage == Use::Shell { quote_at(text, index) } else { None };
+        let fills_quotes = quote.is_some_and(|quote| text[..index].ends_with(quote) && text[end..].starts_with(quote));
+        template.push_str(&escape(&text[copied..if fills_quotes { index - 1 } else { index }]));
         let filter = match usage {
-            // Quotes do not quote in a document typed with the command.
+            // In a here-document, quotes have no effect.
             Use::Shell if !text.contains("<<") => "|sh",
             Use::Shell | Use::Plain => "",
             Use::Pattern => "|regex",
         };
-        // A value has quotes of its own, so the quotes around it end before it and begin again behind it.
-        let around = quote.filter(|_| !is_whole && !filter.is_empty()).map(String::from).unwrap_or_default();
-        made.extend([&around, "{", &binding.name, filter, "}", &around]);
-        if is_whole {
+        // The value gets its own quotes, so the quotes around it end before it and begin again after it.
+        let outer_quote = quote.filter(|_| !fills_quotes && !filter.is_empty()).map(String::from).unwrap_or_default();
+        template.extend([&outer_quote, "{", &binding.name, filter, "}", &outer_quote]);
+        if fills_quotes {
             end += 1;
         }
         names.push(binding.name.clone());
-        (at, plain) = (end, end);
+        (index, copied) = (end, end);
     }
-    made.push_str(&escape(&text[plain..]));
-    (made, names)
+    template.push_str(&escape(&text[copied..]));
+    (template, names)
 }
 
-/// As [`template`], of a typed text.
-pub(crate) fn typed(text: &str, bindings: &[Binding], usage: Use) -> (String, Vec<String>) {
+/// Returns the template of a typed text, like [`template`].
+pub(crate) fn typed_template(text: &str, bindings: &[Binding], usage: Use) -> (String, Vec<String>) {
     template(text, bindings, usage, literal)
 }
 
-/// Returns a text with something else in place of a part, wherever the part stands by itself.
-pub(crate) fn replaced(text: &str, part: &str, with: &str) -> String {
-    let (mut made, mut plain) = (String::with_capacity(text.len()), 0);
-    for (at, _) in text.match_indices(part).filter(|(at, _)| stands_alone(text, *at, at + part.len())) {
-        made.extend([&text[plain..at], with]);
-        plain = at + part.len();
+/// Replaces each occurrence of `part` that is a separate word.
+pub(crate) fn replace_word(text: &str, part: &str, replacement: &str) -> String {
+    let (mut result, mut copied) = (String::with_capacity(text.len()), 0);
+    for (start, _) in text.match_indices(part).filter(|(start, _)| stands_alone(text, *start, start + part.len())) {
+        result.extend([&text[copied..start], replacement]);
+        copied = start + part.len();
     }
-    made.push_str(&text[plain..]);
-    made
+    result.push_str(&text[copied..]);
+    result
 }
 
-/// Returns whether the part of a text is no part of a longer word or number.
+/// Returns whether a part of a text is not part of a longer word or number.
 pub(crate) fn stands_alone(text: &str, begin: usize, end: usize) -> bool {
-    let joins = |one: Option<char>, other: Option<char>| {
-        let is_word = |sign: char| sign.is_alphanumeric() || sign == '_';
-        one.is_some_and(is_word) && other.is_some_and(is_word)
+    let is_within_word = |before: Option<char>, after: Option<char>| {
+        let is_word = |character: char| character.is_alphanumeric() || character == '_';
+        before.is_some_and(is_word) && after.is_some_and(is_word)
     };
     let part = &text[begin..end];
-    !joins(text[..begin].chars().next_back(), part.chars().next())
-        && !joins(part.chars().next_back(), text[end..].chars().next())
+    !is_within_word(text[..begin].chars().next_back(), part.chars().next())
+        && !is_within_word(part.chars().next_back(), text[end..].chars().next())
 }
 
-/// Returns whether the part of a text is a value of its own. Of a longer path, it has whole names.
-fn is_whole(text: &str, begin: usize, end: usize) -> bool {
+/// Returns whether a part of a text is a complete value: a separate word, or whole names of a path.
+fn is_complete(text: &str, begin: usize, end: usize) -> bool {
     let is_path = text[begin..end].starts_with('/');
     stands_alone(text, begin, end) && (!is_path || (begins_path(&text[..begin]) && ends_name(&text[end..])))
 }
 
-/// Signs that names of files have besides letters and digits, and those that a shell expands to more of a name.
-const OF_NAMES: &str = "_-.+~@%*?[{\\";
+/// Characters of file names besides letters and digits, and those that a shell expands to a part of a name.
+const FILE_NAME_CHARACTERS: &str = "_-.+~@%*?[{\\";
 
-fn is_of_name(sign: char) -> bool {
-    sign.is_alphanumeric() || OF_NAMES.contains(sign)
+fn is_name_character(character: char) -> bool {
+    character.is_alphanumeric() || FILE_NAME_CHARACTERS.contains(character)
 }
 
-/// Returns whether an absolute path may begin behind a text: not within another path, but behind an option's letter, as
-/// in `-C/tmp`, and in an address, as in `file:///tmp`.
+/// Returns whether an absolute path may begin after a text: not within another path, but after the letter of an option,
+/// as in `-C/tmp`, and in an address, as in `file:///tmp`.
 fn begins_path(before: &str) -> bool {
     let word = before.rsplit(char::is_whitespace).next().unwrap_or_default();
-    let is_option = word.len() == 2 && word.starts_with('-') && word.ends_with(|sign: char| sign.is_ascii_alphabetic());
-    let goes_on = |sign: char| is_of_name(sign) || "/})".contains(sign);
-    is_option || before.ends_with("://") || !before.ends_with(goes_on)
+    let is_option =
+        word.len() == 2 && word.starts_with('-') && word.ends_with(|character: char| character.is_ascii_alphabetic());
+    let continues_path = |character: char| is_name_character(character) || "/})".contains(character);
+    is_option || before.ends_with("://") || !before.ends_with(continues_path)
 }
 
-/// Returns whether the name of a file ends where a text begins. A full stop or a question mark may end a sentence.
+/// Returns whether the name of a file ends before a text. A full stop or a question mark may end a sentence.
 fn ends_name(after: &str) -> bool {
-    let mut signs = after.chars();
-    match signs.next() {
-        Some('.' | '?') => signs.next().is_none_or(|next| !is_of_name(next) && next != '/'),
-        sign => sign.is_none_or(|sign| !is_of_name(sign)),
+    let mut characters = after.chars();
+    match characters.next() {
+        Some('.' | '?') => characters.next().is_none_or(|next| !is_name_character(next) && next != '/'),
+        character => character.is_none_or(|character| !is_name_character(character)),
     }
 }
 
-/// Returns the quote that a place in a command stands within, by the rules of POSIX shells.
-fn quote_at(text: &str, at: usize) -> Option<char> {
+/// Returns the quote that encloses a position in a command, by the rules of POSIX shells.
+fn quote_at(text: &str, index: usize) -> Option<char> {
     let mut quote = None;
-    let mut signs = text[..at].chars();
-    while let Some(sign) = signs.next() {
-        match (quote, sign) {
-            (None | Some('"'), '\\') => drop(signs.next()),
-            (None, '\'' | '"') => quote = Some(sign),
-            (Some(open), sign) if open == sign => quote = None,
+    let mut characters = text[..index].chars();
+    while let Some(character) = characters.next() {
+        match (quote, character) {
+            (None | Some('"'), '\\') => drop(characters.next()),
+            (None, '\'' | '"') => quote = Some(character),
+            (Some(open), character) if open == character => quote = None,
             _ => {}
         }
     }
     quote.filter(|_| !text.contains("<<"))
 }
 
-/// Keys of a person's own terminal, as the bytes that it sends.
+/// Keys of the terminal of a person, by the bytes that it sends.
 const KEYS: [(&str, &str); 18] = [
     ("\x1b[A", "up"),
     ("\x1b[B", "down"),
@@ -163,32 +164,32 @@ const KEYS: [(&str, &str); 18] = [
     ("\x1b", "escape"),
 ];
 
-/// Returns the key that bytes of a person's own terminal begin with, and how many bytes it has.
+/// Returns the key at the beginning of the bytes of a person's terminal, and its length in bytes.
 pub(crate) fn key_at(bytes: &str) -> Option<(&'static str, usize)> {
     KEYS.iter().find(|(key, _)| bytes.starts_with(key)).map(|(key, name)| (*name, key.len()))
 }
 
-/// Returns what the bytes of a person's own terminal type: text with its corrections applied, and keys behind it. Enter
+/// Returns the text that the bytes of a person's terminal type, with corrections applied, and the keys after it. Enter
 /// is `\n`.
 pub(crate) fn typed_keys(bytes: &str) -> (String, Vec<String>) {
     let (mut text, mut keys) = (String::new(), Vec::new());
     let mut rest = bytes;
-    while let Some(sign) = rest.chars().next() {
+    while let Some(character) = rest.chars().next() {
         let key = key_at(rest);
-        let length = key.map_or(sign.len_utf8(), |(_, length)| length);
-        match (key, sign) {
+        let length = key.map_or(character.len_utf8(), |(_, length)| length);
+        match (key, character) {
             (Some((name, _)), _) => keys.push(name.to_owned()),
             (None, '\x7f' | '\x08') => drop(text.pop()),
             (None, '\x15') => text.clear(),
             (None, '\x17') => {
-                let kept = text.trim_end().rfind(' ').map_or(0, |blank| blank + 1);
-                text.truncate(kept);
+                let word_start = text.trim_end().rfind(' ').map_or(0, |blank| blank + 1);
+                text.truncate(word_start);
             }
             (None, '\r' | '\n') if keys.is_empty() => text.push('\n'),
             (None, '\r' | '\n') => keys.push("enter".to_owned()),
-            // Text behind a key: keys come after the text, so each sign is a key of its own.
-            (None, sign) if !keys.is_empty() => keys.push(sign.to_string()),
-            (None, sign) => text.push(sign),
+            // Keys follow the text, so each character after a key is a key, too.
+            (None, character) if !keys.is_empty() => keys.push(character.to_string()),
+            (None, character) => text.push(character),
         }
         rest = &rest[length..];
     }
@@ -206,7 +207,7 @@ mod tests {
     #[test]
     fn a_value_is_replaced_where_it_stands_by_itself() {
         let bindings = [binding("1.2", "version"), binding("1.2.3", "exact")];
-        let shell = |text: &str| typed(text, &bindings, Use::Shell).0;
+        let shell = |text: &str| typed_template(text, &bindings, Use::Shell).0;
         assert_eq!(shell("git tag v1.2"), "git tag v1.2", "a part of a word");
         assert_eq!(shell("git tag 1.2"), "git tag {version|sh}");
         assert_eq!(shell("echo '1.2' a-1.2 --x=1.2.3"), "echo {version|sh} a-{version|sh} --x={exact|sh}");
@@ -219,7 +220,7 @@ mod tests {
     #[test]
     fn a_path_is_replaced_where_it_is_whole_or_a_parent() {
         let bindings = [binding("/tmp/x", "PWD"), binding("/tmp/x/proj", "DIR")];
-        let shell = |text: &str| typed(text, &bindings, Use::Shell).0;
+        let shell = |text: &str| typed_template(text, &bindings, Use::Shell).0;
         for (text, template) in [
             ("cd /tmp/x", "cd {PWD|sh}"),
             ("cd /tmp/x/", "cd {PWD|sh}/"),
@@ -238,7 +239,7 @@ mod tests {
         {
             assert_eq!(shell(&format!("cd {prefix}")), format!("cd {prefix}"));
         }
-        let plain = |text: &str| typed(text, &bindings, Use::Plain).0;
+        let plain = |text: &str| typed_template(text, &bindings, Use::Plain).0;
         assert_eq!(plain("It is in /tmp/x. Use /tmp/x?"), "It is in {PWD}. Use {PWD}?");
     }
 

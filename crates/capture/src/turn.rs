@@ -7,14 +7,16 @@ use std::borrow::Cow;
 
 use steplatch_protocol::{InputKind, InputRecord};
 
-use crate::LeftOut;
-use crate::ahead::{asks, keys_of, later_question, with_lines, with_prompt_lines, without_answered};
-use crate::effects::has_beginning;
-use crate::menu::{Entered, Menu, texts, title_above};
+use crate::OmittedInput;
+use crate::ahead::{
+    is_question, keys_of, later_question, move_lines_to_prompt, split_inputs, without_answered_question,
+};
+use crate::effects::starts_with_stem;
+use crate::menu::{Entered, Menu, heading_index, trimmed_lines};
 use crate::question::{LastRow, Leeway};
 use crate::session_log::{MASK, Moment, SessionLog};
 
-/// An input, with its output and the state of the program behind it.
+/// An input, with its output and the state of the program after it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Turn {
     /// Index of its log.
@@ -37,31 +39,31 @@ pub(crate) struct Turn {
     pub(crate) at_prompt: bool,
     /// The entries that the program must show because the next input chooses one of them.
     pub(crate) menu: Menu,
-    /// The last row with a word above the question, and those between them.
+    /// The heading above the question, and the rows between them.
     pub(crate) above: Vec<String>,
-    /// Permitted variation of the question the next time, by its answer.
+    /// Permitted variation of the question in the next run, by its answer.
     pub(crate) leeway: Leeway,
     /// The text of its answer.
     pub(crate) answer: String,
-    /// The way in which the program reads the next input.
+    /// Mode in which the program reads the next input.
     pub(crate) reads: NextRead,
-    /// Number of keys that were pressed at once, of a program that reads keys.
+    /// Number of keys pressed at once, for a program that reads keys.
     pub(crate) key_count: usize,
 }
 
-/// The way in which the program read the next input, at the time of that input.
+/// Mode in which the program read the next input, at the time of that input.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum NextRead {
     /// There is no next input.
     #[default]
     None,
-    /// It reads a line, which is shown.
+    /// It reads a line with an echo.
     Line,
-    /// It shows typed text.
+    /// It reads input with an echo.
     Shown,
-    /// It reads a line without showing it.
+    /// It reads a line without an echo.
     Hidden,
-    /// Either of both.
+    /// Unknown: with or without an echo.
     Any,
 }
 
@@ -69,10 +71,10 @@ impl NextRead {
     fn from_input(input: &InputRecord, is_imported: bool) -> Self {
         match input.context.as_str() {
             _ if interrupts(input) && input.awaited != Some(true) => Self::None,
-            // A recording by another program does not state it: the texts decide it.
+            // A recording by another program does not have the mode.
             "password" if is_imported => Self::Any,
             "password" => Self::Hidden,
-            // Enter behind a line answers the next question of a program that reads keys.
+            // A program that reads keys takes Enter after a line as the answer to its next question.
             "program" if input.reads_lines && input.awaited != Some(false) && is_typed_line(input) => Self::Line,
             "program" => Self::Shown,
             _ => Self::None,
@@ -91,14 +93,14 @@ impl NextRead {
     }
 }
 
-/// An action of the person or agent.
+/// Action of the person or agent.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Act {
     /// A command that needed no input.
     Command { command: String, directory: Option<String>, exit_code: Option<i32>, output: String },
     /// Typed text, and keys after it.
     Typed { text: String, keys: Vec<String> },
-    /// Typed text that the program does not show, behind this row.
+    /// Typed text without an echo, after this row.
     Hidden { entered: bool, row: String },
 }
 
@@ -106,20 +108,20 @@ pub(crate) enum Act {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SeenWait {
     pub(crate) pattern: String,
-    /// The match ends at the place of the next input.
+    /// True if the match ends at the position of the next input.
     pub(crate) reaches_input: bool,
 }
 
 /// State of a program at the end of a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// The shell was at its prompt again.
+    /// The shell was at its prompt.
     Prompt { exit_code: Option<i32> },
     /// The program printed this question, without an end of line.
     Question(String),
     /// The program read a line without showing it.
     Password(String),
-    /// The program read without having printed anything behind this row.
+    /// The program read input without output after this row.
     Silent(LastRow),
     /// A full-screen program showed these rows.
     Screen(String),
@@ -127,47 +129,48 @@ pub(crate) enum Ending {
     Open,
 }
 
-/// Returns the turns of a log, and the inputs that are none.
-pub(crate) fn turns(index: usize, log: &SessionLog) -> (Vec<Turn>, Vec<LeftOut>) {
-    let moments = with_lines(&log.moments);
-    let moments = with_prompt_lines(&moments);
+/// Returns the turns of a log, and the inputs that are no turns.
+pub(crate) fn read_turns(index: usize, log: &SessionLog) -> (Vec<Turn>, Vec<OmittedInput>) {
+    let moments = split_inputs(&log.moments);
+    let moments = move_lines_to_prompt(&moments);
     let mut reader = Reader {
         index,
         moments: &moments,
         is_imported: log.is_imported,
         has_resized: false,
         turns: Vec::new(),
-        left_out: Vec::new(),
-        open: None,
+        omitted_inputs: Vec::new(),
+        open_command: None,
     };
     let mut at = 0;
     while at < moments.len() {
-        at = reader.take(at);
+        at = reader.read_entry(at);
     }
     let mut turns = reader.turns;
     for turn in &mut turns {
-        turn.printed.truncate(floor(&turn.printed, MAX_PRINTED_BYTES));
+        turn.printed.truncate(floor_boundary(&turn.printed, MAX_PRINTED_BYTES));
     }
-    (turns, reader.left_out)
+    (turns, reader.omitted_inputs)
 }
 
-/// Maximum examined bytes of a turn's output.
+/// Maximum bytes of the output of a turn.
 const MAX_PRINTED_BYTES: usize = 64 << 10;
 
-fn floor(text: &str, at: usize) -> usize {
+fn floor_boundary(text: &str, at: usize) -> usize {
     (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
 
+/// Reader of the entries of a log.
 struct Reader<'r> {
     index: usize,
     moments: &'r [Moment],
     is_imported: bool,
-    /// The left-out inputs have a change of size.
+    /// True if the omitted inputs have a change of size.
     has_resized: bool,
     turns: Vec<Turn>,
-    left_out: Vec<LeftOut>,
-    /// The exit code of the command that the program in progress belongs to, once it has ended: a conversation is open.
-    open: Option<Option<i32>>,
+    omitted_inputs: Vec<OmittedInput>,
+    /// Exit code of the running command that got input, once the command has ended; `None` without such a command.
+    open_command: Option<Option<i32>>,
 }
 
 fn is_typed(input: &InputRecord) -> bool {
@@ -183,153 +186,153 @@ pub(crate) fn is_at_prompt(input: &InputRecord) -> bool {
 }
 
 impl Reader<'_> {
-    /// Takes the entry at `at`, and returns the position of the next one.
-    fn take(&mut self, at: usize) -> usize {
+    /// Reads the entry at `at`, and returns the index of the next one.
+    fn read_entry(&mut self, at: usize) -> usize {
         let moments = self.moments;
         let input = &moments[at].input;
         match input.kind {
             InputKind::Wait => {
-                self.wait(at);
+                self.add_wait(at);
                 at + 1
             }
             InputKind::Resize => {
-                self.note_resize();
+                self.omit_resize();
                 at + 1
             }
             InputKind::Signal if input.signal == Some(2) => {
-                self.push(at, Act::Typed { text: String::new(), keys: vec!["ctrl-c".to_owned()] });
+                self.push_turn(at, Act::Typed { text: String::new(), keys: vec!["ctrl-c".to_owned()] });
                 at + 1
             }
             InputKind::Signal => {
                 let signal = input.signal.unwrap_or_default();
-                self.leave_out(format!("signal {signal}"), "no action sends this signal");
+                self.omit_input(format!("signal {signal}"), "no action sends this signal");
                 at + 1
             }
             InputKind::Command => {
-                self.command(at);
+                self.add_command(at);
                 at + 1
             }
             InputKind::Entered => {
-                self.note_untyped(at);
+                self.omit_untyped_line(at);
                 at + 1
             }
-            InputKind::Typed | InputKind::Attached | InputKind::Hidden if is_at_prompt(input) => self.line(at),
+            InputKind::Typed | InputKind::Attached | InputKind::Hidden if is_at_prompt(input) => self.read_line(at),
             InputKind::Typed | InputKind::Attached | InputKind::Hidden => {
                 let act = act_of(input);
-                self.push(at, act);
+                self.push_turn(at, act);
                 at + 1
             }
         }
     }
 
-    /// Names a line that a shell took and that no client typed, as of a program that puts input into its own terminal. One at the
-    /// beginning belongs to an input that is no longer in the log.
-    fn note_untyped(&mut self, at: usize) {
+    /// Omits a line that a shell read and no client typed: a program put it into its own terminal. A line before all
+    /// inputs belongs to an input that is no longer in the log.
+    fn omit_untyped_line(&mut self, at: usize) {
         let Some(line) = self.moments[at].input.text.as_deref().filter(|line| !line.trim().is_empty()) else { return };
         let before = &self.moments[..at];
-        let is_of_log = before.iter().any(|moment| is_input(&moment.input));
+        let has_earlier_input = before.iter().any(|moment| is_input(&moment.input));
         let is_typed = |moment: &Moment| match moment.input.kind {
             InputKind::Hidden => true,
             _ => moment.input.text.as_deref().is_some_and(|text| is_input(&moment.input) && text.contains(line.trim())),
         };
-        if is_of_log && !before.iter().any(is_typed) {
-            self.leave_out(line.to_owned(), "nobody typed it: a program did, and does it again where it is run again");
+        if has_earlier_input && !before.iter().any(is_typed) {
+            self.omit_input(line.to_owned(), "a program typed it, and will type it again in each run");
         }
     }
 
-    /// Names the first change of size. Each time that a person attaches the terminal changes it.
-    fn note_resize(&mut self) {
+    /// Omits the changes of size, as one entry: each time a person attaches the terminal, its size changes.
+    fn omit_resize(&mut self) {
         if !self.has_resized {
             self.has_resized = true;
-            self.leave_out("changes of size".to_owned(), "a machine opens its terminals in one size");
+            self.omit_input("changes of size".to_owned(), "a machine opens its terminals in one size");
         }
     }
 
-    fn leave_out(&mut self, input: String, reason: &str) {
-        self.left_out.push(LeftOut { input, reason: reason.to_owned() });
+    fn omit_input(&mut self, input: String, reason: &str) {
+        self.omitted_inputs.push(OmittedInput { input, reason: reason.to_owned() });
     }
 
-    /// Returns the next input behind an entry.
+    /// Returns the next input after an entry.
     fn next_input(&self, at: usize) -> Option<&Moment> {
         self.moments[at + 1..].iter().find(|moment| is_input(&moment.input))
     }
 
-    /// Returns whether the command of an entry got input before it ended.
+    /// Returns whether the command of an entry got input before its end.
     fn is_conversation(&self, at: usize) -> bool {
         let Some(next) = self.next_input(at) else { return self.moments[at].input.reason.as_deref() != Some("ended") };
-        let ends =
+        let command_end =
             self.moments[at].input.output_end.filter(|_| self.moments[at].input.reason.as_deref() == Some("ended"));
-        // The drawing on the full screen is no output.
-        // Nor prints a menu where Enter alone leaves it; but a line that was typed ahead is no answer.
+        // The output does not include a full screen, or a menu that Enter alone closes. A line that was typed ahead is
+        // not an answer.
         let answers = next.input.context == "full_screen" || next.input.awaited == Some(true);
         let is_before = |end| next.input.offset < end || answers && next.input.offset == end;
-        !is_at_prompt(&next.input) && ends.is_none_or(is_before)
+        !is_at_prompt(&next.input) && command_end.is_none_or(is_before)
     }
 
-    fn command(&mut self, at: usize) {
+    fn add_command(&mut self, at: usize) {
         let moment = &self.moments[at];
         let InputRecord { text, working_directory, exit_code, error, .. } = &moment.input;
         let command = text.clone().unwrap_or_default();
         if let Some(error) = error {
-            return self.leave_out(command, &format!("it was not run: {error}"));
+            return self.omit_input(command, &format!("it was not run: {error}"));
         }
         if self.is_conversation(at) {
-            self.open = Some(*exit_code);
+            self.open_command = Some(*exit_code);
             let directory = working_directory.as_ref().map(|directory| format!("cd {} && ", quoted(directory)));
             let text = format!("{}{command}\n", directory.unwrap_or_default());
-            return self.push(at, Act::Typed { text, keys: Vec::new() });
+            return self.push_turn(at, Act::Typed { text, keys: Vec::new() });
         }
         let output = moment.output.clone().unwrap_or_else(|| moment.printed.clone());
         let directory = working_directory.clone();
-        self.push(at, Act::Command { command, directory, exit_code: *exit_code, output });
+        self.push_turn(at, Act::Command { command, directory, exit_code: *exit_code, output });
     }
 
-    /// Takes the text typed at a prompt, up to the lines that the shell took.
-    fn line(&mut self, at: usize) -> usize {
-        let (mut typed, mut taken) = (Vec::new(), Vec::new());
+    /// Reads the text typed at a prompt, up to the lines that the shell read.
+    fn read_line(&mut self, at: usize) -> usize {
+        let (mut typed, mut entered_lines) = (Vec::new(), Vec::new());
         let mut next = at;
         while let Some(moment) = self.moments.get(next) {
             let input = &moment.input;
             match input.kind {
-                InputKind::Entered => taken.push(next),
+                InputKind::Entered => entered_lines.push(next),
                 InputKind::Wait => {}
-                // The size changes in the middle of the line: a line that continues is one line.
-                InputKind::Resize => self.note_resize(),
-                _ if is_typed(input) && is_at_prompt(input) && taken.is_empty() => typed.push(next),
+                // A change of size does not end the line.
+                InputKind::Resize => self.omit_resize(),
+                _ if is_typed(input) && is_at_prompt(input) && entered_lines.is_empty() => typed.push(next),
                 _ => break,
             }
             next += 1;
         }
         let is_hidden = typed.iter().any(|at| self.moments[*at].input.kind == InputKind::Hidden);
-        let text: String = typed.iter().map(|at| edited(&self.moments[*at].input)).collect();
-        if taken.is_empty() {
-            let what = if is_hidden { "something that is not shown".to_owned() } else { text.trim().to_owned() };
+        let text: String = typed.iter().map(|at| edited_text(&self.moments[*at].input)).collect();
+        if entered_lines.is_empty() {
+            let what = if is_hidden { "text without an echo".to_owned() } else { text.trim().to_owned() };
             let is_enter = what.is_empty();
             if !is_enter {
-                self.leave_out(what, "the line was not entered");
+                self.omit_input(what, "the line was not entered");
             }
             return next;
         }
-        let is_plain = typed.iter().all(|at| is_plain(&self.moments[*at].input)) && taken.len() == 1;
-        let text = if is_plain { shown_lines(&text, &self.printed_from(at)) } else { text };
-        for (index, &entered) in taken.iter().enumerate() {
-            let is_last = index + 1 == taken.len();
+        let is_plain = typed.iter().all(|at| is_plain(&self.moments[*at].input)) && entered_lines.len() == 1;
+        let text = if is_plain { mask_hidden_lines(&text, &self.printed_from(at)) } else { text };
+        for (index, &entered) in entered_lines.iter().enumerate() {
+            let is_last = index + 1 == entered_lines.len();
             let input = &self.moments[entered].input;
             let line = if is_plain { Some(text.trim_end_matches('\n').to_owned()) } else { input.text.clone() };
             let is_conversation = is_last && self.is_conversation(entered);
             if is_conversation {
-                self.open = Some(input.exit_code);
+                self.open_command = Some(input.exit_code);
             }
             let begin = if index == 0 { at } else { entered };
             match line.filter(|_| !is_hidden) {
-                None => self.push(begin, Act::Hidden { entered: true, row: "command".to_owned() }),
+                None => self.push_turn(begin, Act::Hidden { entered: true, row: "command".to_owned() }),
                 Some(line) if is_conversation => {
-                    self.push(begin, Act::Typed { text: format!("{line}\n"), keys: Vec::new() });
+                    self.push_turn(begin, Act::Typed { text: format!("{line}\n"), keys: Vec::new() });
                 }
                 Some(command) => {
                     let output = self.moments[entered].output.clone().unwrap_or_default();
                     let act = Act::Command { command, directory: None, exit_code: input.exit_code, output };
-                    self.push(begin, act);
+                    self.push_turn(begin, act);
                 }
             }
             if let Some(turn) = self.turns.last_mut() {
@@ -338,14 +341,14 @@ impl Reader<'_> {
         }
         for wait in at..next {
             if self.moments[wait].input.kind == InputKind::Wait {
-                self.wait(wait);
+                self.add_wait(wait);
             }
         }
         next
     }
 
-    /// Adds the wait of an entry to the turn that it followed.
-    fn wait(&mut self, at: usize) {
+    /// Adds the wait of an entry to the turn before it.
+    fn add_wait(&mut self, at: usize) {
         let next = self.next_input(at).map(|next| next.input.offset);
         let input = &self.moments[at].input;
         let Some(turn) = self.turns.last_mut() else { return };
@@ -358,27 +361,27 @@ impl Reader<'_> {
         }
     }
 
-    fn push(&mut self, at: usize, act: Act) {
+    fn push_turn(&mut self, at: usize, act: Act) {
         let input = &self.moments[at].input;
         let mut printed = self.printed_from(at);
         let ending = match act {
             Act::Command { exit_code, .. } => Ending::Prompt { exit_code },
-            Act::Typed { .. } | Act::Hidden { .. } => self.ending(at, &printed),
+            Act::Typed { .. } | Act::Hidden { .. } => self.ending_after(at, &printed),
         };
         let next = self.next_input(at).map(|next| &next.input);
-        // A replay of the recording compares the whole row, of which the input is the end.
+        // A replay of the recording compares the whole row, which ends with the input.
         if let Ending::Silent(LastRow::Whole(row) | LastRow::BehindPrompt(row)) = &ending {
             printed = format!("{row}\n");
         }
-        // Without the input that was typed ahead of it, the question stands here.
+        // Without the input that was typed ahead, the question is at this position.
         if let (Ending::Question(question), Some(false)) = (&ending, next.and_then(|next| next.awaited))
             && !printed.trim_end().ends_with(question.trim_end())
         {
             printed.push_str(question);
         }
-        let menu = next.map(|next| self.menu(at, &ending, &printed, next)).unwrap_or_default();
+        let menu = next.map(|next| self.menu_of_next_input(at, &ending, &printed, next)).unwrap_or_default();
         let leeway = match (&ending, next) {
-            // A number that chooses is no data, however many digits it has.
+            // A number that chooses an entry is not data.
             _ if matches!(menu, Menu::Printed(_)) => Leeway::Identifiers,
             (Ending::Question(line), Some(next)) => leeway_of(&act_of(next), line),
             (Ending::Screen(rows), Some(next)) => leeway_of(&act_of(next), rows),
@@ -410,15 +413,21 @@ impl Reader<'_> {
         });
     }
 
-    /// Returns the menu that the next input chooses from.
-    fn menu(&self, at: usize, ending: &Ending, printed: &str, next: &InputRecord) -> Menu {
+    /// Returns the menu of which the next input chooses an entry.
+    fn menu_of_next_input(&self, at: usize, ending: &Ending, printed: &str, next: &InputRecord) -> Menu {
         let act = act_of(next);
         match (ending, &next.screen) {
-            (Ending::Screen(rows), _) => Menu::of_screen(rows, &next.highlighted, &act),
+            (Ending::Screen(rows), _) => Menu::from_screen(rows, &next.highlighted, &act),
             (Ending::Question(_) | Ending::Password(_), Some(screen)) => {
-                let entered = self.moments[..=at].iter().rev().find_map(|moment| entered_in(&moment.input));
+                let entered = self.moments[..=at].iter().rev().find_map(|moment| entered_line(&moment.input));
                 let entered = entered.unwrap_or_default();
-                Menu::drawn(screen, &next.highlighted, next.row.as_deref().unwrap_or_default(), &entered, &act)
+                Menu::from_rows_in_place(
+                    screen,
+                    &next.highlighted,
+                    next.row.as_deref().unwrap_or_default(),
+                    &entered,
+                    &act,
+                )
             }
             (Ending::Question(_), None) => Menu::printed(printed, &act),
             _ => Menu::None,
@@ -433,13 +442,13 @@ impl Reader<'_> {
         printed
     }
 
-    /// Returns the question of the input behind an entry, which was typed ahead of it.
-    fn later_question(&self, at: usize) -> Option<String> {
+    /// Returns the question of the input after an entry, if that input was typed ahead.
+    fn later_question_after(&self, at: usize) -> Option<String> {
         let next = (at + 1..self.moments.len()).find(|index| is_input(&self.moments[*index].input))?;
         later_question(self.moments, next)
     }
 
-    /// Returns the last row of the screen of a program that has printed nothing since the input of an entry.
+    /// Returns the last row of the screen, if the program had no output since the input of an entry.
     fn silent_row(&self, at: usize, printed: &str) -> Option<LastRow> {
         let typed = |input: &InputRecord| match act_of(input) {
             Act::Typed { text, .. } => text.trim().to_owned(),
@@ -459,31 +468,31 @@ impl Reader<'_> {
             let text = if is_input(input) { typed(input) } else { String::new() };
             let (first, last_typed) = text.rsplit_once('\n').unwrap_or(("", &text));
             match last {
-                // The echo of the input, behind what stood there.
+                // The echo of the input, after the text before the cursor.
                 Some(last) if !text.is_empty() && last == last_typed.trim() => Some(match is_at_prompt(input) {
                     true => LastRow::BehindPrompt(last.to_owned()),
                     false if first.is_empty() => LastRow::Whole(format!("{}{last}", before())),
                     false => LastRow::Whole(last.to_owned()),
                 }),
                 Some(last) => Some(LastRow::Whole(last.to_owned())),
-                // Hidden text, and keys that show nothing.
+                // Hidden text, and keys without an echo.
                 None => Some(before()).filter(|row| is_input(input) && !row.trim().is_empty()).map(LastRow::Whole),
             }
         });
         row.filter(|(LastRow::Whole(row) | LastRow::BehindPrompt(row))| row.len() <= MAX_QUESTION_BYTES)
     }
 
-    /// Returns what the program did between an entry and the next input.
-    fn ending(&self, at: usize, printed: &str) -> Ending {
-        // A line that the shell took stands behind the typed text.
-        let behind = self.moments[at + 1..].iter().find(|moment| is_input(&moment.input));
-        let echoed = behind.and_then(|moment| question_of_echo(&moment.input, &moment.printed));
-        let Some(next) = behind.map(|moment| &moment.input) else {
+    /// Returns the state of the program between an entry and the next input.
+    fn ending_after(&self, at: usize, printed: &str) -> Ending {
+        // The line that the shell read follows the typed text.
+        let next_moment = self.moments[at + 1..].iter().find(|moment| is_input(&moment.input));
+        let echoed = next_moment.and_then(|moment| question_of_echo(&moment.input, &moment.printed));
+        let Some(next) = next_moment.map(|moment| &moment.input) else {
             let reason = |moment: &Moment| (moment.input.kind == InputKind::Wait).then(|| moment.input.reason.clone());
             let last_wait = self.moments[at + 1..].iter().rev().find_map(reason).flatten();
             let row = |moment: &Moment| (moment.input.kind == InputKind::Wait).then(|| moment.input.row.clone());
             let last_row = self.moments[at + 1..].iter().rev().find_map(row).flatten();
-            return match (self.open, last_wait.as_deref()) {
+            return match (self.open_command, last_wait.as_deref()) {
                 (Some(Some(code)), _) => Ending::Prompt { exit_code: Some(code) },
                 (_, Some("prompt")) => Ending::Prompt { exit_code: None },
                 (_, Some("input")) => Ending::Question(last_row.unwrap_or_default()),
@@ -491,26 +500,26 @@ impl Reader<'_> {
             };
         };
         match next.context.as_str() {
-            "prompt" => Ending::Prompt { exit_code: self.open.flatten() },
+            "prompt" => Ending::Prompt { exit_code: self.open_command.flatten() },
             "full_screen" => Ending::Screen(next.screen.clone().unwrap_or_default()),
             context => {
-                // A program that waited had asked with what stood there.
+                // A program that waited had printed its question before the cursor.
                 if let Some(question) = echoed.filter(|_| next.awaited != Some(true)) {
                     return Ending::Question(question.to_owned());
                 }
                 let row = next.row.clone().unwrap_or_default();
-                // The screen has the last row of a question that is longer than a row.
+                // Of a question that is longer than a row, the screen has only the last row.
                 let line = printed.rsplit('\n').next().unwrap_or_default();
-                let question = question_of_row(line, row);
-                let question = without_answered(self.moments, at, &question).to_owned();
-                // A key that interrupts is read by no program.
+                let question = question_before_cursor(line, row);
+                let question = without_answered_question(self.moments, at, &question).to_owned();
+                // No program reads a key that interrupts.
                 let is_read = !interrupts(next) || next.awaited == Some(true);
                 let is_ahead = is_read && next.awaited == Some(false);
                 let is_blank = question.trim().is_empty();
-                // Behind an input that was typed ahead comes its question.
+                // The question of an input that was typed ahead follows it.
                 let later = |question: &str| {
-                    let is_open = is_ahead && !asks(question);
-                    if is_open { self.later_question(at) } else { None }
+                    let is_open = is_ahead && !is_question(question);
+                    if is_open { self.later_question_after(at) } else { None }
                 };
                 if is_blank && let Some(row) = self.silent_row(at, printed) {
                     return later("").map_or(Ending::Silent(row), Ending::Question);
@@ -524,57 +533,57 @@ impl Reader<'_> {
     }
 }
 
-/// Returns the question that stands before the cursor, at the end of an output and of a row of the screen.
-fn question_of_row(line: &str, row: String) -> String {
-    let shown = as_shown(line);
+/// Returns the question before the cursor, from the end of the output and the row of the screen.
+fn question_before_cursor(line: &str, row: String) -> String {
+    let shown = expand_tabs(line);
     let [end, row_end] = [shown.trim_end(), row.trim_end()];
     if line.len() > MAX_QUESTION_BYTES || !end.ends_with(row.trim()) {
         return row;
     }
-    // A tab at the end of an output is not in the log, and moves the cursor.
+    // A tab at the end of the output moves the cursor, but is not in the log.
     let is_moved = row_end.ends_with(end) && row.len() - row_end.len() > shown.len() - end.len();
     if is_moved { format!("{line}\t") } else { line.to_owned() }
 }
 
-/// Returns a line as a screen shows it: a tab is the blanks up to the next column that eight divides.
-fn as_shown(line: &str) -> Cow<'_, str> {
+/// Returns a line with blanks in place of tabs, up to the next multiple of eight columns.
+fn expand_tabs(line: &str) -> Cow<'_, str> {
     if !line.contains('\t') {
         return Cow::Borrowed(line);
     }
     let mut shown = String::new();
     let mut column = 0;
-    for sign in line.chars() {
-        let width = if sign == '\t' { 8 - column % 8 } else { 1 };
+    for character in line.chars() {
+        let width = if character == '\t' { 8 - column % 8 } else { 1 };
         column += width;
-        if sign == '\t' {
+        if character == '\t' {
             shown.extend(std::iter::repeat_n(' ', width));
         } else {
-            shown.push(sign);
+            shown.push(character);
         }
     }
     Cow::Owned(shown)
 }
 
-/// Returns the last row with a word above the question at the end of an output, and those between them. The first line is the
-/// input that the program got before.
+/// Returns the heading above the question at the end of an output, and the rows between them. The first line is the
+/// previous input of the program.
 fn rows_above(printed: &str, question: &str) -> Vec<String> {
     let lines: Vec<&str> = printed.trim_end().lines().collect();
     match lines.split_last() {
         Some((last, [_, lines @ ..])) if last.trim() == question.trim() => {
-            texts(&lines[title_above(lines, lines.len())..])
+            trimmed_lines(&lines[heading_index(lines, lines.len())..])
         }
         _ => Vec::new(),
     }
 }
 
-/// Returns the permitted variation of a question the next time. Only an answer that has a digit, a path or an address is data, whose
-/// question may have other numbers: any word may mean yes or no in some language, and a key or a word that the question offers means
-/// what the whole question means.
+/// Returns the permitted variation of a question in the next run. Only an answer with a digit, a path or an address is
+/// data, so that its question may have other numbers. Any other word may mean yes or no in some language, and the
+/// meaning of a word or key that the question offers depends on the whole question.
 fn leeway_of(answer: &Act, question: &str) -> Leeway {
     let Act::Typed { text, .. } = answer else { return Leeway::Identifiers };
     let is_data = |line: &str| {
-        let has_sign = line.contains(|sign: char| sign.is_numeric() || "/@".contains(sign));
-        has_sign && line.trim().chars().count() > 1 && !offers(question, line)
+        let has_data_character = line.contains(|character: char| character.is_numeric() || "/@".contains(character));
+        has_data_character && line.trim().chars().count() > 1 && !offers(question, line)
     };
     if is_binding(question) {
         return Leeway::Identifiers;
@@ -582,43 +591,43 @@ fn leeway_of(answer: &Act, question: &str) -> Leeway {
     if !text.trim().is_empty() && text.trim().lines().all(is_data) { Leeway::Data } else { Leeway::Identifiers }
 }
 
-/// Beginnings of English words in questions whose answer removes something or is binding, also if it is a code, a name or a number.
-const BINDING: [&str; 16] = [
+/// Stems of English words in questions whose answer removes something or is binding, even if it is a code or a number.
+const BINDING_STEMS: [&str; 16] = [
     "delet", "destr", "drop", "purg", "wip", "eras", "remov", "overwrit", "truncat", "format", "confirm", "terminat",
     "kill", "pay", "send", "revok",
 ];
 
 fn is_binding(question: &str) -> bool {
     let question = question.to_lowercase();
-    let mut words = question.split(|sign: char| !sign.is_alphanumeric());
-    words.any(|word| has_beginning(&BINDING, word))
+    let mut words = question.split(|character: char| !character.is_alphanumeric());
+    words.any(|word| starts_with_stem(&BINDING_STEMS, word))
 }
 
-/// Returns whether a question has an answer in it, from the beginning of a word to the end of one, or one of its numbers.
+/// Returns whether a question contains the answer as whole words, or the number of the answer.
 fn offers(question: &str, answer: &str) -> bool {
     let [question, answer] = [question, answer.trim()].map(str::to_lowercase);
     let numbers = |text: &str| -> Vec<String> {
-        let found = text.split(|sign: char| !sign.is_ascii_digit()).filter(|digits| !digits.is_empty());
+        let found = text.split(|character: char| !character.is_ascii_digit()).filter(|digits| !digits.is_empty());
         found.map(|digits| digits.trim_start_matches('0').to_owned()).collect()
     };
     if matches!(&numbers(&answer)[..], [number] if numbers(&question).contains(number)) {
         return true;
     }
-    let is_in_word = |sign: Option<char>, beside: Option<char>| {
-        sign.is_some_and(char::is_alphanumeric) && beside.is_some_and(char::is_alphanumeric)
+    let is_in_word = |character: Option<char>, neighbour: Option<char>| {
+        character.is_some_and(char::is_alphanumeric) && neighbour.is_some_and(char::is_alphanumeric)
     };
-    question.match_indices(&answer).any(|(at, found)| {
-        let (before, after) = (&question[..at], &question[at + found.len()..]);
+    question.match_indices(&answer).any(|(start, found)| {
+        let (before, after) = (&question[..start], &question[start + found.len()..]);
         !is_in_word(before.chars().next_back(), found.chars().next())
             && !is_in_word(found.chars().next_back(), after.chars().next())
     })
 }
 
 impl Turn {
-    /// Notes that the answer to the question is the value of an input, or another one the other time: it is data.
-    pub(crate) fn note_given(&mut self) {
+    /// Marks the answer to the question as data: it is the value of an argument.
+    pub(crate) fn mark_answer_as_data(&mut self) {
         let (Ending::Question(question) | Ending::Screen(question)) = &self.ending else { return };
-        if matches!(&self.menu, Menu::Printed(menu) if menu.is_usual) {
+        if matches!(&self.menu, Menu::Printed(menu) if menu.is_numbered) {
             return;
         }
         if self.answer.chars().count() > 1 && !offers(question, &self.answer) {
@@ -627,22 +636,26 @@ impl Turn {
     }
 }
 
-/// First words of a line that requests an answer, of a program that is not known to read it.
+/// First words of a line that requests an answer, if it is unknown whether the program reads input.
 const ASKING_WORDS: [&str; 7] = ["choose", "enter", "input", "pick", "press", "select", "type"];
 
-/// Returns the last line of an output, with its end, of a program that reads the answer on a line of its own. Without
-/// knowledge that it reads, only a line that asks. The first line is the input that the program got before.
+/// Returns the last line of an output, with its end, as the question of a program that reads the answer on a new line.
+/// Unless the program `reads`, only a line that asks is one. The first line is the previous input of the program.
 fn asking_line(printed: &str, reads: bool) -> Option<String> {
     let (_, reply) = printed.split_once('\n')?;
     let line = reply.trim_end().lines().next_back()?.trim_end();
-    let first =
-        line.trim_start().split(|sign: char| !sign.is_alphabetic()).next().unwrap_or_default().to_ascii_lowercase();
+    let first = line
+        .trim_start()
+        .split(|character: char| !character.is_alphabetic())
+        .next()
+        .unwrap_or_default()
+        .to_ascii_lowercase();
     let asks = reads || line.ends_with([':', '?']) || ASKING_WORDS.contains(&first.as_str());
     (asks && !line.is_empty() && line.len() <= MAX_QUESTION_BYTES).then(|| format!("{line}\n"))
 }
 
-/// Returns the question of a program when it took an input while it still printed: the beginning of the line with the
-/// echo of the input. None where the echo comes first, as of a program that waited.
+/// Returns the question of a program that got an input while it still printed: the beginning of the line with the echo
+/// of the input. `None` if the echo is first, because the program had waited.
 fn question_of_echo<'m>(input: &InputRecord, printed: &'m str) -> Option<&'m str> {
     let typed = input.text.as_deref().filter(|_| input.kind == InputKind::Typed && input.context == "program")?;
     let typed = typed.lines().next().map(str::trim).filter(|typed| !typed.is_empty())?;
@@ -658,20 +671,20 @@ fn question_of_echo<'m>(input: &InputRecord, printed: &'m str) -> Option<&'m str
 /// Maximum length of a question, in bytes.
 const MAX_QUESTION_BYTES: usize = 2000;
 
-/// Returns whether the input is text alone, with Enter at its end at the most.
+/// Returns whether the input is only text, with at most Enter at its end.
 fn is_plain(input: &InputRecord) -> bool {
     let text = input.text.as_deref().unwrap_or_default();
-    let is_plain = |text: &str| !text.chars().any(|sign| sign.is_control() && sign != '\n');
+    let is_plain = |text: &str| !text.chars().any(|character| character.is_control() && character != '\n');
     input.kind == InputKind::Typed
         && !input.cut
         && is_plain(text)
         && input.keys.iter().all(|key| matches!(key.as_str(), "enter" | "return"))
 }
 
-/// Keys that signal a program instead of being read by it.
+/// Keys that signal a program, which does not read them.
 const SIGNAL_KEYS: [&str; 3] = ["ctrl-c", "ctrl-z", "ctrl-\\"];
 
-/// Returns whether an input is nothing but keys that signal a program.
+/// Returns whether an input consists of keys that signal a program.
 fn interrupts(input: &InputRecord) -> bool {
     let Act::Typed { text, keys } = act_of(input) else { return false };
     text.is_empty() && !keys.is_empty() && keys.iter().all(|key| SIGNAL_KEYS.contains(&key.as_str()))
@@ -683,14 +696,14 @@ fn is_typed_line(input: &InputRecord) -> bool {
     text.ends_with(['\n', '\r']) || keys.last().is_some_and(|key| key == "enter" || key == "return")
 }
 
-/// Returns the line that an input has entered, if it has.
-fn entered_in(input: &InputRecord) -> Option<Entered> {
+/// Returns the line that an input enters, if any.
+fn entered_line(input: &InputRecord) -> Option<Entered> {
     let text = input.text.as_deref().unwrap_or_default();
     let line = text.trim_end().lines().next_back().unwrap_or_default();
     if is_at_prompt(input) {
         return Some(Entered { text: line.to_owned(), row: None });
     }
-    // The answer to a question stands behind it, unless it is hidden.
+    // The answer follows its question, unless it is hidden.
     let row = input.row.as_deref().unwrap_or_default();
     let is_entered = text.ends_with('\n') || matches!(act_of(input), Act::Hidden { entered: true, .. });
     is_entered.then(|| Entered { text: format!("{row}{line}"), row: Some(row.trim_end().to_owned()) })
@@ -709,9 +722,9 @@ fn act_of(input: &InputRecord) -> Act {
     }
 }
 
-/// Returns a word for a POSIX shell, in quotes where it needs them.
+/// Returns a word for a POSIX shell, with quotes if necessary.
 pub(crate) fn quoted(word: &str) -> String {
-    let is_plain = |sign: char| sign.is_alphanumeric() || "/._-+~@%:,=".contains(sign);
+    let is_plain = |character: char| character.is_alphanumeric() || "/._-+~@%:,=".contains(character);
     if !word.is_empty() && word.chars().all(is_plain) {
         word.to_owned()
     } else {
@@ -719,13 +732,13 @@ pub(crate) fn quoted(word: &str) -> String {
     }
 }
 
-/// Returns lines typed at once at a prompt, with a mask for each hidden line behind the first one: the program that the
-/// first one started may have read them without an echo, as a password.
-fn shown_lines(text: &str, printed: &str) -> String {
+/// Returns lines typed at once at a prompt, with a mask for each line without an echo after the first one: the program
+/// that the first one started may have read it as a password.
+fn mask_hidden_lines(text: &str, printed: &str) -> String {
     if !text.trim_end_matches('\n').contains('\n') {
         return text.to_owned();
     }
-    let without_blanks = |text: &str| text.chars().filter(|sign| !sign.is_whitespace()).collect::<String>();
+    let without_blanks = |text: &str| text.chars().filter(|character| !character.is_whitespace()).collect::<String>();
     let printed = without_blanks(printed);
     let line = |(index, line): (usize, &str)| {
         let is_shown = index == 0 || printed.contains(&without_blanks(line));
@@ -734,8 +747,8 @@ fn shown_lines(text: &str, printed: &str) -> String {
     text.split_inclusive('\n').enumerate().map(line).collect()
 }
 
-/// Returns the text of an input, as a line editor leaves it.
-fn edited(input: &InputRecord) -> String {
+/// Returns the text of an input after the corrections of a line editor.
+fn edited_text(input: &InputRecord) -> String {
     match act_of(input) {
         Act::Typed { mut text, keys } => {
             if keys.iter().any(|key| key == "enter" || key == "return") {
@@ -747,7 +760,7 @@ fn edited(input: &InputRecord) -> String {
     }
 }
 
-/// Returns the seconds between two moments of one day or two, as ISO 8601 in UTC writes them.
+/// Returns the seconds between two times (ISO 8601, UTC) that are less than a day apart.
 pub(crate) fn seconds_between(from: &str, to: &str) -> Option<f64> {
     let seconds = |moment: &str| {
         let clock = moment.get(11..)?.trim_end_matches('Z').trim_end_matches("+00:00");
@@ -810,8 +823,8 @@ mod tests {
 
     #[test]
     fn lines_behind_the_first_one_that_were_not_shown_are_masked() {
-        assert_eq!(shown_lines("login\nhunter2\n", "$ login\nPassword: \nWelcome\n"), "login\n••••••\n");
-        assert_eq!(shown_lines("cat <<E\na b\nE\n", "$ cat <<E\n> a  b\n> E\n"), "cat <<E\na b\nE\n");
-        assert_eq!(shown_lines("make\n", ""), "make\n");
+        assert_eq!(mask_hidden_lines("login\nhunter2\n", "$ login\nPassword: \nWelcome\n"), "login\n••••••\n");
+        assert_eq!(mask_hidden_lines("cat <<E\na b\nE\n", "$ cat <<E\n> a  b\n> E\n"), "cat <<E\na b\nE\n");
+        assert_eq!(mask_hidden_lines("make\n", ""), "make\n");
     }
 }

@@ -1,157 +1,158 @@
-//! Text that differs from one run to the next with the same actions: identifiers, temporary paths, times, speeds.
+//! Removal of volatile text, which differs between runs with the same actions: identifiers, temporary paths, times,
+//! speeds.
 //!
-//! Comparisons of output skip it. Any other number is a result, and another one is a difference.
+//! Comparisons of output ignore it. All other numbers are results, and are compared.
 
-/// Placeholder for a part that differs from run to run.
-const ANY: &str = "…";
+/// Placeholder for volatile text.
+const PLACEHOLDER: &str = "…";
 
-/// Returns an output without what differs from one run to the next: identifiers (hashes, UUIDs, process ids, ports, names
-/// with random endings), temporary paths, times, durations, sizes with a unit and speeds, and blanks.
+/// Returns an output without volatile text: identifiers (hashes, UUIDs, process ids, ports, names with random endings),
+/// temporary paths, times, durations, sizes with a unit, speeds, and repeated blanks.
 #[must_use]
-pub fn normalised(output: &str) -> String {
-    output.trim().lines().map(line).collect::<Vec<_>>().join("\n")
+pub fn remove_volatile_text(output: &str) -> String {
+    output.trim().lines().map(normalise_line).collect::<Vec<_>>().join("\n")
 }
 
-/// Returns a question, or another awaited text, with one number as good as another.
+/// Returns a question, or another awaited text, with zeros in place of all numbers.
 pub(crate) fn without_numbers(text: &str) -> String {
-    let mut plain = String::new();
-    for sign in normalised(text).chars() {
-        match sign {
-            digit if digit.is_ascii_digit() && plain.ends_with('0') => {}
-            digit if digit.is_ascii_digit() => plain.push('0'),
-            other => plain.push(other),
+    let mut result = String::new();
+    for character in remove_volatile_text(text).chars() {
+        match character {
+            digit if digit.is_ascii_digit() && result.ends_with('0') => {}
+            digit if digit.is_ascii_digit() => result.push('0'),
+            other => result.push(other),
         }
     }
-    plain
+    result
 }
 
-fn line(line: &str) -> String {
+fn normalise_line(line: &str) -> String {
     let words: Vec<&str> = line.split_whitespace().collect();
-    let words: Vec<String> = (0..words.len()).map(|at| word(&words, at)).collect();
-    // Counters have padding: `( 42 kB)` and `(142 kB)`.
+    let words: Vec<String> = (0..words.len()).map(|index| normalise_word(&words, index)).collect();
+    // The padding of counters varies: `( 42 kB)` and `(142 kB)`.
     words.join(" ").replace("( …", "(…").replace("[ …", "[…")
 }
 
-/// Signs around a word that are no part of it.
-fn is_around(sign: char) -> bool {
-    !sign.is_alphanumeric() && !"/%#…".contains(sign)
+/// Returns whether a character around a word is not part of it.
+fn is_delimiter(character: char) -> bool {
+    !character.is_alphanumeric() && !"/%#…".contains(character)
 }
 
-/// Returns a word of a line without what differs.
-fn word(words: &[&str], at: usize) -> String {
-    let whole = words[at];
-    let core = whole.trim_matches(is_around);
+/// Returns a word of a line without volatile text.
+fn normalise_word(words: &[&str], index: usize) -> String {
+    let word = words[index];
+    let core = word.trim_matches(is_delimiter);
     if core.is_empty() {
-        return whole.to_owned();
+        return word.to_owned();
     }
-    let begin = whole.find(core).unwrap_or(0);
-    let (open, close) = (&whole[..begin], &whole[begin + core.len()..]);
-    let before = at.checked_sub(1).and_then(|before| words.get(before)).copied().unwrap_or_default();
-    let after = words.get(at + 1).copied().unwrap_or_default().trim_matches(is_around);
-    let is_any = is_temporary(core)
+    let begin = word.find(core).unwrap_or(0);
+    let (open, close) = (&word[..begin], &word[begin + core.len()..]);
+    let before = index.checked_sub(1).and_then(|previous| words.get(previous)).copied().unwrap_or_default();
+    let after = words.get(index + 1).copied().unwrap_or_default().trim_matches(is_delimiter);
+    let is_volatile = is_temporary(core)
         || is_time(core)
-        || is_part_of_date(words, at, core)
+        || is_part_of_date(words, index, core)
         || is_percentage_of_counter(core, open, close, before)
         || is_hash_of_commit(core, close, before)
         || is_labelled(core, before)
-        || is_job(words, at)
+        || is_job(words, index)
         || is_uuid(core)
         // Longer times and larger sizes have other units.
-        || (is_unit(core) && is_number(value_of(before.trim_matches(is_around))));
-    if is_any {
-        return format!("{open}{ANY}{close}");
+        || (is_unit(core) && is_number(value_of(before.trim_matches(is_delimiter))));
+    if is_volatile {
+        return format!("{open}{PLACEHOLDER}{close}");
     }
     let value = value_of(core);
     let label = core[..core.len() - value.len()].trim_end_matches(['=', ':']);
-    if is_quantity(value) || (is_number(value) && (is_unit(after) || is_age(after, words.get(at + 2).copied()))) {
-        return format!("{open}{}{ANY}{close}", &core[..core.len() - value.len()]);
+    if is_quantity(value) || (is_number(value) && (is_unit(after) || is_age(after, words.get(index + 2).copied()))) {
+        return format!("{open}{}{PLACEHOLDER}{close}", &core[..core.len() - value.len()]);
     }
-    if let Some(path) = behind_port(label, value) {
-        return format!("{open}{label}:{ANY}{}{close}", without_identifiers(path));
+    if let Some(path) = text_after_port(label, value) {
+        return format!("{open}{label}:{PLACEHOLDER}{}{close}", without_identifiers(path));
     }
     format!("{open}{}{close}", without_identifiers(core))
 }
 
-/// Returns what stands behind the name in a word such as `time=0.045`.
+/// Returns the value after the name in a word such as `time=0.045`.
 fn value_of(word: &str) -> &str {
     word.rsplit(['=', ':']).next().unwrap_or(word)
 }
 
-/// Returns a word with its parts that are identifiers replaced: hashes, addresses in memory, random endings of names, moments
-/// as seconds, and long numbers of names such as `job-48213`.
+/// Returns a word with a placeholder for each identifier: hashes, addresses in memory, random endings of names,
+/// timestamps in seconds, and long numbers of names such as `job-48213`.
 fn without_identifiers(word: &str) -> String {
-    let mut made = String::with_capacity(word.len());
+    let mut result = String::with_capacity(word.len());
     let mut rest = word;
-    while let Some(sign) = rest.chars().next() {
-        let length = rest.find(|sign: char| !sign.is_alphanumeric()).unwrap_or(rest.len());
+    while let Some(character) = rest.chars().next() {
+        let length = rest.find(|character: char| !character.is_alphanumeric()).unwrap_or(rest.len());
         if length == 0 {
-            made.push(sign);
-            rest = &rest[sign.len_utf8()..];
+            result.push(character);
+            rest = &rest[character.len_utf8()..];
             continue;
         }
-        let (part, behind) = rest.split_at(length);
+        let (part, after) = rest.split_at(length);
         let is_numbered = part.len() >= 4
             && is_digits(part)
-            && made
+            && result
                 .strip_suffix(['-', '_', '#'])
-                .is_some_and(|name| made.ends_with('#') || name.ends_with(|last: char| last.is_ascii_alphabetic()));
-        // The process that a line of a log is of: `sshd[1234]:`.
-        let is_process = made.strip_suffix('[').is_some_and(|name| name.ends_with(char::is_alphanumeric))
-            && (behind.is_empty() || behind.starts_with("]:"))
+                .is_some_and(|name| result.ends_with('#') || name.ends_with(|last: char| last.is_ascii_alphabetic()));
+        // The process id in a line of a log: `sshd[1234]:`.
+        let is_process = result.strip_suffix('[').is_some_and(|name| name.ends_with(char::is_alphanumeric))
+            && (after.is_empty() || after.starts_with("]:"))
             && is_digits(part);
-        let is_of_name = made.ends_with('_') && part.len() >= 10 && is_mixed(part);
+        let is_random_suffix = result.ends_with('_') && part.len() >= 10 && is_mixed(part);
         let is_identifier =
-            is_hash(part) || is_random(part) || is_moment(part) || is_numbered || is_process || is_of_name;
-        made.push_str(if is_identifier { ANY } else { part });
-        rest = behind;
+            is_hash(part) || is_random(part) || is_timestamp(part) || is_numbered || is_process || is_random_suffix;
+        result.push_str(if is_identifier { PLACEHOLDER } else { part });
+        rest = after;
     }
-    made
+    result
 }
 
 fn is_number(word: &str) -> bool {
     word.starts_with(|first: char| first.is_ascii_digit())
-        && word.chars().all(|sign| sign.is_ascii_digit() || sign == '.' || sign == ',')
+        && word.chars().all(|character| character.is_ascii_digit() || character == '.' || character == ',')
 }
 
 fn is_digits(word: &str) -> bool {
     !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Returns whether it is a hash, or a part of one. A number alone is no hash.
+/// Returns whether a part is a hash or an address. A number alone is not a hash.
 fn is_hash(part: &str) -> bool {
     let digits = part.bytes().filter(u8::is_ascii_digit).count();
     let is_address =
         part.strip_prefix("0x").is_some_and(|hex| hex.len() >= 6 && hex.chars().all(|c| c.is_ascii_hexdigit()));
-    let is_hex = part.len() >= 7 && part.chars().all(|sign| sign.is_ascii_hexdigit());
+    let is_hex = part.len() >= 7 && part.chars().all(|character| character.is_ascii_hexdigit());
     is_address || (is_hex && digits > 0 && digits < part.len())
 }
 
 fn is_mixed(part: &str) -> bool {
-    part.is_ascii() && part.contains(|sign: char| sign.is_ascii_digit()) && !is_digits(part)
+    part.is_ascii() && part.contains(|character: char| character.is_ascii_digit()) && !is_digits(part)
 }
 
-/// Returns whether it has letters and digits in turn, as identifiers and the endings of temporary names do.
+/// Returns whether letters and digits alternate, as in identifiers and the endings of temporary names.
 fn is_random(part: &str) -> bool {
-    let signs: Vec<char> = part.chars().collect();
-    let changes = signs.windows(2).filter(|pair| pair[0].is_ascii_digit() != pair[1].is_ascii_digit()).count();
-    signs.len() >= 8 && signs.iter().all(char::is_ascii_alphanumeric) && changes >= 3
+    let characters: Vec<char> = part.chars().collect();
+    let changes = characters.windows(2).filter(|pair| pair[0].is_ascii_digit() != pair[1].is_ascii_digit()).count();
+    characters.len() >= 8 && characters.iter().all(char::is_ascii_alphanumeric) && changes >= 3
 }
 
-/// Returns whether it is a moment in seconds or milliseconds since 1970, in this century.
-fn is_moment(part: &str) -> bool {
+/// Returns whether a part is a timestamp in seconds or milliseconds since 1970, in this century.
+fn is_timestamp(part: &str) -> bool {
     is_digits(part) && matches!(part.len(), 10 | 13) && part.starts_with('1')
 }
 
 fn is_uuid(core: &str) -> bool {
     let lengths: Vec<usize> = core.split('-').map(str::len).collect();
-    lengths == [8, 4, 4, 4, 12] && core.chars().all(|sign| sign.is_ascii_hexdigit() || sign == '-')
+    lengths == [8, 4, 4, 4, 12] && core.chars().all(|character| character.is_ascii_hexdigit() || character == '-')
 }
 
 fn is_temporary(core: &str) -> bool {
     ["/tmp/", "/var/tmp/", "/run/", "/dev/shm/"].iter().any(|begin| core.contains(begin))
 }
 
-/// Returns whether it is a time of the day, a date, or both: `12:30:05`, `2026-01-31`, `2026-01-31T12:30:05.5Z`.
+/// Returns whether a word is a time of day, a date, or both: `12:30:05`, `2026-01-31`, `2026-01-31T12:30:05.5Z`.
 fn is_time(core: &str) -> bool {
     let (date, clock) = match core.split_once('T') {
         Some((date, clock)) => (Some(date), Some(clock)),
@@ -162,23 +163,24 @@ fn is_time(core: &str) -> bool {
 }
 
 fn is_date(text: &str) -> bool {
-    ['-', '/', '.'].into_iter().any(|sign| {
-        let parts: Vec<&str> = text.split(sign).collect();
+    ['-', '/', '.'].into_iter().any(|separator| {
+        let parts: Vec<&str> = text.split(separator).collect();
         let lengths: Vec<usize> = parts.iter().map(|part| part.len()).collect();
         (lengths == [4, 2, 2] || lengths == [2, 2, 4]) && parts.into_iter().all(is_digits)
     })
 }
 
 fn is_clock(text: &str) -> bool {
-    // A time zone follows, or a part of the day.
-    let clock = text.trim_end_matches(|sign: char| sign.is_ascii_alphabetic());
+    // A time zone or a part of the day may follow.
+    let clock = text.trim_end_matches(|character: char| character.is_ascii_alphabetic());
     let clock = clock.split(['+', '-']).next().unwrap_or_default();
     let parts: Vec<&str> = clock.split(':').collect();
-    let whole = |part: &&str| part.split(['.', ',']).next().is_some_and(|whole| is_digits(whole) && whole.len() <= 2);
-    let is_two = |part: &&&str| part.split(['.', ',']).next().is_some_and(|whole| whole.len() == 2);
+    let is_short =
+        |part: &&str| part.split(['.', ',']).next().is_some_and(|integer| is_digits(integer) && integer.len() <= 2);
+    let has_two_digits = |part: &&&str| part.split(['.', ',']).next().is_some_and(|integer| integer.len() == 2);
     matches!(parts.len(), 2 | 3)
-        && parts.iter().all(whole)
-        && parts.iter().skip(1).filter(is_two).count() == parts.len() - 1
+        && parts.iter().all(is_short)
+        && parts.iter().skip(1).filter(has_two_digits).count() == parts.len() - 1
 }
 
 /// The names of months and days of the week, as programs write dates in English.
@@ -189,25 +191,26 @@ const DATE_NAMES: [&str; 19] = [
 
 /// Returns whether a word is the short name of a month or a day, as `date` and `ls -l` write it.
 fn is_date_name(word: &str) -> bool {
-    let word = word.trim_matches(is_around);
+    let word = word.trim_matches(is_delimiter);
     word.starts_with(|first: char| first.is_ascii_uppercase())
         && DATE_NAMES.contains(&word.to_ascii_lowercase().as_str())
 }
 
-/// Returns whether a word is of a date: the name of a month or a day beside a number or another name, a day of the month
-/// beside the name of one, a year in such a line.
-fn is_part_of_date(words: &[&str], at: usize, core: &str) -> bool {
-    let beside = || [at.checked_sub(1), Some(at + 1)].into_iter().flatten().filter_map(|beside| words.get(beside));
-    let number = |word: &str| word.trim_matches(is_around).parse::<u32>().ok();
+/// Returns whether a word is part of a date: the name of a month or a day next to a number or another name, a day of
+/// the month next to the name of a month, or a year in such a line.
+fn is_part_of_date(words: &[&str], index: usize, core: &str) -> bool {
+    let neighbours =
+        || [index.checked_sub(1), Some(index + 1)].into_iter().flatten().filter_map(|neighbour| words.get(neighbour));
+    let number = |word: &str| word.trim_matches(is_delimiter).parse::<u32>().ok();
     match number(core).filter(|_| is_digits(core)) {
-        Some(day @ 1..=31) => day > 0 && beside().any(|word| is_date_name(word)),
+        Some(day @ 1..=31) => day > 0 && neighbours().any(|word| is_date_name(word)),
         Some(1970..2200) => words.iter().any(|word| is_date_name(word)),
         Some(_) => false,
-        None => is_date_name(core) && beside().any(|word| is_date_name(word) || number(word).is_some()),
+        None => is_date_name(core) && neighbours().any(|word| is_date_name(word) || number(word).is_some()),
     }
 }
 
-/// Units of time, sizes and speeds, as they stand behind a number.
+/// Units of time, sizes and speeds after a number.
 const UNITS: [&str; 49] = [
     "ns",
     "us",
@@ -267,22 +270,24 @@ fn is_unit(word: &str) -> bool {
 /// Returns whether the words of an age follow a number: `3 days ago`.
 fn is_age(after: &str, next: Option<&str>) -> bool {
     let units = ["day", "days", "week", "weeks", "month", "months", "year", "years"];
-    units.contains(&after) && next.is_some_and(|next| next.trim_matches(is_around) == "ago")
+    units.contains(&after) && next.is_some_and(|next| next.trim_matches(is_delimiter) == "ago")
 }
 
-/// Returns whether a word is numbers with their units: `1.5s`, `42kB`, `0m0.003s`, `12.3M/s`.
+/// Returns whether a word consists of numbers with units: `1.5s`, `42kB`, `0m0.003s`, `12.3M/s`.
 fn is_quantity(word: &str) -> bool {
     let mut rest = word;
     let mut units = Vec::new();
     while !rest.is_empty() {
-        let number = rest.find(|sign: char| !sign.is_ascii_digit() && sign != '.' && sign != ',').unwrap_or(rest.len());
-        let (digits, behind) = rest.split_at(number);
-        let end = behind.find(|sign: char| sign.is_ascii_digit()).unwrap_or(behind.len());
+        let number = rest
+            .find(|character: char| !character.is_ascii_digit() && character != '.' && character != ',')
+            .unwrap_or(rest.len());
+        let (digits, after) = rest.split_at(number);
+        let end = after.find(|character: char| character.is_ascii_digit()).unwrap_or(after.len());
         if !is_number(digits) || end == 0 {
             return false;
         }
-        units.push(&behind[..end]);
-        rest = &behind[end..];
+        units.push(&after[..end]);
+        rest = &after[end..];
     }
     match units[..] {
         [] => false,
@@ -292,41 +297,43 @@ fn is_quantity(word: &str) -> bool {
     }
 }
 
-/// Returns whether it is the percentage of a counter: `[ 42%]`. Elsewhere a percentage is a result.
+/// Returns whether a word is the percentage of a progress counter: `[ 42%]`. Any other percentage is a result.
 fn is_percentage_of_counter(core: &str, open: &str, close: &str, before: &str) -> bool {
     let is_open = open.ends_with('[') || (open.is_empty() && before.ends_with('['));
     is_open && close.starts_with(']') && core.strip_suffix('%').is_some_and(is_number)
 }
 
-/// Words behind which `git` prints the short hash of a commit: `now at 1234567`, `[detached HEAD 1234567]`, `could not apply 1234567`.
+/// Words before the short hash of a commit in the output of `git`: `now at 1234567`, `[detached HEAD 1234567]`, `could
+/// not apply 1234567`.
 const COMMIT_LABELS: [&str; 5] = ["commit", "at", "HEAD", "apply", "onto"];
 
-/// Returns whether a word is the short hash of a commit, all digits or all letters included, as `git` prints it, also behind a branch:
-/// `[main 1234567]`.
+/// Returns whether a word is the short hash of a commit in the output of `git`, also if it has only digits or only
+/// letters. It may follow a branch: `[main 1234567]`.
 fn is_hash_of_commit(core: &str, close: &str, before: &str) -> bool {
-    let is_hash = (7..=40).contains(&core.len()) && core.bytes().all(|sign| sign.is_ascii_hexdigit());
+    let is_hash = (7..=40).contains(&core.len()) && core.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_hash && (COMMIT_LABELS.contains(&before) || (before.starts_with('[') && close.starts_with(']')))
 }
 
-/// Words behind which a number is an identifier.
-const LABELS: [&str; 6] = ["pid", "ppid", "port", "process", "pids", "uuid"];
+/// Words before a number that is an identifier.
+const IDENTIFIER_LABELS: [&str; 6] = ["pid", "ppid", "port", "process", "pids", "uuid"];
 
 fn is_labelled(core: &str, before: &str) -> bool {
-    let is_label = |word: &str| LABELS.contains(&word.trim_matches(is_around).to_ascii_lowercase().as_str());
+    let is_label =
+        |word: &str| IDENTIFIER_LABELS.contains(&word.trim_matches(is_delimiter).to_ascii_lowercase().as_str());
     match core.rsplit_once(['=', ':']) {
         Some((label, value)) => is_digits(value) && is_label(label),
         None => is_digits(core) && is_label(before),
     }
 }
 
-/// Returns whether it is the process of a job that a shell starts: `[1] 12345`.
-fn is_job(words: &[&str], at: usize) -> bool {
+/// Returns whether a word is the process id of a job that a shell starts: `[1] 12345`.
+fn is_job(words: &[&str], index: usize) -> bool {
     let is_number = |word: &&str| word.strip_prefix('[').and_then(|word| word.strip_suffix(']')).is_some_and(is_digits);
-    at == 1 && words.len() == 2 && words.first().is_some_and(is_number) && is_digits(words[1])
+    index == 1 && words.len() == 2 && words.first().is_some_and(is_number) && is_digits(words[1])
 }
 
-/// Returns what stands behind the port of an address: `localhost:8123`, `127.0.0.1:8123`, `http://mill:8123/a`.
-fn behind_port<'w>(label: &str, value: &'w str) -> Option<&'w str> {
+/// Returns the text after the port of an address: `localhost:8123`, `127.0.0.1:8123`, `http://mill:8123/a`.
+fn text_after_port<'w>(label: &str, value: &'w str) -> Option<&'w str> {
     let is_address = label.split('.').count() == 4 && label.split('.').all(is_digits);
     let is_host = is_address || label.ends_with("localhost") || label.ends_with(']') || label.contains("//");
     let (port, path) = value.split_at(value.find('/').unwrap_or(value.len()));
@@ -374,7 +381,7 @@ mod tests {
             ("done in 340 ms", "done in 1.2 s"),
             ("updated 3 days ago", "updated 12 days ago"),
         ] {
-            assert_eq!(normalised(one), normalised(other), "{one:?}");
+            assert_eq!(remove_volatile_text(one), remove_volatile_text(other), "{one:?}");
         }
     }
 
@@ -396,7 +403,7 @@ mod tests {
             ("[100%] x", "[100%] y"),
             ("May 3 be with you, 42", "Might 3 be with you, 42"),
         ] {
-            assert_ne!(normalised(one), normalised(other), "{one:?}");
+            assert_ne!(remove_volatile_text(one), remove_volatile_text(other), "{one:?}");
         }
     }
 

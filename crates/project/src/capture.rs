@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 
 use async_recursion::async_recursion as boxed;
 use steplatch_access::Caller;
-use steplatch_capture::{CaptureRequest, Captured, Golden, Imported, KnownFacts, capture};
+use steplatch_capture::{CaptureRequest, CapturedMachine, Golden, ImportedRecording, KnownFacts, capture};
 use steplatch_ids::WorkflowName;
 use steplatch_library::Library;
 use steplatch_protocol::{CaptureGuess, CaptureOmission, CaptureWorkflow, CaptureWorkflowReply, CreateWorkflow};
@@ -60,10 +60,10 @@ impl Workflows {
         }
         let (mut left_out, mut undecided) = (Vec::new(), Vec::new());
         for recording in &verb.imported {
-            match serde_json::from_value::<Imported>(recording.clone()) {
+            match serde_json::from_value::<ImportedRecording>(recording.clone()) {
                 Ok(imported) => {
                     logs.push(imported.log);
-                    left_out.extend(imported.left_out);
+                    left_out.extend(imported.omitted_inputs);
                     undecided.extend(imported.undecided);
                 }
                 Err(error) => return refused(format!("imported has a log that cannot be read: {error}")),
@@ -80,9 +80,9 @@ impl Workflows {
         let request = CaptureRequest {
             description: verb.description.clone().or_else(|| Some(format!("Captured from {}", sources.join(", ")))),
             name: Some(verb.name.clone()),
-            inputs: verb.inputs.clone().into_iter().collect(),
+            argument_values: verb.inputs.clone().into_iter().collect(),
             keep_read_only_commands: verb.keep,
-            expects: verb.expect.clone(),
+            expected_files: verb.expect.clone(),
             compare_with: against,
         };
         let facts = known_facts(caller);
@@ -90,7 +90,7 @@ impl Workflows {
         let Ok(mut captured) = made else {
             return refused("the capture failed; steplatch doctor reports why".to_owned());
         };
-        captured.left_out.extend(left_out);
+        captured.omitted_inputs.extend(left_out);
         captured.undecided.extend(undecided);
         self.captured(caller, verb, sources, captured).await
     }
@@ -100,10 +100,10 @@ impl Workflows {
         caller: &Caller,
         verb: CaptureWorkflow,
         sources: Vec<String>,
-        captured: Captured,
+        captured: CapturedMachine,
     ) -> CaptureWorkflowReply {
         let guesses = captured.guesses.iter();
-        let left_out = captured.left_out.iter();
+        let left_out = captured.omitted_inputs.iter();
         let mut reply = CaptureWorkflowReply {
             success: true,
             workflow_definition: captured.definition.clone(),

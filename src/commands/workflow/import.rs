@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use steplatch_capture::{
-    Imported, RecordedScreen, ScriptLogs, Timeline, TimelineEvent, expect_script, imported, script_files,
+    ImportedRecording, RecordedScreen, ScriptLogs, Timeline, TimelineEvent, expect_script, import_recording, script_files,
     script_recording,
 };
 use steplatch_protocol::{CaptureWorkflow, DaemonPaths};
@@ -43,7 +43,7 @@ impl Import {
 }
 
 /// Reads a recording in the format that its beginning shows.
-fn read_recording(path: &Path) -> Result<Imported, Failure> {
+fn read_recording(path: &Path) -> Result<ImportedRecording, Failure> {
     let bytes = read(path)?;
     let text = String::from_utf8_lossy(&bytes);
     let timeline = if let Some(files) = script_files(&text) {
@@ -62,7 +62,7 @@ fn read_recording(path: &Path) -> Result<Imported, Failure> {
         )));
     };
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    Ok(imported(&name, timeline, &mut ReplayedScreen(Replay::new(USUAL))))
+    Ok(import_recording(&name, timeline, &mut ReplayedScreen(Replay::new(USUAL))))
 }
 
 /// The size of a screen that a recording does not name.

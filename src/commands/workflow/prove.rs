@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::Value;
-use steplatch_capture::{Golden, GoldenStep, Proof, normalised};
+use steplatch_capture::{Golden, GoldenStep, Proof, remove_volatile_text};
 use steplatch_protocol::{CancelWorkflow, DaemonPaths, DescribeWorkflow, RunDifference, RunWorkflow};
 use steplatch_workflow::{ContractVariable, Definition, tool};
 
@@ -213,7 +213,7 @@ fn varying(observed: &[Vec<GoldenStep>]) -> Vec<&str> {
     let [first, rest @ ..] = observed else { return Vec::new() };
     let differs = |(at, step): &(usize, &GoldenStep)| {
         let others = rest.iter().filter_map(|run| run.get(*at)).filter(|other| other.state == step.state);
-        step.has_output && others.into_iter().any(|other| normalised(&other.prints) != normalised(&step.prints))
+        step.has_output && others.into_iter().any(|other| remove_volatile_text(&other.prints) != remove_volatile_text(&step.prints))
     };
     first.iter().enumerate().filter(differs).map(|(_, step)| step.state.as_str()).collect()
 }

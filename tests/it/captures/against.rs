@@ -46,7 +46,7 @@ fn what_differs_between_two_times_becomes_arguments() {
     let names: Vec<&String> = arguments.keys().filter(|name| *name != "PWD").collect();
     assert_eq!(names, ["PROJECT_NAME", "LICENCE"], "{captured:#}");
     let undecided = captured["undecided"].as_array().unwrap();
-    let only = "'mkdir of-the-second-time' was done in the other capture and not in this one";
+    let only = "'mkdir of-the-second-time' is only in the other capture";
     let is_only = |sentence: &Value| sentence.as_str().unwrap().starts_with(only);
     assert!(undecided.len() == 1 && is_only(&undecided[0]), "{undecided:#?}");
 

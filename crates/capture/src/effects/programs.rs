@@ -3,10 +3,10 @@
 use super::Effect::{Irreversible, Reversible, Unknown};
 use super::shell::{Argument, Judge, Stdin, has_substitution};
 use super::sql;
-use super::table::{CommandOption, Input, Meaning, Operand, Row, ValueAt, matches_word, meanings};
+use super::table::{CommandOption, Input, Meaning, Operand, Row, ValuePlace, matches_word, meanings};
 
-/// Beginnings of words which mean that a program of the project takes something away, or gives something out of hand.
-const TELLING: [&str; 39] = [
+/// Stems of words which mean that a command of the project deletes or publishes something.
+const DESTRUCTIVE_STEMS: [&str; 39] = [
     "clean",
     "distclean",
     "realclean",
@@ -48,46 +48,48 @@ const TELLING: [&str; 39] = [
     "unpublish",
 ];
 
-/// Words that mean so for a target or a script alone: as an argument they often name a kind of build.
-const TELLING_NAMES: [&str; 1] = ["releas"];
+/// Further stems for the names of targets and scripts only: in arguments, they often name a kind of build.
+const DESTRUCTIVE_NAME_STEMS: [&str; 1] = ["releas"];
 
-/// Variables that change the words, the time or the amount of output, and no program, file or place that a program works with. Any other
-/// one may: of a list of those that do, one is always missing.
+/// Variables that change only the wording, time or amount of output. All others may change a program, file or place
+/// that a command uses. This list has the harmless ones, because a list of the harmful ones is never complete.
 const HARMLESS_VARIABLES: &str = "LANG LANGUAGE TZ TERM COLORTERM COLUMNS LINES NO_COLOR CLICOLOR CLICOLOR_FORCE FORCE_COLOR CI DEBUG VERBOSE QUIET \
     RUST_LOG RUST_BACKTRACE CARGO_TERM_COLOR CARGO_INCREMENTAL CARGO_NET_OFFLINE NODE_ENV RAILS_ENV RACK_ENV APP_ENV FLASK_ENV FLASK_DEBUG DJANGO_DEBUG \
     PYTHONUNBUFFERED PYTHONDONTWRITEBYTECODE PYTHONHASHSEED PYTHONIOENCODING PYTHONUTF8 DEBIAN_FRONTEND NEEDRESTART_MODE CGO_ENABLED GOOS GOARCH \
     GOMAXPROCS OMP_NUM_THREADS MAKELEVEL POSIXLY_CORRECT TIMEFORMAT HISTCONTROL HISTSIZE USER LOGNAME HOSTNAME PORT VERSION SEED JOBS";
 
-/// Variables that a shell acts on, or that are exported everywhere.
-const KEPT_BY_SHELLS: &str = "PATH HOME LD_PRELOAD LD_AUDIT LD_LIBRARY_PATH BASH_ENV ENV PROMPT_COMMAND PS0 PS1 PS2 PS4 GIT_SSH GIT_SSH_COMMAND \
+/// Variables that the shell itself uses, or that are usually exported.
+const SHELL_VARIABLES: &str = "PATH HOME LD_PRELOAD LD_AUDIT LD_LIBRARY_PATH BASH_ENV ENV PROMPT_COMMAND PS0 PS1 PS2 PS4 GIT_SSH GIT_SSH_COMMAND \
     GIT_EDITOR GIT_PAGER GIT_EXTERNAL_DIFF GIT_ASKPASS GIT_PROXY_COMMAND PAGER EDITOR VISUAL MANPAGER LESSOPEN PYTHONSTARTUP PYTHONPATH PERL5OPT \
     PERL5LIB NODE_OPTIONS RUSTC_WRAPPER RUSTC CC CXX MAKEFLAGS SHELL IFS BROWSER SSH_ASKPASS RUSTFLAGS GOFLAGS DOCKER_HOST KUBECONFIG GIT_DIR \
     CDPATH FIGNORE GLOBIGNORE FPATH ZDOTDIR HISTFILE";
 
 /// Variables whose value is a program with its arguments.
-const NAMING_VARIABLES: &str = "GIT_SSH GIT_SSH_COMMAND GIT_EDITOR GIT_PAGER GIT_EXTERNAL_DIFF GIT_ASKPASS GIT_PROXY_COMMAND PAGER EDITOR VISUAL MANPAGER \
+const PROGRAM_VARIABLES: &str = "GIT_SSH GIT_SSH_COMMAND GIT_EDITOR GIT_PAGER GIT_EXTERNAL_DIFF GIT_ASKPASS GIT_PROXY_COMMAND PAGER EDITOR VISUAL MANPAGER \
     RUSTC_WRAPPER RUSTC CC CXX SHELL BROWSER SSH_ASKPASS PROMPT_COMMAND";
 
-/// Shells.
+/// Names of shells.
 const SHELLS: &str = "sh bash dash zsh ksh mksh ash fish rbash";
-/// Directories of the system, and files that programs run or trust.
-const OF_SYSTEM: &str = "/etc /usr /bin /sbin /lib /lib64 /boot /dev /sys /proc /var /opt /root /srv";
 
-/// Files of the home directory that shells and programs act on.
-const OF_HOME: &str = ".bashrc .bash_profile .bash_login .profile .zshrc .zshenv .zprofile .zlogin .gitconfig .netrc";
+/// Directories of the system, with files that programs run or trust.
+const SYSTEM_DIRECTORIES: &str = "/etc /usr /bin /sbin /lib /lib64 /boot /dev /sys /proc /var /opt /root /srv";
 
-/// Returns whether a word begins as one of the list. A beginning of two letters is a word of its own.
-pub(crate) fn has_beginning(list: &[&str], word: &str) -> bool {
-    list.iter().any(|beginning| word.starts_with(beginning) && (beginning.len() > 2 || word == *beginning))
+/// Files of the home directory that shells and programs read at their start.
+const HOME_STARTUP_FILES: &str =
+    ".bashrc .bash_profile .bash_login .profile .zshrc .zshenv .zprofile .zlogin .gitconfig .netrc";
+
+/// Returns whether a word begins with a stem of the list. A stem of two letters has to be the whole word.
+pub(crate) fn starts_with_stem(stems: &[&str], word: &str) -> bool {
+    stems.iter().any(|stem| word.starts_with(stem) && (stem.len() > 2 || word == *stem))
 }
 
-pub(super) fn has_word(list: &str, word: &str) -> bool {
-    list.split_whitespace().any(|one| one == word)
+pub(super) fn list_contains(list: &str, word: &str) -> bool {
+    list.split_whitespace().any(|entry| entry == word)
 }
 
-/// Returns whether the value of a variable is a number or a switch, which names nothing.
+/// Returns whether the value of a variable is a number or a switch, so that it names no program or file.
 fn is_switch(value: &str) -> bool {
-    has_word("true false yes no on off", &value.to_lowercase())
+    list_contains("true false yes no on off", &value.to_lowercase())
         || value.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
 }
 
@@ -95,98 +97,98 @@ fn join_words(words: &[Argument]) -> String {
     words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ")
 }
 
-/// A command, read by the row of its program.
-struct Reading<'w> {
+/// A command, parsed by the row of its program.
+struct ParsedCommand<'w> {
     row: &'static Row,
     options: Vec<(&'static CommandOption, Option<Argument>)>,
     operands: Vec<&'w Argument>,
-    /// The operand from which on all words have one meaning.
-    rest: Option<usize>,
-    /// The first word behind two dashes, where these belong to another program.
-    behind_dashes: Option<usize>,
-    /// Commands within it, up to a semicolon.
+    /// Index of the operand from which on all words have one meaning.
+    rest_index: Option<usize>,
+    /// Index of the first word after `--`, if these words belong to another program.
+    after_dashes_index: Option<usize>,
+    /// Commands in its arguments, up to a semicolon.
     commands: Vec<&'w [Argument]>,
-    /// The name of the command within the program.
-    name_at: Option<usize>,
-    /// Each option is listed, and no word may be a computed one.
+    /// Index of the subcommand of the program.
+    subcommand_index: Option<usize>,
+    /// True if every option is listed and no word can expand to options.
     is_known: bool,
-    /// It shows its help only.
+    /// True if it only prints its help.
     is_help: bool,
 }
 
-/// Returns whether a computed word may become options: an unquoted expansion, or all values of an array.
+/// Returns whether a word may expand to options: an unquoted expansion, or all values of an array.
 fn may_be_options(word: &Argument) -> bool {
     let text = word.text.as_str();
     let quoted = text.strip_prefix('"').unwrap_or_default();
-    let has_all = ["$@", "${@"].iter().any(|all| quoted.starts_with(all)) || quoted.contains("[@]");
+    let has_all_values = ["$@", "${@"].iter().any(|prefix| quoted.starts_with(prefix)) || quoted.contains("[@]");
     let has_braces = text.starts_with('{') && (text.contains("{-") || text.contains(",-"));
-    !word.is_fixed && (text.starts_with(['$', '`']) || has_all || has_braces)
+    !word.is_fixed && (text.starts_with(['$', '`']) || has_all_values || has_braces)
 }
 
 /// Returns whether a word looks like an option.
-fn is_like_option(word: &Argument) -> bool {
+fn looks_like_option(word: &Argument) -> bool {
     let name = word.text.strip_prefix("--").or_else(|| word.text.strip_prefix('-')).unwrap_or_default();
     name.starts_with(char::is_alphabetic) && !name.contains(char::is_whitespace)
 }
 
-impl<'w> Reading<'w> {
+impl<'w> ParsedCommand<'w> {
     fn from_arguments(row: &'static Row, arguments: &'w [Argument]) -> Self {
-        let mut reading = Self {
+        let mut parsed = Self {
             row,
             options: Vec::new(),
             operands: Vec::new(),
-            rest: None,
-            behind_dashes: None,
+            rest_index: None,
+            after_dashes_index: None,
             commands: Vec::new(),
-            name_at: None,
+            subcommand_index: None,
             is_known: true,
             is_help: false,
         };
-        let (mut at, mut has_ended) = (0, false);
-        while let Some(word) = arguments.get(at) {
-            at += 1;
+        let (mut index, mut has_ended) = (0, false);
+        while let Some(word) = arguments.get(index) {
+            index += 1;
             let text = if word.is_fixed { word.text.as_str() } else { word.text.trim_matches(['"', '\'']) };
-            let row = reading.row;
-            let may_name = reading.operands.is_empty() && !has_ended;
+            let row = parsed.row;
+            let may_name = parsed.operands.is_empty() && !has_ended;
             if may_name && let Some(command) = word.fixed().and_then(|name| row.command(name)) {
-                (reading.row, reading.name_at) = (command, Some(at - 1));
+                (parsed.row, parsed.subcommand_index) = (command, Some(index - 1));
                 if command.from_name.is_some() {
                     break;
                 }
                 continue;
             }
             if !has_ended && text == "--" {
-                if !row.behind_dashes.is_empty() {
-                    reading.behind_dashes = Some(at);
+                if !row.operands_after_dashes.is_empty() {
+                    parsed.after_dashes_index = Some(index);
                     break;
                 }
                 has_ended = true;
                 continue;
             }
-            if at == 1 && row.has_bundle && !text.starts_with('-') {
-                at = reading.read_option(&format!("-{text}"), word, arguments, at);
+            if index == 1 && row.has_option_bundle && !text.starts_with('-') {
+                index = parsed.read_option(&format!("-{text}"), word, arguments, index);
                 continue;
             }
             let is_option = text.len() > 1 && text.starts_with('-')
                 || text.starts_with('+') && row.has_plus()
                 || text == "-" && row.read_option(text).is_some();
-            let is_alone = reading.operands.is_empty() && reading.options.is_empty();
-            if text == "--help" && at == arguments.len() && is_alone && reading.is_known {
-                reading.is_help = true;
+            let is_alone = parsed.operands.is_empty() && parsed.options.is_empty();
+            if text == "--help" && index == arguments.len() && is_alone && parsed.is_known {
+                parsed.is_help = true;
             } else if is_option && !has_ended {
-                at = reading.read_option(text, word, arguments, at);
-            } else if reading.read_operand(word, has_ended, at - 1) {
+                index = parsed.read_option(text, word, arguments, index);
+            } else if parsed.read_operand(word, has_ended, index - 1) {
                 break;
             }
         }
-        reading
+        parsed
     }
 
     /// Reads an operand. Returns whether it includes all further words.
-    fn read_operand(&mut self, word: &'w Argument, has_ended: bool, at: usize) -> bool {
+    fn read_operand(&mut self, word: &'w Argument, has_ended: bool, index: usize) -> bool {
         self.is_known &= has_ended || self.row.takes_any_option || !may_be_options(word);
         if self.row.meaning_at(self.operands.len()).is_some_and(Meaning::takes_rest) {
-            self.rest = Some(at);
+            self.rest_index = Some(index);
             return true;
         }
         self.operands.push(word);
@@ -194,38 +196,38 @@ impl<'w> Reading<'w> {
     }
 
     /// Reads an option with its value. Returns the index of the next word.
-    fn read_option(&mut self, text: &str, word: &Argument, arguments: &'w [Argument], mut at: usize) -> usize {
+    fn read_option(&mut self, text: &str, word: &Argument, arguments: &'w [Argument], mut index: usize) -> usize {
         let row = self.row;
-        let Some(found) = row.read_option(text) else {
+        let Some(options) = row.read_option(text) else {
             self.is_known &= row.takes_any_option;
-            return at;
+            return index;
         };
-        for (option, value) in found {
+        for (option, value) in options {
             let value = match value {
-                ValueAt::Nowhere => None,
+                ValuePlace::None => None,
                 // Some programs read `-v=x` as `-v x`.
-                ValueAt::Inside(begin) => {
+                ValuePlace::Inside(begin) => {
                     let text = text[begin..].strip_prefix('=').unwrap_or(&text[begin..]);
                     Some(Argument { text: text.to_owned(), is_fixed: word.is_fixed })
                 }
-                ValueAt::NextWord if matches!(option.meaning(), Meaning::Letter('e')) => {
-                    let words = arguments.get(at..).unwrap_or_default();
-                    let end = words.iter().position(|one| has_word("; +", &one.text)).unwrap_or(words.len());
+                ValuePlace::NextWord if matches!(option.meaning(), Meaning::Letter('e')) => {
+                    let words = arguments.get(index..).unwrap_or_default();
+                    let end = words.iter().position(|word| list_contains("; +", &word.text)).unwrap_or(words.len());
                     self.commands.push(&words[..end]);
-                    at += end + 1;
+                    index += end + 1;
                     None
                 }
-                ValueAt::NextWord => {
-                    let value = arguments.get(at);
-                    // The program may not see a value there.
-                    self.is_known &= !value.is_some_and(is_like_option);
-                    at += 1;
+                ValuePlace::NextWord => {
+                    let value = arguments.get(index);
+                    // The program may read this word as an option.
+                    self.is_known &= !value.is_some_and(looks_like_option);
+                    index += 1;
                     value.cloned()
                 }
             };
             self.options.push((option, value));
         }
-        at
+        index
     }
 
     fn has(&self, name: &str) -> bool {
@@ -234,333 +236,350 @@ impl<'w> Reading<'w> {
 }
 
 impl Judge {
-    /// Judges variables that a command gets, if they are exported, or that the shell keeps.
-    pub(super) fn variables(&mut self, all: &[(String, Argument)], is_exported: bool) {
-        for (name, value) in all {
+    /// Judges variables that a command gets (`is_exported`), or that only the shell gets.
+    pub(super) fn judge_variables(&mut self, variables: &[(String, Argument)], is_exported: bool) {
+        for (name, value) in variables {
             // The shell may evaluate a quoted command substitution later: in a prompt, in arithmetic, in a subscript.
             if value.is_fixed && has_substitution(&value.text) {
-                self.note_effect(Unknown, &format!("{name}={}", value.text));
+                self.record_effect(Unknown, &format!("{name}={}", value.text));
             }
             let is_switch = value.fixed().is_some_and(is_switch);
-            if has_word(HARMLESS_VARIABLES, name)
+            if list_contains(HARMLESS_VARIABLES, name)
                 || name.starts_with("LC_")
-                || is_switch && !has_word(KEPT_BY_SHELLS, name)
+                || is_switch && !list_contains(SHELL_VARIABLES, name)
             {
                 continue;
             }
             match value.fixed() {
                 Some(program)
-                    if name == "SHELL" && has_word(SHELLS, program.rsplit('/').next().unwrap_or_default()) =>
+                    if name == "SHELL" && list_contains(SHELLS, program.rsplit('/').next().unwrap_or_default()) =>
                 {
-                    self.note_effect(Reversible, program);
+                    self.record_effect(Reversible, program);
                 }
                 Some(program)
-                    if has_word(NAMING_VARIABLES, name) && !program.is_empty() && !has_word(SHELLS, program) =>
+                    if list_contains(PROGRAM_VARIABLES, name)
+                        && !program.is_empty()
+                        && !list_contains(SHELLS, program) =>
                 {
-                    // Arguments of it may be code, and an unlisted one is not run by its name.
-                    if program.contains(|sign: char| sign.is_whitespace() || sign == '/') {
-                        self.note_effect(Unknown, &format!("{name}={program}"));
+                    // Its arguments may be code, and a path is not judged by the name of a program.
+                    if program.contains(|character: char| character.is_whitespace() || character == '/') {
+                        self.record_effect(Unknown, &format!("{name}={program}"));
                     }
-                    self.give(program.to_owned());
+                    self.queue_line(program.to_owned());
                 }
-                _ if !is_exported && !has_word(KEPT_BY_SHELLS, name) => {}
-                _ => self.note_effect(Unknown, &format!("{name}={}", value.text)),
+                _ if !is_exported && !list_contains(SHELL_VARIABLES, name) => {}
+                _ => self.record_effect(Unknown, &format!("{name}={}", value.text)),
             }
         }
     }
 
-    /// Judges a changed file: undoing a change of a file of the system is not easy, and an unknown file may be one.
-    pub(super) fn writes(&mut self, file: &Argument) {
+    /// Judges a written file: a change of a file of the system is hard to undo, and an unknown file may be one.
+    pub(super) fn judge_written_file(&mut self, file: &Argument) {
         let path = file.text.as_str();
         let is_harmless =
-            has_word("- /dev/null /dev/stdout /dev/stderr /dev/tty", path) || path.starts_with("/dev/fd/");
+            list_contains("- /dev/null /dev/stdout /dev/stderr /dev/tty", path) || path.starts_with("/dev/fd/");
         if is_harmless {
             return;
         }
-        let is_of_other_home = path.starts_with('~') && path != "~" && !path.starts_with("~/");
-        if is_of_other_home || !file.is_fixed && !path.starts_with("./") {
-            self.note_effect(Unknown, path);
-        } else if is_of_system(path) {
-            self.note_effect(Irreversible, path);
+        let is_in_other_home = path.starts_with('~') && path != "~" && !path.starts_with("~/");
+        if is_in_other_home || !file.is_fixed && !path.starts_with("./") {
+            self.record_effect(Unknown, path);
+        } else if is_protected_path(path) {
+            self.record_effect(Irreversible, path);
         } else {
-            self.note_effect(Reversible, path);
+            self.record_effect(Reversible, path);
         }
     }
 
     /// Judges a command: a program and its arguments.
-    pub(super) fn command(&mut self, words: &[Argument], stdin: &Stdin) {
+    pub(super) fn judge_command(&mut self, words: &[Argument], stdin: &Stdin) {
         let Some((first, arguments)) = words.split_first() else { return };
-        let all = join_words(words);
+        let command_line = join_words(words);
         let Some(program) = first.fixed() else {
-            // Some variables hold a program that runs another, as in `$SUDO rm`.
-            self.note_effect(Unknown, &all);
+            // The variable may hold a program that runs another, as in `$SUDO rm`.
+            self.record_effect(Unknown, &command_line);
             if arguments.first().is_some_and(|word| word.is_fixed) {
                 let known = self.programs.len();
-                self.command(arguments, stdin);
+                self.judge_command(arguments, stdin);
                 self.programs.truncate(known);
             }
             return;
         };
         if self.is_function(program) {
-            return self.note_effect(Reversible, &all);
+            return self.record_effect(Reversible, &command_line);
         }
         let (directory, name) = program.rsplit_once('/').unwrap_or(("", program));
-        let is_of_system =
-            has_word("/bin /usr/bin /usr/local/bin /sbin /usr/sbin /usr/local/sbin /opt/homebrew/bin", directory);
-        let is_listed_script = has_word("gradlew mvnw", name);
-        if program.contains('/') && !is_of_system && !is_listed_script {
-            if program.starts_with('-') || self::is_of_system(directory) {
-                return self.note_effect(Unknown, &all);
+        let is_in_system =
+            list_contains("/bin /usr/bin /usr/local/bin /sbin /usr/sbin /usr/local/sbin /opt/homebrew/bin", directory);
+        let is_listed_script = list_contains("gradlew mvnw", name);
+        if program.contains('/') && !is_in_system && !is_listed_script {
+            if program.starts_with('-') || is_protected_path(directory) {
+                return self.record_effect(Unknown, &command_line);
             }
-            return self.own(name, &all, arguments);
+            return self.judge_project_program(name, &command_line, arguments);
         }
-        self.ran(name);
+        self.record_program(name);
         if let [only] = arguments
-            && has_word("--help --version", &only.text)
+            && list_contains("--help --version", &only.text)
         {
-            return self.note_effect(Reversible, &all);
+            return self.record_effect(Reversible, &command_line);
         }
-        let plain = name.trim_end_matches(|sign: char| sign.is_ascii_digit() || sign == '.');
+        let unversioned = name.trim_end_matches(|character: char| character.is_ascii_digit() || character == '.');
         let row = match name {
             "tar" | "bsdtar" => Row::of_program(tar_mode(arguments)),
-            _ => Row::of_program(name)
-                .or_else(|| has_word("python pypy perl ruby php lua", plain).then(|| Row::of_program(plain)).flatten()),
+            _ => Row::of_program(name).or_else(|| {
+                list_contains("python pypy perl ruby php lua", unversioned)
+                    .then(|| Row::of_program(unversioned))
+                    .flatten()
+            }),
         };
         match row {
-            Some(row) => self.listed(name, row, arguments, stdin, &all),
-            None => self.note_effect(Unknown, &all),
+            Some(row) => self.judge_listed(name, row, arguments, stdin, &command_line),
+            None => self.record_effect(Unknown, &command_line),
         }
     }
 
-    fn ran(&mut self, name: &str) {
-        let is_name = |sign: char| sign.is_alphanumeric() || "-_.+".contains(sign);
+    fn record_program(&mut self, name: &str) {
+        let is_name = |character: char| character.is_alphanumeric() || "-_.+".contains(character);
         let is_program = name.starts_with(char::is_alphanumeric) && name.chars().all(is_name);
-        if is_program && !has_word(OF_SHELLS, name) && !self.programs.iter().any(|known| known == name) {
+        if is_program && !list_contains(SHELL_BUILTINS, name) && !self.programs.iter().any(|known| known == name) {
             self.programs.push(name.to_owned());
         }
     }
 
     /// Judges a command by the row of its program.
-    fn listed(&mut self, name: &str, row: &'static Row, arguments: &[Argument], stdin: &Stdin, all: &str) {
-        let reading = Reading::from_arguments(row, arguments);
-        let row = reading.row;
-        if reading.is_help {
-            return self.note_effect(Reversible, all);
+    fn judge_listed(
+        &mut self,
+        name: &str,
+        row: &'static Row,
+        arguments: &[Argument],
+        stdin: &Stdin,
+        command_line: &str,
+    ) {
+        let parsed = ParsedCommand::from_arguments(row, arguments);
+        let row = parsed.row;
+        if parsed.is_help {
+            return self.record_effect(Reversible, command_line);
         }
-        if !reading.is_known {
-            self.note_effect(Unknown, all);
-            // A command behind an unknown option may begin at any irreversible word.
+        if !parsed.is_known {
+            self.record_effect(Unknown, command_line);
+            // After an unknown option, a command may begin at any irreversible word.
             let is_irreversible = |word: &str| Row::of_program(word).is_some_and(|row| row.effect == Irreversible);
-            let begins = (0..arguments.len()).filter(|at| arguments[*at].fixed().is_some_and(is_irreversible));
+            let starts = (0..arguments.len()).filter(|index| arguments[*index].fixed().is_some_and(is_irreversible));
             if row.runs_commands() {
-                begins.for_each(|at| self.command(&arguments[at..], stdin));
+                starts.for_each(|start| self.judge_command(&arguments[start..], stdin));
             }
         }
         if row.has_subscripts && arguments.iter().any(has_evaluated_subscript) {
-            self.note_effect(Unknown, all);
+            self.record_effect(Unknown, command_line);
         }
-        let is_dry = reading.is_known && reading.options.iter().any(|(option, _)| option.is_dry);
-        let mut says_what = false;
-        for (option, value) in &reading.options {
-            if !is_dry || option.effect == Unknown {
-                self.note_effect(option.effect, all);
+        let is_dry_run = parsed.is_known && parsed.options.iter().any(|(option, _)| option.is_dry_run);
+        let mut has_statements = false;
+        for (option, value) in &parsed.options {
+            if !is_dry_run || option.effect == Unknown {
+                self.record_effect(option.effect, command_line);
             }
             if let Some(value) = value {
-                says_what |= matches!(option.meaning(), Meaning::Letter('c' | 'q' | 's'));
-                self.means(option.meaning(), value, all);
+                has_statements |= matches!(option.meaning(), Meaning::Letter('c' | 'q' | 's'));
+                self.judge_operand(option.meaning(), value, command_line);
             }
         }
-        for words in &reading.commands {
-            let mut command: Vec<Argument> = words.iter().map(|word| with_place(word, None)).collect();
-            // Programs such as fd append the file.
+        for words in &parsed.commands {
+            let mut command: Vec<Argument> = words.iter().map(|word| without_placeholder(word, None)).collect();
+            // Programs such as fd append the file as an argument.
             if !words.iter().any(|word| word.text.contains("{}")) {
                 command.push(Argument::unknown());
             }
-            self.command(&command, stdin);
+            self.judge_command(&command, stdin);
         }
-        if let (Some(meaning), Some(at)) = (&row.from_name, reading.name_at) {
+        if let (Some(meaning), Some(at)) = (&row.from_name, parsed.subcommand_index) {
             let known = self.programs.len();
-            self.rest_means(meaning, &arguments[at..], stdin, all);
+            self.judge_rest(meaning, &arguments[at..], stdin, command_line);
             // The command is a part of this program.
             if self.programs.get(known).is_some_and(|name| *name == arguments[at].text) {
                 self.programs.remove(known);
             }
             return;
         }
-        self.note_effect(if is_dry { Reversible } else { row.effect }, all);
-        if is_dry {
+        self.record_effect(if is_dry_run { Reversible } else { row.effect }, command_line);
+        if is_dry_run {
             return;
         }
-        if has_word("sed gsed", name) {
-            return self.sed(&reading, all);
+        if list_contains("sed gsed", name) {
+            return self.judge_sed(&parsed, command_line);
         }
-        match row.meanings(reading.operands.len()) {
+        match row.meanings(parsed.operands.len()) {
             Some(meanings) => {
-                for (meaning, operand) in meanings.into_iter().zip(&reading.operands) {
-                    says_what |= matches!(meaning, Meaning::Letter('q'));
-                    self.means(meaning, operand, all);
+                for (meaning, operand) in meanings.into_iter().zip(&parsed.operands) {
+                    has_statements |= matches!(meaning, Meaning::Letter('q'));
+                    self.judge_operand(meaning, operand, command_line);
                 }
             }
-            None => self.note_effect(Unknown, all),
+            None => self.record_effect(Unknown, command_line),
         }
-        if let Some(at) = reading.behind_dashes {
-            self.behind_dashes(&row.behind_dashes, &arguments[at..], stdin, all);
-            says_what = true;
+        if let Some(at) = parsed.after_dashes_index {
+            self.judge_after_dashes(&row.operands_after_dashes, &arguments[at..], stdin, command_line);
+            has_statements = true;
         }
-        // The code of a shell is an operand: further options may stand before it.
-        let is_shell = has_word(SHELLS, name);
-        match reading.rest.map(|at| &arguments[at..]) {
-            Some([code, ..]) if is_shell && reading.has("-c") => self.code(code, all),
-            Some([file, ..]) if is_shell && (reading.has("-s") || has_word("- /dev/stdin", &file.text)) => {
-                self.reads_code(stdin, all);
+        // The code of a shell is an operand: further options may precede it.
+        let is_shell = list_contains(SHELLS, name);
+        match parsed.rest_index.map(|at| &arguments[at..]) {
+            Some([code, ..]) if is_shell && parsed.has("-c") => self.judge_code(code, command_line),
+            Some([file, ..]) if is_shell && (parsed.has("-s") || list_contains("- /dev/stdin", &file.text)) => {
+                self.judge_shell_input(stdin, command_line);
             }
             Some(rest) => {
-                let meaning = row.meaning_at(reading.operands.len()).expect("it was read by its meaning");
-                let rest = if row.has_variables { self.variables_before(rest) } else { rest };
+                let meaning = row.meaning_at(parsed.operands.len()).expect("the operand was parsed by its meaning");
+                let rest = if row.has_variables { self.take_variables(rest) } else { rest };
                 if matches!(meaning, Meaning::Letter('x')) {
                     let marks = ["-I", "-J", "--replace"];
-                    let given =
-                        reading.options.iter().find(|(option, _)| marks.iter().any(|mark| option.is_named(mark)));
-                    let mark = given.and_then(|(_, value)| value.as_ref()).map(|value| value.text.as_str());
-                    let rest: Vec<Argument> = rest.iter().map(|word| with_place(word, mark)).collect();
-                    self.rest_means(meaning, &rest, stdin, all);
+                    let mark_option =
+                        parsed.options.iter().find(|(option, _)| marks.iter().any(|mark| option.is_named(mark)));
+                    let mark = mark_option.and_then(|(_, value)| value.as_ref()).map(|value| value.text.as_str());
+                    let rest: Vec<Argument> = rest.iter().map(|word| without_placeholder(word, mark)).collect();
+                    self.judge_rest(meaning, &rest, stdin, command_line);
                 } else {
-                    self.rest_means(meaning, rest, stdin, all);
+                    self.judge_rest(meaning, rest, stdin, command_line);
                 }
             }
-            None if is_shell && reading.has("-c") => self.note_effect(Unknown, all),
-            None if says_what => {}
+            None if is_shell && parsed.has("-c") => self.record_effect(Unknown, command_line),
+            None if has_statements => {}
             None => match (row.input, stdin) {
-                (Some(Input::Shell), _) => self.reads_code(stdin, all),
-                (Some(Input::Statements), Stdin::Text(text)) => self.sql(text),
+                (Some(Input::Shell), _) => self.judge_shell_input(stdin, command_line),
+                (Some(Input::Statements), Stdin::Text(text)) => self.judge_sql(text),
                 (Some(Input::Statements | Input::Code), Stdin::Text(_) | Stdin::Unseen) => {
-                    self.note_effect(Unknown, all);
+                    self.record_effect(Unknown, command_line);
                 }
                 (None, _) | (Some(_), Stdin::Terminal) => {}
             },
         }
-        if row.is_unseen {
-            self.unseen(all);
+        if row.runs_project_programs {
+            self.record_project_program(command_line);
         }
     }
 
     /// Judges the variables before a command, and returns the command.
-    fn variables_before<'w>(&mut self, mut words: &'w [Argument]) -> &'w [Argument] {
-        while let Some((first, behind)) = words.split_first()
+    fn take_variables<'w>(&mut self, mut words: &'w [Argument]) -> &'w [Argument] {
+        while let Some((first, command)) = words.split_first()
             && let Some((name, value)) = first.text.split_once('=').filter(|(name, _)| !name.is_empty())
         {
             let value = Argument { text: value.to_owned(), is_fixed: first.is_fixed };
-            self.variables(&[(name.to_owned(), value)], true);
-            words = behind;
+            self.judge_variables(&[(name.to_owned(), value)], true);
+            words = command;
         }
         words
     }
 
-    fn behind_dashes(&mut self, operands: &[Operand], words: &[Argument], stdin: &Stdin, all: &str) {
+    fn judge_after_dashes(&mut self, operands: &[Operand], words: &[Argument], stdin: &Stdin, command_line: &str) {
         if let Some(first) = operands.first().filter(|first| first.meaning.takes_rest()) {
-            return self.rest_means(&first.meaning, words, stdin, all);
+            return self.judge_rest(&first.meaning, words, stdin, command_line);
         }
         match meanings(operands, words.len()) {
             Some(meanings) => {
-                meanings.into_iter().zip(words).for_each(|(meaning, word)| self.means(meaning, word, all));
+                meanings
+                    .into_iter()
+                    .zip(words)
+                    .for_each(|(meaning, word)| self.judge_operand(meaning, word, command_line));
             }
-            None => self.note_effect(Unknown, all),
+            None => self.record_effect(Unknown, command_line),
         }
     }
 
     /// Judges an operand, or the value of an option, by its meaning.
-    fn means(&mut self, meaning: &Meaning, word: &Argument, all: &str) {
+    fn judge_operand(&mut self, meaning: &Meaning, word: &Argument, command_line: &str) {
         let letter = match meaning {
             Meaning::Letter(letter) => *letter,
             Meaning::Words(words) => {
                 let lower = word.text.to_lowercase();
                 let found = words.iter().find(|(_, pattern)| matches_word(pattern, &lower));
-                return self.note_effect(found.map_or(Unknown, |(effect, _)| *effect), all);
+                return self.record_effect(found.map_or(Unknown, |(effect, _)| *effect), command_line);
             }
         };
         match letter {
-            'w' => self.writes(word),
-            'n' if word.text.contains("://") || word.is_fixed && is_of_system(&word.text) => {
-                self.note_effect(Unknown, all);
+            'w' => self.judge_written_file(word),
+            'n' if word.text.contains("://") || word.is_fixed && is_protected_path(&word.text) => {
+                self.record_effect(Unknown, command_line);
             }
-            't' if word.text == "/dev/null" => self.note_effect(Irreversible, all),
-            't' => self.writes(word),
-            'M' if word.is_fixed || word.text.starts_with(['/', '~']) => self.writes(word),
-            'R' if word.text.contains(':') => self.note_effect(Unknown, all),
-            'R' => self.writes(word),
-            'u' if !is_address(&word.text) => self.note_effect(Unknown, all),
-            'c' => self.code(word, all),
+            't' if word.text == "/dev/null" => self.record_effect(Irreversible, command_line),
+            't' => self.judge_written_file(word),
+            'M' if word.is_fixed || word.text.starts_with(['/', '~']) => self.judge_written_file(word),
+            'R' if word.text.contains(':') => self.record_effect(Unknown, command_line),
+            'R' => self.judge_written_file(word),
+            'u' if !is_address(&word.text) => self.record_effect(Unknown, command_line),
+            'c' => self.judge_code(word, command_line),
             'q' => {
                 if !word.is_fixed {
-                    self.note_effect(Unknown, all);
+                    self.record_effect(Unknown, command_line);
                 }
-                self.sql(&word.text);
+                self.judge_sql(&word.text);
             }
-            's' if word.text.starts_with("/dev/") || has_word("-", &word.text) || !word.is_fixed => {
-                self.note_effect(Unknown, all);
+            's' if word.text.starts_with("/dev/") || list_contains("-", &word.text) || !word.is_fixed => {
+                self.record_effect(Unknown, command_line);
             }
-            's' => self.own(&word.text, all, &[]),
-            '@' | 'T' if !word.is_fixed => self.note_effect(Unknown, all),
+            's' => self.judge_project_program(&word.text, command_line, &[]),
+            '@' | 'T' if !word.is_fixed => self.record_effect(Unknown, command_line),
             // A variable of a makefile.
             '@' if word.text.contains('=') => {
                 let (name, value) = word.text.split_once('=').unwrap_or_default();
                 let value = Argument { text: value.to_owned(), is_fixed: true };
-                self.variables(&[(name.to_owned(), value)], true);
+                self.judge_variables(&[(name.to_owned(), value)], true);
             }
-            // A version of a package is no target of the project.
-            '@' if word.text.contains('@') => self.note_effect(Unknown, all),
-            '@' | 'T' => self.own(&word.text, all, &[]),
+            // A version of a package is not a target of the project.
+            '@' if word.text.contains('@') => self.record_effect(Unknown, command_line),
+            '@' | 'T' => self.judge_project_program(&word.text, command_line, &[]),
             'a' => {
-                let is_plain = word.fixed().is_some_and(is_plain_awk);
-                self.note_effect(if is_plain { Reversible } else { Unknown }, all);
+                let is_harmless = word.fixed().is_some_and(is_harmless_awk);
+                self.record_effect(if is_harmless { Reversible } else { Unknown }, command_line);
             }
             'v' => {
-                let is_name = |name: &str| name.chars().all(|sign| sign.is_alphanumeric() || sign == '_');
-                let is_harmless = word.fixed().is_some_and(|name| is_name(name) && !has_word(KEPT_BY_SHELLS, name));
-                self.note_effect(if is_harmless { Reversible } else { Unknown }, all);
+                let is_name =
+                    |name: &str| name.chars().all(|character| character.is_alphanumeric() || character == '_');
+                let is_harmless =
+                    word.fixed().is_some_and(|name| is_name(name) && !list_contains(SHELL_VARIABLES, name));
+                self.record_effect(if is_harmless { Reversible } else { Unknown }, command_line);
             }
             'm' => {
-                // A container that has the machine is no container.
+                // A container with a directory of the system is not isolated.
                 let (source, _) = word.text.split_once(':').unwrap_or_default();
-                if !source.is_empty() && (!word.is_fixed || is_of_system(source)) {
-                    self.note_effect(Unknown, all);
+                if !source.is_empty() && (!word.is_fixed || is_protected_path(source)) {
+                    self.record_effect(Unknown, command_line);
                 }
             }
             'i' => match word.fixed().map(|text| text.split_once('=')) {
-                Some(Some((_, code))) => self.give(code.to_owned()),
+                Some(Some((_, code))) => self.queue_line(code.to_owned()),
                 Some(None) => {}
-                None => self.note_effect(Unknown, all),
+                None => self.record_effect(Unknown, command_line),
             },
-            '!' => self.note_effect(Irreversible, all),
-            '?' => self.note_effect(Unknown, all),
+            '!' => self.record_effect(Irreversible, command_line),
+            '?' => self.record_effect(Unknown, command_line),
             _ => {}
         }
     }
 
-    /// Judges all further words by their meaning.
-    fn rest_means(&mut self, meaning: &Meaning, rest: &[Argument], stdin: &Stdin, all: &str) {
+    /// Judges all remaining words by their common meaning.
+    fn judge_rest(&mut self, meaning: &Meaning, rest: &[Argument], stdin: &Stdin, command_line: &str) {
         match meaning {
-            Meaning::Letter('$') => self.command(rest, stdin),
+            Meaning::Letter('$') => self.judge_command(rest, stdin),
             Meaning::Letter('j') => {
                 if rest.iter().any(|word| !word.is_fixed) {
-                    self.note_effect(Unknown, all);
+                    self.record_effect(Unknown, command_line);
                 }
-                self.give(join_words(rest));
+                self.queue_line(join_words(rest));
             }
             Meaning::Letter('x') => {
                 let words: Vec<Argument> = rest.iter().cloned().chain([Argument::unknown()]).collect();
-                self.command(&words, &Stdin::Unseen);
+                self.judge_command(&words, &Stdin::Unseen);
             }
             Meaning::Letter('r') => {
-                // The other machine's shell reads the words, joined, and what the line gives it.
+                // The shell of the other machine reads the joined words and the standard input.
                 if matches!(stdin, Stdin::Unseen) || rest.iter().any(|word| !word.is_fixed) {
-                    self.note_effect(Unknown, all);
+                    self.record_effect(Unknown, command_line);
                 }
-                self.give_reading(join_words(rest), stdin.clone());
+                self.queue_line_with_input(join_words(rest), stdin.clone());
             }
             Meaning::Letter('&') => match rest {
-                [_, command @ ..] if !command.is_empty() => self.command(command, stdin),
-                _ => self.unseen(all),
+                [_, command @ ..] if !command.is_empty() => self.judge_command(command, stdin),
+                _ => self.record_project_program(command_line),
             },
             Meaning::Letter('>') => match rest.split_first() {
                 Some((file, arguments))
@@ -570,148 +589,152 @@ impl Judge {
                         && !file.text.starts_with("/dev/") =>
                 {
                     let name = file.text.rsplit('/').next().unwrap_or_default().to_owned();
-                    self.own(&name, all, arguments);
+                    self.judge_project_program(&name, command_line, arguments);
                 }
-                _ => self.note_effect(Unknown, all),
+                _ => self.record_effect(Unknown, command_line),
             },
-            Meaning::Letter(_) | Meaning::Words(_) => self.note_effect(Unknown, all),
+            Meaning::Letter(_) | Meaning::Words(_) => self.record_effect(Unknown, command_line),
         }
     }
 
-    /// Judges a shell that reads its commands.
-    fn reads_code(&mut self, stdin: &Stdin, all: &str) {
+    /// Judges the standard input of a shell, which it reads as commands.
+    fn judge_shell_input(&mut self, stdin: &Stdin, command_line: &str) {
         match stdin {
-            Stdin::Terminal => self.note_effect(Reversible, all),
-            Stdin::Text(code) => self.give(code.clone()),
-            Stdin::Unseen => self.note_effect(Unknown, all),
+            Stdin::Terminal => self.record_effect(Reversible, command_line),
+            Stdin::Text(code) => self.queue_line(code.clone()),
+            Stdin::Unseen => self.record_effect(Unknown, command_line),
         }
     }
 
-    /// Judges code of a shell in a word.
-    fn code(&mut self, code: &Argument, all: &str) {
+    /// Judges a word with code of a shell.
+    fn judge_code(&mut self, code: &Argument, command_line: &str) {
         match code.fixed() {
-            Some(code) => self.give(code.to_owned()),
+            Some(code) => self.queue_line(code.to_owned()),
             None => {
-                self.note_effect(Unknown, all);
-                // This reads the text in it unchanged: `$f` may stand for anything, and `rm` is `rm`.
+                self.record_effect(Unknown, command_line);
+                // Judges the quoted text unchanged: `$f` may be anything, but `rm` is `rm`.
                 let inside = code.text.trim_matches(['"', '\'']).to_owned();
-                self.give(inside);
+                self.queue_line(inside);
             }
         }
     }
 
-    /// Judges a program, script or target of the project by its name and its arguments: this does not read its file.
-    fn own(&mut self, name: &str, all: &str, arguments: &[Argument]) {
+    /// Judges a program, script or target of the project by its name and arguments. Its file is not read.
+    fn judge_project_program(&mut self, name: &str, command_line: &str, arguments: &[Argument]) {
         let words = |text: &str| -> Vec<String> {
-            text.split(|sign: char| !sign.is_alphanumeric())
+            text.split(|character: char| !character.is_alphanumeric())
                 .filter(|word| !word.is_empty())
                 .map(str::to_lowercase)
                 .collect()
         };
-        let tells = |list: &[&str], text: &str| words(text).iter().any(|word| has_beginning(list, word));
-        let is_telling = tells(&TELLING, name)
-            || tells(&TELLING_NAMES, name)
-            || arguments.iter().any(|one| one.is_fixed && tells(&TELLING, &one.text));
-        if is_telling {
-            self.note_effect(Unknown, all);
+        let has_stem = |list: &[&str], text: &str| words(text).iter().any(|word| starts_with_stem(list, word));
+        let is_destructive = has_stem(&DESTRUCTIVE_STEMS, name)
+            || has_stem(&DESTRUCTIVE_NAME_STEMS, name)
+            || arguments.iter().any(|word| word.is_fixed && has_stem(&DESTRUCTIVE_STEMS, &word.text));
+        if is_destructive {
+            self.record_effect(Unknown, command_line);
         } else {
-            self.unseen(all.trim());
+            self.record_project_program(command_line.trim());
         }
     }
 
-    /// Judges the text for a client of a database.
-    pub(super) fn sql(&mut self, text: &str) {
-        match sql::effect(text) {
-            sql::SqlEffect::Known(effect) => self.note_effect(effect, text),
-            sql::SqlEffect::Shell(line) => self.give(line),
+    /// Judges text for the client of a database.
+    pub(super) fn judge_sql(&mut self, text: &str) {
+        match sql::judge_text(text) {
+            sql::SqlEffect::Known(effect) => self.record_effect(effect, text),
+            sql::SqlEffect::Shell(line) => self.queue_line(line),
         }
     }
 
-    fn sed(&mut self, reading: &Reading<'_>, all: &str) {
+    fn judge_sed(&mut self, parsed: &ParsedCommand<'_>, command_line: &str) {
         let is_script = |option: &CommandOption| option.is_named("-e") || option.is_named("--expression");
-        let given: Vec<&Argument> = reading
+        let script_options: Vec<&Argument> = parsed
             .options
             .iter()
             .filter(|(option, _)| is_script(option))
             .filter_map(|(_, value)| value.as_ref())
             .collect();
-        let first = usize::from(given.is_empty());
-        let mut scripts = given.into_iter().chain(reading.operands.iter().take(first).copied());
-        if !scripts.all(|script| script.fixed().is_some_and(is_plain_sed)) {
-            self.note_effect(Unknown, all);
+        let first_file = usize::from(script_options.is_empty());
+        let mut scripts = script_options.into_iter().chain(parsed.operands.iter().take(first_file).copied());
+        if !scripts.all(|script| script.fixed().is_some_and(is_harmless_sed)) {
+            self.record_effect(Unknown, command_line);
         }
-        if ["-i", "-I", "--in-place"].iter().any(|name| reading.has(name)) {
-            reading.operands.iter().skip(first).for_each(|file| self.writes(file));
+        if ["-i", "-I", "--in-place"].iter().any(|name| parsed.has(name)) {
+            parsed.operands.iter().skip(first_file).for_each(|file| self.judge_written_file(file));
         }
     }
 }
 
-/// Returns whether a path is of the system, is a hidden file of a home directory, or is a whole home directory.
-fn is_of_system(path: &str) -> bool {
-    // Enough steps up lead to the root, or to the home directory.
-    let mut rest = path;
-    while let Some(shorter) = rest.strip_prefix("../").or_else(|| rest.strip_prefix("./")) {
-        rest = shorter;
+/// Returns whether a path is in a directory of the system, or is a hidden file or all of a home directory.
+fn is_protected_path(path: &str) -> bool {
+    // Enough `../` lead to the root, or to the home directory.
+    let mut path_rest = path;
+    while let Some(shorter) = path_rest.strip_prefix("../").or_else(|| path_rest.strip_prefix("./")) {
+        path_rest = shorter;
     }
     let is_up = path.starts_with("../");
-    let absolute = if is_up { format!("/{rest}") } else { path.to_owned() };
+    let absolute = if is_up { format!("/{path_rest}") } else { path.to_owned() };
     let is_within = |directory: &str| {
         absolute == directory || absolute.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/'))
     };
-    let of_home = ["/home/", "/Users/"].iter().find_map(|homes| absolute.strip_prefix(homes));
-    let in_home = of_home.map(|rest| rest.split_once('/').map_or("", |(_, rest)| rest)).or(path.strip_prefix("~/"));
-    let first = rest.split('/').next().unwrap_or_default();
-    has_word("/ ~ /home /Users", path)
-        || in_home.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    let under_homes = ["/home/", "/Users/"].iter().find_map(|homes| absolute.strip_prefix(homes));
+    let in_home_directory =
+        under_homes.map(|rest| rest.split_once('/').map_or("", |(_, rest)| rest)).or(path.strip_prefix("~/"));
+    let first = path_rest.split('/').next().unwrap_or_default();
+    list_contains("/ ~ /home /Users", path)
+        || in_home_directory.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         || path.contains("/../")
-        || OF_SYSTEM.split_whitespace().any(is_within)
-        || path.split('/').any(|part| has_word(".ssh .git", part))
+        || SYSTEM_DIRECTORIES.split_whitespace().any(is_within)
+        || path.split('/').any(|part| list_contains(".ssh .git", part))
         || is_up && first.starts_with('.')
-        || has_word(OF_HOME, first)
+        || list_contains(HOME_STARTUP_FILES, first)
 }
 
-/// Returns whether a text is an address of the web or a host, without the output of a command.
+/// Returns whether a text is a host or an HTTP address, without a command substitution.
 fn is_address(text: &str) -> bool {
     let scheme = text.split_once("://").map_or("http", |(scheme, _)| scheme.trim_start_matches(['"', '\'']));
-    has_word("http https", scheme) && !has_substitution(text) && !text.contains("::")
+    list_contains("http https", scheme) && !has_substitution(text) && !text.contains("::")
 }
 
-/// Returns a word of a command that gets arguments in place of `{}`, `{.}` and the like, or of another mark.
-fn with_place(word: &Argument, mark: Option<&str>) -> Argument {
+/// Returns a word of a command, unknown if it has a placeholder such as `{}`, `{.}` or `mark` that the program
+/// replaces.
+fn without_placeholder(word: &Argument, mark: Option<&str>) -> Argument {
     if word.text == "{}" {
         return Argument::unknown();
     }
-    let is_place = |(at, _): (usize, &str)| {
-        let inside = word.text[at + 1..].split_once('}');
-        inside.is_some_and(|(inside, _)| inside.chars().all(|sign| sign.is_ascii_digit() || "./#%-".contains(sign)))
+    let is_placeholder = |(start, _): (usize, &str)| {
+        let inside = word.text[start + 1..].split_once('}');
+        inside.is_some_and(|(inside, _)| {
+            inside.chars().all(|character| character.is_ascii_digit() || "./#%-".contains(character))
+        })
     };
     let has_mark = mark.is_some_and(|mark| !mark.is_empty() && word.text.contains(mark));
-    let has_place = has_mark || word.text.match_indices('{').any(is_place);
-    Argument { is_fixed: word.is_fixed && !has_place, ..word.clone() }
+    let has_placeholder = has_mark || word.text.match_indices('{').any(is_placeholder);
+    Argument { is_fixed: word.is_fixed && !has_placeholder, ..word.clone() }
 }
 
-/// Returns whether a word has a subscript that a shell evaluates though it stands in quotes.
+/// Returns whether a word has a subscript that a shell evaluates even in quotes.
 fn has_evaluated_subscript(word: &Argument) -> bool {
     if word.is_fixed {
         return has_substitution(&word.text);
     }
     let text = word.text.trim_start_matches(['"', '\'']);
-    let name = text.trim_start_matches(|sign: char| sign.is_alphanumeric() || sign == '_');
+    let name = text.trim_start_matches(|character: char| character.is_alphanumeric() || character == '_');
     name.len() < text.len() && name.starts_with('[')
 }
 
-/// Returns the name of the row for what tar does.
+/// Returns the name of the row for the operation of tar.
 fn tar_mode(arguments: &[Argument]) -> &'static str {
     let modes = [
         ("tar-extract", "x", "--extract --get"),
         ("tar-list", "td", "--list --diff --compare"),
         ("tar-create", "crua", "--create --append --update"),
     ];
-    for (at, word) in arguments.iter().enumerate() {
+    for (index, word) in arguments.iter().enumerate() {
         let text = word.text.as_str();
-        let is_letters = !text.starts_with("--") && (text.starts_with('-') || at == 0);
+        let is_letters = !text.starts_with("--") && (text.starts_with('-') || index == 0);
         for (row, letters, options) in modes {
-            if has_word(options, text) || is_letters && text.contains(|letter| letters.contains(letter)) {
+            if list_contains(options, text) || is_letters && text.contains(|letter| letters.contains(letter)) {
                 return row;
             }
         }
@@ -719,8 +742,8 @@ fn tar_mode(arguments: &[Argument]) -> &'static str {
     "tar-create"
 }
 
-/// Returns whether a program of awk only prints.
-fn is_plain_awk(code: &str) -> bool {
+/// Returns whether an awk program only prints to its standard output.
+fn is_harmless_awk(code: &str) -> bool {
     let outside: String = code.split('"').step_by(2).collect();
     !code.contains("system")
         && !code.contains("getline")
@@ -730,66 +753,74 @@ fn is_plain_awk(code: &str) -> bool {
         && !prints_to_file(&outside)
 }
 
-/// Returns whether a script of sed has no command that writes a file or runs a program.
-fn is_plain_sed(script: &str) -> bool {
-    let mut rest = script;
+/// Returns whether a sed script has no command that writes a file or runs a program.
+fn is_harmless_sed(script: &str) -> bool {
+    let mut script_rest = script;
     loop {
-        rest = rest.trim_start_matches(|sign: char| sign.is_whitespace() || ";{}".contains(sign));
+        script_rest =
+            script_rest.trim_start_matches(|character: char| character.is_whitespace() || ";{}".contains(character));
         // Addresses.
         loop {
-            rest = rest.trim_start_matches(|sign: char| sign.is_ascii_digit() || "$,!~+ ".contains(sign));
-            let Some(pattern) = rest.strip_prefix('/') else { break };
+            script_rest = script_rest
+                .trim_start_matches(|character: char| character.is_ascii_digit() || "$,!~+ ".contains(character));
+            let Some(pattern) = script_rest.strip_prefix('/') else { break };
             let Some(end) = end_of_part(pattern, '/') else { return false };
-            rest = pattern[end..].trim_start_matches(['I', 'M']);
+            script_rest = pattern[end..].trim_start_matches(['I', 'M']);
         }
-        let Some(command) = rest.chars().next() else { return true };
-        rest = &rest[command.len_utf8()..];
-        let line_end = rest.find('\n').unwrap_or(rest.len());
+        let Some(command) = script_rest.chars().next() else { return true };
+        script_rest = &script_rest[command.len_utf8()..];
+        let line_end = script_rest.find('\n').unwrap_or(script_rest.len());
         match command {
             's' | 'y' => {
-                let Some(delimiter) = rest.chars().next().filter(|sign| sign.is_ascii() && *sign != '\\') else {
+                let Some(delimiter) =
+                    script_rest.chars().next().filter(|character| character.is_ascii() && *character != '\\')
+                else {
                     return false;
                 };
                 for _ in 0..2 {
-                    let Some(end) = rest.get(1..).and_then(|part| end_of_part(part, delimiter)) else { return false };
+                    let Some(end) = script_rest.get(1..).and_then(|part| end_of_part(part, delimiter)) else {
+                        return false;
+                    };
                     // The end of the part is where the next one begins.
-                    rest = &rest[end..];
+                    script_rest = &script_rest[end..];
                 }
-                rest = rest[1..].trim_start_matches(|sign: char| sign.is_ascii_digit() || "gpiIm".contains(sign));
+                script_rest = script_rest[1..]
+                    .trim_start_matches(|character: char| character.is_ascii_digit() || "gpiIm".contains(character));
             }
-            'a' | 'i' | 'c' | 'r' | '#' | ':' | 'b' | 't' if !rest[..line_end].ends_with('\\') => {
-                let ends_early = ":bt".contains(command).then(|| rest.find([';', '}'])).flatten();
-                rest = &rest[ends_early.unwrap_or(line_end).min(line_end)..];
+            'a' | 'i' | 'c' | 'r' | '#' | ':' | 'b' | 't' if !script_rest[..line_end].ends_with('\\') => {
+                let ends_early = ":bt".contains(command).then(|| script_rest.find([';', '}'])).flatten();
+                script_rest = &script_rest[ends_early.unwrap_or(line_end).min(line_end)..];
             }
             'd' | 'D' | 'p' | 'P' | 'q' | 'Q' | 'n' | 'N' | 'g' | 'G' | 'h' | 'H' | 'x' | '=' | 'l' | 'z' => {
-                rest = rest.trim_start_matches(|sign: char| sign.is_ascii_digit() || sign == ' ');
+                script_rest =
+                    script_rest.trim_start_matches(|character: char| character.is_ascii_digit() || character == ' ');
             }
             _ => return false,
         }
-        if !rest.is_empty() && !rest.starts_with([';', '}', '\n', ' ', '#']) {
+        if !script_rest.is_empty() && !script_rest.starts_with([';', '}', '\n', ' ', '#']) {
             return false;
         }
     }
 }
 
-/// Returns the index behind the end of a part of a command of sed. `None` if it has none, or is hard to read.
+/// Returns the index after a delimited part of a sed command. `None` without a delimiter, or if it is hard to parse.
 fn end_of_part(text: &str, delimiter: char) -> Option<usize> {
     let (mut is_escaped, mut is_class) = (false, false);
-    for (at, sign) in text.char_indices() {
+    for (index, character) in text.char_indices() {
         if is_escaped {
             is_escaped = false;
-        } else if sign == delimiter {
-            return (!is_class).then(|| at + sign.len_utf8());
+        } else if character == delimiter {
+            return (!is_class).then(|| index + character.len_utf8());
         } else {
-            is_escaped = sign == '\\';
-            is_class = sign == '[' || is_class && sign != ']';
+            is_escaped = character == '\\';
+            is_class = character == '[' || is_class && character != ']';
         }
     }
     None
 }
 
-/// Commands of the shell itself: no programs.
-const OF_SHELLS: &str = "alias bg break case cd command continue declare do done echo elif else eval exec if then time while until esac exit export \
+/// Commands and keywords of the shell itself, which are no programs.
+const SHELL_BUILTINS: &str = "alias bg break case cd command continue declare do done echo elif else eval exec if then time while until esac exit export \
     false fg fi for function hash jobs kill let local popd printf pushd pwd read return set shift source test trap true type ulimit \
     builtin complete compgen bind dirs disown getopts history logout shopt suspend times umask unalias unset wait";
 
@@ -798,13 +829,13 @@ pub(super) fn is_database_client(name: &str) -> bool {
     Row::of_program(name).is_some_and(|row| row.input == Some(Input::Statements))
 }
 
-/// Returns whether a program without a command reads lines of a shell.
+/// Returns whether a program without a command starts a shell that reads lines.
 pub(super) fn opens_shell(name: &str) -> bool {
-    let has_shells = "docker podman nerdctl compose docker-compose kubectl oc vagrant lxc machinectl newgrp script";
-    has_word(has_shells, name) || Row::of_program(name).is_some_and(|row| row.input == Some(Input::Shell))
+    let launchers = "docker podman nerdctl compose docker-compose kubectl oc vagrant lxc machinectl newgrp script";
+    list_contains(launchers, name) || Row::of_program(name).is_some_and(|row| row.input == Some(Input::Shell))
 }
 
-/// Returns whether code of awk prints to a file: `>` behind `print`.
+/// Returns whether awk code prints to a file: `>` after `print`.
 fn prints_to_file(code: &str) -> bool {
     code.split(['{', '}', ';', '\n']).any(|statement| {
         let statement = statement.trim_start();

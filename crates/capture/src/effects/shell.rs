@@ -1,4 +1,4 @@
-//! The commands of a shell line, as its grammar has them: nested commands, lines for other shells, redirections.
+//! The commands of a shell line by the grammar of shells: nested commands, lines for other shells, redirections.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -18,16 +18,16 @@ const MAX_LEVELS: u32 = 6;
 /// Maximum number of lines read within a line.
 const MAX_LINES: usize = 200;
 
-/// Judges a line, and the lines for other shells in it, one after the other.
+/// Judge of a line, and of the lines for other shells in it.
 #[derive(Default)]
 pub(super) struct Judge {
     pub(super) judgement: Judgement,
-    /// The programs that are run, each once.
+    /// The programs that the line runs, each once.
     pub(super) programs: Vec<String>,
     functions: BTreeSet<String>,
-    /// Lines for other shells, with their level and what they read.
-    open: VecDeque<(String, u32, Stdin)>,
-    lines: usize,
+    /// Lines for other shells, with their level and standard input.
+    queued_lines: VecDeque<(String, u32, Stdin)>,
+    line_count: usize,
     level: u32,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Judge {
 pub(super) struct Argument {
     /// The text of the word, without quotes. Its unknown parts remain as written.
     pub(super) text: String,
-    /// Returns whether the shell gives exactly this text to the program.
+    /// True if the shell gives exactly this text to the program.
     pub(super) is_fixed: bool,
 }
 
@@ -54,11 +54,11 @@ impl Argument {
 /// The standard input of a command.
 #[derive(Debug, Clone)]
 pub(super) enum Stdin {
-    /// The terminal, or nothing that the line gives it.
+    /// The terminal, or no input that the line determines.
     Terminal,
     /// This text.
     Text(String),
-    /// Something unknown.
+    /// Unknown text.
     Unseen,
 }
 
@@ -66,61 +66,61 @@ impl Judge {
     /// Judges a line with everything nested in it.
     pub(super) fn from_line(line: &str) -> Self {
         let mut judge = Self::default();
-        judge.give(line.to_owned());
-        judge.read_given();
+        judge.queue_line(line.to_owned());
+        judge.judge_queued_lines();
         judge
     }
 
-    /// Judges the lines for other shells. One after the other: nothing nests deeper than the grammar allows.
-    fn read_given(&mut self) {
-        while let Some((line, level, stdin)) = self.open.pop_front() {
+    /// Judges the queued lines. A queue instead of recursion limits the nesting to that of the grammar.
+    fn judge_queued_lines(&mut self) {
+        while let Some((line, level, stdin)) = self.queued_lines.pop_front() {
             self.level = level;
-            self.lines += 1;
-            if line.len() > MAX_LINE_BYTES || level > MAX_LEVELS || self.lines > MAX_LINES {
-                self.note_effect(Effect::Unknown, &line);
+            self.line_count += 1;
+            if line.len() > MAX_LINE_BYTES || level > MAX_LEVELS || self.line_count > MAX_LINES {
+                self.record_effect(Effect::Unknown, &line);
             } else {
-                self.line(&line, &stdin);
+                self.judge_line(&line, &stdin);
             }
         }
     }
 
     /// Returns the judgement, with the lines for other shells.
     pub(super) fn finish(mut self) -> Judgement {
-        self.read_given();
+        self.judge_queued_lines();
         self.judgement
     }
 
-    /// Notes a line that another shell reads.
-    pub(super) fn give(&mut self, line: String) {
-        self.give_reading(line, Stdin::Terminal);
+    /// Queues a line that another shell reads.
+    pub(super) fn queue_line(&mut self, line: String) {
+        self.queue_line_with_input(line, Stdin::Terminal);
     }
 
-    /// Notes a line that another shell reads, whose commands read this.
-    pub(super) fn give_reading(&mut self, line: String, stdin: Stdin) {
-        self.open.push_back((line, self.level + 1, stdin));
+    /// Queues a line that another shell reads, with the standard input of its commands.
+    pub(super) fn queue_line_with_input(&mut self, line: String, stdin: Stdin) {
+        self.queued_lines.push_back((line, self.level + 1, stdin));
     }
 
-    pub(super) fn note_effect(&mut self, effect: Effect, what: &str) {
+    pub(super) fn record_effect(&mut self, effect: Effect, what: &str) {
         if effect > self.judgement.effect {
-            (self.judgement.effect, self.judgement.because) = (effect, excerpt(what));
+            (self.judgement.effect, self.judgement.evidence) = (effect, excerpt(what));
         }
     }
 
-    /// Notes a program of the project, which is a file that this does not read.
-    pub(super) fn unseen(&mut self, what: &str) {
-        self.note_effect(Effect::Reversible, what);
+    /// Records a program of the project. Its file is not read.
+    pub(super) fn record_project_program(&mut self, what: &str) {
+        self.record_effect(Effect::Reversible, what);
         let what = excerpt(what);
-        if !self.judgement.unseen.contains(&what) {
-            self.judgement.unseen.push(what);
+        if !self.judgement.project_programs.contains(&what) {
+            self.judgement.project_programs.push(what);
         }
     }
 
-    fn line(&mut self, line: &str, stdin: &Stdin) {
+    fn judge_line(&mut self, line: &str, stdin: &Stdin) {
         let parsed = Parser::new(line).parse();
         if !parsed.is_ok() {
-            self.note_effect(Effect::Unknown, line);
+            self.record_effect(Effect::Unknown, line);
         }
-        Walker { judge: self, source: line }.statements_reading(&parsed.file.body, stdin);
+        Walker { judge: self, source: line }.judge_statements_with_input(&parsed.file.body, stdin);
     }
 
     pub(super) fn is_function(&self, name: &str) -> bool {
@@ -134,116 +134,118 @@ struct Walker<'j, 's> {
 }
 
 impl Walker<'_, '_> {
-    fn statements(&mut self, all: &StmtSeq) {
-        self.statements_reading(all, &Stdin::Terminal);
+    fn judge_statements(&mut self, statements: &StmtSeq) {
+        self.judge_statements_with_input(statements, &Stdin::Terminal);
     }
 
-    fn statements_reading(&mut self, all: &StmtSeq, stdin: &Stdin) {
-        for statement in all.iter() {
-            self.statement(statement, stdin);
+    fn judge_statements_with_input(&mut self, statements: &StmtSeq, stdin: &Stdin) {
+        for statement in statements.iter() {
+            self.judge_statement(statement, stdin);
         }
     }
 
-    fn statement(&mut self, statement: &Stmt, stdin: &Stdin) {
+    fn judge_statement(&mut self, statement: &Stmt, stdin: &Stdin) {
         let mut stdin = stdin.clone();
         for redirect in &statement.redirects {
-            if let Some(given) = self.redirect(redirect) {
-                stdin = given;
+            if let Some(input) = self.judge_redirect(redirect) {
+                stdin = input;
             }
         }
         match &statement.command {
             Command::Simple(simple) => {
-                let mut words = vec![self.argument(&simple.name)];
-                words.extend(simple.args.iter().map(|word| self.argument(word)));
-                let variables = self.assignments(&simple.assignments);
+                let mut words = vec![self.judge_word(&simple.name)];
+                words.extend(simple.args.iter().map(|word| self.judge_word(word)));
+                let variables = self.judge_assignments(&simple.assignments);
                 // A line of assignments alone has no program.
                 let is_alone = words.len() == 1 && words[0].fixed() == Some("") && !simple.assignments.is_empty();
-                self.judge.variables(&variables, !is_alone);
+                self.judge.judge_variables(&variables, !is_alone);
                 if is_alone {
-                    self.judge.note_effect(Effect::Reversible, "");
+                    self.judge.record_effect(Effect::Reversible, "");
                 } else {
-                    self.judge.command(&words, &stdin);
+                    self.judge.judge_command(&words, &stdin);
                 }
             }
             Command::Builtin(builtin) => {
                 let (first, more) = match builtin {
-                    BuiltinCommand::Break(one) => (&one.depth, &one.extra_args),
-                    BuiltinCommand::Continue(one) => (&one.depth, &one.extra_args),
-                    BuiltinCommand::Return(one) => (&one.code, &one.extra_args),
-                    BuiltinCommand::Exit(one) => (&one.code, &one.extra_args),
+                    BuiltinCommand::Break(builtin) => (&builtin.depth, &builtin.extra_args),
+                    BuiltinCommand::Continue(builtin) => (&builtin.depth, &builtin.extra_args),
+                    BuiltinCommand::Return(builtin) => (&builtin.code, &builtin.extra_args),
+                    BuiltinCommand::Exit(builtin) => (&builtin.code, &builtin.extra_args),
                 };
-                first.iter().chain(more).for_each(|word| drop(self.argument(word)));
-                self.judge.note_effect(Effect::Reversible, "");
+                first.iter().chain(more).for_each(|word| drop(self.judge_word(word)));
+                self.judge.record_effect(Effect::Reversible, "");
             }
             Command::Decl(declaration) => {
-                self.judge.note_effect(Effect::Reversible, "");
-                let mut variables = self.assignments(&declaration.assignments);
+                self.judge.record_effect(Effect::Reversible, "");
+                let mut variables = self.judge_assignments(&declaration.assignments);
                 for operand in &declaration.operands {
                     match operand {
-                        DeclOperand::Assignment(one) => variables.extend(self.assignments(std::slice::from_ref(one))),
+                        DeclOperand::Assignment(assignment) => {
+                            variables.extend(self.judge_assignments(std::slice::from_ref(assignment)))
+                        }
                         DeclOperand::Flag(word) | DeclOperand::Dynamic(word) => {
-                            let word = self.argument(word);
+                            let word = self.judge_word(word);
                             // The shell evaluates a subscript in quotes, too.
                             if !word.is_fixed || has_substitution(&word.text) {
-                                self.judge.note_effect(Effect::Unknown, &word.text);
+                                self.judge.record_effect(Effect::Unknown, &word.text);
                             }
                         }
-                        DeclOperand::Name(name) => self.plain(name.span.slice(self.source)),
+                        DeclOperand::Name(name) => self.check_unparsed(name.span.slice(self.source)),
                     }
                 }
                 let words = declaration.span.slice(self.source);
                 let is_exported = words.starts_with("export")
                     || words.split_whitespace().any(|word| word.starts_with('-') && word.contains('x'));
-                self.judge.variables(&variables, is_exported);
+                self.judge.judge_variables(&variables, is_exported);
             }
-            Command::Binary(_) => self.binary(statement, &stdin),
-            Command::Compound(compound) => self.compound(compound, &stdin),
+            Command::Binary(_) => self.judge_chain(statement, &stdin),
+            Command::Compound(compound) => self.judge_compound(compound, &stdin),
             Command::Function(function) => {
                 for name in function.static_names() {
                     self.judge.functions.insert(name.as_str().to_owned());
                 }
-                self.judge.note_effect(Effect::Reversible, "");
-                self.statement(&function.body, &Stdin::Unseen);
+                self.judge.record_effect(Effect::Reversible, "");
+                self.judge_statement(&function.body, &Stdin::Unseen);
             }
-            Command::AnonymousFunction(function) => self.statement(&function.body, &stdin),
+            Command::AnonymousFunction(function) => self.judge_statement(&function.body, &stdin),
         }
     }
 
-    /// Judges a chain of commands. It nests to the left, so that the walk of a long one needs no recursion.
-    fn binary(&mut self, statement: &Stmt, stdin: &Stdin) {
-        let (mut chain, mut at) = (Vec::new(), statement);
-        while let Command::Binary(binary) = &at.command {
+    /// Judges a chain of commands. It nests to the left, so a loop walks it without recursion.
+    fn judge_chain(&mut self, statement: &Stmt, stdin: &Stdin) {
+        let (mut chain, mut first_statement) = (Vec::new(), statement);
+        while let Command::Binary(binary) = &first_statement.command {
             chain.push((binary.op, &*binary.right, &*binary.left));
-            at = &binary.left;
+            first_statement = &binary.left;
         }
-        self.statement(at, stdin);
+        self.judge_statement(first_statement, stdin);
         for (op, right, left) in chain.into_iter().rev() {
             match op {
-                BinaryOp::And | BinaryOp::Or => self.statement(right, stdin),
+                BinaryOp::And | BinaryOp::Or => self.judge_statement(right, stdin),
                 BinaryOp::Pipe | BinaryOp::PipeAll => {
-                    let printed = self.printed(left).map_or(Stdin::Unseen, Stdin::Text);
-                    self.statement(right, &printed);
+                    let printed = self.known_output(left).map_or(Stdin::Unseen, Stdin::Text);
+                    self.judge_statement(right, &printed);
                 }
             }
         }
     }
 
-    /// Returns what a statement prints, where its text has that.
-    fn printed(&mut self, statement: &Stmt) -> Option<String> {
+    /// Returns the output of a statement, if its text determines it.
+    fn known_output(&mut self, statement: &Stmt) -> Option<String> {
         let Command::Simple(simple) = &statement.command else { return None };
         let name = static_command_name_text(&simple.name, self.source)?;
-        let words: Vec<Argument> = simple.args.iter().map(|word| self.argument(word)).collect();
+        let words: Vec<Argument> = simple.args.iter().map(|word| self.judge_word(word)).collect();
         let texts: Vec<&str> = words.iter().map(Argument::fixed).collect::<Option<_>>()?;
         match &*name {
             "echo" | "printf" => {
                 let texts: Vec<&str> =
                     texts.into_iter().skip_while(|text| ["-n", "-e", "-ne", "--"].contains(text)).collect();
-                // This does not follow escapes and formats.
+                // Escapes and formats are not evaluated.
                 let text = texts.join(if &*name == "echo" { " " } else { "\n" });
                 Some(text).filter(|text| !text.contains(['\\', '%']))
             }
             "cat" if texts.is_empty() => {
-                let heredoc = statement.redirects.iter().find_map(|one| self.redirect(one));
+                let heredoc = statement.redirects.iter().find_map(|redirect| self.judge_redirect(redirect));
                 match heredoc {
                     Some(Stdin::Text(text)) => Some(text),
                     _ => None,
@@ -253,96 +255,101 @@ impl Walker<'_, '_> {
         }
     }
 
-    fn compound(&mut self, compound: &CompoundCommand, stdin: &Stdin) {
-        self.judge.note_effect(Effect::Reversible, "");
+    fn judge_compound(&mut self, compound: &CompoundCommand, stdin: &Stdin) {
+        self.judge.record_effect(Effect::Reversible, "");
         match compound {
-            CompoundCommand::If(one) => {
-                self.statements(&one.condition);
-                self.statements_reading(&one.then_branch, stdin);
-                for (condition, branch) in &one.elif_branches {
-                    self.statements(condition);
-                    self.statements_reading(branch, stdin);
+            CompoundCommand::If(command) => {
+                self.judge_statements(&command.condition);
+                self.judge_statements_with_input(&command.then_branch, stdin);
+                for (condition, branch) in &command.elif_branches {
+                    self.judge_statements(condition);
+                    self.judge_statements_with_input(branch, stdin);
                 }
-                one.else_branch.iter().for_each(|branch| self.statements_reading(branch, stdin));
+                command.else_branch.iter().for_each(|branch| self.judge_statements_with_input(branch, stdin));
             }
-            CompoundCommand::For(one) => {
-                one.words.iter().flatten().for_each(|word| drop(self.argument(word)));
-                self.statements_reading(&one.body, stdin);
+            CompoundCommand::For(command) => {
+                command.words.iter().flatten().for_each(|word| drop(self.judge_word(word)));
+                self.judge_statements_with_input(&command.body, stdin);
             }
-            CompoundCommand::Repeat(one) => {
-                self.argument(&one.count);
-                self.statements_reading(&one.body, stdin);
+            CompoundCommand::Repeat(command) => {
+                self.judge_word(&command.count);
+                self.judge_statements_with_input(&command.body, stdin);
             }
-            CompoundCommand::Foreach(one) => {
-                one.words.iter().for_each(|word| drop(self.argument(word)));
-                self.statements_reading(&one.body, stdin);
+            CompoundCommand::Foreach(command) => {
+                command.words.iter().for_each(|word| drop(self.judge_word(word)));
+                self.judge_statements_with_input(&command.body, stdin);
             }
-            CompoundCommand::Select(one) => {
-                one.words.iter().for_each(|word| drop(self.argument(word)));
-                self.statements_reading(&one.body, stdin);
+            CompoundCommand::Select(command) => {
+                command.words.iter().for_each(|word| drop(self.judge_word(word)));
+                self.judge_statements_with_input(&command.body, stdin);
             }
-            CompoundCommand::ArithmeticFor(one) => {
-                let body = one.body.span.slice(self.source);
-                let head = one.span.slice(self.source);
-                self.plain(head.split_once(body).map_or(head, |(head, _)| head));
-                self.statements_reading(&one.body, stdin);
+            CompoundCommand::ArithmeticFor(command) => {
+                let body = command.body.span.slice(self.source);
+                let head = command.span.slice(self.source);
+                self.check_unparsed(head.split_once(body).map_or(head, |(head, _)| head));
+                self.judge_statements_with_input(&command.body, stdin);
             }
-            CompoundCommand::While(one) => {
-                self.statements_reading(&one.condition, stdin);
-                self.statements_reading(&one.body, stdin);
+            CompoundCommand::While(command) => {
+                self.judge_statements_with_input(&command.condition, stdin);
+                self.judge_statements_with_input(&command.body, stdin);
             }
-            CompoundCommand::Until(one) => {
-                self.statements_reading(&one.condition, stdin);
-                self.statements_reading(&one.body, stdin);
+            CompoundCommand::Until(command) => {
+                self.judge_statements_with_input(&command.condition, stdin);
+                self.judge_statements_with_input(&command.body, stdin);
             }
-            CompoundCommand::Case(one) => {
-                self.argument(&one.word);
-                for case in &one.cases {
-                    case.patterns.iter().for_each(|pattern| self.plain(pattern.span.slice(self.source)));
-                    self.statements_reading(&case.body, stdin);
+            CompoundCommand::Case(command) => {
+                self.judge_word(&command.word);
+                for case in &command.cases {
+                    case.patterns.iter().for_each(|pattern| self.check_unparsed(pattern.span.slice(self.source)));
+                    self.judge_statements_with_input(&case.body, stdin);
                 }
             }
-            CompoundCommand::Subshell(body) | CompoundCommand::BraceGroup(body) => self.statements_reading(body, stdin),
-            CompoundCommand::Arithmetic(one) => self.plain(one.span.slice(self.source)),
-            CompoundCommand::Conditional(one) => self.plain(one.span.slice(self.source)),
-            CompoundCommand::Time(one) => one.command.iter().for_each(|command| self.statement(command, stdin)),
-            CompoundCommand::Coproc(one) => self.statement(&one.body, &Stdin::Unseen),
-            CompoundCommand::Always(one) => {
-                self.statements_reading(&one.body, stdin);
-                self.statements_reading(&one.always_body, stdin);
+            CompoundCommand::Subshell(body) | CompoundCommand::BraceGroup(body) => {
+                self.judge_statements_with_input(body, stdin)
+            }
+            CompoundCommand::Arithmetic(command) => self.check_unparsed(command.span.slice(self.source)),
+            CompoundCommand::Conditional(command) => self.check_unparsed(command.span.slice(self.source)),
+            CompoundCommand::Time(command) => {
+                command.command.iter().for_each(|timed| self.judge_statement(timed, stdin))
+            }
+            CompoundCommand::Coproc(command) => self.judge_statement(&command.body, &Stdin::Unseen),
+            CompoundCommand::Always(command) => {
+                self.judge_statements_with_input(&command.body, stdin);
+                self.judge_statements_with_input(&command.always_body, stdin);
             }
         }
     }
 
-    /// Checks a part without a walk of its words: it must have no commands in it.
-    fn plain(&mut self, part: &str) {
-        let inside = part.strip_prefix("$((").or_else(|| part.strip_prefix("$[")).unwrap_or(part);
-        // A value for evaluation, and the value of a variable with a computed name.
+    /// Checks the text of a part whose words are not parsed: it must contain no commands.
+    fn check_unparsed(&mut self, part: &str) {
+        let inner = part.strip_prefix("$((").or_else(|| part.strip_prefix("$[")).unwrap_or(part);
+        // `@P` evaluates a value, and `!` reads a variable by a computed name.
         let lists_keys =
             part.ends_with("[@]}") || part.ends_with("[*]}") || part.ends_with("@}") || part.ends_with("*}");
         let is_evaluated = part.starts_with("${") && part.contains("@P}") || part.starts_with("${!") && !lists_keys;
-        if is_evaluated || has_substitution(inside) || inside.contains("<(") || inside.contains(">(") {
-            self.judge.note_effect(Effect::Unknown, part);
+        if is_evaluated || has_substitution(inner) || inner.contains("<(") || inner.contains(">(") {
+            self.judge.record_effect(Effect::Unknown, part);
         }
     }
 
-    fn assignments(&mut self, all: &[Assignment]) -> Vec<(String, Argument)> {
+    fn judge_assignments(&mut self, assignments: &[Assignment]) -> Vec<(String, Argument)> {
         let mut variables = Vec::new();
-        for one in all {
-            if let Some(subscript) = &one.target.subscript {
-                self.plain(subscript.span().slice(self.source));
+        for assignment in assignments {
+            if let Some(subscript) = &assignment.target.subscript {
+                self.check_unparsed(subscript.span().slice(self.source));
             }
-            match &one.value {
+            match &assignment.value {
                 AssignmentValue::Scalar(word) => {
-                    variables.push((one.target.name.as_str().to_owned(), self.argument(word)));
+                    variables.push((assignment.target.name.as_str().to_owned(), self.judge_word(word)));
                 }
                 AssignmentValue::Compound(array) => {
                     for element in &array.elements {
                         match element {
                             ArrayElem::Sequential(value) => {
-                                variables.push((one.target.name.as_str().to_owned(), self.argument(&value.word)));
+                                variables
+                                    .push((assignment.target.name.as_str().to_owned(), self.judge_word(&value.word)));
                             }
-                            _ => self.plain(array.span.slice(self.source)),
+                            _ => self.check_unparsed(array.span.slice(self.source)),
                         }
                     }
                 }
@@ -351,8 +358,8 @@ impl Walker<'_, '_> {
         variables
     }
 
-    /// Judges what a redirection writes, and returns what it gives to read.
-    fn redirect(&mut self, redirect: &Redirect) -> Option<Stdin> {
+    /// Judges the file that a redirection writes, and returns the standard input that it provides.
+    fn judge_redirect(&mut self, redirect: &Redirect) -> Option<Stdin> {
         match &redirect.target {
             RedirectTarget::Heredoc(heredoc) => {
                 let (mut text, mut is_known) = (String::new(), true);
@@ -361,18 +368,18 @@ impl Walker<'_, '_> {
                         HeredocBodyPart::Literal(literal) => text.push_str(literal.as_str(self.source, span)),
                         HeredocBodyPart::CommandSubstitution { body, .. } => {
                             is_known = false;
-                            self.statements(body);
+                            self.judge_statements(body);
                         }
                         _ => {
                             is_known = false;
-                            self.plain(span.slice(self.source));
+                            self.check_unparsed(span.slice(self.source));
                         }
                     }
                 }
                 Some(if is_known { Stdin::Text(text) } else { Stdin::Unseen })
             }
             RedirectTarget::Word(word) => {
-                let word = self.argument(word);
+                let word = self.judge_word(word);
                 match redirect.kind {
                     RedirectKind::HereString => {
                         Some(word.fixed().map_or(Stdin::Unseen, |text| Stdin::Text(text.to_owned())))
@@ -381,7 +388,9 @@ impl Walker<'_, '_> {
                         Some(if word.fixed() == Some("/dev/null") { Stdin::Text(String::new()) } else { Stdin::Unseen })
                     }
                     RedirectKind::HereDoc | RedirectKind::HereDocStrip | RedirectKind::DupInput => Some(Stdin::Unseen),
-                    RedirectKind::DupOutput if word.text.chars().all(|sign| sign.is_ascii_digit() || sign == '-') => {
+                    RedirectKind::DupOutput
+                        if word.text.chars().all(|character| character.is_ascii_digit() || character == '-') =>
+                    {
                         None
                     }
                     RedirectKind::Append
@@ -390,7 +399,7 @@ impl Walker<'_, '_> {
                     | RedirectKind::ReadWrite
                     | RedirectKind::DupOutput
                     | RedirectKind::OutputBoth => {
-                        self.judge.writes(&word);
+                        self.judge.judge_written_file(&word);
                         None
                     }
                 }
@@ -399,22 +408,24 @@ impl Walker<'_, '_> {
     }
 
     /// Judges the commands in a word, and returns the word.
-    fn argument(&mut self, word: &Word) -> Argument {
-        self.parts(&word.parts);
+    fn judge_word(&mut self, word: &Word) -> Argument {
+        self.judge_parts(&word.parts);
         if let Some(text) = static_command_name_text(word, self.source) {
             let is_fixed = !word.has_active_brace_expansion() && !has_mark(&text) && !self.has_escapes(&word.parts);
             return Argument { is_fixed: is_fixed && !self.has_glob(&word.parts), text: text.into_owned() };
         }
         let mut text = String::new();
-        let is_fixed = self.known_text(&word.parts, &mut text) && !has_mark(&text) && !self.has_glob(&word.parts);
+        let is_fixed =
+            self.append_known_text(&word.parts, &mut text) && !has_mark(&text) && !self.has_glob(&word.parts);
         if !is_fixed {
             text = word.span.slice(self.source).to_owned();
         }
         Argument { text, is_fixed }
     }
 
-    /// Writes the text of a word with known variables only: the home directory and the working directory.
-    fn known_text(&self, parts: &[WordPartNode], text: &mut String) -> bool {
+    /// Appends the text of a word to `text`. Returns false if it has variables other than the home and working
+    /// directory.
+    fn append_known_text(&self, parts: &[WordPartNode], text: &mut String) -> bool {
         parts.iter().all(|part| match &part.kind {
             WordPart::Literal(literal) => {
                 text.push_str(literal.as_str(self.source, part.span));
@@ -424,7 +435,7 @@ impl Walker<'_, '_> {
                 text.push_str(value.slice(self.source));
                 true
             }
-            WordPart::DoubleQuoted { parts, .. } => self.known_text(parts, text),
+            WordPart::DoubleQuoted { parts, .. } => self.append_known_text(parts, text),
             _ => match part.span.slice(self.source) {
                 "$HOME" | "${HOME}" => {
                     text.push('~');
@@ -440,24 +451,24 @@ impl Walker<'_, '_> {
     }
 
     /// Judges the commands in the parts of a word.
-    fn parts(&mut self, parts: &[WordPartNode]) {
+    fn judge_parts(&mut self, parts: &[WordPartNode]) {
         for part in parts {
             match &part.kind {
                 WordPart::Literal(_) | WordPart::SingleQuoted { .. } | WordPart::Variable(_) => {}
-                WordPart::DoubleQuoted { parts, .. } => self.parts(parts),
+                WordPart::DoubleQuoted { parts, .. } => self.judge_parts(parts),
                 WordPart::CommandSubstitution { body, .. } | WordPart::ProcessSubstitution { body, .. } => {
-                    self.statements(body);
+                    self.judge_statements(body);
                 }
-                // A text that is no arithmetic may be a command in a command.
+                // Text that is no arithmetic may be a nested command.
                 WordPart::ArithmeticExpansion { expression_ast: None, .. } => {
-                    self.judge.note_effect(Effect::Unknown, part.span.slice(self.source));
+                    self.judge.record_effect(Effect::Unknown, part.span.slice(self.source));
                 }
-                _ => self.plain(part.span.slice(self.source)),
+                _ => self.check_unparsed(part.span.slice(self.source)),
             }
         }
     }
 
-    /// Returns whether a word has quotes with escapes of C, which this does not follow.
+    /// Returns whether a word has quotes with escapes of C, which are not decoded.
     fn has_escapes(&self, parts: &[WordPartNode]) -> bool {
         parts.iter().any(|part| match &part.kind {
             WordPart::SingleQuoted { dollar: true, .. } => part.span.slice(self.source).contains('\\'),
@@ -466,7 +477,7 @@ impl Walker<'_, '_> {
         })
     }
 
-    /// Returns whether names of files replace a word.
+    /// Returns whether the shell may replace a word by names of files.
     fn has_glob(&self, parts: &[WordPartNode]) -> bool {
         parts.iter().any(|part| match &part.kind {
             WordPart::Literal(LiteralText::Source | LiteralText::CookedSource(_)) => {
@@ -479,12 +490,12 @@ impl Walker<'_, '_> {
     }
 }
 
-/// Returns whether a text has a command in it, where a shell evaluates it.
+/// Returns whether a text contains a command substitution.
 pub(super) fn has_substitution(text: &str) -> bool {
     text.contains('`') || text.contains("$(")
 }
 
-/// Returns whether a text has a mark in place of a variable of a machine.
+/// Returns whether a text contains the mark for a variable of a machine.
 fn has_mark(text: &str) -> bool {
     text.contains(super::MARK)
 }

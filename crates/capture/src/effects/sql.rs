@@ -1,7 +1,7 @@
 //! Effects of statements for databases, by their first words.
 
 use super::Effect;
-use super::programs::has_word;
+use super::programs::list_contains;
 
 /// Effect of a text for the client of a database.
 pub(super) enum SqlEffect {
@@ -10,20 +10,22 @@ pub(super) enum SqlEffect {
     Shell(String),
 }
 
-/// Words with which a statement only reads, or can be undone.
-const READING: &str = "select show describe desc explain use set begin start commit end rollback savepoint release pragma values with table help \
+/// First words of statements that only read, or can be undone.
+const REVERSIBLE_WORDS: &str = "select show describe desc explain use set begin start commit end rollback savepoint release pragma values with table help \
     analyze fetch declare close listen notify check";
-const ADDING: &str = "create insert comment lock unlock prepare execute";
+/// First words of statements that add something.
+const ADDING_WORDS: &str = "create insert comment lock unlock prepare execute";
 
-/// Words that take something away, wherever they stand in a statement: also in one that only explains another one.
-const TAKING: &str = "drop truncate delete update alter revoke vacuum reindex merge kill shutdown purge flush reset";
+/// First words of statements that remove or overwrite something.
+const DESTRUCTIVE_WORDS: &str =
+    "drop truncate delete update alter revoke vacuum reindex merge kill shutdown purge flush reset";
 
-/// Commands of clients that change nothing.
-const OF_CLIENTS: &str = ".tables .schema .quit .exit .headers .header .mode .databases .help .show .indexes .timer .width .nullvalue .dump .stats \
+/// Commands of database clients that change nothing.
+const CLIENT_COMMANDS: &str = ".tables .schema .quit .exit .headers .header .mode .databases .help .show .indexes .timer .width .nullvalue .dump .stats \
     .fullschema .echo .print .separator .changes .open \\d \\dt \\di \\dv \\df \\dn \\du \\l \\q \\x \\c \\conninfo \\timing \\pset \\a \\t \\? \\h \\encoding \\d+ \\dt+ \\l+ \\s \\u quit exit help status \\g";
 
-/// Judges a text for the client of a database.
-pub(super) fn effect(text: &str) -> SqlEffect {
+/// Returns the effect of a text for the client of a database.
+pub(super) fn judge_text(text: &str) -> SqlEffect {
     let text = text.trim();
     let first = text.split_whitespace().next().unwrap_or_default().trim_end_matches(';');
     for prefix in [".shell ", ".system ", "\\! ", "system "] {
@@ -31,52 +33,54 @@ pub(super) fn effect(text: &str) -> SqlEffect {
             return SqlEffect::Shell(line.to_owned());
         }
     }
-    if first.starts_with(['.', '\\']) || has_word("quit exit help status", first) {
+    if first.starts_with(['.', '\\']) || list_contains("quit exit help status", first) {
         // A pipe or a file may follow.
-        let is_known = has_word(OF_CLIENTS, first) && !text.contains('|');
+        let is_known = list_contains(CLIENT_COMMANDS, first) && !text.contains('|');
         return SqlEffect::Known(if is_known { Effect::Reversible } else { Effect::Unknown });
     }
-    let plain = plain(text);
+    let statements = bare_statements(text);
     // As `select … \gexec`, which executes the result.
-    if plain.contains('\\') {
+    if statements.contains('\\') {
         return SqlEffect::Known(Effect::Unknown);
     }
-    SqlEffect::Known(plain.split(';').map(statement).max().unwrap_or(Effect::Reversible))
+    SqlEffect::Known(statements.split(';').map(judge_statement).max().unwrap_or(Effect::Reversible))
 }
 
-fn statement(statement: &str) -> Effect {
+fn judge_statement(statement: &str) -> Effect {
     let lower = statement.to_lowercase();
-    let words: Vec<&str> =
-        lower.split(|sign: char| !sign.is_alphanumeric() && sign != '_').filter(|word| !word.is_empty()).collect();
+    let words: Vec<&str> = lower
+        .split(|character: char| !character.is_alphanumeric() && character != '_')
+        .filter(|word| !word.is_empty())
+        .collect();
     let Some(first) = words.first() else { return Effect::Reversible };
-    let has = |list: &str| words.iter().any(|word| has_word(list, word));
-    if has_word(TAKING, first) {
+    let has = |list: &str| words.iter().any(|word| list_contains(list, word));
+    if list_contains(DESTRUCTIVE_WORDS, first) {
         return Effect::Irreversible;
     }
-    // `select … for update`, `on delete cascade` and `on conflict do update` are no statements of their own.
-    let is_clause = |at: usize| at > 0 && has_word("for on do before after", words[at - 1]);
-    let takes = words
+    // `select … for update`, `on delete cascade` and `on conflict do update` are clauses, not statements.
+    let is_clause = |index: usize| index > 0 && list_contains("for on do before after", words[index - 1]);
+    let is_destructive = words
         .iter()
         .enumerate()
-        .any(|(at, word)| has_word("drop truncate delete update alter", word) && !is_clause(at));
+        .any(|(index, word)| list_contains("drop truncate delete update alter", word) && !is_clause(index));
     match *first {
-        "explain" | "with" | "prepare" | "execute" | "do" | "call" | "begin" if takes => Effect::Irreversible,
+        "explain" | "with" | "prepare" | "execute" | "do" | "call" | "begin" if is_destructive => Effect::Irreversible,
         "select" if has("outfile dumpfile pg_terminate_backend lo_unlink pg_drop_replication_slot") => Effect::Unknown,
         "create" | "insert" if has("or") && has("replace ignore abort") || has("conflict duplicate") => Effect::Unknown,
-        // It makes a table, or writes a file.
+        // It creates a table, or writes a file.
         "select" | "with" if has("into") => Effect::Unknown,
         // A function may do anything.
         "select" | "values" | "insert" | "with" | "table" if calls_unknown(&lower) => Effect::Unknown,
         "copy" if lower.trim_end().ends_with("to stdout") && !calls_unknown(&lower) => Effect::Reversible,
         "pragma" | "set" if statement.contains('=') && *first == "pragma" => Effect::Unknown,
         "execute" | "prepare" | "do" | "call" => Effect::Unknown,
-        first if has_word(READING, first) || has_word(ADDING, first) => Effect::Reversible,
+        first if list_contains(REVERSIBLE_WORDS, first) || list_contains(ADDING_WORDS, first) => Effect::Reversible,
         _ => Effect::Unknown,
     }
 }
 
-/// Functions that change nothing.
-const FUNCTIONS: &str = "count sum min max avg coalesce nullif ifnull isnull length char_length lower upper trim ltrim rtrim substr substring replace round \
+/// Functions and keywords before a parenthesis that change nothing.
+const HARMLESS_FUNCTIONS: &str = "count sum min max avg coalesce nullif ifnull isnull length char_length lower upper trim ltrim rtrim substr substring replace round \
     floor ceil ceiling abs mod power sqrt now current_timestamp current_date date time datetime strftime julianday extract date_trunc date_part age to_char \
     to_date to_timestamp to_number cast convert concat concat_ws group_concat string_agg array_agg json_agg jsonb_agg json_build_object json_extract \
     json_object row_number rank dense_rank lag lead first_value last_value ntile over partition filter within version database schema user current_user \
@@ -87,41 +91,41 @@ const FUNCTIONS: &str = "count sum min max avg coalesce nullif ifnull isnull len
 
 /// Returns whether a statement calls a function that is not listed.
 fn calls_unknown(statement: &str) -> bool {
-    statement.match_indices('(').any(|(at, _)| {
-        let before = statement[..at].trim_end();
-        let is_of_name = |sign: char| sign.is_alphanumeric() || sign == '_' || sign == '.';
-        let name = before.rsplit(|sign: char| !is_of_name(sign)).next().unwrap_or_default();
+    statement.match_indices('(').any(|(index, _)| {
+        let before = statement[..index].trim_end();
+        let is_name_character = |character: char| character.is_alphanumeric() || character == '_' || character == '.';
+        let name = before.rsplit(|character: char| !is_name_character(character)).next().unwrap_or_default();
         let is_table = before[..before.len() - name.len()].trim_end().ends_with("into");
-        !name.is_empty() && !is_table && !has_word(FUNCTIONS, name)
+        !name.is_empty() && !is_table && !list_contains(HARMLESS_FUNCTIONS, name)
     })
 }
 
-/// Returns statements without comments, and without what stands in quotes.
-fn plain(text: &str) -> String {
-    let (mut plain, mut rest) = (String::new(), text);
-    while let Some(sign) = rest.chars().next() {
-        let end = match sign {
-            '\'' | '"' | '`' => rest[1..].find(sign).map(|end| end + 2),
+/// Returns statements without comments and quoted text.
+fn bare_statements(text: &str) -> String {
+    let (mut bare, mut rest) = (String::new(), text);
+    while let Some(character) = rest.chars().next() {
+        let end = match character {
+            '\'' | '"' | '`' => rest[1..].find(character).map(|end| end + 2),
             '-' if rest.starts_with("--") => rest.find('\n').or(Some(rest.len())),
             // MySQL executes a comment with a version.
             '/' if rest.starts_with("/*") && !rest.starts_with("/*!") => rest.find("*/").map(|end| end + 2),
             _ => {
-                plain.push(sign);
-                Some(sign.len_utf8())
+                bare.push(character);
+                Some(character.len_utf8())
             }
         };
-        if matches!(sign, '\'' | '"' | '`') || rest.starts_with("/*") {
-            plain.push(' ');
+        if matches!(character, '\'' | '"' | '`') || rest.starts_with("/*") {
+            bare.push(' ');
         }
         rest = &rest[end.unwrap_or(rest.len())..];
     }
-    plain
+    bare
 }
 
-/// Returns whether a text has statements for a database that take something away: as an answer to any program.
-pub(super) fn takes_away(text: &str) -> bool {
-    plain(text).split(';').any(|one| {
-        let lower = one.to_lowercase();
+/// Returns whether a text has destructive statements for a database, whatever program reads it.
+pub(super) fn is_destructive(text: &str) -> bool {
+    bare_statements(text).split(';').any(|statement| {
+        let lower = statement.to_lowercase();
         let words: Vec<&str> = lower.split_whitespace().collect();
         let pairs = [
             "drop table",

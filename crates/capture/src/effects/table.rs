@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use super::Effect;
 
-/// The rows of the table; its head describes them.
+/// The rows of the table, in the format that its head describes.
 static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| parse(include_str!("programs.txt")));
 
 /// A program, or a command of one.
@@ -17,27 +17,27 @@ pub(super) struct Row {
     /// Options of this row that its commands accept, too.
     inherited: Vec<CommandOption>,
     operands: Vec<Operand>,
-    /// Operands behind two dashes, if these are another program's.
-    pub(super) behind_dashes: Vec<Operand>,
+    /// Operands after `--`, if these belong to another program.
+    pub(super) operands_after_dashes: Vec<Operand>,
     pub(super) input: Option<Input>,
     pub(super) takes_any_option: bool,
     /// Effect of any use.
     pub(super) effect: Effect,
-    /// Meaning of the words from the name of the row on.
+    /// Meaning of the words that begin with the name of the row.
     pub(super) from_name: Option<Meaning>,
-    /// It runs programs of the project.
-    pub(super) is_unseen: bool,
-    /// Options with one dash are words.
-    has_words: bool,
-    /// The first word is letters of options.
-    pub(super) has_bundle: bool,
-    /// Variables stand before the command behind it.
+    /// True if it runs programs of the project.
+    pub(super) runs_project_programs: bool,
+    /// True if options with one dash are words, not letters.
+    has_word_options: bool,
+    /// True if the first word consists of letters of options, as for tar.
+    pub(super) has_option_bundle: bool,
+    /// True if variables may precede the command.
     pub(super) has_variables: bool,
-    /// The shell evaluates subscripts in quotes.
+    /// True if the shell evaluates subscripts in quotes.
     pub(super) has_subscripts: bool,
 }
 
-/// Use of a program's input, where no argument determines it.
+/// Use of the standard input of a program, if no argument determines it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Input {
     Shell,
@@ -49,19 +49,20 @@ pub(super) enum Input {
 #[derive(Debug, Clone)]
 pub(super) struct CommandOption {
     name: &'static str,
-    value: Value,
+    value: OptionValue,
     pub(super) effect: Effect,
-    /// Nothing is done with it, only shown.
-    pub(super) is_dry: bool,
+    /// True if the program only shows its actions and performs none.
+    pub(super) is_dry_run: bool,
 }
 
+/// Value that an option takes.
 #[derive(Debug, Clone)]
-enum Value {
+enum OptionValue {
     None,
-    /// A joined one, or none.
+    /// An optional value, joined to the option.
     Joined(Meaning),
-    /// The next word, or a joined one.
-    Needed {
+    /// A required value: the next word or joined.
+    Required {
         meaning: Meaning,
         is_joined: bool,
     },
@@ -74,8 +75,8 @@ impl CommandOption {
 
     pub(super) fn meaning(&self) -> &Meaning {
         match &self.value {
-            Value::None => &Meaning::Letter('.'),
-            Value::Joined(meaning) | Value::Needed { meaning, .. } => meaning,
+            OptionValue::None => &Meaning::Letter('.'),
+            OptionValue::Joined(meaning) | OptionValue::Required { meaning, .. } => meaning,
         }
     }
 }
@@ -90,7 +91,7 @@ pub(super) enum Meaning {
 }
 
 impl Meaning {
-    /// Returns whether it includes all further words.
+    /// Returns whether it applies to all remaining words.
     pub(super) fn takes_rest(&self) -> bool {
         matches!(self, Self::Letter('$' | 'j' | 'x' | 'r' | '&' | '>'))
     }
@@ -104,8 +105,8 @@ pub(super) struct Operand {
 
 /// Place of an option's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ValueAt {
-    Nowhere,
+pub(super) enum ValuePlace {
+    None,
     /// In the word of the option, from this byte on.
     Inside(usize),
     NextWord,
@@ -123,7 +124,7 @@ impl Row {
 
     /// Returns the row of a command of this program.
     pub(super) fn command(&self, name: &str) -> Option<&Self> {
-        // An option is no command, even where a command may have any name.
+        // An option is not a command, even if a command may have any name.
         let is_option = name.starts_with('-');
         self.commands.iter().find(|row| if is_option { row.names.contains(&name) } else { row.is_named(name) })
     }
@@ -132,16 +133,16 @@ impl Row {
         self.names.iter().any(|pattern| matches_word(pattern, name))
     }
 
-    /// Returns whether arguments of it may be another command.
+    /// Returns whether its arguments may contain another command.
     pub(super) fn runs_commands(&self) -> bool {
         self.operands.iter().any(|operand| operand.meaning.takes_rest())
     }
 
-    /// Returns the meaning of the operand with this index, as far as the number of operands does not matter.
+    /// Returns the meaning of the operand at `index` while the number of operands is unknown.
     pub(super) fn meaning_at(&self, index: usize) -> Option<&Meaning> {
         let repeated = self.operands.iter().position(|operand| operand.is_repeated);
-        let at = repeated.map_or(index, |at| index.min(at));
-        self.operands.get(at).map(|operand| &operand.meaning)
+        let position = repeated.map_or(index, |repeated| index.min(repeated));
+        self.operands.get(position).map(|operand| &operand.meaning)
     }
 
     /// Returns the meanings of operands. `None` if there are too many.
@@ -149,51 +150,52 @@ impl Row {
         meanings(&self.operands, count)
     }
 
-    /// Reads a word as an option, or as letters of several. `None` if one is not listed.
-    pub(super) fn read_option(&self, text: &str) -> Option<Vec<(&CommandOption, ValueAt)>> {
-        if let Some(option) = self.option(text) {
-            let is_needed = matches!(option.value, Value::Needed { .. });
-            return Some(vec![(option, if is_needed { ValueAt::NextWord } else { ValueAt::Nowhere })]);
+    /// Reads a word as an option, or as the letters of several. `None` if an option is not listed.
+    pub(super) fn read_option(&self, text: &str) -> Option<Vec<(&CommandOption, ValuePlace)>> {
+        if let Some(option) = self.find_option(text) {
+            let is_required = matches!(option.value, OptionValue::Required { .. });
+            return Some(vec![(option, if is_required { ValuePlace::NextWord } else { ValuePlace::None })]);
         }
-        let is_long = text.starts_with("--") || self.has_words;
+        let is_long = text.starts_with("--") || self.has_word_options;
         if let Some((name, _)) = text.split_once('=').filter(|_| is_long)
-            && let Some(option) = self.option(name).filter(|option| !matches!(option.value, Value::None))
+            && let Some(option) = self.find_option(name).filter(|option| !matches!(option.value, OptionValue::None))
         {
-            return Some(vec![(option, ValueAt::Inside(name.len() + 1))]);
+            return Some(vec![(option, ValuePlace::Inside(name.len() + 1))]);
         }
         let is_number = text.len() > 1 && text[1..].bytes().all(|byte| byte.is_ascii_digit());
-        if is_number && let Some(option) = self.option(if text.starts_with('+') { "+#" } else { "-#" }) {
-            return Some(vec![(option, ValueAt::Nowhere)]);
+        if is_number && let Some(option) = self.find_option(if text.starts_with('+') { "+#" } else { "-#" }) {
+            return Some(vec![(option, ValuePlace::None)]);
         }
         let is_joined = |option: &&CommandOption| {
-            let may_be = matches!(option.value, Value::Joined(_) | Value::Needed { is_joined: true, .. });
-            may_be && !option.name.starts_with("--") && text.starts_with(option.name)
+            let may_be_joined =
+                matches!(option.value, OptionValue::Joined(_) | OptionValue::Required { is_joined: true, .. });
+            may_be_joined && !option.name.starts_with("--") && text.starts_with(option.name)
         };
         if let Some(option) = self.options.iter().filter(is_joined).max_by_key(|option| option.name.len()) {
-            return Some(vec![(option, ValueAt::Inside(option.name.len()))]);
+            return Some(vec![(option, ValuePlace::Inside(option.name.len()))]);
         }
         (!is_long && text.starts_with('-')).then(|| self.read_letters(text)).flatten()
     }
 
-    fn read_letters(&self, text: &str) -> Option<Vec<(&CommandOption, ValueAt)>> {
-        let mut found = Vec::new();
-        for (at, letter) in text.char_indices().skip(1) {
+    fn read_letters(&self, text: &str) -> Option<Vec<(&CommandOption, ValuePlace)>> {
+        let mut options = Vec::new();
+        for (index, letter) in text.char_indices().skip(1) {
             let option = self.options.iter().find(|option| {
                 option.name.strip_prefix('-').is_some_and(|name| name.chars().eq(std::iter::once(letter)))
             })?;
-            let end = at + letter.len_utf8();
+            let end = index + letter.len_utf8();
             let value = match option.value {
-                Value::None => ValueAt::Nowhere,
-                _ if end < text.len() => ValueAt::Inside(end),
-                Value::Joined(_) => ValueAt::Nowhere,
-                Value::Needed { .. } => ValueAt::NextWord,
+                OptionValue::None => ValuePlace::None,
+                _ if end < text.len() => ValuePlace::Inside(end),
+                OptionValue::Joined(_) => ValuePlace::None,
+                OptionValue::Required { .. } => ValuePlace::NextWord,
             };
-            found.push((option, value));
-            if value != ValueAt::Nowhere {
+            options.push((option, value));
+            if value != ValuePlace::None {
                 break;
             }
         }
-        Some(found)
+        Some(options)
     }
 
     /// Returns whether words that begin with a plus sign are options.
@@ -201,92 +203,95 @@ impl Row {
         self.options.iter().any(|option| option.name.starts_with('+'))
     }
 
-    fn option(&self, name: &str) -> Option<&CommandOption> {
+    fn find_option(&self, name: &str) -> Option<&CommandOption> {
         self.options.iter().find(|option| option.name == name)
     }
 }
 
-/// Returns the meanings of `count` operands; a repeated one stretches. `None` if there are too many.
+/// Returns the meanings of `count` operands, with as many of a repeated one as needed. `None` if there are too many.
 pub(super) fn meanings(operands: &[Operand], count: usize) -> Option<Vec<&Meaning>> {
     let repeated = operands.iter().position(|operand| operand.is_repeated);
     let (before, after) = match repeated {
-        Some(at) => (&operands[..at], &operands[at + 1..]),
+        Some(index) => (&operands[..index], &operands[index + 1..]),
         None => (operands, &[][..]),
     };
-    let of_end = after.len().min(count.saturating_sub(before.len()));
-    let of_begin = count - of_end;
-    let mut found: Vec<&Meaning> = before.iter().take(of_begin).map(|operand| &operand.meaning).collect();
-    while found.len() < of_begin {
-        found.push(&operands[repeated?].meaning);
+    let end_count = after.len().min(count.saturating_sub(before.len()));
+    let begin_count = count - end_count;
+    let mut meanings: Vec<&Meaning> = before.iter().take(begin_count).map(|operand| &operand.meaning).collect();
+    while meanings.len() < begin_count {
+        meanings.push(&operands[repeated?].meaning);
     }
-    found.extend(after[after.len() - of_end..].iter().map(|operand| &operand.meaning));
-    Some(found)
+    meanings.extend(after[after.len() - end_count..].iter().map(|operand| &operand.meaning));
+    Some(meanings)
 }
 
-/// Returns whether a word matches: `*` is any text, and `_` any sign.
+/// Returns whether a word matches a pattern: `*` is any text, and `_` any character.
 pub(super) fn matches_word(pattern: &str, word: &str) -> bool {
     let (pattern, word): (Vec<char>, Vec<char>) = (pattern.chars().collect(), word.chars().collect());
-    // The last `*`, and the end of the text that it stands for.
-    let (mut at, mut in_pattern, mut star) = (0, 0, None);
-    while at < word.len() {
-        match pattern.get(in_pattern) {
+    // The last `*`, and the end of the text that it matches.
+    let (mut word_index, mut pattern_index, mut last_star) = (0, 0, None);
+    while word_index < word.len() {
+        match pattern.get(pattern_index) {
             Some('*') => {
-                star = Some((in_pattern, at));
-                in_pattern += 1;
+                last_star = Some((pattern_index, word_index));
+                pattern_index += 1;
             }
-            Some(sign) if *sign == word[at] || *sign == '_' => (at, in_pattern) = (at + 1, in_pattern + 1),
+            Some(character) if *character == word[word_index] || *character == '_' => {
+                (word_index, pattern_index) = (word_index + 1, pattern_index + 1)
+            }
             _ => {
-                let Some((begin, end)) = star else { return false };
-                star = Some((begin, end + 1));
-                (at, in_pattern) = (end + 1, begin + 1);
+                let Some((begin, end)) = last_star else { return false };
+                last_star = Some((begin, end + 1));
+                (word_index, pattern_index) = (end + 1, begin + 1);
             }
         }
     }
-    pattern[in_pattern..].iter().all(|sign| *sign == '*')
+    pattern[pattern_index..].iter().all(|character| *character == '*')
 }
 
 fn parse(table: &'static str) -> Vec<Row> {
-    // A definition is known from its row on.
-    let mut defined: HashMap<&str, String> = HashMap::new();
-    let mut open: Vec<Row> = Vec::new();
+    // A definition applies to the lines after it.
+    let mut definitions: HashMap<&str, String> = HashMap::new();
+    let mut open_rows: Vec<Row> = Vec::new();
     let mut rows = Vec::new();
-    let joined = table.replace("\\\n", "");
+    let text = table.replace("\\\n", "");
     // The table lives as long as the program.
-    let joined: &'static str = Box::leak(joined.into_boxed_str());
-    for line in joined.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+    let text: &'static str = Box::leak(text.into_boxed_str());
+    for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
         if let Some((name, words)) = line.strip_prefix('%').and_then(|line| line.split_once(" = ")) {
-            let words: Vec<String> = words.split(' ').map(|word| replace_name(word, &defined)).collect();
-            defined.insert(name, words.join(" "));
+            let words: Vec<String> = words.split(' ').map(|word| expand_definition(word, &definitions)).collect();
+            definitions.insert(name, words.join(" "));
             continue;
         }
-        let words: Vec<String> = line.split(' ').map(|word| replace_name(word, &defined)).collect();
-        let text: &'static str = Box::leak(words.join(" ").into_boxed_str());
-        let level = (text.len() - text.trim_start().len()) / 2;
-        close(&mut open, level, &mut rows);
-        let row = Row::parse(text.trim_start(), open.last());
-        open.push(row);
+        let words: Vec<String> = line.split(' ').map(|word| expand_definition(word, &definitions)).collect();
+        let row_text: &'static str = Box::leak(words.join(" ").into_boxed_str());
+        let level = (row_text.len() - row_text.trim_start().len()) / 2;
+        close_rows(&mut open_rows, level, &mut rows);
+        let row = Row::parse(row_text.trim_start(), open_rows.last());
+        open_rows.push(row);
     }
-    close(&mut open, 0, &mut rows);
+    close_rows(&mut open_rows, 0, &mut rows);
     rows
 }
 
-/// Replaces the name of defined words, alone or as a meaning: `%ssh`, `-o:%ssh`, `%ref*`.
-fn replace_name(word: &str, defined: &HashMap<&str, String>) -> String {
+/// Replaces the name of a definition by its words, alone or as a meaning: `%ssh`, `-o:%ssh`, `%ref*`.
+fn expand_definition(word: &str, definitions: &HashMap<&str, String>) -> String {
     let Some((before, name)) = word.split_once('%').filter(|(before, _)| before.is_empty() || before.ends_with(':'))
     else {
         return word.to_owned();
     };
-    let end = name.trim_end_matches('*');
-    match defined.get(end) {
-        Some(words) => format!("{before}{words}{}", &name[end.len()..]),
+    let stem = name.trim_end_matches('*');
+    match definitions.get(stem) {
+        Some(words) => format!("{before}{words}{}", &name[stem.len()..]),
         None => word.to_owned(),
     }
 }
 
-fn close(open: &mut Vec<Row>, level: usize, rows: &mut Vec<Row>) {
-    while open.len() > level {
-        let row = open.pop().expect("its length is above a level");
-        match open.last_mut() {
+/// Moves the open rows below `level` to their parents, or to `rows`.
+fn close_rows(open_rows: &mut Vec<Row>, level: usize, rows: &mut Vec<Row>) {
+    while open_rows.len() > level {
+        let row = open_rows.pop().expect("it has more rows than `level`");
+        match open_rows.last_mut() {
             Some(parent) => parent.commands.push(row),
             None => rows.push(row),
         }
@@ -301,31 +306,31 @@ impl Row {
         let mut row = Self { names: names.split_whitespace().collect(), ..Self::default() };
         if let Some(parent) = parent {
             row.inherited.clone_from(&parent.inherited);
-            row.has_words = parent.has_words;
+            row.has_word_options = parent.has_word_options;
         }
-        let mut is_behind_dashes = false;
+        let mut is_after_dashes = false;
         for word in operands.split_whitespace() {
             match word {
-                "!" if row.operands.is_empty() && !is_behind_dashes => row.effect = Effect::Irreversible,
-                "?" if row.operands.is_empty() && !is_behind_dashes => row.effect = Effect::Unknown,
+                "!" if row.operands.is_empty() && !is_after_dashes => row.effect = Effect::Irreversible,
+                "?" if row.operands.is_empty() && !is_after_dashes => row.effect = Effect::Unknown,
                 "as" => row.from_name = Some(Meaning::Letter('$')),
                 "script" => row.from_name = Some(Meaning::Letter('>')),
-                "unseen" => row.is_unseen = true,
-                "long" => row.has_words = true,
-                "bundle" => row.has_bundle = true,
+                "unseen" => row.runs_project_programs = true,
+                "long" => row.has_word_options = true,
+                "bundle" => row.has_option_bundle = true,
                 "vars" => row.has_variables = true,
                 "subscript" => row.has_subscripts = true,
                 "<$" => row.input = Some(Input::Shell),
                 "<q" => row.input = Some(Input::Statements),
                 "<?" => row.input = Some(Input::Code),
-                "--" => is_behind_dashes = true,
+                "--" => is_after_dashes = true,
                 word => {
                     let (meaning, is_repeated) = match word.strip_suffix('*') {
                         Some(meaning) if !meaning.is_empty() => (meaning, true),
                         _ => (word, false),
                     };
                     let operand = Operand { meaning: Meaning::parse(meaning), is_repeated };
-                    if is_behind_dashes { row.behind_dashes.push(operand) } else { row.operands.push(operand) }
+                    if is_after_dashes { row.operands_after_dashes.push(operand) } else { row.operands.push(operand) }
                 }
             }
         }
@@ -352,34 +357,37 @@ impl CommandOption {
         let end = with_colon.map_or_else(|| text.find([':', '=']).unwrap_or(text.len()), str::len);
         let (name, value) = text.split_at(end);
         let none = Meaning::Letter('.');
-        let option = |name, value| Self { name, value, effect: Effect::Reversible, is_dry: false };
+        let option = |name, value| Self { name, value, effect: Effect::Reversible, is_dry_run: false };
         if let Some(meaning) = value.strip_prefix("::") {
             let meaning = if meaning.is_empty() { none } else { Meaning::parse(meaning) };
-            return option(name, Value::Needed { meaning, is_joined: true });
+            return option(name, OptionValue::Required { meaning, is_joined: true });
         }
-        let (value, is_dry) = match value.strip_suffix('~') {
+        let (value, is_dry_run) = match value.strip_suffix('~') {
             Some(value) => (value, true),
             None => (value, false),
         };
         let mut option = match value.chars().next() {
-            Some(sign) => {
+            Some(character) => {
                 let (meaning, mark) = match &value[1..] {
                     "" => (none, Effect::Reversible),
                     "!" => (none, Effect::Irreversible),
                     "?" => (none, Effect::Unknown),
                     meaning => (Meaning::parse(meaning), Effect::Reversible),
                 };
-                let value =
-                    if sign == '=' { Value::Joined(meaning) } else { Value::Needed { meaning, is_joined: false } };
+                let value = if character == '=' {
+                    OptionValue::Joined(meaning)
+                } else {
+                    OptionValue::Required { meaning, is_joined: false }
+                };
                 Self { effect: mark, ..option(name, value) }
             }
-            None => option(name, Value::None),
+            None => option(name, OptionValue::None),
         };
-        option.is_dry = is_dry;
+        option.is_dry_run = is_dry_run;
         if end == text.len() {
             for (mark, effect) in [('!', Effect::Irreversible), ('?', Effect::Unknown), ('~', Effect::Reversible)] {
                 if let Some(name) = option.name.strip_suffix(mark) {
-                    (option.name, option.effect, option.is_dry) = (name, effect, mark == '~');
+                    (option.name, option.effect, option.is_dry_run) = (name, effect, mark == '~');
                     break;
                 }
             }
@@ -407,14 +415,14 @@ impl Meaning {
 /// Returns each program and command of the table, from the name of the program on, with its row.
 #[cfg(test)]
 pub(super) fn all_commands() -> Vec<(String, &'static Row)> {
-    fn walk(row: &'static Row, before: &str, found: &mut Vec<(String, &'static Row)>) {
+    fn walk(row: &'static Row, before: &str, commands: &mut Vec<(String, &'static Row)>) {
         for name in &row.names {
             let path = format!("{before}{}", name.replace('*', "x"));
-            row.commands.iter().for_each(|command| walk(command, &format!("{path} "), found));
-            found.push((path, row));
+            row.commands.iter().for_each(|command| walk(command, &format!("{path} "), commands));
+            commands.push((path, row));
         }
     }
-    let mut found = Vec::new();
-    ROWS.iter().for_each(|row| walk(row, "", &mut found));
-    found
+    let mut commands = Vec::new();
+    ROWS.iter().for_each(|row| walk(row, "", &mut commands));
+    commands
 }

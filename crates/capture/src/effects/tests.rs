@@ -216,7 +216,8 @@ const DESTRUCTIVE: &[&str] = &[
     "systemctl start poweroff",
 ];
 
-/// Lines of programs that mostly do no harm, with an option, a command or a variable that executes or takes away something.
+/// Lines of programs that mostly do no harm, with an option, a command or a variable that executes or takes away
+/// something.
 const IN_DISGUISE: &[&str] = &[
     "compgen -W '$(touch x)'",
     "hash -p /path/evil ls",
@@ -646,19 +647,19 @@ fn programs_of_the_project_are_named_as_unseen() {
         ("git status", vec![]),
         ("cargo build", vec![]),
     ] {
-        assert_eq!(judge(line, Reader::Shell).unseen, unseen, "{line}");
+        assert_eq!(judge(line, Reader::Shell).project_programs, unseen, "{line}");
     }
 }
 
 #[test]
 fn the_programs_of_a_line_are_named() {
     assert_eq!(
-        programs("cd x && sudo -u ana git pull | tee log; make -j2 && /usr/bin/git gc"),
+        programs_in_command("cd x && sudo -u ana git pull | tee log; make -j2 && /usr/bin/git gc"),
         ["sudo", "git", "tee", "make"]
     );
-    assert_eq!(programs("bash x.sh; exec sh -c 'y'"), ["bash", "sh", "y"]);
-    assert_eq!(programs("A=1 echo 'x' > f; [ -e f ]; $EDITOR f"), Vec::<String>::new());
-    assert_eq!(programs("docker compose exec web bash; python3 -m pytest"), ["docker", "bash", "python3"]);
+    assert_eq!(programs_in_command("bash x.sh; exec sh -c 'y'"), ["bash", "sh", "y"]);
+    assert_eq!(programs_in_command("A=1 echo 'x' > f; [ -e f ]; $EDITOR f"), Vec::<String>::new());
+    assert_eq!(programs_in_command("docker compose exec web bash; python3 -m pytest"), ["docker", "bash", "python3"]);
 }
 
 #[test]
@@ -703,7 +704,7 @@ fn answers_to_programs_are_no_lines_of_a_shell() {
         ("sh setup.sh", Reader::Program),
         ("npm init", Reader::Program),
     ] {
-        assert_eq!(reader_behind(line), reader, "{line}");
+        assert_eq!(reader_after(line), reader, "{line}");
     }
 }
 
@@ -992,7 +993,7 @@ fn no_line_of_the_table_of_dangerous_lines_is_taken_for_harmless() {
 #[test]
 fn everyday_lines_have_no_gate() {
     let alarms = lines(HARMLESS_LINES).into_iter().filter(|line| effect(line) > Effect::Reversible);
-    let alarms: Vec<_> = alarms.map(|line| (judge(&line, Reader::Shell).because, line)).collect();
+    let alarms: Vec<_> = alarms.map(|line| (judge(&line, Reader::Shell).evidence, line)).collect();
     assert!(alarms.is_empty(), "{alarms:#?}");
     assert!(lines(HARMLESS_LINES).len() > 800);
 }

@@ -1,64 +1,65 @@
-//! Search for typed text in the output: at the place where a terminal echoes it, and nowhere else.
+//! Search for the echo of typed text, only at the position where a terminal prints it.
 //!
-//! A text without an echo, or with only a part of one, is a secret. The same text further on in the output may be
-//! another one.
+//! A text without a complete echo is a secret. An equal text later in the output may be something else.
 
 use super::asks_for_secret;
 
 /// Maximum characters at the beginning of a text for a full-screen program that may be commands, which have no echo.
-const MAX_COMMANDS: usize = 2;
+const MAX_SINGLE_COMMANDS: usize = 2;
 
 /// Commands of full-screen programs that are often repeated.
-const REPEATED: &str = "hjklnNuxpGdyg.<> ";
+const REPEATABLE_COMMANDS: &str = "hjklnNuxpGdyg.<> ";
 
 /// Maximum characters of commands before a text.
 const MAX_COMMAND_CHARS: usize = 200;
 
-/// Signs that a program shows in place of a secret.
+/// Characters that a program shows in place of a secret.
 pub(super) const MASKS: [char; 4] = ['*', '•', '●', '∗'];
 
-/// Returns the line of a text that begins at a byte, without its first characters, and the byte behind it.
+/// Returns the line at a byte index without its first `column` characters, and the index of its end.
 pub(super) fn rest_of_line(text: &str, begin: usize, column: usize) -> (&str, usize) {
     let line = text[begin..].split('\n').next().unwrap_or_default();
-    let rest = line.char_indices().nth(column).map_or("", |(at, _)| &line[at..]);
+    let rest = line.char_indices().nth(column).map_or("", |(start, _)| &line[start..]);
     (rest, begin + line.len())
 }
 
-/// Returns whether a line is the typed text, or begins with it as a whole.
-pub(super) fn stands_in(line: &str, typed: &str) -> bool {
-    let behind = line.strip_prefix(typed).or_else(|| line.strip_prefix(typed.trim_end()));
-    behind.is_some_and(|rest| !rest.starts_with(|sign: char| sign.is_alphanumeric() || MASKS.contains(&sign)))
-}
-
-/// Returns whether a line has all pieces of the typed text, in their order.
-pub(super) fn has_pieces(line: &str, pieces: &[String]) -> bool {
-    let mut rest = line;
-    pieces.iter().all(|piece| {
-        let found = rest.find(piece.as_str());
-        found.map(|at| rest = &rest[at + piece.len()..]).is_some()
+/// Returns whether a line begins with the typed text as separate words.
+pub(super) fn is_echo(line: &str, typed: &str) -> bool {
+    let after = line.strip_prefix(typed).or_else(|| line.strip_prefix(typed.trim_end()));
+    after.is_some_and(|rest| {
+        !rest.starts_with(|character: char| character.is_alphanumeric() || MASKS.contains(&character))
     })
 }
 
-/// Returns the byte behind a line typed at once with others before it: it stands at `from`, or in a later line behind
-/// the same row as they do.
-pub(super) fn end_of_pasted(text: &str, from: usize, end: usize, row: &str, typed: &str) -> Option<usize> {
-    let (line, behind) = rest_of_line(text, from, 0);
-    if stands_in(line, typed) {
-        return Some(behind);
+/// Returns whether a line contains all pieces of the typed text in order.
+pub(super) fn has_pieces(line: &str, pieces: &[String]) -> bool {
+    let mut rest = line;
+    pieces.iter().all(|piece| {
+        let start = rest.find(piece.as_str());
+        start.map(|start| rest = &rest[start + piece.len()..]).is_some()
+    })
+}
+
+/// Returns the index after the echo of a line that was pasted together with earlier lines: at `from`, or in a later
+/// line after the same row.
+pub(super) fn end_of_pasted_echo(text: &str, from: usize, end: usize, row: &str, typed: &str) -> Option<usize> {
+    let (line, line_end) = rest_of_line(text, from, 0);
+    if is_echo(line, typed) {
+        return Some(line_end);
     }
-    let mut at = from;
+    let mut index = from;
     for line in text.get(from..end)?.split('\n') {
-        let is_echo = !row.trim().is_empty() && line.strip_prefix(row).is_some_and(|rest| stands_in(rest, typed));
-        if is_echo {
-            return Some(at + line.len());
+        let has_echo = !row.trim().is_empty() && line.strip_prefix(row).is_some_and(|rest| is_echo(rest, typed));
+        if has_echo {
+            return Some(index + line.len());
         }
-        at += line.len() + 1;
+        index += line.len() + 1;
     }
     None
 }
 
-/// Returns whether a full-screen program shows a text typed into it, but for a few commands before it. `drawn` is the
-/// text that the program drew before the next input.
+/// Returns whether a full-screen program shows a typed text, except for a few commands before it. `drawn`: the text
+/// that the program drew before the next input.
 pub(super) fn is_on_screen(typed: &str, before: &str, after: &str, drawn: &str) -> bool {
     let masks = |text: &str| text.matches(MASKS).count();
     let is_masked = masks(after) > masks(before) + masks(typed) || masks(drawn) > masks(typed);
@@ -68,23 +69,23 @@ pub(super) fn is_on_screen(typed: &str, before: &str, after: &str, drawn: &str) 
     let is_new = |part: &str| after.matches(part).count() > before.matches(part).count();
     let is_shown = |part: &str| is_new(part) || part.len() > 1 && drawn.contains(part);
     let is_changed = after.trim() != before.trim();
-    let ends = typed.char_indices().map(|(at, _)| at).chain([typed.len()]);
+    let ends = typed.char_indices().map(|(start, _)| start).chain([typed.len()]);
     ends.take(MAX_COMMAND_CHARS).any(|end| {
         let (commands, text) = typed.split_at(end);
         let is_text = text.is_empty() || is_shown(text) && (end == 0 || text.chars().count() > 1);
-        let single = single_commands(commands);
-        is_text && (single <= 1 || single <= MAX_COMMANDS && is_changed)
+        let single_count = count_single_commands(commands);
+        is_text && (single_count <= 1 || single_count <= MAX_SINGLE_COMMANDS && is_changed)
     })
 }
 
-/// Returns the number of characters of unrepeated commands.
-fn single_commands(commands: &str) -> usize {
+/// Returns the number of commands that are not repetitions.
+fn count_single_commands(commands: &str) -> usize {
     let (mut count, mut rest) = (0, commands);
-    while let Some(sign) = rest.chars().next() {
-        let behind = rest.trim_start_matches(sign);
-        let repeated = (rest.len() - behind.len()) / sign.len_utf8();
-        count += if repeated > 1 && REPEATED.contains(sign) { 0 } else { repeated };
-        rest = behind;
+    while let Some(character) = rest.chars().next() {
+        let after = rest.trim_start_matches(character);
+        let repeated = (rest.len() - after.len()) / character.len_utf8();
+        count += if repeated > 1 && REPEATABLE_COMMANDS.contains(character) { 0 } else { repeated };
+        rest = after;
     }
     count
 }

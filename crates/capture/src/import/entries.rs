@@ -1,12 +1,12 @@
-//! The entries of a log, made of the inputs of a recording. Typed text becomes part of an entry only if the output shows it.
+//! The entries of a log, from the inputs of a recording. An entry has typed text only if the output shows the text.
 
 use steplatch_protocol::{InputKind, InputRecord};
 
-use super::echo::{MASKS, end_of_pasted, has_pieces, is_on_screen, rest_of_line, stands_in};
+use super::echo::{MASKS, end_of_pasted_echo, has_pieces, is_echo, is_on_screen, rest_of_line};
 use super::edit::{EditedLine, named_keys};
 use super::reader::{RawInput, Recorded};
 use super::secrets::{Secrets, without_echo};
-use super::{MAX_PRINTED_BYTES, asks_for_secret, floor, is_same_prompt, shortened};
+use super::{MAX_PRINTED_BYTES, asks_for_secret, floor_boundary, is_same_prompt, shorten};
 use crate::session_log::Moment;
 
 /// Maximum number of bytes searched after a pasted line for the echo of the next one.
@@ -16,11 +16,11 @@ const MAX_PASTE_BYTES: usize = 64 << 10;
 const MAX_PARTS: usize = 64;
 
 /// Returns the log entries, and the number of inputs that the output does not show.
-pub(super) fn log_entries(read: Recorded, is_shell: bool) -> (Vec<Moment>, usize) {
-    let Recorded { text, mut inputs, exit, .. } = read;
+pub(super) fn log_entries(recorded: Recorded, is_shell: bool) -> (Vec<Moment>, usize) {
+    let Recorded { text, mut inputs, exit, .. } = recorded;
     for input in &mut inputs {
-        input.line_begin = floor(&text, input.line_begin);
-        input.begin = floor(&text, input.begin).max(input.line_begin);
+        input.line_begin = floor_boundary(&text, input.line_begin);
+        input.begin = floor_boundary(&text, input.begin).max(input.line_begin);
     }
     let prompt = inputs.iter().find(|input| input.size.is_none()).map(|input| input.row.clone()).unwrap_or_default();
     let is_prompt = |index: usize, row: &str| if is_shell { is_same_prompt(&prompt, row) } else { index == 0 };
@@ -30,12 +30,12 @@ pub(super) fn log_entries(read: Recorded, is_shell: bool) -> (Vec<Moment>, usize
         .map(|(index, input)| !input.is_full_screen && input.size.is_none() && is_prompt(index, &input.row))
         .collect();
     // Drop a final `exit`: a machine closes its terminal itself.
-    let last = inputs.iter().rposition(|input| input.size.is_none()).filter(|last| is_shell && at_prompt[*last]);
-    let last = last.filter(|last| matches!(inputs[*last].text.trim(), "exit" | "logout" | "\x04"));
-    if let Some(last) = last {
-        inputs[last].text.clear();
+    let final_exit = inputs.iter().rposition(|input| input.size.is_none()).filter(|last| is_shell && at_prompt[*last]);
+    let final_exit = final_exit.filter(|last| matches!(inputs[*last].text.trim(), "exit" | "logout" | "\x04"));
+    if let Some(index) = final_exit {
+        inputs[index].text.clear();
     }
-    let mut writer = Writer {
+    let mut writer = EntryWriter {
         text: &text,
         inputs: &inputs,
         at_prompt: &at_prompt,
@@ -50,11 +50,12 @@ pub(super) fn log_entries(read: Recorded, is_shell: bool) -> (Vec<Moment>, usize
         writer.add_input(index);
     }
     let last_row = text.rsplit('\n').next().unwrap_or_default();
-    let is_at_prompt = is_shell && (last.is_some() || !prompt.trim().is_empty() && is_same_prompt(&prompt, last_row));
+    let is_at_prompt =
+        is_shell && (final_exit.is_some() || !prompt.trim().is_empty() && is_same_prompt(&prompt, last_row));
     if is_at_prompt && !writer.moments.is_empty() {
         writer.moments.push(final_prompt_entry(&inputs, text.len()));
     }
-    let Writer { mut moments, secrets, hidden_count, .. } = writer;
+    let EntryWriter { mut moments, secrets, hidden_count, .. } = writer;
     secrets.mask(&mut moments);
     for (index, moment) in moments.iter_mut().enumerate() {
         moment.input.number = index as u64 + 1;
@@ -62,7 +63,7 @@ pub(super) fn log_entries(read: Recorded, is_shell: bool) -> (Vec<Moment>, usize
     (moments, hidden_count)
 }
 
-/// Returns the entry of the prompt that a recording ends at.
+/// Returns the entry of the prompt at the end of a recording.
 fn final_prompt_entry(inputs: &[RawInput], end: usize) -> Moment {
     let input = InputRecord {
         kind: InputKind::Wait,
@@ -84,7 +85,8 @@ enum Reconstruction {
     Hidden { is_entered: bool },
 }
 
-struct Writer<'r> {
+/// Writer of the entries of a log.
+struct EntryWriter<'r> {
     text: &'r str,
     inputs: &'r [RawInput],
     at_prompt: &'r [bool],
@@ -97,8 +99,8 @@ struct Writer<'r> {
     moments: Vec<Moment>,
 }
 
-impl Writer<'_> {
-    fn begin(&self, index: usize) -> usize {
+impl EntryWriter<'_> {
+    fn begin_of_input(&self, index: usize) -> usize {
         self.inputs.get(index).map_or(self.text.len(), |input| input.begin)
     }
 
@@ -121,10 +123,10 @@ impl Writer<'_> {
             elapsed_time: Some((input.answered - input.seconds).max(0.0)),
             ..InputRecord::default()
         };
-        let printed = self.text_between(input.begin, self.begin(index + 1)).to_owned();
+        let printed = self.text_between(input.begin, self.begin_of_input(index + 1)).to_owned();
         if let Some((cols, rows)) = input.size {
             (record.kind, record.cols, record.rows) = (InputKind::Resize, Some(cols), Some(rows));
-            self.moments.push(Moment { input: record, printed: shortened(&printed), output: None });
+            self.moments.push(Moment { input: record, printed: shorten(&printed), output: None });
             return;
         }
         let line = EditedLine::from_input(&input.text);
@@ -154,7 +156,7 @@ impl Writer<'_> {
         let printed = if is_hidden { self.record_secrets(index, &line, &printed) } else { printed };
         let is_entered = self.at_prompt[index] && line.is_entered;
         let entered_line = is_entered.then(|| self.entered_line(index, &record, &printed));
-        let printed = if is_entered { String::new() } else { shortened(&printed) };
+        let printed = if is_entered { String::new() } else { shorten(&printed) };
         self.moments.push(Moment { input: record, printed, output: None });
         self.moments.extend(entered_line);
     }
@@ -164,31 +166,31 @@ impl Writer<'_> {
         let input = &self.inputs[index];
         let row = if input.is_full_screen { input.screen.as_deref().unwrap_or_default() } else { &input.row };
         self.hidden_count += usize::from(!asks_for_secret(row));
-        let whole = EditedLine::from_input(&self.whole_line(index));
-        for line in [line, &whole] {
+        let whole_line = EditedLine::from_input(&self.whole_line(index));
+        for line in [line, &whole_line] {
             self.secrets.add(&line.text);
             line.pieces.iter().for_each(|piece| self.secrets.add(piece));
             if input.is_full_screen {
                 // The first keys may be commands.
-                let suffixes = line.text.char_indices().skip(1).take(2).map(|(at, _)| &line.text[at..]);
-                suffixes.for_each(|rest| self.secrets.add(rest));
+                let suffixes = line.text.char_indices().skip(1).take(2).map(|(start, _)| &line.text[start..]);
+                suffixes.for_each(|suffix| self.secrets.add(suffix));
             }
         }
         without_echo(&line.text, printed)
     }
 
-    /// Returns the whole line that an input is part of, up to Enter: a value may be typed in parts.
+    /// Returns the whole line of an input, up to Enter: a value may be typed in parts.
     fn whole_line(&self, index: usize) -> String {
         let ends_line = |input: &&RawInput| input.text.ends_with(['\r', '\n', '\x03', '\x04']);
         let before = self.inputs[..index].iter().rev().take(MAX_PARTS).take_while(|input| !ends_line(input)).count();
-        let behind = self.inputs[index..].iter().take(MAX_PARTS).take_while(|input| !ends_line(input)).count();
-        let end = (index + behind + 1).min(self.inputs.len());
+        let after = self.inputs[index..].iter().take(MAX_PARTS).take_while(|input| !ends_line(input)).count();
+        let end = (index + after + 1).min(self.inputs.len());
         let texts = |inputs: &[RawInput]| inputs.iter().map(|input| input.text.as_str()).collect::<String>();
         let before = texts(&self.inputs[index - before..index]);
-        let behind = texts(&self.inputs[index..end]);
+        let after = texts(&self.inputs[index..end]);
         // An input, and so a secret, has at most this many bytes.
-        let begin = floor(&before, before.len().saturating_sub(MAX_PRINTED_BYTES));
-        format!("{}{}", &before[begin..], &behind[..floor(&behind, 2 * MAX_PRINTED_BYTES)])
+        let begin = floor_boundary(&before, before.len().saturating_sub(MAX_PRINTED_BYTES));
+        format!("{}{}", &before[begin..], &after[..floor_boundary(&after, 2 * MAX_PRINTED_BYTES)])
     }
 
     /// Reconstructs an input to a line editor.
@@ -209,19 +211,19 @@ impl Writer<'_> {
             let limit = next.map_or(self.text.len(), |next| next.begin);
             let echo = if is_pasted {
                 let from = self.echo_end.max(input.begin);
-                let limit = limit.min(floor(self.text, from + MAX_PASTE_BYTES));
-                end_of_pasted(self.text, from, limit, &input.row, &line.text)
+                let limit = limit.min(floor_boundary(self.text, from + MAX_PASTE_BYTES));
+                end_of_pasted_echo(self.text, from, limit, &input.row, &line.text)
             } else {
-                stands_in(line_rest, &line.text).then_some(line_end)
+                is_echo(line_rest, &line.text).then_some(line_end)
             };
             let Some(echo_end) = echo else { return Reconstruction::Hidden { is_entered: line.is_entered } };
             self.echo_end = (echo_end + 1).min(self.text.len());
             return Reconstruction::Typed { text: with_newline(&line.text), keys: end.into_iter().collect() };
         }
-        let is_found = !is_pasted && has_pieces(line_rest, &line.pieces);
+        let has_echo = !is_pasted && has_pieces(line_rest, &line.pieces);
         let shown = line_rest.trim_end();
         // An unnamed key may have inserted a character.
-        if !is_found || line.has_unknown_key && shown.trim_matches(MASKS).is_empty() {
+        if !has_echo || line.has_unknown_key && shown.trim_matches(MASKS).is_empty() {
             return Reconstruction::Hidden { is_entered: line.is_entered };
         }
         self.echo_end = (line_end + 1).min(self.text.len());
@@ -234,9 +236,7 @@ impl Writer<'_> {
                 Reconstruction::Typed { text: with_newline(shown), keys: Vec::new() }
             }
             [] if !line.has_unknown_key => Reconstruction::Typed { text: String::new(), keys },
-            [piece]
-                if input.text.starts_with(piece.as_str()) && stands_in(line_rest, piece) && !line.has_unknown_key =>
-            {
+            [piece] if input.text.starts_with(piece.as_str()) && is_echo(line_rest, piece) && !line.has_unknown_key => {
                 Reconstruction::Typed { text: piece.clone(), keys }
             }
             _ => Reconstruction::Hidden { is_entered: line.is_entered },
@@ -249,7 +249,7 @@ impl Writer<'_> {
         if let Some(keys) = named_keys(&input.text) {
             return Reconstruction::Typed { text: String::new(), keys };
         }
-        if !input.text.starts_with(|sign: char| !sign.is_control()) {
+        if !input.text.starts_with(|character: char| !character.is_control()) {
             // Some terminals send characters as escape sequences.
             return if is_motion(&input.text) {
                 Reconstruction::Typed { text: input.text.clone(), keys: Vec::new() }
@@ -276,11 +276,12 @@ impl Writer<'_> {
         next.is_some_and(|next| next.is_full_screen && matches!(next.text.as_str(), "\r" | "\n"))
     }
 
-    /// Returns whether an input is the Enter behind a text for a full-screen program.
+    /// Returns whether an input is the Enter after a text for a full-screen program.
     fn is_enter_of_text(&self, index: usize) -> bool {
         let before = index.checked_sub(1).map(|before| &self.inputs[before]);
-        let is_text =
-            |input: &RawInput| input.is_full_screen && input.text.starts_with(|sign: char| !sign.is_control());
+        let is_text = |input: &RawInput| {
+            input.is_full_screen && input.text.starts_with(|character: char| !character.is_control())
+        };
         before.is_some_and(is_text) && self.is_entered_on_screen(index - 1)
     }
 
@@ -288,7 +289,7 @@ impl Writer<'_> {
     fn entered_line(&self, index: usize, record: &InputRecord, printed: &str) -> Moment {
         let input = &self.inputs[index];
         let next = (index + 1..self.inputs.len()).find(|next| self.at_prompt[*next]);
-        let output_end = next.map(|next| self.begin(next)).or_else(|| self.exit.map(|_| self.text.len()));
+        let output_end = next.map(|next| self.begin_of_input(next)).or_else(|| self.exit.map(|_| self.text.len()));
         let output = self.text_between(input.begin, output_end.unwrap_or(self.text.len()));
         let output = output.split_once('\n').map_or("", |(_, rest)| rest);
         // Drop the trailing prompt; it is not part of the output.
@@ -308,7 +309,7 @@ impl Writer<'_> {
             exit_code: self.exit.filter(|_| next.is_none() && !self.is_shell),
             ..record.clone()
         };
-        Moment { input: record, printed: shortened(printed), output: Some(shortened(output)) }
+        Moment { input: record, printed: shorten(printed), output: Some(shorten(output)) }
     }
 }
 
@@ -325,7 +326,7 @@ fn is_motion(sequences: &str) -> bool {
     let mut parts = sequences.split('\x1b').skip(1);
     parts.all(|part| {
         let is_modified = part.starts_with("[27;");
-        let end = part.trim_end_matches(|sign: char| sign.is_control()).chars().next_back();
+        let end = part.trim_end_matches(|character: char| character.is_control()).chars().next_back();
         !is_modified && end.is_some_and(|end| matches!(end, 'A'..='H' | 'P'..='S' | 'Z' | '~'))
     })
 }
@@ -333,6 +334,6 @@ fn is_motion(sequences: &str) -> bool {
 /// Formats seconds since the start of a recording as ISO 8601, counted from 1970-01-01.
 fn timestamp(seconds: f64) -> String {
     let milliseconds = (seconds.clamp(0.0, 86_399.0) * 1000.0) as u64;
-    let (seconds, rest) = (milliseconds / 1000, milliseconds % 1000);
-    format!("1970-01-01T{:02}:{:02}:{:02}.{rest:03}Z", seconds / 3600, seconds / 60 % 60, seconds % 60)
+    let (seconds, fraction) = (milliseconds / 1000, milliseconds % 1000);
+    format!("1970-01-01T{:02}:{:02}:{:02}.{fraction:03}Z", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }

@@ -1,25 +1,25 @@
-//! Scripts of `autoexpect`: `spawn`, `send` and `expect` with texts. The reader names anything else with its line.
+//! Scripts of `autoexpect`: `spawn`, `send` and `expect` with texts. All other commands are reported with their line.
 
 use super::{Timeline, TimelineEvent, asks_for_secret};
-use crate::LeftOut;
+use crate::OmittedInput;
 use crate::turn::quoted;
 
-/// Maximum number of readable commands, and the deepest nesting of braces.
+/// Maximum number of commands of a script.
 const MAX_COMMANDS: usize = 20_000;
 
 /// A word of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Word {
     text: String,
-    /// It has a variable or a command in it, which only Tcl knows.
+    /// True if it has a variable or a command, which only Tcl can evaluate.
     is_computed: bool,
     is_braced: bool,
 }
 
-/// Returns what a script of `autoexpect` has. None where it has no `spawn`.
+/// Returns the timeline of a script of `autoexpect`. `None` without `spawn`.
 #[must_use]
 pub fn expect_script(script: &str) -> Option<Timeline> {
-    let commands = Parser { text: script, at: 0, line: 1 }.commands();
+    let commands = Parser { text: script, position: 0, line: 1 }.parse_commands();
     let mut timeline = Timeline::default();
     let mut has_spawned = false;
     for (line, words) in &commands {
@@ -27,12 +27,12 @@ pub fn expect_script(script: &str) -> Option<Timeline> {
         let is_known = !words.iter().any(|word| word.is_computed);
         match texts.as_slice() {
             ["set", "force_conservative" | "timeout", ..] | ["match_max", ..] | ["log_user", ..] | ["exit"] => {}
-            // The preamble of autoexpect, which makes typing slow.
+            // The preamble of autoexpect, which slows down typing.
             ["if", condition, ..] if *condition == "$force_conservative" => {}
             ["expect", "eof"] => {}
-            ["spawn", rest @ ..] if is_known && !has_spawned && !rest.is_empty() => {
+            ["spawn", command @ ..] if is_known && !has_spawned && !command.is_empty() => {
                 has_spawned = true;
-                timeline.command = rest.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
+                timeline.command = command.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
             }
             ["send", "--", text] | ["send", text] if is_known && !text.starts_with("--") => {
                 timeline.events.push((0.0, TimelineEvent::Input((*text).to_owned())));
@@ -43,35 +43,37 @@ pub fn expect_script(script: &str) -> Option<Timeline> {
             ["expect", text] if is_known && !words[1].is_braced && !text.contains(['*', '?', '[']) => {
                 timeline.events.push((0.0, TimelineEvent::Output((*text).to_owned())));
             }
-            _ => leave_out(&mut timeline, *line, &texts),
+            _ => omit_command(&mut timeline, *line, &texts),
         }
     }
     add_echo(&mut timeline);
     has_spawned.then_some(timeline)
 }
 
-/// Names a command by its first words: others may be secrets.
-fn leave_out(timeline: &mut Timeline, line: usize, words: &[&str]) {
-    let what = words.first().copied().unwrap_or_default();
-    let named = if what == "set" { words.get(1).copied() } else { None };
-    let input: String = std::iter::once(what).chain(named).collect::<Vec<_>>().join(" ").chars().take(40).collect();
-    if matches!(what, "send" | "spawn" | "interact" | "exp_send") {
-        let sentence = format!("line {line} of the script ('{input} …') is not understood; add by hand what it does");
+/// Reports a command by its first words, because the others may be secrets.
+fn omit_command(timeline: &mut Timeline, line: usize, words: &[&str]) {
+    let command = words.first().copied().unwrap_or_default();
+    let variable = if command == "set" { words.get(1).copied() } else { None };
+    let input: String =
+        std::iter::once(command).chain(variable).collect::<Vec<_>>().join(" ").chars().take(40).collect();
+    if matches!(command, "send" | "spawn" | "interact" | "exp_send") {
+        let sentence =
+            format!("line {line} of the script ('{input} …') is not supported; add its action to the workflow");
         timeline.undecided.push(sentence);
     }
-    if timeline.left_out.len() < 100 {
-        let reason = format!("line {line} of the script is none of spawn, send and expect with a text");
-        timeline.left_out.push(LeftOut { input, reason });
+    if timeline.omitted_inputs.len() < 100 {
+        let reason = format!("line {line} of the script is not spawn, send or expect with a text");
+        timeline.omitted_inputs.push(OmittedInput { input, reason });
     }
 }
 
-/// Returns whether a row is the prompt of a program that reads commands, which it shows.
+/// Returns whether a row is the prompt of a program that reads commands with an echo.
 fn is_prompt(row: &str) -> bool {
     row.trim_end().ends_with(['$', '#', '%', '>']) && !asks_for_secret(row)
 }
 
-/// Adds the echo of text typed at prompts where the script has none (`autoexpect -p`): such a script waits for last
-/// lines only. The echo of an answer to a question remains unknown.
+/// Adds the echo of text typed at prompts if the script has none (`autoexpect -p`), because it waits for last lines
+/// only. The echo of an answer to a question remains unknown.
 fn add_echo(timeline: &mut Timeline) {
     let has_lines = |event: &TimelineEvent| matches!(event, TimelineEvent::Output(text) if text.contains('\n'));
     if timeline.events.iter().any(|(_, event)| has_lines(event)) {
@@ -90,7 +92,7 @@ fn add_echo(timeline: &mut Timeline) {
                 text.ends_with('\r').then(|| "\r\n".to_owned())
             }
             TimelineEvent::Input(text) => {
-                let shown: String = text.chars().filter(|sign| !sign.is_control()).collect();
+                let shown: String = text.chars().filter(|character| !character.is_control()).collect();
                 Some(if text.ends_with('\r') { format!("{shown}\r\n") } else { shown })
             }
             TimelineEvent::Resize { .. } | TimelineEvent::Exit(_) => None,
@@ -100,35 +102,35 @@ fn add_echo(timeline: &mut Timeline) {
     }
     timeline.events = events;
     if is_unknown {
-        let sentence = "the script does not say which answers were shown: all are secret arguments; record it with autoexpect without -p";
+        let sentence = "the script does not show which answers had an echo, so all became secret arguments; record it with autoexpect without -p";
         timeline.undecided.push(sentence.to_owned());
     }
 }
 
-/// Reads commands as Tcl divides a script: by line ends and semicolons, into words.
+/// Parser of the commands of a Tcl script, separated by line ends and semicolons, and of their words.
 struct Parser<'t> {
     text: &'t str,
-    at: usize,
+    position: usize,
     line: usize,
 }
 
 impl Parser<'_> {
     fn peek(&self) -> Option<char> {
-        self.text[self.at..].chars().next()
+        self.text[self.position..].chars().next()
     }
 
     fn next(&mut self) -> Option<char> {
-        let sign = self.peek()?;
-        self.at += sign.len_utf8();
-        self.line += usize::from(sign == '\n');
-        Some(sign)
+        let character = self.peek()?;
+        self.position += character.len_utf8();
+        self.line += usize::from(character == '\n');
+        Some(character)
     }
 
-    fn commands(mut self) -> Vec<(usize, Vec<Word>)> {
+    fn parse_commands(mut self) -> Vec<(usize, Vec<Word>)> {
         let mut commands = Vec::new();
         let (mut words, mut begin) = (Vec::new(), 1);
-        while let Some(sign) = self.peek() {
-            match sign {
+        while let Some(character) = self.peek() {
+            match character {
                 '\n' | ';' => {
                     self.next();
                     if !words.is_empty() {
@@ -139,15 +141,15 @@ impl Parser<'_> {
                     }
                 }
                 ' ' | '\t' | '\r' => drop(self.next()),
-                '#' if words.is_empty() => while self.next().is_some_and(|sign| sign != '\n') {},
+                '#' if words.is_empty() => while self.next().is_some_and(|character| character != '\n') {},
                 _ => {
                     if words.is_empty() {
                         begin = self.line;
                     }
-                    let word = match sign {
-                        '"' => self.quoted(),
-                        '{' => self.braced(),
-                        _ => self.bare(),
+                    let word = match character {
+                        '"' => self.parse_quoted(),
+                        '{' => self.parse_braced(),
+                        _ => self.parse_bare(),
                     };
                     words.push(word);
                 }
@@ -159,51 +161,52 @@ impl Parser<'_> {
         commands
     }
 
-    fn quoted(&mut self) -> Word {
+    fn parse_quoted(&mut self) -> Word {
         self.next();
         let mut word = Word { text: String::new(), is_computed: false, is_braced: false };
-        while let Some(sign) = self.next() {
-            match sign {
+        while let Some(character) = self.next() {
+            match character {
                 '"' => break,
-                '\\' => word.text.extend(self.escaped()),
-                sign => {
-                    word.is_computed |= self.is_computed(sign);
-                    word.text.push(sign);
+                '\\' => word.text.extend(self.parse_escape()),
+                character => {
+                    word.is_computed |= self.is_computed(character);
+                    word.text.push(character);
                 }
             }
         }
         word
     }
 
-    fn bare(&mut self) -> Word {
+    fn parse_bare(&mut self) -> Word {
         let mut word = Word { text: String::new(), is_computed: false, is_braced: false };
-        while let Some(sign) = self.peek().filter(|sign| !matches!(sign, ' ' | '\t' | '\r' | '\n' | ';')) {
+        while let Some(character) = self.peek().filter(|character| !matches!(character, ' ' | '\t' | '\r' | '\n' | ';'))
+        {
             self.next();
-            if sign == '\\' {
-                word.text.extend(self.escaped());
+            if character == '\\' {
+                word.text.extend(self.parse_escape());
                 continue;
             }
-            word.is_computed |= self.is_computed(sign);
-            word.text.push(sign);
+            word.is_computed |= self.is_computed(character);
+            word.text.push(character);
         }
         word
     }
 
-    /// Returns whether the last read sign begins a command or the name of a variable.
-    fn is_computed(&self, sign: char) -> bool {
-        let names = |next: char| next.is_ascii_alphanumeric() || matches!(next, '_' | '{' | '(' | ':');
-        sign == '[' || sign == '$' && self.peek().is_some_and(names)
+    /// Returns whether the last read character begins a command or a variable.
+    fn is_computed(&self, character: char) -> bool {
+        let begins_name = |next: char| next.is_ascii_alphanumeric() || matches!(next, '_' | '{' | '(' | ':');
+        character == '[' || character == '$' && self.peek().is_some_and(begins_name)
     }
 
-    fn braced(&mut self) -> Word {
+    fn parse_braced(&mut self) -> Word {
         self.next();
         let (mut text, mut depth) = (String::new(), 1_usize);
-        while let Some(sign) = self.next() {
-            match sign {
+        while let Some(character) = self.next() {
+            match character {
                 '{' => depth += 1,
                 '}' => depth -= 1,
                 '\\' => {
-                    text.push(sign);
+                    text.push(character);
                     text.extend(self.next());
                     continue;
                 }
@@ -212,22 +215,24 @@ impl Parser<'_> {
             if depth == 0 {
                 break;
             }
-            text.push(sign);
+            text.push(character);
         }
         Word { text, is_computed: false, is_braced: true }
     }
 
-    /// Reads what stands behind a backslash.
-    fn escaped(&mut self) -> Option<char> {
-        let sign = self.next()?;
-        let number = |parser: &mut Self, radix: u32, most: usize| {
-            let begin = parser.at;
-            while parser.at - begin < most && parser.peek().is_some_and(|sign| sign.is_digit(radix)) {
+    /// Parses the escape after a backslash.
+    fn parse_escape(&mut self) -> Option<char> {
+        let character = self.next()?;
+        let number = |parser: &mut Self, radix: u32, max_digits: usize| {
+            let begin = parser.position;
+            while parser.position - begin < max_digits
+                && parser.peek().is_some_and(|character| character.is_digit(radix))
+            {
                 parser.next();
             }
-            u32::from_str_radix(&parser.text[begin..parser.at], radix).ok().and_then(char::from_u32)
+            u32::from_str_radix(&parser.text[begin..parser.position], radix).ok().and_then(char::from_u32)
         };
-        match sign {
+        match character {
             'n' => Some('\n'),
             'r' => Some('\r'),
             't' => Some('\t'),
@@ -238,11 +243,11 @@ impl Parser<'_> {
             'x' => number(self, 16, 2),
             'u' => number(self, 16, 4),
             '0'..='7' => {
-                self.at -= 1;
+                self.position -= 1;
                 number(self, 8, 3)
             }
             '\n' => Some(' '),
-            sign => Some(sign),
+            character => Some(character),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::tests::read;
+use super::tests::import_timeline;
 use super::{ScriptLogs, Timeline, TimelineEvent, expect_script, script_recording};
 use crate::{CaptureRequest, Golden, KnownFacts, capture};
 
@@ -142,7 +142,7 @@ proptest! {
             .filter(|value| !entries.iter().any(|other| other.shown == Shown::Whole && other.value.contains(value.as_str())))
             .collect();
         let printed: Vec<bool> = hidden.iter().map(|value| stands_in_output(&timeline, value)).collect();
-        let imported = read("x", timeline);
+        let imported = import_timeline("x", timeline);
         let log = serde_json::to_string(&imported).unwrap();
         let captured = capture(&[imported.log], &KnownFacts::default(), &CaptureRequest::default());
         let reply = serde_json::to_string(&captured).unwrap();
@@ -170,7 +170,7 @@ proptest! {
         let events = steplatch_fuzz::portions(&bytes).into_iter().enumerate().map(event).collect();
         timelines.push(Timeline { events, ..Timeline::default() });
         for timeline in timelines {
-            let imported = read("x", timeline);
+            let imported = import_timeline("x", timeline);
             prop_assert!(imported.log.moments.len() <= 2 * super::MAX_ENTRIES + 1);
             let captured = capture(&[imported.log], &KnownFacts::default(), &CaptureRequest::default());
             let golden = Golden::from_captured(&captured, "x", "2026-01-31T12:00:00Z");

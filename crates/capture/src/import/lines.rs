@@ -1,6 +1,6 @@
-//! Printed bytes as lines, as a terminal shows them in the end. A line that is longer than a row stays one line.
+//! Output as lines in their final form. A line that is longer than a row remains one line.
 
-/// Maximum bytes of kept text.
+/// Maximum bytes of the text of all lines.
 const MAX_TEXT_BYTES: usize = 8 << 20;
 
 /// Maximum bytes of the text that a full-screen program drew at once.
@@ -14,14 +14,14 @@ const MAX_LINE_CHARS: usize = 16 << 10;
 enum Escape {
     #[default]
     None,
-    Begun,
+    Started,
     /// A control sequence, with its parameters.
     Control(String),
     /// A text for the terminal, up to BEL or ST.
     Text {
         after_escape: bool,
     },
-    /// The next sign chooses a set of signs.
+    /// The next character selects a character set.
     Skip,
 }
 
@@ -48,18 +48,18 @@ impl Lines {
         self.width = Some(width).filter(|width| *width > 1);
     }
 
-    pub(super) fn put(&mut self, text: &str) {
-        for sign in text.chars() {
-            self.sign(sign);
+    pub(super) fn write_text(&mut self, text: &str) {
+        for character in text.chars() {
+            self.write_character(character);
         }
     }
 
-    /// Returns the number of lines that have ended.
+    /// Returns the number of complete lines.
     pub(super) fn count(&self) -> usize {
         self.count
     }
 
-    /// Returns the line that has not ended.
+    /// Returns the incomplete last line.
     pub(super) fn row(&self) -> String {
         self.line.iter().collect()
     }
@@ -69,12 +69,12 @@ impl Lines {
         self.column
     }
 
-    /// Returns the bytes of all lines that have ended.
+    /// Returns the length of all complete lines in bytes.
     pub(super) fn len(&self) -> usize {
         self.done.len()
     }
 
-    /// Returns what a full-screen program drew since the last call, without its places.
+    /// Returns the text that a full-screen program drew since the last call, without positions.
     pub(super) fn take_drawn(&mut self) -> String {
         std::mem::take(&mut self.drawn)
     }
@@ -87,38 +87,38 @@ impl Lines {
         self.done + &self.line.iter().collect::<String>()
     }
 
-    fn sign(&mut self, sign: char) {
+    fn write_character(&mut self, character: char) {
         match std::mem::take(&mut self.escape) {
-            Escape::None => self.plain(sign),
+            Escape::None => self.write_plain(character),
             Escape::Skip => {}
-            Escape::Begun => {
-                self.escape = match sign {
+            Escape::Started => {
+                self.escape = match character {
                     '[' => Escape::Control(String::new()),
                     ']' | 'P' | '_' | '^' | 'X' => Escape::Text { after_escape: false },
                     '(' | ')' | '*' | '+' | '#' => Escape::Skip,
                     _ => Escape::None,
                 }
             }
-            Escape::Text { after_escape: true } if sign == '\\' => {}
-            Escape::Text { .. } if sign == '\x07' => {}
-            Escape::Text { .. } => self.escape = Escape::Text { after_escape: sign == '\x1b' },
+            Escape::Text { after_escape: true } if character == '\\' => {}
+            Escape::Text { .. } if character == '\x07' => {}
+            Escape::Text { .. } => self.escape = Escape::Text { after_escape: character == '\x1b' },
             Escape::Control(mut parameters) => {
-                if ('@'..='~').contains(&sign) {
-                    self.control(&parameters, sign);
+                if ('@'..='~').contains(&character) {
+                    self.apply_control(&parameters, character);
                 } else if parameters.len() < 64 {
-                    parameters.push(sign);
+                    parameters.push(character);
                     self.escape = Escape::Control(parameters);
                 }
             }
         }
     }
 
-    fn plain(&mut self, sign: char) {
-        match sign {
-            '\x1b' => self.escape = Escape::Begun,
+    fn write_plain(&mut self, character: char) {
+        match character {
+            '\x1b' => self.escape = Escape::Started,
             _ if self.is_full_screen => {
-                if !sign.is_control() && self.drawn.len() < MAX_DRAWN_BYTES {
-                    self.drawn.push(sign);
+                if !character.is_control() && self.drawn.len() < MAX_DRAWN_BYTES {
+                    self.drawn.push(character);
                 }
             }
             '\n' => {
@@ -130,21 +130,22 @@ impl Lines {
                     self.done.push('\n');
                 }
             }
-            '\r' => self.column = self.begin_of_row(),
+            '\r' => self.column = self.row_start(),
             '\x08' => self.column = self.column.saturating_sub(1),
-            '\t' => (0..8 - self.column % 8).for_each(|_| self.write(' ')),
-            sign if sign.is_control() => {}
-            sign => self.write(sign),
+            '\t' => (0..8 - self.column % 8).for_each(|_| self.put_character(' ')),
+            character if character.is_control() => {}
+            character => self.put_character(character),
         }
     }
 
-    /// Returns where the row begins that the cursor is in, of a line that has several. Behind its last column, the cursor is still in a row.
-    fn begin_of_row(&self) -> usize {
+    /// Returns the column of the line at which the row of the cursor begins. After the last column of a row, the cursor
+    /// is still in that row.
+    fn row_start(&self) -> usize {
         let width = self.width.unwrap_or(usize::MAX);
         self.column.saturating_sub(1) / width * width
     }
 
-    fn write(&mut self, sign: char) {
+    fn put_character(&mut self, character: char) {
         if self.column >= MAX_LINE_CHARS {
             return;
         }
@@ -152,16 +153,16 @@ impl Lines {
             self.line.resize(self.column, ' ');
         }
         match self.line.get_mut(self.column) {
-            Some(place) => *place = sign,
-            None => self.line.push(sign),
+            Some(cell) => *cell = character,
+            None => self.line.push(character),
         }
         self.column += 1;
     }
 
-    fn control(&mut self, parameters: &str, sign: char) {
+    fn apply_control(&mut self, parameters: &str, character: char) {
         let number = || parameters.parse::<usize>().unwrap_or(1).clamp(1, MAX_LINE_CHARS);
-        match (sign, parameters) {
-            ('h' | 'l', "?1049" | "?1047" | "?47") => self.is_full_screen = sign == 'h',
+        match (character, parameters) {
+            ('h' | 'l', "?1049" | "?1047" | "?47") => self.is_full_screen = character == 'h',
             _ if self.is_full_screen => {}
             ('K' | 'J', "" | "0") => self.line.truncate(self.column),
             ('K', "2") => self.line.clear(),

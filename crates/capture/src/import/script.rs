@@ -1,17 +1,17 @@
 //! Recordings of `script` (util-linux) in the advanced format of its timing file.
 //!
-//! Each line of the timing file has a type, the seconds since the line before, and a number of bytes: `O` of the log of
-//! output, `I` of the log of input, `S` a signal, `H` something about the recording.
+//! Each line of the timing file has a type, the seconds since the previous line, and a number of bytes. The types: `O`
+//! log of output, `I` log of input, `S` signal, `H` header.
 
 use super::{Timeline, TimelineEvent};
-use crate::LeftOut;
+use crate::OmittedInput;
 
 /// The names of the logs that a timing file belongs to, without their directories.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ScriptFiles {
     /// The log of output.
     pub output: Option<String>,
-    /// The log of input. The same as that of output where both are in one.
+    /// The log of input; the same file as that of output if they share one.
     pub input: Option<String>,
 }
 
@@ -20,23 +20,23 @@ pub struct ScriptFiles {
 pub struct ScriptLogs<'l> {
     /// The log of output.
     pub output: &'l [u8],
-    /// The log of input; none where both are in one.
+    /// The log of input; `None` if it is in the log of output.
     pub input: Option<&'l [u8]>,
 }
 
-/// Returns which logs a timing file names. None where it is no timing file in the advanced format.
+/// Returns the logs of a timing file. `None` if it is not a timing file in the advanced format.
 #[must_use]
 pub fn script_files(timing: &str) -> Option<ScriptFiles> {
     timing.strip_prefix("H ")?;
     let file = |name: &str| {
-        let path = header(timing, name)?;
+        let path = header_value(timing, name)?;
         let base = path.rsplit('/').next().filter(|base| !base.is_empty() && *base != "..")?;
         Some(base.to_owned())
     };
     Some(ScriptFiles { output: file("OUTPUT_LOG"), input: file("INPUT_LOG") })
 }
 
-fn header<'t>(timing: &'t str, name: &str) -> Option<&'t str> {
+fn header_value<'t>(timing: &'t str, name: &str) -> Option<&'t str> {
     timing.lines().find_map(|line| {
         let mut words = line.splitn(4, ' ');
         let is_named = words.next() == Some("H") && words.next().is_some() && words.next() == Some(name);
@@ -44,22 +44,23 @@ fn header<'t>(timing: &'t str, name: &str) -> Option<&'t str> {
     })
 }
 
-/// Returns what a recording of `script` has.
+/// Returns the timeline of a recording of `script`.
 #[must_use]
 pub fn script_recording(timing: &str, logs: ScriptLogs<'_>) -> Timeline {
-    let side = |name: &str| header(timing, name)?.trim().parse::<u16>().ok().filter(|side| *side > 0);
+    let size_value =
+        |name: &str| header_value(timing, name)?.trim().parse::<u16>().ok().filter(|size_value| *size_value > 0);
     let mut timeline = Timeline {
-        command: header(timing, "COMMAND").unwrap_or_default().to_owned(),
-        size: side("COLUMNS").zip(side("LINES")),
+        command: header_value(timing, "COMMAND").unwrap_or_default().to_owned(),
+        size: size_value("COLUMNS").zip(size_value("LINES")),
         ..Timeline::default()
     };
-    let (mut output, mut input) = (Bytes::new(logs.output), logs.input.map(Bytes::new));
-    let mut at = 0.0;
+    let (mut output, mut input) = (LogReader::new(logs.output), logs.input.map(LogReader::new));
+    let mut seconds = 0.0;
     for (index, line) in timing.lines().enumerate() {
         let mut words = line.split(' ');
         let (kind, time) = (words.next().unwrap_or_default(), words.next().and_then(|time| time.parse::<f64>().ok()));
         let count = words.next().and_then(|count| count.parse::<usize>().ok());
-        at += time.filter(|time| time.is_finite() && *time > 0.0).unwrap_or_default();
+        seconds += time.filter(|time| time.is_finite() && *time > 0.0).unwrap_or_default();
         let event = match (kind, count) {
             ("S", _) if line.contains("SIGWINCH") => {
                 let side = |name: &str| {
@@ -73,32 +74,32 @@ pub fn script_recording(timing: &str, logs: ScriptLogs<'_>) -> Timeline {
             ("I", Some(count)) => TimelineEvent::Input(input.as_mut().unwrap_or(&mut output).take(count)),
             ("H", _) | ("", None) => continue,
             _ => {
-                if timeline.left_out.len() < 100 {
-                    let reason = format!("line {} of the timing file is no output or input", index + 1);
-                    timeline.left_out.push(LeftOut { input: kind.chars().take(20).collect(), reason });
+                if timeline.omitted_inputs.len() < 100 {
+                    let reason = format!("line {} of the timing file is neither output nor input", index + 1);
+                    timeline.omitted_inputs.push(OmittedInput { input: kind.chars().take(20).collect(), reason });
                 }
                 continue;
             }
         };
-        timeline.events.push((at, event));
+        timeline.events.push((seconds, event));
     }
-    if let Some(code) = header(timing, "EXIT_CODE").and_then(|code| code.trim().parse().ok()) {
-        timeline.events.push((at, TimelineEvent::Exit(code)));
+    if let Some(code) = header_value(timing, "EXIT_CODE").and_then(|code| code.trim().parse().ok()) {
+        timeline.events.push((seconds, TimelineEvent::Exit(code)));
     }
     if !timeline.events.iter().any(|(_, event)| matches!(event, TimelineEvent::Input(_))) {
-        timeline.undecided.push("the recording has no input: record it with script --log-io or --log-in".to_owned());
+        timeline.undecided.push("the recording has no input; record it with script --log-io or --log-in".to_owned());
     }
     timeline
 }
 
-/// A log, read in portions. A character that two portions share is in the later one.
-struct Bytes<'b> {
+/// Reader of a log in portions. A character that two portions share is in the later one.
+struct LogReader<'b> {
     rest: &'b [u8],
     unfinished: Vec<u8>,
 }
 
-impl<'b> Bytes<'b> {
-    /// Begins behind the line that `script` writes first.
+impl<'b> LogReader<'b> {
+    /// Skips the first line, which `script` writes.
     fn new(log: &'b [u8]) -> Self {
         let begin = if log.starts_with(b"Script started on ") {
             log.iter().position(|byte| *byte == b'\n').map_or(log.len(), |end| end + 1)
@@ -109,9 +110,9 @@ impl<'b> Bytes<'b> {
     }
 
     fn take(&mut self, count: usize) -> String {
-        let (taken, rest) = self.rest.split_at(count.min(self.rest.len()));
+        let (portion, rest) = self.rest.split_at(count.min(self.rest.len()));
         self.rest = rest;
-        self.unfinished.extend_from_slice(taken);
+        self.unfinished.extend_from_slice(portion);
         let end = match std::str::from_utf8(&self.unfinished) {
             Err(error) if error.error_len().is_none() => error.valid_up_to(),
             _ => self.unfinished.len(),

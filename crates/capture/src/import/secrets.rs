@@ -1,4 +1,4 @@
-//! Typed values without an echo: they stand in no text of a log.
+//! Typed values without an echo. They are masked in all texts of a log.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use crate::session_log::Moment;
 /// Placeholder for a secret in texts.
 const MASK: &str = "••••••";
 
-/// Minimum length of a value for a search in texts, in bytes: a shorter one stands in many words.
+/// Minimum length of a masked value, in bytes: shorter ones occur in many words.
 const MIN_SECRET_BYTES: usize = 4;
 
 /// Typed values without an echo.
@@ -17,16 +17,16 @@ pub(super) struct Secrets {
 }
 
 impl Secrets {
-    /// Adds a value. Each of its lines is one.
+    /// Adds a value. Each of its lines is a secret.
     pub(super) fn add(&mut self, value: &str) {
         let lines = value.split(['\r', '\n']).flat_map(|line| [line, line.trim()]);
         self.values.extend(lines.filter(|line| line.len() >= MIN_SECRET_BYTES).map(str::to_owned));
     }
 
-    /// Takes the values out of the texts of a log.
+    /// Masks the values in the texts of a log.
     pub(super) fn mask(mut self, moments: &mut [Moment]) {
-        // A value that is part of another one must not break that one.
-        self.values.sort_by(|one, other| (other.len(), one).cmp(&(one.len(), other)));
+        // Longer values are first, so that a part of a value does not mask only that part.
+        self.values.sort_by(|a, b| (b.len(), a).cmp(&(a.len(), b)));
         self.values.dedup();
         let mut index: Index<'_> = HashMap::new();
         for value in &self.values {
@@ -38,9 +38,9 @@ impl Secrets {
         for moment in moments {
             let input = &mut moment.input;
             let texts = [Some(&mut moment.printed), moment.output.as_mut()];
-            let of_input = [&mut input.text, &mut input.row, &mut input.screen].map(Option::as_mut);
-            for text in texts.into_iter().chain(of_input).flatten() {
-                *text = masked(text, &index);
+            let input_texts = [&mut input.text, &mut input.row, &mut input.screen].map(Option::as_mut);
+            for text in texts.into_iter().chain(input_texts).flatten() {
+                *text = mask_text(text, &index);
             }
         }
     }
@@ -49,28 +49,28 @@ impl Secrets {
 /// Values by their first bytes, the longest first.
 type Index<'v> = HashMap<&'v [u8], Vec<&'v str>>;
 
-fn masked(text: &str, index: &Index<'_>) -> String {
-    let (mut made, mut plain, mut at) = (String::with_capacity(text.len()), 0, 0);
-    while let Some(begin) = text.as_bytes().get(at..at + MIN_SECRET_BYTES) {
-        let values = index.get(begin).filter(|_| text.is_char_boundary(at));
-        let found = values.and_then(|values| values.iter().find(|value| text[at..].starts_with(**value)));
-        let Some(value) = found else {
-            at += 1;
+fn mask_text(text: &str, values_by_prefix: &Index<'_>) -> String {
+    let (mut result, mut copied, mut index) = (String::with_capacity(text.len()), 0, 0);
+    while let Some(begin) = text.as_bytes().get(index..index + MIN_SECRET_BYTES) {
+        let values = values_by_prefix.get(begin).filter(|_| text.is_char_boundary(index));
+        let value = values.and_then(|values| values.iter().find(|value| text[index..].starts_with(**value)));
+        let Some(value) = value else {
+            index += 1;
             continue;
         };
-        made.push_str(&text[plain..at]);
-        made.push_str(MASK);
-        at += value.len();
-        plain = at;
+        result.push_str(&text[copied..index]);
+        result.push_str(MASK);
+        index += value.len();
+        copied = index;
     }
-    made + &text[plain..]
+    result + &text[copied..]
 }
 
-/// Returns the output behind a hidden value, without an echo of the beginning of the value.
+/// Returns the output after a hidden value, with a mask for a partial echo of the value.
 pub(super) fn without_echo(value: &str, printed: &str) -> String {
     let line = printed.lines().next().unwrap_or_default();
-    let same = value.chars().zip(line.chars()).take_while(|(one, other)| one == other);
-    let same: usize = same.map(|(sign, _)| sign.len_utf8()).sum();
-    let is_echo = same >= MIN_SECRET_BYTES || same >= 1 && line.trim_end().len() == same;
-    if is_echo { format!("{MASK}{}", &printed[same..]) } else { printed.to_owned() }
+    let echo_length = value.chars().zip(line.chars()).take_while(|(typed, shown)| typed == shown);
+    let echo_length: usize = echo_length.map(|(character, _)| character.len_utf8()).sum();
+    let is_echo = echo_length >= MIN_SECRET_BYTES || echo_length >= 1 && line.trim_end().len() == echo_length;
+    if is_echo { format!("{MASK}{}", &printed[echo_length..]) } else { printed.to_owned() }
 }

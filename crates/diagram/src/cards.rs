@@ -22,7 +22,7 @@ pub(super) const HEAD: f64 = 46.0;
 /// Pixels of a row.
 pub(super) const ROW: f64 = 20.0;
 
-/// A state as it is drawn.
+/// The drawing of a state.
 #[derive(Debug)]
 pub(super) struct Card {
     pub(super) name: Line,
@@ -41,11 +41,11 @@ pub(super) enum Kind {
     Plain,
     /// The state runs another workflow.
     Nested,
-    /// A gate decides where it leads.
+    /// A gate decides its transition.
     Judged,
 }
 
-/// One way out of a state, in the order in which they are tried.
+/// A possible end of a state, in the order of evaluation.
 #[derive(Debug)]
 pub(super) struct Row {
     pub(super) line: Line,
@@ -62,11 +62,11 @@ pub(super) enum Way {
     Fails,
 }
 
-/// A text that is cut where it is too long, and the whole of it.
+/// A text, truncated if it is too long, with the complete text.
 #[derive(Debug)]
 pub(super) struct Line {
     pub(super) shown: String,
-    /// Only where something is missing.
+    /// The complete text, if `shown` is truncated.
     pub(super) whole: Option<String>,
 }
 
@@ -126,9 +126,10 @@ fn card(state: &State, number: &impl Fn(&str) -> Option<usize>) -> Card {
     let tool = format!("{} {}", state.action().tool(), subject(state));
     let (name, tool) = (Line::new(state.name()), Line::new(tool.trim_end()));
     #[allow(clippy::cast_precision_loss, reason = "a card has few characters and few rows")]
-    let of = |line: &Line, each: f64| line.shown.width() as f64 * each + 2.0 * PADDING;
-    let lines = rows.iter().map(|row| of(&row.line, CHARACTER) + ROW);
-    let width = lines.chain([of(&name, BOLD_CHARACTER), of(&tool, CHARACTER), MIN_WIDTH]).fold(0.0, f64::max);
+    let line_width = |line: &Line, character_width: f64| line.shown.width() as f64 * character_width + 2.0 * PADDING;
+    let lines = rows.iter().map(|row| line_width(&row.line, CHARACTER) + ROW);
+    let width =
+        lines.chain([line_width(&name, BOLD_CHARACTER), line_width(&tool, CHARACTER), MIN_WIDTH]).fold(0.0, f64::max);
     #[allow(clippy::cast_precision_loss, reason = "a card has few characters and few rows")]
     let height = HEAD + ROW * rows.len() as f64 + 6.0;
     Card { name, tool, kind, rows, width: width.ceil(), height, reached: true }

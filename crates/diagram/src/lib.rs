@@ -76,7 +76,7 @@ fn on_exhausted(state: &State) -> String {
 
 /// A possible end of a run in a state.
 struct End {
-    /// In which case; nothing where there is no other.
+    /// The condition; empty if there is only one end.
     when: &'static str,
     /// True if the run completes, rather than fails.
     completes: bool,

@@ -1,9 +1,9 @@
 //! The places of cards and the routes of the lines between them.
 //!
-//! A line leaves a card beside the row of its transition, or below a card that has only one; it goes down into the gap
-//! between two layers, across on a track of that gap, and down onto its target card. One that leads further goes up or
-//! down beside the picture: backward lines on the left, forward lines on the right. So no line crosses a card, and
-//! lines that run in the same direction have a track or a lane each.
+//! A line leaves a card next to the row of its transition, or below a card with a single row. It goes down into the gap
+//! between two layers, across on a track of that gap, and down onto its target card. A longer line goes up or down
+//! along the picture: backward lines on the left, forward lines on the right. So no line crosses a card, and parallel
+//! lines have a track or a lane each.
 
 mod bundles;
 mod landings;
@@ -12,19 +12,19 @@ use std::collections::BTreeMap;
 
 use super::cards::{Card, HEAD, ROW, Way};
 use super::layers::Layers;
-use bundles::{bundles, number_ports};
-use landings::{land, step_aside, straighten};
+use bundles::{gather_bundles, number_ports};
+use landings::{place_landings, separate_landings, straighten};
 
-/// Pixels between lines that run beside each other.
+/// Pixels between parallel lines.
 const TRACK: f64 = 10.0;
-/// Pixels between a card and the nearest line beside it, and between such lines and the next card.
+/// Pixels between a card and the nearest line on its left or right.
 const AIR: f64 = 14.0;
 /// Pixels between a card and the nearest track above or below it.
 const GAP: f64 = 18.0;
 /// Pixels around the picture.
 const MARGIN: f64 = 24.0;
 
-/// A picture, with everything in its place.
+/// A picture: the corners of the cards, and the lines.
 #[derive(Debug)]
 pub(super) struct Plan {
     /// The upper left corner of each card.
@@ -39,7 +39,7 @@ pub(super) struct Plan {
 pub(super) struct Route {
     /// From its first card to its last card.
     pub(super) points: Vec<(f64, f64)>,
-    /// Those of further rows, each from its row to the line.
+    /// The short lines of further rows, each from its row to the line.
     pub(super) stubs: Vec<Stub>,
     /// True if it is taken only on a time-out.
     pub(super) late: bool,
@@ -54,17 +54,17 @@ pub(super) struct Stub {
     pub(super) late: bool,
 }
 
-/// All ways from one state to one other.
+/// All transitions from one state to another.
 struct Bundle {
     from: usize,
     to: usize,
-    /// The rows, and which of them are taken on a time-out.
+    /// The rows, each with true if it is taken on a time-out.
     rows: Vec<(usize, bool)>,
     side: Side,
     course: Course,
     /// Its index on its side of the card, from the inside.
     port: usize,
-    /// Place of its end on its target, from 0 to 1 of the width.
+    /// Position of its end on its target, from 0 to 1 of the width.
     landing: f64,
     lane: usize,
 }
@@ -82,7 +82,7 @@ enum Course {
     Next,
     /// To the same state.
     Loop,
-    /// To the same layer or one further up, along the left.
+    /// To the same layer or a higher one, along the left.
     Back,
     /// Over at least one layer, along the right.
     Ahead,
@@ -93,15 +93,15 @@ fn pixels(count: usize) -> f64 {
     count as f64 * TRACK
 }
 
-/// Finds a place for every card and a way for every line.
+/// Places the cards and routes the lines.
 pub(super) fn plan(cards: &[Card], layers: &Layers) -> Plan {
     let rough = columns(cards, layers, &vec![(0, 0); cards.len()]);
-    let mut bundles = bundles(cards, layers, &rough);
+    let mut bundles = gather_bundles(cards, layers, &rough);
     let ports = number_ports(&mut bundles, cards.len());
     let left = columns(cards, layers, &ports);
-    land(&mut bundles, cards, &left);
+    place_landings(&mut bundles, cards, &left);
     straighten(&mut bundles, cards, &left);
-    step_aside(&mut bundles, cards, layers, &left);
+    separate_landings(&mut bundles, cards, layers, &left);
     let lanes = [Course::Back, Course::Ahead].map(|course| assign_lanes(&mut bundles, layers, course));
 
     let edge_of = |state: usize| {
@@ -112,9 +112,10 @@ pub(super) fn plan(cards: &[Card], layers: &Layers) -> Plan {
 
     // All horizontal parts are in gaps: gap 0 is above the first layer, gap n below the nth.
     let mut crossings: Vec<Vec<(f64, f64, usize, bool)>> = vec![Vec::new(); layers.rows.len() + 1];
-    let across: Vec<Across> = bundles.iter().map(|bundle| across(bundle, cards, &left, (begin, end))).collect();
-    for (index, (bundle, across)) in bundles.iter().zip(&across).enumerate() {
-        let (below, above) = (layers.of[bundle.from] + 1, layers.of[bundle.to]);
+    let coordinates: Vec<LineCoordinates> =
+        bundles.iter().map(|bundle| coordinates_of(bundle, cards, &left, (begin, end))).collect();
+    for (index, (bundle, across)) in bundles.iter().zip(&coordinates).enumerate() {
+        let (below, above) = (layers.layer_of[bundle.from] + 1, layers.layer_of[bundle.to]);
         match bundle.course {
             Course::Next => crossings[below].push((across.exit, across.landing, index, false)),
             Course::Loop => crossings[above].push((across.exit, across.landing, index, true)),
@@ -141,17 +142,17 @@ pub(super) fn plan(cards: &[Card], layers: &Layers) -> Plan {
 
     let shift = MARGIN + pixels(lanes[0]) + TRACK - begin;
     let corners: Vec<(f64, f64)> =
-        left.iter().enumerate().map(|(state, left)| (left + shift, tops[layers.of[state]])).collect();
+        left.iter().enumerate().map(|(state, left)| (left + shift, tops[layers.layer_of[state]])).collect();
     let track_y = |gap: usize, index: usize, into: bool| {
         gaps[gap] + GAP + pixels(tracks.get(&(gap, index, into)).copied().unwrap_or(0))
     };
-    let lines = bundles.iter().zip(&across).enumerate().map(|(index, (bundle, across))| {
-        let (below, above) = (layers.of[bundle.from] + 1, layers.of[bundle.to]);
+    let lines = bundles.iter().zip(&coordinates).enumerate().map(|(index, (bundle, across))| {
+        let (below, above) = (layers.layer_of[bundle.from] + 1, layers.layer_of[bundle.to]);
         let (exit, lane, landing) = (across.exit + shift, across.lane + shift, across.landing + shift);
         let (card, corner) = (&cards[bundle.from], corners[bundle.from]);
         let row_y = |row: usize| corner.1 + HEAD + ROW * (0.5 + row_number(row));
         let row_x = if bundle.side == Side::Left { corner.0 } else { corner.0 + card.width };
-        // A line that goes up begins at the lowest of its rows, so that it passes the others.
+        // A loop begins at the lowest of its rows, so that it passes the others.
         let first = if bundle.course == Course::Loop { bundle.rows.len() - 1 } else { 0 };
         let begin_y = row_y(bundle.rows[first].0);
         let mut points = match bundle.side {
@@ -176,7 +177,7 @@ pub(super) fn plan(cards: &[Card], layers: &Layers) -> Plan {
         let stub =
             |(row, late): &(usize, bool)| Stub { from: (row_x, row_y(*row)), to: (exit, row_y(*row)), late: *late };
         let joining = bundle.rows.iter().enumerate().filter(|(index, _)| *index != first).map(|(_, row)| stub(row));
-        // The line itself is dashed where all of it is.
+        // The line is dashed if all of its rows are.
         let late = bundle.rows.iter().all(|(_, late)| *late);
         Route { points, stubs: joining.collect(), late }
     });
@@ -190,26 +191,26 @@ fn row_number(row: usize) -> f64 {
 }
 
 /// Coordinates of a line: its start at its card, its end, and its way along the picture.
-struct Across {
+struct LineCoordinates {
     exit: f64,
     landing: f64,
     lane: f64,
 }
 
-fn across(bundle: &Bundle, cards: &[Card], left: &[f64], (begin, end): (f64, f64)) -> Across {
+fn coordinates_of(bundle: &Bundle, cards: &[Card], left: &[f64], (begin, end): (f64, f64)) -> LineCoordinates {
     let (from, card) = (left[bundle.from], &cards[bundle.from]);
-    // A line that goes up is between those of the card above, which come down.
-    let between = if bundle.course == Course::Loop { TRACK / 2.0 } else { 0.0 };
+    // A loop is between the lines of the rows above.
+    let loop_offset = if bundle.course == Course::Loop { TRACK / 2.0 } else { 0.0 };
     let exit = match bundle.side {
-        Side::Left => from - AIR - pixels(bundle.port) - between,
-        Side::Right => from + card.width + AIR + pixels(bundle.port) + between,
+        Side::Left => from - AIR - pixels(bundle.port) - loop_offset,
+        Side::Right => from + card.width + AIR + pixels(bundle.port) + loop_offset,
         Side::Below => from + card.width / 2.0,
     };
     let lane = match bundle.course {
         Course::Back => begin - pixels(bundle.lane + 1),
         Course::Next | Course::Loop | Course::Ahead => end + pixels(bundle.lane + 1),
     };
-    Across { exit, landing: left[bundle.to] + cards[bundle.to].width * bundle.landing, lane }
+    LineCoordinates { exit, landing: left[bundle.to] + cards[bundle.to].width * bundle.landing, lane }
 }
 
 /// Returns the left edge of each card, with room for the lines on its left and on its right (`ports`).
@@ -218,7 +219,7 @@ fn columns(cards: &[Card], layers: &Layers, ports: &[(usize, usize)]) -> Vec<f64
     let room = |count: usize| if count == 0 { AIR } else { 2.0 * AIR + pixels(count) };
     let mut middles: Vec<Option<f64>> = vec![None; cards.len()];
     for (layer, row) in layers.rows.iter().enumerate() {
-        // The ideal place of each card is below the middle of those that lead to it.
+        // The ideal position of a card is below the middle of the cards that lead to it.
         let ideal: Vec<Option<f64>> = row
             .iter()
             .map(|state| {
@@ -226,9 +227,9 @@ fn columns(cards: &[Card], layers: &Layers, ports: &[(usize, usize)]) -> Vec<f64
                     cards[*other].rows.iter().any(|row| matches!(row.way, Way::To { state: to, .. } if to == *state))
                 };
                 let above = layers.rows[..layer].last().into_iter().flatten().filter(|other| leads_here(other));
-                let found: Vec<f64> = above.filter_map(|other| middles[*other]).collect();
+                let middles_above: Vec<f64> = above.filter_map(|other| middles[*other]).collect();
                 #[allow(clippy::cast_precision_loss, reason = "a machine has at most a hundred states")]
-                (!found.is_empty()).then(|| found.iter().sum::<f64>() / found.len() as f64)
+                (!middles_above.is_empty()).then(|| middles_above.iter().sum::<f64>() / middles_above.len() as f64)
             })
             .collect();
         let mut next = f64::NEG_INFINITY;
@@ -236,14 +237,14 @@ fn columns(cards: &[Card], layers: &Layers, ports: &[(usize, usize)]) -> Vec<f64
         for (state, ideal) in row.iter().zip(&ideal) {
             let width = cards[*state].width;
             let earliest = next + room(ports[*state].0);
-            let at = match ideal {
+            let x = match ideal {
                 Some(middle) => (middle - width / 2.0).max(earliest),
                 None if next == f64::NEG_INFINITY => -width / 2.0,
                 None => earliest,
             };
-            shifts.extend(ideal.map(|middle| middle - width / 2.0 - at));
-            left[*state] = at;
-            next = at + width + room(ports[*state].1);
+            shifts.extend(ideal.map(|middle| middle - width / 2.0 - x));
+            left[*state] = x;
+            next = x + width + room(ports[*state].1);
         }
         #[allow(clippy::cast_precision_loss, reason = "a machine has at most a hundred states")]
         let shift = if shifts.is_empty() { 0.0 } else { shifts.iter().sum::<f64>() / shifts.len() as f64 };
@@ -255,10 +256,10 @@ fn columns(cards: &[Card], layers: &Layers, ports: &[(usize, usize)]) -> Vec<f64
     left
 }
 
-/// Gives lines that go along the picture a lane each, the inner ones to the shorter; returns how many lanes there are.
+/// Assigns a lane to each line along the picture, inner lanes to shorter lines. Returns the number of lanes.
 fn assign_lanes(bundles: &mut [Bundle], layers: &Layers, course: Course) -> usize {
     let span = |bundle: &Bundle| {
-        let (out, into) = (layers.of[bundle.from] + 1, layers.of[bundle.to]);
+        let (out, into) = (layers.layer_of[bundle.from] + 1, layers.layer_of[bundle.to]);
         (out.min(into), out.max(into))
     };
     let mut along: Vec<&mut Bundle> = bundles.iter_mut().filter(|bundle| bundle.course == course).collect();
@@ -280,7 +281,7 @@ fn assign_lanes(bundles: &mut [Bundle], layers: &Layers, course: Course) -> usiz
     lanes.len()
 }
 
-/// Gives what goes across a gap a track each; returns how many tracks there are.
+/// Assigns a track to each line across a gap. Returns the number of tracks.
 fn assign_tracks(
     gap: usize,
     crossings: &[(f64, f64, usize, bool)],
@@ -288,12 +289,12 @@ fn assign_tracks(
 ) -> usize {
     let mut taken: Vec<Vec<(f64, f64)>> = Vec::new();
     let mut sorted: Vec<_> = crossings.to_vec();
-    // Lines that come down from above cross the fewest others when the short ones turn first.
-    sorted.sort_by(|one, other| (one.1 - one.0).abs().total_cmp(&(other.1 - other.0).abs()).then(one.2.cmp(&other.2)));
-    for (one, other, index, into) in sorted {
-        let (from, to) = (one.min(other), one.max(other));
+    // Lines from above cross the fewest others if the short ones turn first.
+    sorted.sort_by(|a, b| (a.1 - a.0).abs().total_cmp(&(b.1 - b.0).abs()).then(a.2.cmp(&b.2)));
+    for (start, end, index, into) in sorted {
+        let (from, to) = (start.min(end), start.max(end));
         if to - from < 1.0 {
-            // It goes straight on.
+            // The line is straight.
             tracks.insert((gap, index, into), 0);
             continue;
         }
@@ -313,7 +314,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::cards::{Kind, Line, Row};
-    use super::super::layers::layers;
+    use super::super::layers::assign_layers;
     use super::*;
 
     fn card(targets: &[usize]) -> Card {
@@ -341,7 +342,7 @@ mod tests {
         #[test]
         fn cards_stand_apart_inside_the_picture_and_lines_go_around_them(targets in machines()) {
             let cards: Vec<Card> = targets.iter().map(|targets| card(targets)).collect();
-            let plan = plan(&cards, &layers(&targets, 0));
+            let plan = plan(&cards, &assign_layers(&targets, 0));
             let boxes: Vec<_> = plan.corners.iter().zip(&cards)
                 .map(|((x, y), card)| (*x, *y, x + card.width, y + card.height)).collect();
             for (index, one) in boxes.iter().enumerate() {

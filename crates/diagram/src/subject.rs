@@ -1,4 +1,4 @@
-//! The subject of a state's action in a few words: what is typed, and what is awaited.
+//! The subject of the action of a state in a few words: the typed text, and the awaited one.
 
 use serde_json::{Map, Value};
 use steplatch_workflow::{State, tool};
@@ -6,7 +6,7 @@ use steplatch_workflow::{State, tool};
 /// The replacement of a text that is hidden.
 const HIDDEN: &str = "••••••";
 
-/// Returns the subject of a state's action, in one line; empty where its tool says all. Line feeds are drawn as `⏎`,
+/// Returns the subject of a state's action, in one line; empty if the tool has no subject. Line feeds are drawn as `⏎`,
 /// and texts that are typed as secrets are hidden.
 pub(super) fn subject(state: &State) -> String {
     let items = state.items().map(|items| match items {
@@ -15,21 +15,21 @@ pub(super) fn subject(state: &State) -> String {
         Value::Array(items) => format!("for each of {} items", items.len()),
         _ => String::new(),
     });
-    joined(&[of_action(state), items.unwrap_or_default()])
+    join_parts(&[action_subject(state), items.unwrap_or_default()])
 }
 
-/// Returns the subject of a state's action, whatever it is executed for.
-fn of_action(state: &State) -> String {
+/// Returns the subject of the action of a state, without its items.
+fn action_subject(state: &State) -> String {
     let params = state.action().params();
     let text = |name: &str| params.get(name).and_then(Value::as_str).unwrap_or_default();
     match state.action().tool() {
-        tool::SEND_INPUT => joined(&[typed(params), awaited(params)]),
-        tool::AWAIT_OUTPUT => awaited(params),
+        tool::SEND_INPUT => join_parts(&[typed_input(params), wait_condition(params)]),
+        tool::AWAIT_OUTPUT => wait_condition(params),
         tool::DIALOGUE => {
             let rules = params.get("rules").and_then(Value::as_array).map_or(0, Vec::len);
             let rules = if rules == 1 { "1 rule".to_owned() } else { format!("{rules} rules") };
             let until = params.get("until").map(patterns).unwrap_or_default();
-            joined(&[visible(text("input_text")), rules, until])
+            join_parts(&[visible(text("input_text")), rules, until])
         }
         tool::OPEN_TERMINAL => match params.get("command").and_then(Value::as_array) {
             Some(command) => visible(&command.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" ")),
@@ -50,15 +50,15 @@ fn of_action(state: &State) -> String {
 fn branches(workflows: Option<&Value>) -> String {
     let workflow = |branch: &Value| branch.get("workflow_name").and_then(Value::as_str).unwrap_or("unnamed").to_owned();
     let names: Vec<String> = match workflows {
-        Some(Value::Object(all)) => all.keys().cloned().collect(),
-        Some(Value::Array(all)) => all.iter().map(workflow).collect(),
+        Some(Value::Object(entries)) => entries.keys().cloned().collect(),
+        Some(Value::Array(entries)) => entries.iter().map(workflow).collect(),
         _ => Vec::new(),
     };
     visible(&names.join(", "))
 }
 
 /// Returns the typed input: its text, and the keys after it.
-fn typed(params: &Map<String, Value>) -> String {
+fn typed_input(params: &Map<String, Value>) -> String {
     let text = params.get("input_text").and_then(Value::as_str).unwrap_or_default();
     let is_secret = params.get("secret").is_some_and(|secret| *secret == Value::Bool(true) || *secret == "true");
     // A placeholder shows no value.
@@ -69,34 +69,34 @@ fn typed(params: &Map<String, Value>) -> String {
 }
 
 /// Returns the condition of a wait.
-fn awaited(params: &Map<String, Value>) -> String {
-    let all = [params.get("pattern"), params.get("patterns")].into_iter().flatten().map(patterns);
+fn wait_condition(params: &Map<String, Value>) -> String {
+    let patterns_of_wait = [params.get("pattern"), params.get("patterns")].into_iter().flatten().map(patterns);
     let until = params.get("until").and_then(Value::as_str).filter(|until| *until != "match");
-    joined(&all.chain(until.map(str::to_owned)).collect::<Vec<_>>())
+    join_parts(&patterns_of_wait.chain(until.map(str::to_owned)).collect::<Vec<_>>())
 }
 
-/// Returns one pattern, or several.
+/// Returns the text of one pattern, or of several.
 fn patterns(value: &Value) -> String {
-    let all = match value {
-        Value::Array(all) => all.iter().filter_map(Value::as_str).collect(),
-        one => one.as_str().into_iter().collect::<Vec<_>>(),
+    let patterns = match value {
+        Value::Array(patterns) => patterns.iter().filter_map(Value::as_str).collect(),
+        pattern => pattern.as_str().into_iter().collect::<Vec<_>>(),
     };
-    let all = all.into_iter().filter(|pattern| !pattern.is_empty());
-    all.map(|pattern| format!("/{}/", visible(pattern))).collect::<Vec<_>>().join(" ")
+    let patterns = patterns.into_iter().filter(|pattern| !pattern.is_empty());
+    patterns.map(|pattern| format!("/{}/", visible(pattern))).collect::<Vec<_>>().join(" ")
 }
 
-fn joined(parts: &[String]) -> String {
+fn join_parts(parts: &[String]) -> String {
     parts.iter().filter(|part| !part.is_empty()).cloned().collect::<Vec<_>>().join(" ")
 }
 
 /// Returns a text in one line.
 fn visible(text: &str) -> String {
-    let sign = |character: char| match character {
+    let visible_character = |character: char| match character {
         '\n' | '\r' => '⏎',
         control if control.is_control() => ' ',
         other => other,
     };
-    text.chars().map(sign).collect()
+    text.chars().map(visible_character).collect()
 }
 
 #[cfg(test)]

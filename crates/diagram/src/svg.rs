@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use steplatch_workflow::Definition;
 
 use super::cards::{Card, HEAD, Kind, Line, ROW, Way, cards};
-use super::layers::layers;
+use super::layers::assign_layers;
 use super::routes::{Plan, Route, Stub, plan};
 
 /// The colours, for bright surroundings and for dark ones. Renderers that do not ask paint the bright ones.
@@ -33,7 +33,7 @@ pub fn svg(definition: &Definition) -> String {
     let mut cards = cards(definition);
     let targets: Vec<Vec<usize>> = cards.iter().map(targets).collect();
     let initial = definition.states().iter().position(|state| state.name() == definition.initial_state()).unwrap_or(0);
-    let layers = layers(&targets, initial);
+    let layers = assign_layers(&targets, initial);
     for (card, reached) in cards.iter_mut().zip(&layers.reached) {
         card.reached = *reached;
     }

@@ -12,7 +12,7 @@ use crate::syntax::{Node, Syntax};
 #[derive(Debug, Clone)]
 pub struct Alternatives {
     flags: String,
-    all: Vec<Alternative>,
+    alternatives: Vec<Alternative>,
 }
 
 /// One alternative of a pattern.
@@ -24,7 +24,7 @@ pub struct Alternative {
 }
 
 impl Alternatives {
-    /// Reads the alternatives of a pattern. A group without a number that is a whole alternative is opened.
+    /// Parses the alternatives of a pattern. If an alternative is a non-capturing group, those of the group replace it.
     ///
     /// # Errors
     /// If the text breaks a rule of the dialect, or is too long.
@@ -34,26 +34,26 @@ impl Alternatives {
             Node::IgnoreCase { node, .. } if flags.ignore_case => *node,
             root => root,
         };
-        let mut found = Finder {
+        let mut finder = Finder {
             source: source.chars().collect(),
             alternations: &alternations,
             ignores_case: flags.ignore_case,
-            all: Vec::new(),
+            alternatives: Vec::new(),
         };
-        let mut places = alternations.last().cloned().unwrap_or_default();
-        if let Some(first) = places.first_mut() {
+        let mut ranges = alternations.last().cloned().unwrap_or_default();
+        if let Some(first) = ranges.first_mut() {
             first.start = first.start.max(flags_end);
         }
         match root {
-            Node::Alternation(branches) if branches.len() == places.len() => {
-                branches.into_iter().zip(places).for_each(|(node, place)| found.add(node, place));
+            Node::Alternation(branches) if branches.len() == ranges.len() => {
+                branches.into_iter().zip(ranges).for_each(|(node, range)| finder.add(node, range));
             }
-            root => found.add(root, flags_end..found.source.len()),
+            root => finder.add(root, flags_end..finder.source.len()),
         }
-        Ok(Self { flags: found.source[..flags_end].iter().collect(), all: found.all })
+        Ok(Self { flags: finder.source[..flags_end].iter().collect(), alternatives: finder.alternatives })
     }
 
-    /// Returns the flags of the whole pattern, as they are written.
+    /// Returns the source of the flags of the whole pattern.
     #[must_use]
     pub fn flags_str(&self) -> &str {
         &self.flags
@@ -61,7 +61,7 @@ impl Alternatives {
 
     /// Returns the alternatives, in their order.
     pub fn iter(&self) -> impl Iterator<Item = &Alternative> {
-        self.all.iter()
+        self.alternatives.iter()
     }
 }
 
@@ -69,26 +69,26 @@ struct Finder<'s> {
     source: Vec<char>,
     alternations: &'s [Vec<Range<usize>>],
     ignores_case: bool,
-    all: Vec<Alternative>,
+    alternatives: Vec<Alternative>,
 }
 
 impl Finder<'_> {
-    fn add(&mut self, node: Node, place: Range<usize>) {
+    fn add(&mut self, node: Node, range: Range<usize>) {
         if let Node::Alternation(branches) = &node
-            && self.source[place.clone()].starts_with(&['(', '?', ':'])
+            && self.source[range.clone()].starts_with(&['(', '?', ':'])
         {
-            let inside = place.start + 3..place.end.saturating_sub(1);
-            let is_inside = |places: &&Vec<Range<usize>>| {
-                let ends = places.first().zip(places.last());
-                places.len() == branches.len() && ends.is_some_and(|(first, last)| inside == (first.start..last.end))
+            let inner = range.start + 3..range.end.saturating_sub(1);
+            let is_inner = |ranges: &&Vec<Range<usize>>| {
+                let ends = ranges.first().zip(ranges.last());
+                ranges.len() == branches.len() && ends.is_some_and(|(first, last)| inner == (first.start..last.end))
             };
-            if let Some(places) = self.alternations.iter().find(is_inside) {
-                branches.iter().cloned().zip(places.clone()).for_each(|(node, place)| self.add(node, place));
+            if let Some(ranges) = self.alternations.iter().find(is_inner) {
+                branches.iter().cloned().zip(ranges.clone()).for_each(|(node, range)| self.add(node, range));
                 return;
             }
         }
-        let source = self.source[place].iter().collect();
-        self.all.push(Alternative { source, node, ignores_case: self.ignores_case });
+        let source = self.source[range].iter().collect();
+        self.alternatives.push(Alternative { source, node, ignores_case: self.ignores_case });
     }
 }
 
@@ -99,7 +99,7 @@ impl PartialEq for Alternative {
 }
 
 impl Alternative {
-    /// Returns the alternative as it is written.
+    /// Returns the source of the alternative.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.source
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn alternatives_are_compared_by_what_they_match_and_not_by_how_they_are_written() {
-        let one = |pattern: &str| Alternatives::parse(pattern).unwrap().all.remove(0);
+        let one = |pattern: &str| Alternatives::parse(pattern).unwrap().alternatives.remove(0);
         assert_eq!(one("(?:ab)"), one("ab"));
         assert_eq!(one("(?x) a b # c"), one("ab"));
         assert_eq!(one(r"\x41"), one("A"));

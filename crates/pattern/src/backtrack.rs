@@ -1,8 +1,8 @@
 //! The backtracking engine, which counts its steps.
 //!
-//! Runs what the linear engine cannot: look-around, back-references, atomic groups. It follows CPython's `_sre`, so
-//! that groups end up with the same text. Every step is counted, including those inside look-around, and a search that
-//! takes more steps than its text allows is aborted.
+//! Runs the patterns that the linear engine cannot: look-around, back-references, atomic groups. It follows CPython's
+//! `_sre`, so that groups get the same text. Every step is counted, including those inside look-around, and a search
+//! that takes more steps than its text allows is aborted.
 
 use crate::program::{CharMatcher, LoopStep, Program, Step};
 use crate::syntax::{Anchor, RepeatMode};
@@ -25,7 +25,8 @@ pub(crate) struct BudgetExceeded;
 
 /// Finds the first match that begins at `from` or later; `from` is a boundary of characters.
 ///
-/// Returns the slots of the run: begin and end of the match, then of each group, [`usize::MAX`] where there is none.
+/// Returns the slots of the run: begin and end of the match, then of each group; [`usize::MAX`] for a group without a
+/// match.
 pub(crate) fn search(program: &Program, text: &str, from: usize) -> Result<Option<Vec<usize>>, BudgetExceeded> {
     let budget = BASE_STEP_BUDGET.saturating_add((text.len() - from).saturating_mul(STEPS_PER_BYTE));
     let mut run = Run { program, text, slots: vec![UNSET_SLOT; program.slots], stack: Vec::new(), budget };
@@ -34,7 +35,7 @@ pub(crate) fn search(program: &Program, text: &str, from: usize) -> Result<Optio
         if let Some(first) = &program.first_bytes {
             let next = text.as_bytes()[at..].iter().position(|byte| first[usize::from(*byte)]);
             let Some(next) = next else { return Ok(None) };
-            // A byte inside a character can look like the first one of another set: continue to a boundary.
+            // A byte inside a character may equal a first byte, so the search continues to a boundary.
             at += next;
             if !text.is_char_boundary(at) {
                 at += 1;
@@ -64,7 +65,7 @@ enum Backtrack {
     Retreat { step: usize, at: usize, low: usize },
     /// Take one more character of a lazy repetition, up to `left`.
     Advance { step: usize, at: usize, left: u32 },
-    /// The former value of a slot, to be put back on the way.
+    /// The former value of a slot, to restore.
     Restore { slot: usize, value: usize },
 }
 
@@ -226,7 +227,7 @@ impl Run<'_> {
         if done < turn.min as usize {
             return self.iterate(step, at, turn).map(Some);
         }
-        // After an iteration that took nothing, another one would take nothing either.
+        // After an empty iteration, another one would be empty, too.
         if done >= turn.max as usize || self.slots[turn.last] == at {
             return Ok(Some((turn.exit, at)));
         }
@@ -248,8 +249,8 @@ impl Run<'_> {
         Ok((step + 1, at))
     }
 
-    /// Returns whether the look-around at `step` matches here, or `back` characters earlier. Slots saved by a negated part
-    /// are restored, because it is part of no match.
+    /// Returns whether the look-around at `step` matches here, or `back` characters earlier. Slots saved by a negated
+    /// part are restored, because it is part of no match.
     fn match_look_around(&mut self, step: usize, at: usize, back: u64, negated: bool) -> Result<bool, BudgetExceeded> {
         let Some(start) = self.position_before(at, back)? else { return Ok(false) };
         let base = self.stack.len();

@@ -10,13 +10,13 @@ use crate::program::{self, Program};
 use crate::syntax::Syntax;
 use crate::{syntax, translate};
 
-/// Maximum length of a pattern. A page of pattern is a mistake, and costs a compiler's time.
+/// Maximum length of a pattern. A longer one is a mistake, and its compilation is slow.
 const MAX_SOURCE_BYTES: usize = 10_000;
 
 /// Maximum memory of a compiled pattern: `\w{200}` fits, because the set of all letters is large.
 const MAX_COMPILED_BYTES: usize = 10 << 20;
 
-/// The same for the sieve, which only saves work for the backtracking engine. One that is too large is left out.
+/// Maximum memory of the compiled sieve, which saves work of the backtracking engine. A larger sieve is omitted.
 const MAX_SIEVE_BYTES: usize = 1 << 20;
 
 /// Maximum memory of the tables of one search while they grow.
@@ -36,17 +36,17 @@ struct Compiled {
 
 /// The engine that runs a pattern.
 enum Engine {
-    /// Takes time in proportion to the text, whatever the pattern.
+    /// Takes time in proportion to the text, for every pattern.
     Linear(regex::Regex),
-    /// For what the linear engine cannot express: look-around, back-references, atomic groups.
+    /// For look-around, back-references and atomic groups, which the linear engine does not support.
     Backtracking {
         program: Program,
-        /// Finds nothing where there is no match, and no later begin than the first match has.
+        /// Finds a begin at or before that of the first match, or nothing if there is no match.
         sieve: Option<regex::Regex>,
     },
 }
 
-/// The place of a match.
+/// The ranges of a match.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Match {
     /// The bytes of the text that the whole pattern matched.
@@ -74,22 +74,22 @@ impl Pattern {
     /// ```
     ///
     /// # Errors
-    /// If the text breaks a rule of Python's dialect, exceeds a bound on size, or needs what no engine supports.
+    /// If the text breaks a rule of Python's dialect, exceeds a bound on size, or no engine supports it.
     pub fn new(source: &str) -> Result<Self, PatternError> {
         let Syntax { root, names, .. } = parse(source)?;
         let root = &root;
         let engine = if translate::needs_backtracking(root) {
-            let sieve = linear(&translate::translate(&translate::loosened(root)), MAX_SIEVE_BYTES);
+            let sieve = build_linear(&translate::translate(&translate::loosen(root)), MAX_SIEVE_BYTES);
             let program = program::compile(root, names.len());
             Engine::Backtracking { program, sieve: sieve.ok() }
         } else {
-            let regex = linear(&translate::translate(root), MAX_COMPILED_BYTES);
-            Engine::Linear(regex.map_err(|error| refused(source, &error))?)
+            let regex = build_linear(&translate::translate(root), MAX_COMPILED_BYTES);
+            Engine::Linear(regex.map_err(|error| to_pattern_error(source, &error))?)
         };
         Ok(Self(Arc::new(Compiled { source: source.to_owned(), engine, names })))
     }
 
-    /// Returns the pattern as it was given.
+    /// Returns the source of the pattern.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0.source
@@ -104,7 +104,7 @@ impl Pattern {
     /// Finds the first match that begins at byte `from` of `text` or later.
     ///
     /// The text before `from` is not searched, but `^`, `\b` and look-behind see it. A `from` inside a character counts
-    /// as the next character's; one past the end finds nothing.
+    /// as the begin of the next one; after the end, nothing is found.
     ///
     /// # Errors
     /// If the search exceeded the bound on its work.
@@ -160,28 +160,28 @@ impl fmt::Debug for Pattern {
     }
 }
 
-/// Reads a pattern that is not too long.
+/// Parses a pattern within the maximum length.
 pub(crate) fn parse(source: &str) -> Result<Syntax, PatternError> {
     if source.len() > MAX_SOURCE_BYTES {
-        let reason = format!("{} bytes, where {MAX_SOURCE_BYTES} are allowed", source.len());
+        let reason = format!("{} bytes, the maximum is {MAX_SOURCE_BYTES}", source.len());
         return Err(PatternError::TooLarge { pattern: source.to_owned(), reason });
     }
-    syntax::parse(source).map_err(|mistake| PatternError::Invalid {
+    syntax::parse(source).map_err(|error| PatternError::Invalid {
         pattern: source.to_owned(),
-        position: mistake.position,
-        reason: mistake.reason,
+        position: error.position,
+        reason: error.reason,
     })
 }
 
-fn linear(translated: &str, size_limit: usize) -> Result<regex::Regex, regex::Error> {
+fn build_linear(translated: &str, size_limit: usize) -> Result<regex::Regex, regex::Error> {
     regex::RegexBuilder::new(translated).size_limit(size_limit).dfa_size_limit(MAX_TABLE_BYTES).build()
 }
 
-fn refused(source: &str, error: &regex::Error) -> PatternError {
+fn to_pattern_error(source: &str, error: &regex::Error) -> PatternError {
     let pattern = source.to_owned();
     match error {
         regex::Error::CompiledTooBig(limit) => {
-            let reason = format!("it takes more than {} MiB when compiled", limit >> 20);
+            let reason = format!("its compiled form exceeds {} MiB", limit >> 20);
             PatternError::TooLarge { pattern, reason }
         }
         // The engine shows the translated pattern over several lines; the error is in the last.

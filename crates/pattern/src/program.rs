@@ -7,13 +7,13 @@ use crate::set::Set;
 use crate::syntax::{Anchor, Category, ClassItem, Node, RepeatMode, Width};
 use crate::translate;
 
-/// A pattern as a list of instructions, begun at the first.
+/// A pattern as a list of instructions. A run begins at the first.
 #[derive(Debug)]
 pub(crate) struct Program {
     pub(crate) steps: Vec<Step>,
     /// Number of positions and counts that a run keeps. The first ones are the bounds of the groups, group 0 first.
     pub(crate) slots: usize,
-    /// The characters that `\b` takes for parts of a word.
+    /// The characters of a word for `\b`.
     pub(crate) word: Arc<Set>,
     /// The bytes that a match can begin with; `None` when it may be empty.
     pub(crate) first_bytes: Option<Box<[bool; 256]>>,
@@ -24,23 +24,23 @@ pub(crate) struct Program {
 pub(crate) enum Step {
     /// Takes one character.
     One(CharMatcher),
-    /// Takes one kind of character again and again.
+    /// Takes a repetition of one kind of character.
     Many { one: CharMatcher, min: u32, max: u32, mode: RepeatMode },
     /// Requires a position.
     Anchor(Anchor),
     /// Continues at `first`, and at `second` if that fails.
     Split { first: usize, second: usize },
-    /// Continues elsewhere.
+    /// Continues at another step.
     Jump(usize),
-    /// Remembers the position.
+    /// Saves the position.
     Save(usize),
     /// Begins a loop: no iteration yet.
     Enter { count: usize, last: usize },
     /// Iterates a loop once more, or leaves it.
     Loop(LoopStep),
-    /// Runs what follows up to its [`Step::Accept`] independently, and continues at `end`.
+    /// Runs the next steps up to their [`Step::Accept`] independently, and continues at `end`.
     Atomic { end: usize },
-    /// As `Atomic`, without taking characters; begins `back` characters earlier.
+    /// Like `Atomic`, but takes no characters; begins `back` characters earlier.
     Look { back: u64, negated: bool, end: usize },
     /// Takes the text of a group again.
     Backref { group: usize, ignore_case: bool },
@@ -50,7 +50,7 @@ pub(crate) enum Step {
     Accept,
 }
 
-/// A loop, where it decides whether to iterate.
+/// The decision of a loop to iterate or to end.
 #[derive(Debug)]
 pub(crate) struct LoopStep {
     /// The slot that counts the iterations.
@@ -102,7 +102,7 @@ pub(crate) fn compile(root: &Node, groups: usize) -> Program {
     Program {
         steps: compiler.steps,
         slots: compiler.slots,
-        word: compiler.sets.read(translate::class(false, &[word])),
+        word: compiler.sets.read(translate::write_class(false, &[word])),
         first_bytes: (!may_be_empty).then_some(first_bytes),
     }
 }
@@ -121,14 +121,14 @@ impl Sets {
         Some(match node {
             Node::Literal(character) if ignore_case => {
                 let mut written = String::from("(?i:");
-                translate::literal(*character, &mut written);
+                translate::write_literal(*character, &mut written);
                 CharMatcher::Set(self.read(written + ")"))
             }
             Node::Literal(character) => CharMatcher::Character(*character),
             Node::Any { newline: true } => CharMatcher::Any,
             Node::Any { newline: false } => CharMatcher::AnyButNewline,
             Node::Class { negated, items } => {
-                let written = translate::class(*negated, items);
+                let written = translate::write_class(*negated, items);
                 CharMatcher::Set(self.read(if ignore_case { format!("(?i:{written})") } else { written }))
             }
             _ => return None,
@@ -234,7 +234,7 @@ impl Compiler {
             Node::Atomic(node) => self.alone(|end| Step::Atomic { end }, |this| this.node(node, ignore_case)),
             Node::Look { behind, negated, node } => {
                 // The parser accepts only look-behinds of one width.
-                let back = if *behind { Width::from_node(node, &self.widths).least } else { 0 };
+                let back = if *behind { Width::from_node(node, &self.widths).min_width } else { 0 };
                 let negated = *negated;
                 self.alone(|end| Step::Look { back, negated, end }, |this| this.node(node, ignore_case));
             }

@@ -5,18 +5,18 @@ use regex_syntax::hir::{Class, HirKind};
 /// A set of characters.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Set {
-    /// One bit for each ASCII character, which nearly all are.
+    /// One bit for each ASCII character.
     ascii: u128,
-    /// The ranges beyond, sorted and apart.
+    /// The ranges of other characters, sorted and disjoint.
     others: Box<[(char, char)]>,
 }
 
 impl Set {
-    /// Reads a set or a single character as [`crate::translate`] writes it.
+    /// Parses a set or a single character in the notation of [`crate::translate`].
     ///
-    /// A text that cannot be read gives the empty set; no text from there does.
-    pub(crate) fn read(written: &str) -> Self {
-        let Ok(hir) = regex_syntax::parse(written) else { return Self::default() };
+    /// An invalid text returns the empty set; the translation writes no such text.
+    pub(crate) fn read(source: &str) -> Self {
+        let Ok(hir) = regex_syntax::parse(source) else { return Self::default() };
         match hir.kind() {
             HirKind::Literal(literal) => {
                 let text = str::from_utf8(&literal.0).unwrap_or_default();

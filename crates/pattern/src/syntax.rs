@@ -1,12 +1,12 @@
 //! The parser of patterns, by the rules of Python's `re`.
 //!
 //! It follows CPython's `re._parser` (3.11), so that it accepts the same patterns, and refuses the same ones at the
-//! same place. Flags are resolved while reading: a tree needs no flags but "ignore case". Source:
+//! same position. Flags are resolved while parsing: the tree keeps only the flag "ignore case". Source:
 //! <https://github.com/python/cpython/blob/3.11/Lib/re/_parser.py>.
 
 use std::ops::Range;
 
-/// A pattern, read.
+/// A parsed pattern.
 #[derive(Debug)]
 pub(crate) struct Syntax {
     /// The whole pattern.
@@ -17,15 +17,15 @@ pub(crate) struct Syntax {
     pub(crate) flags: Flags,
     /// The end of the flags of the whole pattern, in characters from its start.
     pub(crate) flags_end: usize,
-    /// The places of the branches of each alternation, in characters, in the order in which they end. The whole pattern is
-    /// the last one. One branch alone counts, too.
+    /// The ranges of the branches of each alternation, in characters, in the order of their ends. The last one is that
+    /// of the whole pattern. A single branch is also an alternation.
     pub(crate) alternations: Vec<Vec<Range<usize>>>,
 }
 
 /// A part of a pattern.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Node {
-    /// Nothing, which matches everywhere.
+    /// The empty text.
     Empty,
     /// One character.
     Literal(char),
@@ -33,23 +33,23 @@ pub(crate) enum Node {
     Any { newline: bool },
     /// One character of a set.
     Class { negated: bool, items: Vec<ClassItem> },
-    /// A place between characters.
+    /// A position between characters.
     Anchor(Anchor),
-    /// One after the other.
+    /// A sequence.
     Concat(Vec<Node>),
-    /// The first that leads to a match.
+    /// The first branch that leads to a match.
     Alternation(Vec<Node>),
-    /// Again and again.
+    /// A repetition.
     Repeat { node: Box<Node>, min: u32, max: Option<u32>, mode: RepeatMode },
-    /// A group that remembers what it matched. Numbers follow the order in the pattern.
+    /// A capturing group. Numbers follow the order in the pattern.
     Capture(Box<Node>),
-    /// A part in which upper and lower case are the same, or are not.
+    /// A part that ignores case, or does not.
     IgnoreCase { on: bool, node: Box<Node> },
-    /// A part that is never tried another way once it has matched.
+    /// A part without backtracking into it after a match.
     Atomic(Box<Node>),
     /// Look-ahead, or look-behind.
     Look { behind: bool, negated: bool, node: Box<Node> },
-    /// The text of a group, once more.
+    /// A repetition of the text of a group.
     Backref(usize),
     /// One branch if a group took part, the other if it did not.
     Conditional { group: usize, yes: Box<Node>, no: Box<Node> },
@@ -60,11 +60,11 @@ pub(crate) enum Node {
 pub(crate) enum ClassItem {
     /// From one character to another, both included.
     Range(char, char),
-    /// One of the classes with a letter.
+    /// A class with a letter.
     Category { kind: Category, negated: bool, ascii: bool },
 }
 
-/// A class of characters that has a letter.
+/// A class of characters with a letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Category {
     /// `\d`
@@ -75,7 +75,7 @@ pub(crate) enum Category {
     Word,
 }
 
-/// A place between characters.
+/// A position between characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Anchor {
     /// `^`
@@ -99,7 +99,7 @@ pub(crate) enum RepeatMode {
     Greedy,
     /// As few as possible first.
     Lazy,
-    /// As many as possible, and no other count.
+    /// As many as possible, without backtracking.
     Possessive,
 }
 
@@ -115,27 +115,27 @@ pub(crate) struct SyntaxError {
 /// Maximum nesting depth of groups: the engines' own limit is 64, and a tree is walked by recursion.
 const MAX_DEPTH: usize = 40;
 
-/// Reads a pattern.
+/// Parses a pattern.
 pub(crate) fn parse(source: &str) -> Result<Syntax, SyntaxError> {
     let mut parser = Parser::new(source);
     let mut flags = Flags { multi_line: true, ..Flags::default() };
-    let root = parser.alternation(&mut flags, 0, true)?;
+    let root = parser.parse_alternation(&mut flags, 0, true)?;
     if parser.peek().is_some() {
-        return Err(mistake(parser.at, "unbalanced parenthesis"));
+        return Err(syntax_error(parser.position, "unbalanced parenthesis"));
     }
-    if let Some((at, group)) = parser.conditions.iter().find(|(_, group)| *group > parser.names.len()) {
-        return Err(mistake(*at, format!("invalid group reference {group}")));
+    if let Some((position, group)) = parser.conditions.iter().find(|(_, group)| *group > parser.names.len()) {
+        return Err(syntax_error(*position, format!("invalid group reference {group}")));
     }
-    let root = if flags.ignore_case { ignoring_case(true, root) } else { root };
+    let root = if flags.ignore_case { with_ignore_case(true, root) } else { root };
     let Parser { names, flags_end, alternations, .. } = parser;
     Ok(Syntax { root, names, flags, flags_end, alternations })
 }
 
-fn mistake(position: usize, reason: impl Into<String>) -> SyntaxError {
+fn syntax_error(position: usize, reason: impl Into<String>) -> SyntaxError {
     SyntaxError { position, reason: reason.into() }
 }
 
-/// The inline flags that hold at a place, beside "ignore case" inside groups, which the tree carries.
+/// The inline flags at a position. The tree has the flag "ignore case" of groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Flags {
     pub(crate) ignore_case: bool,
@@ -146,16 +146,16 @@ pub(crate) struct Flags {
 }
 
 struct Parser {
-    rest: Vec<char>,
-    at: usize,
+    characters: Vec<char>,
+    position: usize,
     names: Vec<Option<String>>,
     /// The numbers of the groups that are not closed yet.
     open: Vec<usize>,
     /// Number of characters of each group, once it is closed.
     widths: Vec<Width>,
-    /// Number of groups at the start of the outermost look-behind around this place.
+    /// Number of groups at the start of the outermost enclosing look-behind.
     before_look_behind: Option<usize>,
-    /// The places of conditions and the group that each refers to: it may come later.
+    /// The positions of conditions, each with its group, which may follow later.
     conditions: Vec<(usize, usize)>,
     flags_end: usize,
     alternations: Vec<Vec<Range<usize>>>,
@@ -180,8 +180,8 @@ enum Escape {
 impl Parser {
     fn new(source: &str) -> Self {
         Self {
-            rest: source.chars().collect(),
-            at: 0,
+            characters: source.chars().collect(),
+            position: 0,
             names: Vec::new(),
             open: Vec::new(),
             widths: Vec::new(),
@@ -193,18 +193,18 @@ impl Parser {
     }
 
     fn peek(&self) -> Option<char> {
-        self.rest.get(self.at).copied()
+        self.characters.get(self.position).copied()
     }
 
     fn next(&mut self) -> Option<char> {
         let next = self.peek();
-        self.at += usize::from(next.is_some());
+        self.position += usize::from(next.is_some());
         next
     }
 
     fn accept(&mut self, expected: char) -> bool {
         let accepted = self.peek() == Some(expected);
-        self.at += usize::from(accepted);
+        self.position += usize::from(accepted);
         accepted
     }
 
@@ -215,33 +215,33 @@ impl Parser {
                 Some(next) if is_accepted(next) => taken.push(next),
                 _ => break,
             }
-            self.at += 1;
+            self.position += 1;
         }
         taken
     }
 
-    /// Reads branches up to the closing parenthesis or the end. Flags for the whole pattern may come first in it.
-    fn alternation(&mut self, flags: &mut Flags, depth: usize, whole: bool) -> Result<Node, SyntaxError> {
-        let mut begin = self.at;
-        let mut branches = vec![self.branch(flags, depth, whole)?];
-        let mut places = vec![begin..self.at];
+    /// Parses branches up to the closing parenthesis or the end. It may begin with flags for the whole pattern.
+    fn parse_alternation(&mut self, flags: &mut Flags, depth: usize, whole: bool) -> Result<Node, SyntaxError> {
+        let mut begin = self.position;
+        let mut branches = vec![self.parse_branch(flags, depth, whole)?];
+        let mut places = vec![begin..self.position];
         while self.accept('|') {
-            begin = self.at;
-            branches.push(self.branch(flags, depth, false)?);
-            places.push(begin..self.at);
+            begin = self.position;
+            branches.push(self.parse_branch(flags, depth, false)?);
+            places.push(begin..self.position);
         }
         self.alternations.push(places);
         Ok(if branches.len() == 1 { branches.remove(0) } else { Node::Alternation(branches) })
     }
 
-    fn branch(&mut self, flags: &mut Flags, depth: usize, first: bool) -> Result<Node, SyntaxError> {
+    fn parse_branch(&mut self, flags: &mut Flags, depth: usize, first: bool) -> Result<Node, SyntaxError> {
         let mut nodes: Vec<(Node, Before)> = Vec::new();
         while let Some(next) = self.peek() {
-            let start = self.at;
+            let start = self.position;
             let piece = match next {
                 '|' | ')' => break,
                 ' ' | '\t' | '\n' | '\r' | '\u{b}' | '\u{c}' if flags.verbose => {
-                    self.at += 1;
+                    self.position += 1;
                     continue;
                 }
                 '#' if flags.verbose => {
@@ -249,51 +249,51 @@ impl Parser {
                     continue;
                 }
                 '*' | '+' | '?' => {
-                    self.at += 1;
+                    self.position += 1;
                     let (min, max) = match next {
                         '*' => (0, None),
                         '+' => (1, None),
                         _ => (0, Some(1)),
                     };
-                    self.repeat(nodes.pop(), min, max, start)?
+                    self.parse_repeat(nodes.pop(), min, max, start)?
                 }
-                '{' => match self.counts(start)? {
-                    Some((min, max)) => self.repeat(nodes.pop(), min, max, start)?,
+                '{' => match self.parse_counts(start)? {
+                    Some((min, max)) => self.parse_repeat(nodes.pop(), min, max, start)?,
                     None => (Node::Literal('{'), Before::Atom),
                 },
                 '(' => {
-                    self.at += 1;
-                    match self.group(flags, depth, first && nodes.is_empty(), start)? {
+                    self.position += 1;
+                    match self.parse_group(flags, depth, first && nodes.is_empty(), start)? {
                         Some(group) => (group, Before::Atom),
                         None => continue,
                     }
                 }
                 '[' => {
-                    self.at += 1;
-                    (self.class(*flags, start)?, Before::Atom)
+                    self.position += 1;
+                    (self.parse_class(*flags, start)?, Before::Atom)
                 }
-                '\\' => match self.escape(*flags, false)? {
+                '\\' => match self.parse_escape(*flags, false)? {
                     Escape::Character(character) => (Node::Literal(character), Before::Atom),
                     Escape::Category(item) => (Node::Class { negated: false, items: vec![item] }, Before::Atom),
                     Escape::Anchor(anchor) => (Node::Anchor(anchor), Before::Anchor),
                     Escape::Backref(group) => (Node::Backref(group), Before::Atom),
                 },
                 '.' => {
-                    self.at += 1;
+                    self.position += 1;
                     (Node::Any { newline: flags.dot_all }, Before::Atom)
                 }
                 '^' => {
-                    self.at += 1;
+                    self.position += 1;
                     let anchor = if flags.multi_line { Anchor::LineStart } else { Anchor::TextStart };
                     (Node::Anchor(anchor), Before::Anchor)
                 }
                 '$' => {
-                    self.at += 1;
+                    self.position += 1;
                     let anchor = if flags.multi_line { Anchor::LineEnd } else { Anchor::TextEndOrLastNewline };
                     (Node::Anchor(anchor), Before::Anchor)
                 }
                 literal => {
-                    self.at += 1;
+                    self.position += 1;
                     (Node::Literal(literal), Before::Atom)
                 }
             };
@@ -308,9 +308,9 @@ impl Parser {
         })
     }
 
-    /// Reads `{…}` if it is a quantifier; as in Python, any other brace is a character.
-    fn counts(&mut self, start: usize) -> Result<Option<(u32, Option<u32>)>, SyntaxError> {
-        self.at += 1;
+    /// Parses `{…}` if it is a quantifier. As in Python, any other brace is a literal.
+    fn parse_counts(&mut self, start: usize) -> Result<Option<(u32, Option<u32>)>, SyntaxError> {
+        self.position += 1;
         if self.peek() == Some('}') {
             return Ok(None);
         }
@@ -318,23 +318,24 @@ impl Parser {
         let low = self.take_while(usize::MAX, digit);
         let high = if self.accept(',') { self.take_while(usize::MAX, digit) } else { low.clone() };
         if !self.accept('}') {
-            self.at = start + 1;
+            self.position = start + 1;
             return Ok(None);
         }
         let number = |digits: &str| match digits {
             "" => Ok(None),
-            digits => {
-                digits.parse::<u32>().map(Some).map_err(|_| mistake(start + 1, "the repetition number is too large"))
-            }
+            digits => digits
+                .parse::<u32>()
+                .map(Some)
+                .map_err(|_| syntax_error(start + 1, "the repetition number is too large")),
         };
         let (min, max) = (number(&low)?.unwrap_or(0), number(&high)?);
         if max.is_some_and(|max| max < min) {
-            return Err(mistake(start + 1, "min repeat greater than max repeat"));
+            return Err(syntax_error(start + 1, "min repeat greater than max repeat"));
         }
         Ok(Some((min, max)))
     }
 
-    fn repeat(
+    fn parse_repeat(
         &mut self,
         item: Option<(Node, Before)>,
         min: u32,
@@ -342,8 +343,8 @@ impl Parser {
         start: usize,
     ) -> Result<(Node, Before), SyntaxError> {
         let node = match item {
-            None | Some((_, Before::Anchor)) => return Err(mistake(start, "nothing to repeat")),
-            Some((_, Before::Repeat)) => return Err(mistake(start, "multiple repeat")),
+            None | Some((_, Before::Anchor)) => return Err(syntax_error(start, "nothing to repeat")),
+            Some((_, Before::Repeat)) => return Err(syntax_error(start, "multiple repeat")),
             Some((node, Before::Atom)) => node,
         };
         let mode = if self.accept('?') {
@@ -353,11 +354,11 @@ impl Parser {
         } else {
             RepeatMode::Greedy
         };
-        Ok((repeated(node, min, max, mode), Before::Repeat))
+        Ok((repeat_node(node, min, max, mode), Before::Repeat))
     }
 
-    /// Reads what follows an opening parenthesis; `None` for a comment, and for flags of the whole pattern.
-    fn group(
+    /// Parses a group after its opening parenthesis; `None` for a comment, and for flags of the whole pattern.
+    fn parse_group(
         &mut self,
         flags: &mut Flags,
         depth: usize,
@@ -365,29 +366,30 @@ impl Parser {
         start: usize,
     ) -> Result<Option<Node>, SyntaxError> {
         if depth >= MAX_DEPTH {
-            return Err(mistake(start, "groups nested too deeply"));
+            return Err(syntax_error(start, "groups nested too deeply"));
         }
         let mut inner = *flags;
         if !self.accept('?') {
-            return self.capture(None, inner, depth, start).map(Some);
+            return self.parse_capture(None, inner, depth, start).map(Some);
         }
-        let kind = self.next().ok_or_else(|| mistake(self.at, "unexpected end of pattern"))?;
+        let kind = self.next().ok_or_else(|| syntax_error(self.position, "unexpected end of pattern"))?;
         let node = match kind {
             'P' if self.accept('<') => {
-                let name = self.name('>', "group name")?;
-                return self.capture(Some(name), inner, depth, start).map(Some);
+                let name = self.parse_name('>', "group name")?;
+                return self.parse_capture(Some(name), inner, depth, start).map(Some);
             }
             'P' if self.accept('=') => {
-                let at = self.at;
-                let name = self.name(')', "group name")?;
-                let group =
-                    self.find_group(&name).ok_or_else(|| mistake(at, format!("unknown group name '{name}'")))?;
-                self.may_refer_to(group, at)?;
+                let position = self.position;
+                let name = self.parse_name(')', "group name")?;
+                let group = self
+                    .find_group(&name)
+                    .ok_or_else(|| syntax_error(position, format!("unknown group name '{name}'")))?;
+                self.check_reference(group, position)?;
                 return Ok(Some(Node::Backref(group)));
             }
             'P' => {
                 let what = self.peek().map(String::from).unwrap_or_default();
-                return Err(mistake(start + 1, format!("unknown extension ?P{what}")));
+                return Err(syntax_error(start + 1, format!("unknown extension ?P{what}")));
             }
             '#' => {
                 while let Some(next) = self.next() {
@@ -395,45 +397,45 @@ impl Parser {
                         return Ok(None);
                     }
                 }
-                return Err(mistake(start, "missing ), unterminated comment"));
+                return Err(syntax_error(start, "missing ), unterminated comment"));
             }
-            ':' => self.alternation(&mut inner, depth + 1, false)?,
-            '>' => Node::Atomic(Box::new(self.alternation(&mut inner, depth + 1, false)?)),
+            ':' => self.parse_alternation(&mut inner, depth + 1, false)?,
+            '>' => Node::Atomic(Box::new(self.parse_alternation(&mut inner, depth + 1, false)?)),
             '=' | '!' => {
-                let node = Box::new(self.alternation(&mut inner, depth + 1, false)?);
+                let node = Box::new(self.parse_alternation(&mut inner, depth + 1, false)?);
                 Node::Look { behind: false, negated: kind == '!', node }
             }
             '<' => match self.next() {
-                Some(kind @ ('=' | '!')) => self.look_behind(kind == '!', inner, depth, start)?,
-                Some(other) => return Err(mistake(start + 1, format!("unknown extension ?<{other}"))),
-                None => return Err(mistake(self.at, "unexpected end of pattern")),
+                Some(kind @ ('=' | '!')) => self.parse_look_behind(kind == '!', inner, depth, start)?,
+                Some(other) => return Err(syntax_error(start + 1, format!("unknown extension ?<{other}"))),
+                None => return Err(syntax_error(self.position, "unexpected end of pattern")),
             },
-            '(' => self.conditional(inner, depth)?,
+            '(' => self.parse_conditional(inner, depth)?,
             'a' | 'i' | 'L' | 'm' | 's' | 'u' | 'x' | '-' => {
-                self.at -= 1;
-                match self.flags(&mut inner)? {
+                self.position -= 1;
+                match self.parse_flags(&mut inner)? {
                     Scope::Group { ignore_case } => {
-                        let node = self.alternation(&mut inner, depth + 1, false)?;
+                        let node = self.parse_alternation(&mut inner, depth + 1, false)?;
                         match ignore_case {
-                            Some(on) => ignoring_case(on, node),
+                            Some(on) => with_ignore_case(on, node),
                             None => node,
                         }
                     }
                     Scope::Whole if first => {
                         *flags = inner;
-                        self.flags_end = self.at;
+                        self.flags_end = self.position;
                         return Ok(None);
                     }
-                    Scope::Whole => return Err(mistake(start, "global flags not at the start of the expression")),
+                    Scope::Whole => return Err(syntax_error(start, "global flags not at the start of the expression")),
                 }
             }
-            other => return Err(mistake(start + 1, format!("unknown extension ?{other}"))),
+            other => return Err(syntax_error(start + 1, format!("unknown extension ?{other}"))),
         };
-        self.close(start)?;
+        self.expect_close(start)?;
         Ok(Some(node))
     }
 
-    fn capture(
+    fn parse_capture(
         &mut self,
         name: Option<String>,
         mut flags: Flags,
@@ -441,20 +443,20 @@ impl Parser {
         start: usize,
     ) -> Result<Node, SyntaxError> {
         if let Some(taken) = name.as_deref().filter(|name| self.find_group(name).is_some()) {
-            return Err(mistake(start + 4, format!("redefinition of group name '{taken}'")));
+            return Err(syntax_error(start + 4, format!("redefinition of group name '{taken}'")));
         }
         self.names.push(name);
         self.widths.push(Width::UNKNOWN);
         let number = self.names.len();
         self.open.push(number);
-        let node = self.alternation(&mut flags, depth + 1, false)?;
-        self.close(start)?;
+        let node = self.parse_alternation(&mut flags, depth + 1, false)?;
+        self.expect_close(start)?;
         self.open.pop();
         self.widths[number - 1] = Width::from_node(&node, &self.widths);
         Ok(Node::Capture(Box::new(node)))
     }
 
-    fn look_behind(
+    fn parse_look_behind(
         &mut self,
         negated: bool,
         mut flags: Flags,
@@ -465,54 +467,54 @@ impl Parser {
         if outermost {
             self.before_look_behind = Some(self.names.len());
         }
-        let node = self.alternation(&mut flags, depth + 1, false)?;
+        let node = self.parse_alternation(&mut flags, depth + 1, false)?;
         if outermost {
             self.before_look_behind = None;
         }
         let width = Width::from_node(&node, &self.widths);
-        if Some(width.least) == width.most {
+        if Some(width.min_width) == width.max_width {
             Ok(Node::Look { behind: true, negated, node: Box::new(node) })
         } else {
-            Err(mistake(start, "look-behind requires fixed-width pattern"))
+            Err(syntax_error(start, "look-behind requires fixed-width pattern"))
         }
     }
 
-    /// Python's rule: a reference needs a group that is closed, and closed before a look-behind around it began.
-    fn may_refer_to(&self, group: usize, at: usize) -> Result<(), SyntaxError> {
+    /// Checks Python's rule for references: the group is closed, and was closed before an enclosing look-behind began.
+    fn check_reference(&self, group: usize, position: usize) -> Result<(), SyntaxError> {
         if self.open.contains(&group) {
-            return Err(mistake(at, "cannot refer to an open group"));
+            return Err(syntax_error(position, "cannot refer to an open group"));
         }
         match self.before_look_behind {
             Some(before) if group > before => {
-                Err(mistake(at, "cannot refer to group defined in the same lookbehind subpattern"))
+                Err(syntax_error(position, "cannot refer to group defined in the same lookbehind subpattern"))
             }
             _ => Ok(()),
         }
     }
 
-    fn conditional(&mut self, mut flags: Flags, depth: usize) -> Result<Node, SyntaxError> {
-        let at = self.at;
-        let name = self.until(')', "group name")?;
+    fn parse_conditional(&mut self, mut flags: Flags, depth: usize) -> Result<Node, SyntaxError> {
+        let position = self.position;
+        let name = self.take_until(')', "group name")?;
         let group = if is_identifier(&name) {
-            self.find_group(&name).ok_or_else(|| mistake(at, format!("unknown group name '{name}'")))?
+            self.find_group(&name).ok_or_else(|| syntax_error(position, format!("unknown group name '{name}'")))?
         } else {
             match name.parse::<usize>() {
-                Ok(0) => return Err(mistake(at, "bad group number")),
+                Ok(0) => return Err(syntax_error(position, "bad group number")),
                 Ok(group) if name.bytes().all(|byte| byte.is_ascii_digit()) => group,
-                _ => return Err(mistake(at, format!("bad character in group name '{name}'"))),
+                _ => return Err(syntax_error(position, format!("bad character in group name '{name}'"))),
             }
         };
         if self.before_look_behind.is_some() {
             if group > self.names.len() {
-                return Err(mistake(at, "cannot refer to an open group"));
+                return Err(syntax_error(position, "cannot refer to an open group"));
             }
-            self.may_refer_to(group, at)?;
+            self.check_reference(group, position)?;
         }
-        self.conditions.push((at, group));
-        let yes = self.branch(&mut flags, depth + 1, false)?;
-        let no = if self.accept('|') { self.branch(&mut flags, depth + 1, false)? } else { Node::Empty };
+        self.conditions.push((position, group));
+        let yes = self.parse_branch(&mut flags, depth + 1, false)?;
+        let no = if self.accept('|') { self.parse_branch(&mut flags, depth + 1, false)? } else { Node::Empty };
         if self.peek() == Some('|') {
-            return Err(mistake(self.at, "conditional backref with more than two branches"));
+            return Err(syntax_error(self.position, "conditional backref with more than two branches"));
         }
         if yes == Node::Empty && no == Node::Empty {
             return Ok(Node::Empty);
@@ -520,62 +522,69 @@ impl Parser {
         Ok(Node::Conditional { group, yes: Box::new(yes), no: Box::new(no) })
     }
 
-    fn close(&mut self, start: usize) -> Result<(), SyntaxError> {
-        if self.accept(')') { Ok(()) } else { Err(mistake(start, "unclosed group")) }
+    fn expect_close(&mut self, start: usize) -> Result<(), SyntaxError> {
+        if self.accept(')') { Ok(()) } else { Err(syntax_error(start, "unclosed group")) }
     }
 
     fn find_group(&self, name: &str) -> Option<usize> {
         self.names.iter().position(|known| known.as_deref() == Some(name)).map(|index| index + 1)
     }
 
-    fn name(&mut self, terminator: char, what: &str) -> Result<String, SyntaxError> {
-        let at = self.at;
-        let name = self.until(terminator, what)?;
-        if is_identifier(&name) { Ok(name) } else { Err(mistake(at, format!("bad character in group name '{name}'"))) }
-    }
-
-    fn until(&mut self, terminator: char, what: &str) -> Result<String, SyntaxError> {
-        let at = self.at;
-        let text = self.take_while(usize::MAX, |character| character != terminator);
-        let closed = self.accept(terminator);
-        if text.is_empty() {
-            Err(mistake(at, format!("missing {what}")))
-        } else if closed {
-            Ok(text)
+    fn parse_name(&mut self, terminator: char, what: &str) -> Result<String, SyntaxError> {
+        let position = self.position;
+        let name = self.take_until(terminator, what)?;
+        if is_identifier(&name) {
+            Ok(name)
         } else {
-            Err(mistake(at, format!("missing {terminator}, unterminated name")))
+            Err(syntax_error(position, format!("bad character in group name '{name}'")))
         }
     }
 
-    /// Reads flags and what ends them: `)` for the whole pattern, `:` for a group.
-    fn flags(&mut self, flags: &mut Flags) -> Result<Scope, SyntaxError> {
+    fn take_until(&mut self, terminator: char, what: &str) -> Result<String, SyntaxError> {
+        let position = self.position;
+        let text = self.take_while(usize::MAX, |character| character != terminator);
+        let closed = self.accept(terminator);
+        if text.is_empty() {
+            Err(syntax_error(position, format!("missing {what}")))
+        } else if closed {
+            Ok(text)
+        } else {
+            Err(syntax_error(position, format!("missing {terminator}, unterminated name")))
+        }
+    }
+
+    /// Parses flags and their end: `)` for the whole pattern, `:` for a group.
+    fn parse_flags(&mut self, flags: &mut Flags) -> Result<Scope, SyntaxError> {
         let (mut added, mut removed, mut negative) = (String::new(), String::new(), false);
         loop {
-            let at = self.at;
+            let position = self.position;
             let ends = if negative { "missing :" } else { "missing -, : or )" };
             match self.next() {
                 Some(')') if !negative => break,
                 Some(':') if !negative || !removed.is_empty() => break,
                 Some('-') if !negative => negative = true,
                 Some('a' | 'u' | 'L') if negative => {
-                    return Err(mistake(at, "bad inline flags: cannot turn off flags 'a', 'u' and 'L'"));
+                    return Err(syntax_error(position, "bad inline flags: cannot turn off flags 'a', 'u' and 'L'"));
                 }
                 Some(flag @ ('i' | 'm' | 's' | 'x')) if negative => removed.push(flag),
                 Some(flag @ ('a' | 'i' | 'L' | 'm' | 's' | 'u' | 'x')) => {
                     if added.chars().any(|other| other != flag && "auL".contains(other) && "auL".contains(flag)) {
-                        return Err(mistake(at, "bad inline flags: flags 'a', 'u' and 'L' are incompatible"));
+                        return Err(syntax_error(
+                            position,
+                            "bad inline flags: flags 'a', 'u' and 'L' are incompatible",
+                        ));
                     }
                     added.push(flag);
                 }
-                Some(other) if other.is_alphabetic() => return Err(mistake(at, "unknown flag")),
-                Some(_) if negative && removed.is_empty() => return Err(mistake(at, "missing flag")),
-                _ => return Err(mistake(at, ends)),
+                Some(other) if other.is_alphabetic() => return Err(syntax_error(position, "unknown flag")),
+                Some(_) if negative && removed.is_empty() => return Err(syntax_error(position, "missing flag")),
+                _ => return Err(syntax_error(position, ends)),
             }
         }
         if let Some(both) = added.chars().find(|flag| removed.contains(*flag)) {
-            return Err(mistake(self.at - 1, format!("bad inline flags: flag '{both}' turned on and off")));
+            return Err(syntax_error(self.position - 1, format!("bad inline flags: flag '{both}' turned on and off")));
         }
-        let whole = self.rest[self.at - 1] == ')';
+        let whole = self.characters[self.position - 1] == ')';
         let mut ignore_case = None;
         for (letters, on) in [(&added, true), (&removed, false)] {
             for letter in letters.chars() {
@@ -598,42 +607,42 @@ impl Parser {
         Ok(Scope::Group { ignore_case })
     }
 
-    fn class(&mut self, flags: Flags, start: usize) -> Result<Node, SyntaxError> {
-        let unclosed = || mistake(start, "unterminated character set");
+    fn parse_class(&mut self, flags: Flags, start: usize) -> Result<Node, SyntaxError> {
+        let unclosed = || syntax_error(start, "unterminated character set");
         let negated = self.accept('^');
         let mut items = Vec::new();
         let mut first = true;
         loop {
-            let at = self.at;
+            let position = self.position;
             let from = match self.peek().ok_or_else(unclosed)? {
                 ']' if !first => {
-                    self.at += 1;
+                    self.position += 1;
                     break;
                 }
-                _ => self.class_member(flags)?,
+                _ => self.parse_class_member(flags)?,
             };
             first = false;
             if self.peek() != Some('-') {
                 items.push(from);
                 continue;
             }
-            self.at += 1;
+            self.position += 1;
             match self.peek().ok_or_else(unclosed)? {
                 ']' => {
-                    self.at += 1;
+                    self.position += 1;
                     items.push(from);
                     items.push(ClassItem::Range('-', '-'));
                     break;
                 }
                 _ => {
-                    let to = self.class_member(flags)?;
+                    let to = self.parse_class_member(flags)?;
                     match (from, to) {
                         (ClassItem::Range(low, _), ClassItem::Range(high, _)) if low <= high => {
                             items.push(ClassItem::Range(low, high));
                         }
                         _ => {
-                            let range: String = self.rest[at..self.at].iter().collect();
-                            return Err(mistake(at, format!("bad character range {range}")));
+                            let range: String = self.characters[position..self.position].iter().collect();
+                            return Err(syntax_error(position, format!("bad character range {range}")));
                         }
                     }
                 }
@@ -642,23 +651,25 @@ impl Parser {
         Ok(Node::Class { negated, items })
     }
 
-    fn class_member(&mut self, flags: Flags) -> Result<ClassItem, SyntaxError> {
+    fn parse_class_member(&mut self, flags: Flags) -> Result<ClassItem, SyntaxError> {
         if self.peek() == Some('\\') {
-            return match self.escape(flags, true)? {
+            return match self.parse_escape(flags, true)? {
                 Escape::Character(character) => Ok(ClassItem::Range(character, character)),
                 Escape::Category(item) => Ok(item),
-                Escape::Anchor(_) | Escape::Backref(_) => Err(mistake(self.at, "bad escape in a character set")),
+                Escape::Anchor(_) | Escape::Backref(_) => {
+                    Err(syntax_error(self.position, "bad escape in a character set"))
+                }
             };
         }
-        let character = self.next().ok_or_else(|| mistake(self.at, "unterminated character set"))?;
+        let character = self.next().ok_or_else(|| syntax_error(self.position, "unterminated character set"))?;
         Ok(ClassItem::Range(character, character))
     }
 
     /// Reads an escape; the parser is at its backslash.
-    fn escape(&mut self, flags: Flags, in_class: bool) -> Result<Escape, SyntaxError> {
-        let start = self.at;
-        self.at += 1;
-        let letter = self.next().ok_or_else(|| mistake(start, "bad escape (end of pattern)"))?;
+    fn parse_escape(&mut self, flags: Flags, in_class: bool) -> Result<Escape, SyntaxError> {
+        let start = self.position;
+        self.position += 1;
+        let letter = self.next().ok_or_else(|| syntax_error(start, "bad escape (end of pattern)"))?;
         let category = |kind, negated| Ok(Escape::Category(ClassItem::Category { kind, negated, ascii: flags.ascii }));
         let character = |character| Ok(Escape::Character(character));
         match letter {
@@ -678,65 +689,65 @@ impl Parser {
             'r' => character('\r'),
             't' => character('\t'),
             'v' => character('\u{b}'),
-            'x' => self.hexadecimal(start, 2).map(Escape::Character),
-            'u' => self.hexadecimal(start, 4).map(Escape::Character),
-            'U' => self.hexadecimal(start, 8).map(Escape::Character),
-            'N' => Err(mistake(start, r"characters by name (\N{…}) are not supported, write \uXXXX")),
-            '0'..='9' => self.digits(start, in_class),
-            letter if letter.is_ascii_alphabetic() => Err(mistake(start, format!("bad escape \\{letter}"))),
+            'x' => self.parse_hexadecimal(start, 2).map(Escape::Character),
+            'u' => self.parse_hexadecimal(start, 4).map(Escape::Character),
+            'U' => self.parse_hexadecimal(start, 8).map(Escape::Character),
+            'N' => Err(syntax_error(start, r"characters by name (\N{…}) are not supported, write \uXXXX")),
+            '0'..='9' => self.parse_digits(start, in_class),
+            letter if letter.is_ascii_alphabetic() => Err(syntax_error(start, format!("bad escape \\{letter}"))),
             other => character(other),
         }
     }
 
-    fn hexadecimal(&mut self, start: usize, count: usize) -> Result<char, SyntaxError> {
+    fn parse_hexadecimal(&mut self, start: usize, count: usize) -> Result<char, SyntaxError> {
         let digits = self.take_while(count, |character| character.is_ascii_hexdigit());
-        let written = || self.rest[start..self.at].iter().collect::<String>();
+        let written = || self.characters[start..self.position].iter().collect::<String>();
         if digits.len() != count {
-            return Err(mistake(start, format!("incomplete escape {}", written())));
+            return Err(syntax_error(start, format!("incomplete escape {}", written())));
         }
         let code = u32::from_str_radix(&digits, 16).ok().and_then(char::from_u32);
-        code.ok_or_else(|| mistake(start, format!("bad escape {} (no such character)", written())))
+        code.ok_or_else(|| syntax_error(start, format!("bad escape {} (no such character)", written())))
     }
 
     /// Reads an octal escape or group reference: the dialect distinguishes them by counting digits.
-    fn digits(&mut self, start: usize, in_class: bool) -> Result<Escape, SyntaxError> {
+    fn parse_digits(&mut self, start: usize, in_class: bool) -> Result<Escape, SyntaxError> {
         let octal = |character: char| ('0'..='7').contains(&character);
-        self.at = start + 1;
+        self.position = start + 1;
         let leading_zero = self.peek() == Some('0');
         let digits = self.take_while(3, octal);
         if leading_zero || digits.len() == 3 || (in_class && !digits.is_empty()) {
             let code = u32::from_str_radix(&digits, 8).ok().filter(|code| *code <= 0o377).and_then(char::from_u32);
             return code
                 .map(Escape::Character)
-                .ok_or_else(|| mistake(start, format!("octal escape value \\{digits} outside of range 0-0o377")));
+                .ok_or_else(|| syntax_error(start, format!("octal escape value \\{digits} outside of range 0-0o377")));
         }
-        self.at = start + 1;
+        self.position = start + 1;
         let digits = self.take_while(2, |character| character.is_ascii_digit());
         if in_class {
-            return Err(mistake(start, format!("bad escape \\{}", &digits[..1])));
+            return Err(syntax_error(start, format!("bad escape \\{}", &digits[..1])));
         }
         match digits.parse() {
             Ok(group) if group <= self.names.len() => {
-                self.may_refer_to(group, start)?;
+                self.check_reference(group, start)?;
                 Ok(Escape::Backref(group))
             }
-            _ => Err(mistake(start + 1, format!("invalid group reference {digits}"))),
+            _ => Err(syntax_error(start + 1, format!("invalid group reference {digits}"))),
         }
     }
 }
 
-/// Minimum and maximum number of characters of a part.
+/// Minimum and maximum length of a part in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Width {
-    pub(crate) least: u64,
-    /// `None` when there is no bound.
-    pub(crate) most: Option<u64>,
+    pub(crate) min_width: u64,
+    /// `None` without a bound.
+    pub(crate) max_width: Option<u64>,
 }
 
 impl Width {
-    const NOTHING: Self = Self { least: 0, most: Some(0) };
-    const ONE: Self = Self { least: 1, most: Some(1) };
-    pub(crate) const UNKNOWN: Self = Self { least: 0, most: None };
+    const NOTHING: Self = Self { min_width: 0, max_width: Some(0) };
+    const ONE: Self = Self { min_width: 1, max_width: Some(1) };
+    pub(crate) const UNKNOWN: Self = Self { min_width: 0, max_width: None };
 
     pub(crate) fn from_node(node: &Node, groups: &[Self]) -> Self {
         match node {
@@ -751,11 +762,11 @@ impl Width {
             }
             Node::Repeat { node, min, max, .. } => {
                 let once = Self::from_node(node, groups);
-                let most = match once.most {
+                let max_width = match once.max_width {
                     Some(0) => Some(0),
-                    most => most.zip(*max).map(|(most, max)| most.saturating_mul(u64::from(max))),
+                    max_width => max_width.zip(*max).map(|(max_width, max)| max_width.saturating_mul(u64::from(max))),
                 };
-                Self { least: once.least.saturating_mul(u64::from(*min)), most }
+                Self { min_width: once.min_width.saturating_mul(u64::from(*min)), max_width }
             }
             Node::Capture(node) | Node::IgnoreCase { node, .. } | Node::Atomic(node) => Self::from_node(node, groups),
             Node::Backref(group) => groups.get(group - 1).copied().unwrap_or(Self::UNKNOWN),
@@ -764,13 +775,13 @@ impl Width {
     }
 
     fn then(self, next: Self) -> Self {
-        let most = self.most.zip(next.most).map(|(one, other)| one.saturating_add(other));
-        Self { least: self.least.saturating_add(next.least), most }
+        let max_width = self.max_width.zip(next.max_width).map(|(one, other)| one.saturating_add(other));
+        Self { min_width: self.min_width.saturating_add(next.min_width), max_width }
     }
 
     fn or(self, other: Self) -> Self {
-        let most = self.most.zip(other.most).map(|(one, other)| one.max(other));
-        Self { least: self.least.min(other.least), most }
+        let max_width = self.max_width.zip(other.max_width).map(|(one, other)| one.max(other));
+        Self { min_width: self.min_width.min(other.min_width), max_width }
     }
 }
 
@@ -786,14 +797,14 @@ fn is_identifier(text: &str) -> bool {
         && characters.all(|next| next == '_' || next.is_alphanumeric())
 }
 
-fn ignoring_case(on: bool, node: Node) -> Node {
+fn with_ignore_case(on: bool, node: Node) -> Node {
     if node == Node::Empty { node } else { Node::IgnoreCase { on, node: Box::new(node) } }
 }
 
-/// Repeats a part. One that can match only the empty text is not repeated: it holds at a place or it does not, and the
-/// engines refuse such a repetition.
-fn repeated(node: Node, min: u32, max: Option<u32>, mode: RepeatMode) -> Node {
-    if !takes_nothing(&node) {
+/// Returns a repetition of a part. A zero-width part is not repeated, because its result at a position does not change,
+/// and the engines refuse such a repetition.
+fn repeat_node(node: Node, min: u32, max: Option<u32>, mode: RepeatMode) -> Node {
+    if !is_zero_width(&node) {
         return Node::Repeat { node: Box::new(node), min, max, mode };
     }
     if min > 0 || node == Node::Empty {
@@ -802,13 +813,13 @@ fn repeated(node: Node, min: u32, max: Option<u32>, mode: RepeatMode) -> Node {
     Node::Alternation(if mode == RepeatMode::Lazy { vec![Node::Empty, node] } else { vec![node, Node::Empty] })
 }
 
-/// Returns whether a part can match nothing but the empty text, and remembers nothing.
-fn takes_nothing(node: &Node) -> bool {
+/// Returns whether a part matches only the empty text, and captures nothing.
+fn is_zero_width(node: &Node) -> bool {
     match node {
         Node::Empty | Node::Anchor(_) | Node::Look { .. } => true,
-        Node::Concat(nodes) | Node::Alternation(nodes) => nodes.iter().all(takes_nothing),
-        Node::IgnoreCase { node, .. } | Node::Atomic(node) | Node::Repeat { node, .. } => takes_nothing(node),
-        Node::Conditional { yes, no, .. } => takes_nothing(yes) && takes_nothing(no),
+        Node::Concat(nodes) | Node::Alternation(nodes) => nodes.iter().all(is_zero_width),
+        Node::IgnoreCase { node, .. } | Node::Atomic(node) | Node::Repeat { node, .. } => is_zero_width(node),
+        Node::Conditional { yes, no, .. } => is_zero_width(yes) && is_zero_width(no),
         Node::Literal(_) | Node::Any { .. } | Node::Class { .. } | Node::Capture(_) | Node::Backref(_) => false,
     }
 }

@@ -19,26 +19,26 @@ pub(crate) fn needs_backtracking(node: &Node) -> bool {
     }
 }
 
-/// Returns a pattern that the linear engine can run and that matches wherever this one does, and more often.
+/// Returns a pattern for the linear engine that matches wherever this one does, and possibly elsewhere.
 ///
-/// Where the other finds nothing, this one finds nothing, and no match begins before the first of the other's.
-pub(crate) fn loosened(node: &Node) -> Node {
-    let all = |nodes: &[Node]| nodes.iter().map(loosened).collect();
+/// If it has no match in a text, neither has this one, and no match of this one begins before its first match.
+pub(crate) fn loosen(node: &Node) -> Node {
+    let loosen_all = |nodes: &[Node]| nodes.iter().map(loosen).collect();
     match node {
         Node::Look { .. } | Node::Anchor(Anchor::TextEndOrLastNewline) => Node::Empty,
         Node::Backref(_) => {
-            let any = Box::new(Node::Any { newline: true });
-            Node::Repeat { node: any, min: 0, max: None, mode: RepeatMode::Lazy }
+            let any_character = Box::new(Node::Any { newline: true });
+            Node::Repeat { node: any_character, min: 0, max: None, mode: RepeatMode::Lazy }
         }
-        Node::Conditional { yes, no, .. } => Node::Alternation(vec![loosened(yes), loosened(no)]),
-        Node::Atomic(node) | Node::Capture(node) => loosened(node),
+        Node::Conditional { yes, no, .. } => Node::Alternation(vec![loosen(yes), loosen(no)]),
+        Node::Atomic(node) | Node::Capture(node) => loosen(node),
         Node::Repeat { node, min, max, mode } => {
             let mode = if *mode == RepeatMode::Lazy { RepeatMode::Lazy } else { RepeatMode::Greedy };
-            Node::Repeat { node: Box::new(loosened(node)), min: *min, max: *max, mode }
+            Node::Repeat { node: Box::new(loosen(node)), min: *min, max: *max, mode }
         }
-        Node::Concat(nodes) => Node::Concat(all(nodes)),
-        Node::Alternation(nodes) => Node::Alternation(all(nodes)),
-        Node::IgnoreCase { on, node } => Node::IgnoreCase { on: *on, node: Box::new(loosened(node)) },
+        Node::Concat(nodes) => Node::Concat(loosen_all(nodes)),
+        Node::Alternation(nodes) => Node::Alternation(loosen_all(nodes)),
+        Node::IgnoreCase { on, node } => Node::IgnoreCase { on: *on, node: Box::new(loosen(node)) },
         Node::Empty | Node::Literal(_) | Node::Any { .. } | Node::Class { .. } | Node::Anchor(_) => node.clone(),
     }
 }
@@ -46,37 +46,38 @@ pub(crate) fn loosened(node: &Node) -> Node {
 /// Writes a pattern that needs no backtracking.
 pub(crate) fn translate(root: &Node) -> String {
     let mut translation = Translation(String::new());
-    translation.node(root);
+    translation.write_node(root);
     translation.0
 }
 
 /// Writes a set.
-pub(crate) fn class(negated: bool, items: &[ClassItem]) -> String {
-    let mut written = String::from(if negated { "[^" } else { "[" });
+pub(crate) fn write_class(negated: bool, items: &[ClassItem]) -> String {
+    let mut output = String::from(if negated { "[^" } else { "[" });
     for item in items {
         match item {
             ClassItem::Range(from, to) => {
-                literal(*from, &mut written);
+                write_literal(*from, &mut output);
                 if from != to {
-                    written.push('-');
-                    literal(*to, &mut written);
+                    output.push('-');
+                    write_literal(*to, &mut output);
                 }
             }
-            ClassItem::Category { kind, negated, ascii } => written.push_str(category(*kind, *negated, *ascii)),
+            ClassItem::Category { kind, negated, ascii } => output.push_str(category(*kind, *negated, *ascii)),
         }
     }
-    written.push(']');
-    written
+    output.push(']');
+    output
 }
 
 /// Writes a literal character.
-pub(crate) fn literal(character: char, written: &mut String) {
+pub(crate) fn write_literal(character: char, output: &mut String) {
     if r"\.+*?()|[]{}^$#&-~".contains(character) {
-        written.push('\\');
+        output.push('\\');
     }
-    written.push(character);
+    output.push(character);
 }
 
+/// Writer of a translated pattern.
 struct Translation(String);
 
 impl Translation {
@@ -84,58 +85,58 @@ impl Translation {
         self.0.push_str(text);
     }
 
-    fn enclosed(&mut self, open: &str, node: &Node) {
+    fn write_enclosed(&mut self, open: &str, node: &Node) {
         self.push(open);
-        self.node(node);
+        self.write_node(node);
         self.push(")");
     }
 
-    fn node(&mut self, node: &Node) {
+    fn write_node(&mut self, node: &Node) {
         match node {
-            Node::Literal(character) => literal(*character, &mut self.0),
+            Node::Literal(character) => write_literal(*character, &mut self.0),
             Node::Any { newline: true } => self.push("(?s:.)"),
             Node::Any { newline: false } => self.push(r"[^\n]"),
-            Node::Class { negated, items } => self.push(&class(*negated, items)),
+            Node::Class { negated, items } => self.push(&write_class(*negated, items)),
             Node::Anchor(anchor) => self.push(match anchor {
                 Anchor::LineStart => "(?m:^)",
                 Anchor::LineEnd => "(?m:$)",
                 Anchor::TextStart => r"\A",
                 Anchor::TextEnd => r"\z",
-                // Loosened before it comes here.
+                // `loosen` removes it before the translation.
                 Anchor::TextEndOrLastNewline => "",
                 Anchor::WordBoundary { negated: false, ascii: false } => r"(?:\b)",
                 Anchor::WordBoundary { negated: true, ascii: false } => r"(?:\B)",
                 Anchor::WordBoundary { negated: false, ascii: true } => r"(?-u:\b)",
                 Anchor::WordBoundary { negated: true, ascii: true } => r"(?-u:\B)",
             }),
-            Node::Concat(nodes) => nodes.iter().for_each(|node| self.part(node)),
+            Node::Concat(nodes) => nodes.iter().for_each(|node| self.write_part(node)),
             Node::Alternation(branches) => {
                 for (index, branch) in branches.iter().enumerate() {
                     self.push(if index == 0 { "" } else { "|" });
-                    self.part(branch);
+                    self.write_part(branch);
                 }
             }
-            Node::Repeat { node, min, max, mode } => self.repeat(node, *min, *max, *mode),
-            Node::Capture(node) => self.enclosed("(", node),
-            Node::IgnoreCase { on: true, node } => self.enclosed("(?i:", node),
-            Node::IgnoreCase { on: false, node } => self.enclosed("(?-i:", node),
-            // Nothing is written for nothing, and the others need backtracking.
+            Node::Repeat { node, min, max, mode } => self.write_repeat(node, *min, *max, *mode),
+            Node::Capture(node) => self.write_enclosed("(", node),
+            Node::IgnoreCase { on: true, node } => self.write_enclosed("(?i:", node),
+            Node::IgnoreCase { on: false, node } => self.write_enclosed("(?-i:", node),
+            // The empty part has no text, and the others need backtracking.
             Node::Empty | Node::Atomic(_) | Node::Look { .. } | Node::Backref(_) | Node::Conditional { .. } => {}
         }
     }
 
-    /// Writes a part beside others.
-    fn part(&mut self, node: &Node) {
+    /// Writes a part of a sequence or an alternation.
+    fn write_part(&mut self, node: &Node) {
         match node {
-            Node::Alternation(_) => self.enclosed("(?:", node),
-            node => self.node(node),
+            Node::Alternation(_) => self.write_enclosed("(?:", node),
+            node => self.write_node(node),
         }
     }
 
-    fn repeat(&mut self, node: &Node, min: u32, max: Option<u32>, mode: RepeatMode) {
+    fn write_repeat(&mut self, node: &Node, min: u32, max: Option<u32>, mode: RepeatMode) {
         match node {
-            Node::Literal(_) | Node::Any { .. } | Node::Class { .. } | Node::Capture(_) => self.node(node),
-            node => self.enclosed("(?:", node),
+            Node::Literal(_) | Node::Any { .. } | Node::Class { .. } | Node::Capture(_) => self.write_node(node),
+            node => self.write_enclosed("(?:", node),
         }
         match (min, max) {
             (0, None) => self.push("*"),
@@ -150,7 +151,7 @@ impl Translation {
     }
 
     fn write(&mut self, text: std::fmt::Arguments<'_>) {
-        self.0.write_fmt(text).expect("a string takes any text");
+        self.0.write_fmt(text).expect("writing to a string cannot fail");
     }
 }
 

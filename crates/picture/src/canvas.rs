@@ -2,7 +2,7 @@
 
 use steplatch_terminal::Rgb;
 
-use crate::look::mixed;
+use crate::look::mix_colours;
 
 /// Columns of pixels in a cell.
 pub(crate) const CELL_WIDTH: i32 = 10;
@@ -30,7 +30,7 @@ pub(crate) struct Area {
 /// Coverage of each pixel of a rectangle, from 0 to 255.
 #[derive(Debug)]
 pub(crate) struct Stencil {
-    /// Its place, relative to the top left of the cell.
+    /// Its rectangle, relative to the top left of the cell.
     pub(crate) area: Area,
     pub(crate) coverage: Vec<u8>,
 }
@@ -63,26 +63,26 @@ impl Canvas {
         if coverage == 0 || !(0..self.width).contains(&x) || !(0..self.height).contains(&y) {
             return;
         }
-        let at = (y * self.width + x) as usize * 3;
-        let under = Rgb(self.pixels[at], self.pixels[at + 1], self.pixels[at + 2]);
-        let Rgb(red, green, blue) = mixed(colour, under, coverage);
-        self.pixels[at..at + 3].copy_from_slice(&[red, green, blue]);
+        let index = (y * self.width + x) as usize * 3;
+        let under = Rgb(self.pixels[index], self.pixels[index + 1], self.pixels[index + 2]);
+        let Rgb(red, green, blue) = mix_colours(colour, under, coverage);
+        self.pixels[index..index + 3].copy_from_slice(&[red, green, blue]);
     }
 
-    /// Paints through a stencil whose cell begins at (`x`, `y`). Each row moves to the right by `slant` pixels for each
-    /// row that it is above `baseline`.
+    /// Paints through a stencil whose cell begins at (`x`, `y`). Each row moves to the right by `slant` pixels per row
+    /// above `baseline`.
     pub(crate) fn stencil(&mut self, x: i32, y: i32, stencil: &Stencil, colour: Rgb, slant: f32, baseline: i32) {
         let area = stencil.area;
         for row in 0..area.height {
             let shift = slant * (baseline - area.y - row) as f32;
-            let (whole, part) = (shift.floor() as i32, shift - shift.floor());
+            let (integer, fraction) = (shift.floor() as i32, shift - shift.floor());
             let line = &stencil.coverage[(row * area.width) as usize..((row + 1) * area.width) as usize];
             // A shift by a part of a pixel shares it between two neighbours.
             for column in 0..=area.width {
-                let here = line.get(column as usize).copied().unwrap_or(0);
+                let current = line.get(column as usize).copied().unwrap_or(0);
                 let left = if column > 0 { line[column as usize - 1] } else { 0 };
-                let coverage = f32::from(here) * (1.0 - part) + f32::from(left) * part;
-                self.blend(x + area.x + whole + column, y + area.y + row, colour, coverage as u8);
+                let coverage = f32::from(current) * (1.0 - fraction) + f32::from(left) * fraction;
+                self.blend(x + area.x + integer + column, y + area.y + row, colour, coverage as u8);
             }
         }
     }

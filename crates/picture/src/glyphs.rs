@@ -1,8 +1,8 @@
 //! The glyphs of characters, from the first source that has them.
 //!
 //! Lines and blocks are drawn (`shapes.rs`). Text comes from DejaVu Sans Mono, emoji from Noto Emoji, and what both
-//! lack from GNU Unifont, whose bitmaps of 8 by 16 and 16 by 16 pixels fit our cells as they are. A character without a
-//! glyph is a box.
+//! lack from GNU Unifont, whose bitmaps of 8 by 16 and 16 by 16 pixels fit the cells without scaling. A character
+//! without a glyph is a box.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -33,7 +33,7 @@ static FONTS: LazyLock<Fonts> = LazyLock::new(|| {
 /// Stencils of characters, each made on first use.
 #[derive(Default)]
 pub(crate) struct Glyphs {
-    made: HashMap<(char, bool, bool), Option<Stencil>>,
+    stencils: HashMap<(char, bool, bool), Option<Stencil>>,
 }
 
 /// The sources of glyphs, which tests check.
@@ -49,19 +49,19 @@ pub(crate) enum Source {
 impl Glyphs {
     /// Returns the stencil of a character in a cell, or in two; `None` for an invisible one.
     pub(crate) fn stencil(&mut self, character: char, wide: bool, bold: bool) -> Option<&Stencil> {
-        self.made.entry((character, wide, bold)).or_insert_with(|| make(character, wide, bold)).as_ref()
+        self.stencils.entry((character, wide, bold)).or_insert_with(|| make(character, wide, bold)).as_ref()
     }
 }
 
 /// Returns the source of a character's glyph; `None` when it has no glyph.
 pub(crate) fn source(character: char, wide: bool) -> Option<Source> {
-    // Joiners, variation selectors, marks of direction and other signs that only control how others are shown.
-    let unseen = matches!(
+    // Joiners, variation selectors, direction marks and other characters that only control the display of others.
+    let is_invisible = matches!(
         character,
         '\0'..=' ' | '\x7f'..='\u{a0}' | '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
             | '\u{2060}'..='\u{206f}' | '\u{3000}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{e0000}'..='\u{e0fff}'
     );
-    if unseen {
+    if is_invisible {
         return None;
     }
     let has = |font: &FontRef<'static>| font.glyph_id(character).0 != 0;
@@ -87,37 +87,37 @@ fn make(character: char, wide: bool, bold: bool) -> Option<Stencil> {
         Source::Text => {
             let font = if bold { &FONTS.bold } else { &FONTS.regular };
             let font = if font.glyph_id(character).0 == 0 { &FONTS.regular } else { font };
-            outlined(font, character, width)
+            outline_stencil(font, character, width)
         }
-        Source::Emoji => fitted(&FONTS.emoji, character, width),
-        Source::Bitmap => unifont::get_glyph(character).map(|glyph| bitmap(glyph, width, bold)),
+        Source::Emoji => fitted_stencil(&FONTS.emoji, character, width),
+        Source::Bitmap => unifont::get_glyph(character).map(|glyph| bitmap_stencil(glyph, width, bold)),
         Source::Missing => Some(hollow(width)),
     }
 }
 
-/// A glyph of a monospaced font, at the size at which it is as wide as a cell.
-fn outlined(font: &FontRef<'static>, character: char, width: i32) -> Option<Stencil> {
+/// Returns the stencil of a glyph of a monospaced font that is as wide as a cell.
+fn outline_stencil(font: &FontRef<'static>, character: char, width: i32) -> Option<Stencil> {
     let units = font.h_advance_unscaled(font.glyph_id('0'));
     let scale = PxScale::from(font.height_unscaled() * CELL_WIDTH as f32 / units);
     let advance = font.as_scaled(scale).h_advance(font.glyph_id(character));
-    // A few signs are wider than the rest of the font.
+    // A few characters are wider than the rest of the font.
     let left = (width as f32 - advance.min(width as f32)) / 2.0;
     stencil(font, character, scale, Point { x: left, y: BASELINE as f32 })
 }
 
-/// A glyph of any font, as large as the cells allow, in their middle.
-fn fitted(font: &FontRef<'static>, character: char, width: i32) -> Option<Stencil> {
+/// Returns the stencil of a glyph of any font, as large as the cells allow, in their middle.
+fn fitted_stencil(font: &FontRef<'static>, character: char, width: i32) -> Option<Stencil> {
     const MARGIN: f32 = 0.5;
     let id = font.glyph_id(character);
     let units = font.units_per_em()?;
     let bounds = font.outline(id)?.bounds;
     let (glyph_width, glyph_height) = ((bounds.max.x - bounds.min.x).abs(), (bounds.max.y - bounds.min.y).abs());
     let room = (width as f32 - 2.0 * MARGIN, CELL_HEIGHT as f32 - 2.0 * MARGIN);
-    // One size for all of them, unless one does not fit.
+    // The same size for all glyphs, unless one does not fit.
     let em = (0.8 * room.0 / units).min(room.0 / glyph_width).min(room.1 / glyph_height);
     let middle = ((bounds.max.x + bounds.min.x) / 2.0 * em, (bounds.max.y + bounds.min.y) / 2.0 * em);
-    let at = Point { x: width as f32 / 2.0 - middle.0, y: CELL_HEIGHT as f32 / 2.0 + middle.1 };
-    stencil(font, character, PxScale::from(em * font.height_unscaled()), at)
+    let position = Point { x: width as f32 / 2.0 - middle.0, y: CELL_HEIGHT as f32 / 2.0 + middle.1 };
+    stencil(font, character, PxScale::from(em * font.height_unscaled()), position)
 }
 
 fn stencil(font: &FontRef<'static>, character: char, scale: PxScale, at: Point) -> Option<Stencil> {
@@ -139,8 +139,8 @@ fn stencil(font: &FontRef<'static>, character: char, scale: PxScale, at: Point) 
     Some(Stencil { area, coverage })
 }
 
-/// A bitmap, pixel by pixel, in the middle of its cells; every second column is joined where it is too wide.
-fn bitmap(glyph: &unifont::Glyph, width: i32, bold: bool) -> Stencil {
+/// Returns the stencil of a bitmap in the middle of its cells. If it is too wide, two columns become one.
+fn bitmap_stencil(glyph: &unifont::Glyph, width: i32, bold: bool) -> Stencil {
     const SIZE: i32 = 16;
     let columns = glyph.get_width() as i32;
     let squeeze = columns > width;

@@ -1,7 +1,7 @@
 //! The HTML form of a screen.
 //!
-//! One `<pre>` with its own styles, so that it looks the same wherever it is put. Every run is as wide as its cells:
-//! browsers have different fonts, and a glyph from another font must not push the rest of the row aside.
+//! One `<pre>` with its own styles, so that it looks the same in every document. Every run is as wide as its cells:
+//! browsers have different fonts, and a glyph from another font must not move the rest of the row.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ use crate::look::{Look, Patch, rows};
 #[must_use]
 pub fn html(picture: &Picture) -> String {
     let Picture { foreground, background, cols, .. } = picture;
-    // Lines of drawings reach from row to row where rows are no further apart than letters are high.
+    // Lines of drawings connect across rows if the line height is that of the letters.
     let mut out = format!(
         "<meta charset=\"utf-8\">\n<pre style=\"display:inline-block;margin:0;padding:.5em;width:{cols}ch;\
          color:{foreground};background:{background};font:15px/17px 'DejaVu Sans Mono',Menlo,Consolas,monospace\">"

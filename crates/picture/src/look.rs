@@ -51,7 +51,7 @@ fn look(picture: &Picture, style: &Style) -> Look {
         std::mem::swap(&mut fg, &mut bg);
     }
     if style.dim {
-        fg = mixed(fg, bg, 160);
+        fg = mix_colours(fg, bg, 160);
     }
     Look {
         fg,
@@ -66,39 +66,39 @@ fn look(picture: &Picture, style: &Style) -> Look {
     }
 }
 
-/// Returns the colour between `over` and `under`: 255 is all of `over`.
-pub(crate) fn mixed(over: Rgb, under: Rgb, share: u8) -> Rgb {
-    let mix = |over: u8, under: u8| {
-        let (over, under, share) = (u32::from(over), u32::from(under), u32::from(share));
-        ((over * share + under * (255 - share) + 127) / 255) as u8
+/// Returns the mix of two colours: a `share` of 255 is the colour `upper` alone.
+pub(crate) fn mix_colours(upper: Rgb, lower: Rgb, share: u8) -> Rgb {
+    let mix = |upper: u8, lower: u8| {
+        let (upper, lower, share) = (u32::from(upper), u32::from(lower), u32::from(share));
+        ((upper * share + lower * (255 - share) + 127) / 255) as u8
     };
-    Rgb(mix(over.0, under.0), mix(over.1, under.1), mix(over.2, under.2))
+    Rgb(mix(upper.0, lower.0), mix(upper.1, lower.1), mix(upper.2, lower.2))
 }
 
-/// Cuts out the patch under the cursor, or adds one where there is none, and paints it as a cursor.
+/// Splits off the patch under the cursor, or adds one, and gives it the look of the cursor.
 fn lay_cursor<'a>(picture: &Picture, patches: &mut Vec<Patch<'a>>) {
     let Some(cursor) = picture.cursor else { return };
     let (begin, end) = (cursor.col, cursor.col + if cursor.wide { 2 } else { 1 });
     let under = patches.iter().position(|patch| patch.col <= begin && end <= patch.col + patch.cols);
-    let (at, mut cell) = match under {
+    let (index, mut cell) = match under {
         Some(index) => {
-            let whole = patches.remove(index);
+            let patch_below = patches.remove(index);
             let part = |from: u16, to: u16| Patch {
-                cells: whole.cells.iter().copied().filter(|(col, _)| (from..to).contains(col)).collect(),
+                cells: patch_below.cells.iter().copied().filter(|(col, _)| (from..to).contains(col)).collect(),
                 col: from,
                 cols: to.saturating_sub(from),
-                ..whole.clone()
+                ..patch_below.clone()
             };
-            let parts = [part(whole.col, begin), part(begin, end), part(end, whole.col + whole.cols)];
+            let parts = [part(patch_below.col, begin), part(begin, end), part(end, patch_below.col + patch_below.cols)];
             let before = usize::from(parts[0].cols > 0);
             let [left, cell, right] = parts;
             patches.splice(index..index, [left, right].into_iter().filter(|part| part.cols > 0));
             (index + before, cell)
         }
         None => {
-            let at = patches.partition_point(|patch| patch.col < begin);
+            let index = patches.partition_point(|patch| patch.col < begin);
             let look = look(picture, &Style::default());
-            (at, Patch { cells: vec![(begin, " ")], col: begin, cols: end - begin, wide: cursor.wide, look })
+            (index, Patch { cells: vec![(begin, " ")], col: begin, cols: end - begin, wide: cursor.wide, look })
         }
     };
     let colour = cursor.colour.unwrap_or(cell.look.fg);
@@ -109,7 +109,7 @@ fn lay_cursor<'a>(picture: &Picture, patches: &mut Vec<Patch<'a>>) {
         }
         shape @ (CursorShape::Underline | CursorShape::Bar) => cell.look.cursor = Some((shape, colour)),
     }
-    patches.insert(at, cell);
+    patches.insert(index, cell);
 }
 
 #[cfg(test)]

@@ -22,21 +22,21 @@ const SLANT: f32 = 0.2;
 /// If the screen has more than 60,000 cells.
 pub fn png(picture: &Picture) -> Result<Vec<u8>, TooLarge> {
     TooLarge::check(picture.cols, picture.rows.len())?;
-    Ok(encoded(&painted(picture)))
+    Ok(encode(&paint(picture)))
 }
 
-fn painted(picture: &Picture) -> Canvas {
+fn paint(picture: &Picture) -> Canvas {
     let width = i32::from(picture.cols) * CELL_WIDTH + 2 * MARGIN;
     let height = picture.rows.len() as i32 * CELL_HEIGHT + 2 * MARGIN;
     let mut canvas = Canvas::new(width, height, picture.background);
     let mut glyphs = Glyphs::default();
     let rows: Vec<Vec<Patch<'_>>> = rows(picture).collect();
-    // All backgrounds first: a letter may reach a little into the next cell.
-    for (row, patch) in numbered(&rows) {
-        canvas.fill(ground(row, patch), patch.look.bg);
+    // All backgrounds first: a letter may extend into the next cell.
+    for (row, patch) in numbered_patches(&rows) {
+        canvas.fill(patch_area(row, patch), patch.look.bg);
     }
-    for (row, patch) in numbered(&rows) {
-        let area = ground(row, patch);
+    for (row, patch) in numbered_patches(&rows) {
+        let area = patch_area(row, patch);
         underline(&mut canvas, area, &patch.look);
         if !patch.look.hidden {
             for (col, text) in &patch.cells {
@@ -61,11 +61,11 @@ fn painted(picture: &Picture) -> Canvas {
     canvas
 }
 
-fn numbered<'a>(rows: &'a [Vec<Patch<'a>>]) -> impl Iterator<Item = (usize, &'a Patch<'a>)> {
+fn numbered_patches<'a>(rows: &'a [Vec<Patch<'a>>]) -> impl Iterator<Item = (usize, &'a Patch<'a>)> {
     rows.iter().enumerate().flat_map(|(row, patches)| patches.iter().map(move |patch| (row, patch)))
 }
 
-fn ground(row: usize, patch: &Patch<'_>) -> Area {
+fn patch_area(row: usize, patch: &Patch<'_>) -> Area {
     let cells = Area { x: MARGIN, y: MARGIN, width: i32::from(patch.cols) * CELL_WIDTH, height: CELL_HEIGHT };
     cells.moved(i32::from(patch.col) * CELL_WIDTH, row as i32 * CELL_HEIGHT)
 }
@@ -73,8 +73,8 @@ fn ground(row: usize, patch: &Patch<'_>) -> Area {
 fn underline(canvas: &mut Canvas, cells: Area, look: &Look) {
     let colour = look.underline_colour;
     let line = Area { y: cells.y + BASELINE + 1, height: 1, ..cells };
-    let mut pieces = |every: i32, length: i32| {
-        for x in (0..line.width).step_by(every as usize) {
+    let mut draw_dashes = |period: i32, length: i32| {
+        for x in (0..line.width).step_by(period as usize) {
             canvas.fill(Area { x: line.x + x, width: length, ..line }, colour);
         }
     };
@@ -85,31 +85,31 @@ fn underline(canvas: &mut Canvas, cells: Area, look: &Look) {
             canvas.fill(line, colour);
             canvas.fill(line.moved(0, 2), colour);
         }
-        Underline::Dotted => pieces(2, 1),
-        Underline::Dashed => pieces(5, 3),
+        Underline::Dotted => draw_dashes(2, 1),
+        Underline::Dashed => draw_dashes(5, 3),
         Underline::Curled => {
             for x in 0..line.width {
                 let height = 1.0 + (x as f32 * std::f32::consts::TAU / CELL_WIDTH as f32).sin();
-                let (whole, part) = (height.floor() as i32, height - height.floor());
-                canvas.blend(line.x + x, line.y + whole, colour, ((1.0 - part) * 255.0) as u8);
-                canvas.blend(line.x + x, line.y + whole + 1, colour, (part * 255.0) as u8);
+                let (integer, fraction) = (height.floor() as i32, height - height.floor());
+                canvas.blend(line.x + x, line.y + integer, colour, ((1.0 - fraction) * 255.0) as u8);
+                canvas.blend(line.x + x, line.y + integer + 1, colour, (fraction * 255.0) as u8);
             }
         }
     }
 }
 
-/// Encodes the pixels: with a palette where there are few colours, which makes the file a third as large.
-fn encoded(canvas: &Canvas) -> Vec<u8> {
+/// Encodes the pixels, with a palette if there are few colours: the file is then a third as large.
+fn encode(canvas: &Canvas) -> Vec<u8> {
     let (pixels, _) = canvas.pixels.as_chunks::<3>();
     let mut bytes = Vec::new();
     let mut encoder = Encoder::new(&mut bytes, canvas.width as u32, canvas.height as u32);
     encoder.set_depth(BitDepth::Eight);
     encoder.set_compression(Compression::Fast);
-    let written = match numbers(pixels) {
-        Some((palette, numbers)) => {
+    let written = match palette_indices(pixels) {
+        Some((palette, indices)) => {
             encoder.set_color(ColorType::Indexed);
             encoder.set_palette(palette.concat());
-            encoder.write_header().and_then(|mut writer| writer.write_image_data(&numbers))
+            encoder.write_header().and_then(|mut writer| writer.write_image_data(&indices))
         }
         None => {
             encoder.set_color(ColorType::Rgb);
@@ -120,9 +120,9 @@ fn encoded(canvas: &Canvas) -> Vec<u8> {
     bytes
 }
 
-fn numbers(pixels: &[[u8; 3]]) -> Option<(Vec<[u8; 3]>, Vec<u8>)> {
+fn palette_indices(pixels: &[[u8; 3]]) -> Option<(Vec<[u8; 3]>, Vec<u8>)> {
     let (mut palette, mut known) = (Vec::new(), HashMap::new());
-    let mut numbers = Vec::with_capacity(pixels.len());
+    let mut indices = Vec::with_capacity(pixels.len());
     let mut last = None;
     for pixel in pixels {
         let number = match last {
@@ -133,9 +133,9 @@ fn numbers(pixels: &[[u8; 3]]) -> Option<(Vec<[u8; 3]>, Vec<u8>)> {
             }),
         };
         last = Some((pixel, number));
-        numbers.push(u8::try_from(number).ok()?);
+        indices.push(u8::try_from(number).ok()?);
     }
-    Some((palette, numbers))
+    Some((palette, indices))
 }
 
 #[cfg(test)]

@@ -6,14 +6,14 @@
 
 use crate::canvas::{Area, CELL_HEIGHT, CELL_WIDTH, Stencil};
 
-/// The pixels through whose middle lines go.
+/// The pixel in the middle of a cell, through which lines go.
 const MIDDLE: (i32, i32) = ((CELL_WIDTH - 1) / 2, (CELL_HEIGHT - 1) / 2);
 
-/// Distance of the two lines of a double one from the middle.
-const APART: i32 = 2;
+/// Pixels between the middle and each line of a double line.
+const DOUBLE_LINE_OFFSET: i32 = 2;
 
-/// Half of what a heavy line is thicker than a light one.
-const HEAVY: i32 = 1;
+/// Pixels by which a heavy line is thicker than a light one, on each side.
+const HEAVY_EXTRA: i32 = 1;
 
 /// Returns whether `character` is drawn.
 pub(crate) fn has(character: char) -> bool {
@@ -41,8 +41,8 @@ enum Arm {
     Double,
 }
 
-/// The arms of U+2500 to U+257F: left, right, up and down; 1 is light, 2 heavy, 3 double. What is not made
-/// of arms has none here.
+/// The arms of U+2500 to U+257F: left, right, up and down; 1 is light, 2 heavy, 3 double. Characters without arms have
+/// none here.
 const ARMS: [&[u8; 4]; 128] = [
     b"1100", b"2200", b"0011", b"0022", b"0000", b"0000", b"0000", b"0000", // ─━│┃┄┅┆┇
     b"0000", b"0000", b"0000", b"0000", b"0101", b"0201", b"0102", b"0202", // ┈┉┊┋┌┍┎┏
@@ -125,24 +125,24 @@ impl Cell {
         let straight = arms[opposite] != Arm::None;
         // How far beyond the middle a single line reaches, so that corners are full and double lines are met.
         let single = match doubles {
-            0 if crossing.contains(&Arm::Heavy) => HEAVY,
+            0 if crossing.contains(&Arm::Heavy) => HEAVY_EXTRA,
             0 => 0,
             _ if straight => 0,
-            1 => APART,
-            _ => -APART,
+            1 => DOUBLE_LINE_OFFSET,
+            _ => -DOUBLE_LINE_OFFSET,
         };
         let double = |near: Arm, far: Arm| match (near, far) {
-            (Arm::Double, _) => -APART,
-            (Arm::None, Arm::Double) => APART,
+            (Arm::Double, _) => -DOUBLE_LINE_OFFSET,
+            (Arm::None, Arm::Double) => DOUBLE_LINE_OFFSET,
             _ => 0,
         };
         match arms[side] {
             Arm::None => {}
             Arm::Light => self.stroke(side, 0, 0, single),
-            Arm::Heavy => self.stroke(side, 0, HEAVY, single),
+            Arm::Heavy => self.stroke(side, 0, HEAVY_EXTRA, single),
             Arm::Double => {
-                self.stroke(side, -APART, 0, double(crossing[0], crossing[1]));
-                self.stroke(side, APART, 0, double(crossing[1], crossing[0]));
+                self.stroke(side, -DOUBLE_LINE_OFFSET, 0, double(crossing[0], crossing[1]));
+                self.stroke(side, DOUBLE_LINE_OFFSET, 0, double(crossing[1], crossing[0]));
             }
         }
     }
@@ -166,7 +166,7 @@ impl Cell {
             0x08..=0x0b => 4,
             _ => 2,
         };
-        let thicker = if index % 2 == 1 { HEAVY } else { 0 };
+        let thicker = if index % 2 == 1 { HEAVY_EXTRA } else { 0 };
         let upright = index & 2 != 0;
         let length = if upright { CELL_HEIGHT } else { CELL_WIDTH };
         let (x, y) = MIDDLE;

@@ -1,6 +1,6 @@
-//! The listed recordings: a directory of links to files, each named after when it began and its terminal.
+//! The catalog of recordings: a directory of links to files, each named after its start time and its terminal.
 //!
-//! A recording stays where its owner wanted it. Once the owner moves or deletes it, the list has it no more.
+//! A recording remains at the path that its owner selected. If the owner moves or deletes it, it leaves the catalog.
 
 use std::fmt;
 use std::fs;
@@ -15,7 +15,7 @@ use steplatch_terminal::Size;
 
 use crate::player::header;
 
-/// Maximum number of links. The oldest go first, not their files.
+/// Maximum number of links. The oldest links are removed first; their files remain.
 const MAX_LINKS: usize = 1000;
 
 /// The directory.
@@ -24,7 +24,7 @@ pub struct Catalog {
     folder: PathBuf,
 }
 
-/// The id of a recording: when it began, in milliseconds since 1970, and its terminal, as `1700000000000-term_…`.
+/// The id of a recording: its start time in milliseconds since 1970, and its terminal, as `1700000000000-term_…`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RecordingId {
     began: u64,
@@ -33,7 +33,7 @@ pub struct RecordingId {
 
 /// A text is not an id of a recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("that is no id of a recording")]
+#[error("it is not an id of a recording")]
 pub struct InvalidRecordingId;
 
 /// A listed recording.
@@ -69,7 +69,7 @@ impl RecordingId {
 
 impl fmt::Display for RecordingId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // With leading zeros, the names are in the order of time.
+        // With leading zeros, the order of the names is that of the times.
         write!(f, "{:013}-{}", self.began, self.terminal.as_str())
     }
 }

@@ -2,19 +2,19 @@
 
 use std::io::{self, BufRead};
 
-use crate::reader::{self, Damage, Happening, Place};
+use crate::reader::{self, Damage, EventContent, FilePosition};
 
 /// Maximum number of events in memory.
 const MAX_EVENTS: usize = 1_000_000;
 
-/// Something that a recording has. Only what a replay or an import uses.
+/// An event of a recording that a replay or an import uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RecordedEvent {
     /// A program printed this.
     Output(String),
     /// Typed input, as a terminal sends it.
     Input(String),
-    /// The screen has another size.
+    /// The size of the screen changed.
     Resize {
         /// Columns.
         cols: u16,
@@ -33,26 +33,26 @@ pub type RecordedEvents = (Vec<(f64, RecordedEvent)>, Option<Damage>);
 /// # Errors
 /// If the read of the file fails.
 pub fn recorded_events(file: &mut impl BufRead) -> io::Result<RecordedEvents> {
-    let mut place = Place::default();
+    let mut position = FilePosition::default();
     let mut events = Vec::new();
-    let header = match reader::header(file, &mut place)? {
+    let header = match reader::read_header(file, &mut position)? {
         Ok(header) => header,
         Err(damage) => return Ok((events, Some(damage))),
     };
     while events.len() < MAX_EVENTS {
-        let event = match reader::event(file, &header, &mut place)? {
+        let event = match reader::read_event(file, &header, &mut position)? {
             Ok(Some(event)) => event,
             Ok(None) => break,
             Err(damage) => return Ok((events, Some(damage))),
         };
-        let what = match event.what {
-            Happening::Output(text) => RecordedEvent::Output(text),
-            Happening::Input(text) => RecordedEvent::Input(text),
-            Happening::Resize(size) => RecordedEvent::Resize { cols: size.cols, rows: size.rows },
-            Happening::Exit(code) => RecordedEvent::Exit(code),
-            Happening::Marker(_) | Happening::Other => continue,
+        let content = match event.content {
+            EventContent::Output(text) => RecordedEvent::Output(text),
+            EventContent::Input(text) => RecordedEvent::Input(text),
+            EventContent::Resize(size) => RecordedEvent::Resize { cols: size.cols, rows: size.rows },
+            EventContent::Exit(code) => RecordedEvent::Exit(code),
+            EventContent::Marker(_) | EventContent::Other => continue,
         };
-        events.push((event.at.as_secs_f64(), what));
+        events.push((event.at.as_secs_f64(), content));
     }
     Ok((events, None))
 }

@@ -1,7 +1,7 @@
 //! The replay of one recording: the screen at any time of it.
 //!
-//! Reads the file during the replay. A keyframe every so often makes going back cheap; there is none while a program
-//! has the alternate screen, so that the player draws such a stretch from its beginning. Follows a file that grows.
+//! Reads the file during the replay. Keyframes at intervals make seeking backwards fast. There are none while a program
+//! uses the alternate screen, so the player draws such a part from its beginning. Follows a file that grows.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, Seek as _, SeekFrom};
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use steplatch_terminal::{Exit, Replay, ScreenUpdate};
 
-use crate::reader::{self, Damage, Event, FileHeader, Happening, Place};
+use crate::reader::{self, Damage, Event, EventContent, FileHeader, FilePosition};
 
 /// Minimum output between two keyframes, in bytes.
 const KEYFRAME_DISTANCE: u64 = 256 << 10;
@@ -22,10 +22,10 @@ const MAX_KEYFRAMES: u64 = 64;
 /// Maximum number of markers.
 const MAX_MARKERS: usize = 1000;
 
-/// Maximum time for which a program holds a change of the screen back (mode 2026).
+/// Maximum time for which a program may hold back a change of the screen (mode 2026).
 const MAX_HOLD_TIME: Duration = Duration::from_millis(150);
 
-/// `O_NONBLOCK` of Linux: a pipe in the place of a file does not block who opens it.
+/// `O_NONBLOCK` of Linux: opening a pipe instead of a file does not block.
 const NONBLOCK: i32 = 0o4000;
 
 /// Reason why a file has no replay.
@@ -35,14 +35,14 @@ pub enum OpenError {
     #[error("the file cannot be read: {0}")]
     Io(#[from] io::Error),
     /// The path is a directory, or a device.
-    #[error("it is no regular file")]
+    #[error("it is not a regular file")]
     NotAFile,
     /// The file does not begin as a recording.
-    #[error("it is no recording in the format asciicast: {0}")]
+    #[error("it is not a recording in the format asciicast: {0}")]
     NotARecording(Damage),
 }
 
-/// A place that a recording has marked.
+/// A marker in a recording.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Marker {
     /// Its time since the beginning.
@@ -56,12 +56,12 @@ pub struct Marker {
 pub struct Player {
     file: BufReader<File>,
     header: FileHeader,
-    beginning: Place,
-    /// Behind the last drawn event.
-    place: Place,
+    beginning: FilePosition,
+    /// Position after the last drawn event.
+    position: FilePosition,
     at: Duration,
-    /// The event after it, and the place after that.
-    next: Option<(Event, Place)>,
+    /// The next event, and the position after it.
+    next: Option<(Event, FilePosition)>,
     replay: Replay,
     exit: Option<i32>,
     held_since: Option<Duration>,
@@ -69,11 +69,11 @@ pub struct Player {
     scan: Scan,
 }
 
-/// A screen, and the place where the recording continues after it.
+/// A screen, and the position of the next event in the recording.
 #[derive(Debug)]
 struct Keyframe {
     at: Duration,
-    place: Place,
+    position: FilePosition,
     size: steplatch_terminal::Size,
     text: String,
 }
@@ -81,15 +81,15 @@ struct Keyframe {
 /// Properties of the whole file.
 #[derive(Debug, Default)]
 struct Scan {
-    place: Place,
+    position: FilePosition,
     /// The length of the file at the last read.
     length: u64,
-    ends: Duration,
+    end: Duration,
     markers: Vec<Marker>,
     damage: Option<Damage>,
 }
 
-/// Opens a file for reading that may be anything.
+/// Opens an untrusted file for reading.
 pub(crate) fn open(path: &Path) -> Result<File, OpenError> {
     let file = OpenOptions::new().read(true).custom_flags(NONBLOCK).open(path)?;
     if file.metadata()?.is_file() { Ok(file) } else { Err(OpenError::NotAFile) }
@@ -98,7 +98,7 @@ pub(crate) fn open(path: &Path) -> Result<File, OpenError> {
 /// Reads the header of a file.
 pub(crate) fn header(path: &Path) -> Result<FileHeader, OpenError> {
     let mut file = BufReader::new(open(path)?);
-    reader::header(&mut file, &mut Place::default())?.map_err(OpenError::NotARecording)
+    reader::read_header(&mut file, &mut FilePosition::default())?.map_err(OpenError::NotARecording)
 }
 
 impl Player {
@@ -108,15 +108,15 @@ impl Player {
     /// If the read of the file fails, or it is not a recording.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
         let mut file = BufReader::new(open(path)?);
-        let mut beginning = Place::default();
-        let header = reader::header(&mut file, &mut beginning)?.map_err(OpenError::NotARecording)?;
+        let mut beginning = FilePosition::default();
+        let header = reader::read_header(&mut file, &mut beginning)?.map_err(OpenError::NotARecording)?;
         let replay = Replay::new(header.size);
-        let scan = Scan { place: beginning, ..Scan::default() };
+        let scan = Scan { position: beginning, ..Scan::default() };
         let mut player = Self {
             file,
             header,
             beginning,
-            place: beginning,
+            position: beginning,
             at: Duration::ZERO,
             next: None,
             replay,
@@ -143,12 +143,12 @@ impl Player {
         }
         self.scan.length = length;
         self.scan.damage = None;
-        self.file.seek(SeekFrom::Start(self.scan.place.offset))?;
+        self.file.seek(SeekFrom::Start(self.scan.position.offset))?;
         loop {
-            match reader::event(&mut self.file, &self.header, &mut self.scan.place)? {
-                Ok(Some(Event { at, what })) => {
-                    self.scan.ends = at;
-                    if let Happening::Marker(label) = what
+            match reader::read_event(&mut self.file, &self.header, &mut self.scan.position)? {
+                Ok(Some(Event { at, content })) => {
+                    self.scan.end = at;
+                    if let EventContent::Marker(label) = content
                         && self.scan.markers.len() < MAX_MARKERS
                     {
                         self.scan.markers.push(Marker { at, label });
@@ -161,7 +161,7 @@ impl Player {
                 }
             }
         }
-        self.return_to_place()?;
+        self.return_to_position()?;
         Ok(true)
     }
 
@@ -186,7 +186,7 @@ impl Player {
     /// Returns the duration of its readable part.
     #[must_use]
     pub fn duration(&self) -> Duration {
-        self.scan.ends
+        self.scan.end
     }
 
     /// Returns the markers, at most 1000.
@@ -219,7 +219,7 @@ impl Player {
     #[must_use]
     pub fn screen(&self) -> ScreenUpdate {
         ScreenUpdate {
-            version: self.place.lines,
+            version: self.position.lines,
             picture: self.replay.picture(),
             modes: self.replay.modes(),
             title: self.replay.title(),
@@ -227,76 +227,77 @@ impl Player {
         }
     }
 
-    /// Goes to a time: draws the events until then, and those at that time.
+    /// Seeks to a time: draws the events up to and including that time.
     ///
     /// # Errors
     /// If the read of the file fails.
     pub fn seek(&mut self, at: Duration) -> io::Result<()> {
-        let behind = self.keyframes.partition_point(|keyframe| keyframe.at <= at);
-        let keyframe = behind.checked_sub(1).and_then(|index| self.keyframes.get(index));
-        if at < self.at || keyframe.is_some_and(|keyframe| keyframe.place.offset > self.place.offset) {
-            let (replay, place, reached) = match keyframe {
+        let keyframe_count = self.keyframes.partition_point(|keyframe| keyframe.at <= at);
+        let keyframe = keyframe_count.checked_sub(1).and_then(|index| self.keyframes.get(index));
+        if at < self.at || keyframe.is_some_and(|keyframe| keyframe.position.offset > self.position.offset) {
+            let (replay, position, reached) = match keyframe {
                 Some(keyframe) => {
                     let mut replay = Replay::new(keyframe.size);
                     replay.draw(&keyframe.text);
-                    (replay, keyframe.place, keyframe.at)
+                    (replay, keyframe.position, keyframe.at)
                 }
                 None => (Replay::new(self.header.size), self.beginning, Duration::ZERO),
             };
-            (self.replay, self.place, self.at) = (replay, place, reached);
+            (self.replay, self.position, self.at) = (replay, position, reached);
             (self.exit, self.held_since, self.next) = (None, None, None);
-            self.return_to_place()?;
+            self.return_to_position()?;
         }
         while self.peek()?.is_some_and(|event| event.at <= at) {
-            if let Some((event, behind)) = self.next.take() {
-                self.draw(event, behind);
+            if let Some((event, position_after)) = self.next.take() {
+                self.draw(event, position_after);
             }
         }
         Ok(())
     }
 
     fn peek(&mut self) -> io::Result<Option<&Event>> {
-        if self.next.is_none() && self.place.offset < self.scan.place.offset {
-            let mut behind = self.place;
-            let event = reader::event(&mut self.file, &self.header, &mut behind)?;
-            // The first read of the whole file has noticed damage, and its end is before that.
-            self.next = event.ok().flatten().map(|event| (event, behind));
+        if self.next.is_none() && self.position.offset < self.scan.position.offset {
+            let mut position_after = self.position;
+            let event = reader::read_event(&mut self.file, &self.header, &mut position_after)?;
+            // The scan of the file ended before any damage.
+            self.next = event.ok().flatten().map(|event| (event, position_after));
         }
         Ok(self.next.as_ref().map(|(event, _)| event))
     }
 
-    fn draw(&mut self, event: Event, behind: Place) {
-        let Event { at, what } = event;
+    fn draw(&mut self, event: Event, position_after: FilePosition) {
+        let Event { at, content } = event;
         if self.held_since.is_some_and(|since| at > since + MAX_HOLD_TIME) {
             self.replay.release();
             self.held_since = None;
         }
-        match what {
-            Happening::Output(text) => self.replay.draw(&text),
-            Happening::Resize(size) => self.replay.resize(size),
-            Happening::Exit(code) => self.exit = Some(code),
-            Happening::Marker(_) | Happening::Input(_) | Happening::Other => {}
+        match content {
+            EventContent::Output(text) => self.replay.draw(&text),
+            EventContent::Resize(size) => self.replay.resize(size),
+            EventContent::Exit(code) => self.exit = Some(code),
+            EventContent::Marker(_) | EventContent::Input(_) | EventContent::Other => {}
         }
         self.held_since = if self.replay.is_held_back() { self.held_since.or(Some(at)) } else { None };
-        (self.place, self.at) = (behind, at);
-        self.keep_keyframe();
+        (self.position, self.at) = (position_after, at);
+        self.add_keyframe();
     }
 
-    /// Keeps the screen as a keyframe if the last one is far enough behind.
-    fn keep_keyframe(&mut self) {
+    /// Adds a keyframe of the screen if the last one is far enough before it.
+    fn add_keyframe(&mut self) {
         let distance = KEYFRAME_DISTANCE.max(self.scan.length / MAX_KEYFRAMES);
-        let last = self.keyframes.last().map_or(self.beginning.offset, |keyframe| keyframe.place.offset);
-        if self.place.offset < last + distance || self.keyframes.len() as u64 >= MAX_KEYFRAMES || self.exit.is_some() {
+        let last = self.keyframes.last().map_or(self.beginning.offset, |keyframe| keyframe.position.offset);
+        if self.position.offset < last + distance || self.keyframes.len() as u64 >= MAX_KEYFRAMES || self.exit.is_some()
+        {
             return;
         }
         if let Some(text) = self.replay.keyframe() {
             let size = self.replay.size();
-            self.keyframes.push(Keyframe { at: self.at, place: self.place, size, text });
+            self.keyframes.push(Keyframe { at: self.at, position: self.position, size, text });
         }
     }
 
-    fn return_to_place(&mut self) -> io::Result<()> {
-        let offset = self.next.as_ref().map_or(self.place.offset, |(_, behind)| behind.offset);
+    fn return_to_position(&mut self) -> io::Result<()> {
+        let offset = self.next.as_ref().map_or(self.position.offset, |(_, position_after)| position_after.offset);
         self.file.seek(SeekFrom::Start(offset)).map(drop)
     }
 }
@@ -361,7 +362,7 @@ mod tests {
         let event = "[0.5,\"o\",\"one\"]\n";
         for (rest, damage) in [
             ("[0.5,\"o\",\"tw", "the file ends within line 3"),
-            ("[0.5]\n[1,\"o\",\"x\"]\n", "line 3 is damaged: it is no event"),
+            ("[0.5]\n[1,\"o\",\"x\"]\n", "line 3 is damaged: it is not an event"),
             ("[1e300,\"o\",\"x\"]\n", "line 3 is damaged: its time is"),
             ("[1,\"r\",\"0x9\"]\n", "line 3 is damaged: it has no size of a screen"),
         ] {
@@ -373,7 +374,7 @@ mod tests {
         }
         for (text, why) in [
             ("", "line 1 is damaged: the file is empty"),
-            ("hello\n", "line 1 is damaged: it is no header"),
+            ("hello\n", "line 1 is damaged: it is not a header"),
             ("{\"version\":1}\n", "line 1 is damaged: version 1"),
             ("{\"version\":3,\"term\":{\"cols\":1,\"rows\":9}}\n", "line 1 is damaged: 1x9 is no size"),
         ] {

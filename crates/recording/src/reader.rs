@@ -1,7 +1,7 @@
 //! Reading of the lines of an asciicast file, versions 2 and 3.
 //!
-//! A file is foreign: it can end anywhere and contain anything. The reader returns everything before the first damaged
-//! line, and the damage as a value.
+//! A file is not trusted: it may end anywhere and contain anything. The reader returns everything before the first
+//! damaged line, and the damage as a value.
 
 use std::io::{self, BufRead};
 use std::time::Duration;
@@ -22,12 +22,12 @@ const HALF_MILLISECOND: Duration = Duration::from_micros(500);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
     /// A line is not an event.
-    #[error("line {line} is damaged: {why}")]
+    #[error("line {line} is damaged: {defect}")]
     Line {
         /// The number of the line, counted from 1.
         line: u64,
         /// The defect of the line.
-        why: String,
+        defect: String,
     },
     /// The last line is not complete.
     #[error("the file ends within line {line}")]
@@ -45,7 +45,7 @@ pub(crate) struct FileHeader {
     /// Start time of the recording, in seconds since 1970.
     pub(crate) timestamp: Option<u64>,
     pub(crate) title: Option<String>,
-    /// The longest pause that a replay makes.
+    /// Maximum pause of a replay.
     pub(crate) idle_limit: Option<Duration>,
 }
 
@@ -70,7 +70,7 @@ struct RawTerm {
 
 /// Content of an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Happening {
+pub(crate) enum EventContent {
     Output(String),
     Resize(Size),
     Marker(String),
@@ -84,12 +84,12 @@ pub(crate) enum Happening {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Event {
     pub(crate) at: Duration,
-    pub(crate) what: Happening,
+    pub(crate) content: EventContent,
 }
 
-/// A place in a file: after a line.
+/// Position in a file, after a line.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct FilePosition {
     /// Bytes before it.
     pub(crate) offset: u64,
     /// Lines before it.
@@ -100,14 +100,14 @@ pub(crate) struct Place {
 
 impl FileHeader {
     fn parse(line: &str) -> Result<Self, String> {
-        let raw: RawHeader = serde_json::from_str(line).map_err(|error| format!("it is no header: {error}"))?;
+        let raw: RawHeader = serde_json::from_str(line).map_err(|error| format!("it is not a header: {error}"))?;
         let (cols, rows) = match (raw.version, &raw.term) {
             (3, Some(term)) => (term.cols, term.rows),
             (2, _) => (raw.width.unwrap_or_default(), raw.height.unwrap_or_default()),
             (3, None) => return Err("it has no size".to_owned()),
-            (version, _) => return Err(format!("version {version} of the format is not known, only 2 and 3")),
+            (version, _) => return Err(format!("version {version} of the format is not supported, only 2 and 3")),
         };
-        let size = Size { cols, rows }.checked().ok_or_else(|| format!("{cols}x{rows} is no size of a screen"))?;
+        let size = Size { cols, rows }.checked().ok_or_else(|| format!("{cols}x{rows} is not a size of a screen"))?;
         let seconds = |seconds: f64| Duration::try_from_secs_f64(seconds).ok();
         Ok(Self {
             version: raw.version,
@@ -123,106 +123,111 @@ impl FileHeader {
 ///
 /// # Errors
 /// If the read of the file fails; inside, when it does not begin with a header.
-pub(crate) fn header(file: &mut impl BufRead, place: &mut Place) -> io::Result<Result<FileHeader, Damage>> {
-    match line(file, place)? {
-        Line::Whole(text) | Line::Unfinished(text) if !text.is_empty() => {
-            Ok(FileHeader::parse(&text).map_err(|why| Damage::Line { line: place.lines, why }))
+pub(crate) fn read_header(
+    file: &mut impl BufRead,
+    position: &mut FilePosition,
+) -> io::Result<Result<FileHeader, Damage>> {
+    match read_line(file, position)? {
+        Line::Complete(text) | Line::Incomplete(text) if !text.is_empty() => {
+            Ok(FileHeader::parse(&text).map_err(|defect| Damage::Line { line: position.lines, defect }))
         }
         Line::Damaged(damage) => Ok(Err(damage)),
-        _ => Ok(Err(Damage::Line { line: 1, why: "the file is empty".to_owned() })),
+        _ => Ok(Err(Damage::Line { line: 1, defect: "the file is empty".to_owned() })),
     }
 }
 
-/// Reads the next event. At the end of the file, and before damage, the place stays where it is.
+/// Reads the next event. At the end of the file, and before damage, the position remains unchanged.
 ///
 /// # Errors
 /// If the read of the file fails; inside, if the next line is not an event.
-pub(crate) fn event(
+pub(crate) fn read_event(
     file: &mut impl BufRead,
     header: &FileHeader,
-    place: &mut Place,
+    position: &mut FilePosition,
 ) -> io::Result<Result<Option<Event>, Damage>> {
     loop {
-        let before = *place;
-        let (text, is_whole) = match line(file, place)? {
+        let before = *position;
+        let (text, is_complete) = match read_line(file, position)? {
             Line::End => return Ok(Ok(None)),
-            Line::Whole(text) => (text, true),
-            Line::Unfinished(text) => (text, false),
+            Line::Complete(text) => (text, true),
+            Line::Incomplete(text) => (text, false),
             Line::Damaged(damage) => {
-                *place = before;
+                *position = before;
                 return Ok(Err(damage));
             }
         };
-        if is_whole && (text.trim().is_empty() || text.starts_with('#')) {
+        if is_complete && (text.trim().is_empty() || text.starts_with('#')) {
             continue;
         }
-        match parse(&text, header.version, before.at) {
-            Ok((at, what)) => {
-                place.at = at;
-                // Rounded, so that a time in milliseconds is the same time again.
+        match parse_event(&text, header.version, before.at) {
+            Ok((at, content)) => {
+                position.at = at;
+                // Rounded, so that a time in milliseconds remains equal.
                 let at = Duration::from_millis(u64::try_from((at + HALF_MILLISECOND).as_millis()).unwrap_or(u64::MAX));
-                return Ok(Ok(Some(Event { at, what })));
+                return Ok(Ok(Some(Event { at, content })));
             }
-            Err(why) => {
-                *place = before;
+            Err(defect) => {
+                *position = before;
                 let line = before.lines + 1;
-                return Ok(Err(if is_whole { Damage::Line { line, why } } else { Damage::CutOff { line } }));
+                return Ok(Err(if is_complete { Damage::Line { line, defect } } else { Damage::CutOff { line } }));
             }
         }
     }
 }
 
-/// Parses an event: its exact time since the beginning, and what happened.
-fn parse(line: &str, version: u8, before: Duration) -> Result<(Duration, Happening), String> {
+/// Parses an event: its exact time since the beginning, and its content.
+fn parse_event(line: &str, version: u8, before: Duration) -> Result<(Duration, EventContent), String> {
     let (time, code, data): (f64, String, String) =
-        serde_json::from_str(line).map_err(|error| format!("it is no event: {error}"))?;
-    let time = Duration::try_from_secs_f64(time.max(0.0)).map_err(|_| "its time is no time".to_owned())?;
+        serde_json::from_str(line).map_err(|error| format!("it is not an event: {error}"))?;
+    let time = Duration::try_from_secs_f64(time.max(0.0)).map_err(|_| "its time is not a valid time".to_owned())?;
     let at = if version == 2 { time.max(before) } else { before.saturating_add(time) };
     if at > MAX_DURATION {
-        return Err("its time is years later".to_owned());
+        return Err("its time is more than ten years after the beginning".to_owned());
     }
     let size = |data: &str| {
         let (cols, rows) = data.split_once('x')?;
         Size { cols: cols.parse().ok()?, rows: rows.parse().ok()? }.checked()
     };
-    let what = match code.as_str() {
-        "o" => Happening::Output(data),
-        "r" => Happening::Resize(size(&data).ok_or("it has no size of a screen")?),
-        "m" => Happening::Marker(data),
-        "i" => Happening::Input(data),
-        "x" => Happening::Exit(data.trim().parse().map_err(|_| "it has no exit code")?),
-        _ => Happening::Other,
+    let content = match code.as_str() {
+        "o" => EventContent::Output(data),
+        "r" => EventContent::Resize(size(&data).ok_or("it has no size of a screen")?),
+        "m" => EventContent::Marker(data),
+        "i" => EventContent::Input(data),
+        "x" => EventContent::Exit(data.trim().parse().map_err(|_| "it has no exit code")?),
+        _ => EventContent::Other,
     };
-    Ok((at, what))
+    Ok((at, content))
 }
 
 enum Line {
-    Whole(String),
-    /// Without a line end: the file may be growing.
-    Unfinished(String),
+    Complete(String),
+    /// Without a line end: the file may still grow.
+    Incomplete(String),
     Damaged(Damage),
     End,
 }
 
-fn line(file: &mut impl BufRead, place: &mut Place) -> io::Result<Line> {
+fn read_line(file: &mut impl BufRead, position: &mut FilePosition) -> io::Result<Line> {
     let mut bytes = Vec::new();
     let read = io::Read::take(&mut *file, MAX_LINE_BYTES).read_until(b'\n', &mut bytes)? as u64;
     if read == 0 {
         return Ok(Line::End);
     }
-    place.offset += read;
-    place.lines += 1;
-    let is_whole = bytes.last() == Some(&b'\n');
-    if is_whole {
+    position.offset += read;
+    position.lines += 1;
+    let is_complete = bytes.last() == Some(&b'\n');
+    if is_complete {
         bytes.pop();
     } else if read == MAX_LINE_BYTES {
-        let why = format!("it is longer than {MAX_LINE_BYTES} bytes");
-        return Ok(Line::Damaged(Damage::Line { line: place.lines, why }));
+        let defect = format!("it is longer than {MAX_LINE_BYTES} bytes");
+        return Ok(Line::Damaged(Damage::Line { line: position.lines, defect }));
     }
     Ok(match String::from_utf8(bytes) {
-        Ok(text) if is_whole => Line::Whole(text),
-        Ok(text) => Line::Unfinished(text),
-        Err(_) if is_whole => Line::Damaged(Damage::Line { line: place.lines, why: "it is not UTF-8".to_owned() }),
-        Err(_) => Line::Damaged(Damage::CutOff { line: place.lines }),
+        Ok(text) if is_complete => Line::Complete(text),
+        Ok(text) => Line::Incomplete(text),
+        Err(_) if is_complete => {
+            Line::Damaged(Damage::Line { line: position.lines, defect: "it is not UTF-8".to_owned() })
+        }
+        Err(_) => Line::Damaged(Damage::CutOff { line: position.lines }),
     })
 }

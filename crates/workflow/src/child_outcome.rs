@@ -22,7 +22,7 @@ pub fn child_outcome(history: &History, status: &str) -> Outcome {
         let opened = history.open_terminals().iter().any(|opened| opened == session);
         opened && !left_open.iter().any(|open| open == session)
     };
-    let session = history.terminals().open_one().filter(|session| !is_closed(session));
+    let session = history.terminals().current_terminal().filter(|session| !is_closed(session));
     let elapsed = match (history.started_at(), history.ended_at()) {
         (Some(started), Some(ended)) => ended.since(started),
         _ => Duration::ZERO,

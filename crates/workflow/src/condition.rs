@@ -48,7 +48,7 @@ pub(crate) struct Ending<'a> {
     pub(crate) result: &'a Map<String, Value>,
     /// The state's limit passed.
     pub(crate) timed_out: bool,
-    /// An `await_output` ended without what it waited for.
+    /// An `await_output` ended without a match.
     pub(crate) found_nothing: bool,
     /// The daemon stopped while the action was in progress, so its outcome is unknown.
     pub(crate) unknown: bool,
@@ -129,7 +129,8 @@ impl Condition {
         !self.tests.is_empty() && self.tests.iter().all(Test::demands_output)
     }
 
-    /// Returns in words why the condition holds, or `None` if it does not. It omits the part that a gate judges.
+    /// Describes the reason that the condition holds, or returns `None` if it does not. Omits the part that a gate
+    /// judges.
     pub(crate) fn holds(&self, ending: Ending<'_>, variables: &impl Lookup) -> Result<Option<String>, ConditionError> {
         let mut reasons = Vec::new();
         for test in &self.tests {

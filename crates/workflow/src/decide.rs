@@ -45,7 +45,7 @@ use parallel::NotEntered;
 pub use repair::{accepted_patch, asks_about_patch};
 pub(crate) use unknown::choices as goes_on;
 
-/// Something that happened outside and that a run must react to.
+/// External event to which a run reacts.
 ///
 /// Its serialized form travels between a daemon and an engine that decides elsewhere, which stores it: new fields need
 /// a default.
@@ -426,7 +426,7 @@ pub fn wants_screen(definition: &Definition, history: &History, step: &StepId, o
             let named = named.filter(|_| current.tool != tool::EXIT_TERMINAL).map(str::to_owned);
             let mut terminals = history.terminals().clone();
             terminals.record(current, outcome, &result);
-            return named.or_else(|| terminals.open_one().map(str::to_owned));
+            return named.or_else(|| terminals.current_terminal().map(str::to_owned));
         }
         if condition.description().is_none() && matches!(condition.holds(ending, variables), Ok(Some(_))) {
             return None;
@@ -522,7 +522,7 @@ impl<'a> DecisionBuilder<'a> {
         }
     }
 
-    /// Takes in an outcome and continues where it leads.
+    /// Applies an outcome, and follows the transition that it selects.
     fn complete(mut self, current: &CurrentStep, outcome: Outcome) -> Decision {
         let CurrentStep { step, tool, limit, entered_at, .. } = current;
         let name = step.place.as_str();
@@ -573,7 +573,7 @@ impl<'a> DecisionBuilder<'a> {
         }
     }
 
-    /// Goes where a state leads.
+    /// Follows a branch from a state.
     fn follow(mut self, from: &str, way: Branch, variables: &impl Lookup, terminals: &Terminals) -> Decision {
         if self.paused {
             return self.hold(Continuation::Leave { from: from.to_owned(), way });
@@ -588,13 +588,13 @@ impl<'a> DecisionBuilder<'a> {
         }
     }
 
-    /// Enters a state, or where its author leads a run that has entered it as often as it may.
+    /// Enters a state, or the `on_exhausted` target of a state that has reached its maximum visits.
     fn enter(mut self, name: &str, variables: &impl Lookup, terminals: &Terminals) -> Decision {
         if self.next_items(name).is_some() {
             return self.enter_now(name, variables, terminals);
         }
         let mut name = name;
-        // Each state leads on at most once: a circle of exhausted states ends the run.
+        // Each exhausted state is followed at most once: a cycle of them ends the run.
         for _ in self.definition.states() {
             let Some(state) = self.definition.state(name) else { break };
             let Some(max_visits) = state.max_visits().filter(|max_visits| self.history.visits(name) >= *max_visits)
@@ -615,7 +615,7 @@ impl<'a> DecisionBuilder<'a> {
         self.enter_now(name, variables, terminals)
     }
 
-    /// Enters a state, unless the run has executed as many as it may.
+    /// Enters a state, unless the run has reached its maximum number of states.
     fn enter_now(mut self, name: &str, variables: &impl Lookup, terminals: &Terminals) -> Decision {
         let max_states = self.history.most_states();
         if self.history.states_executed() >= max_states {
@@ -775,7 +775,7 @@ impl<'a> DecisionBuilder<'a> {
         cancel.decision
     }
 
-    /// Returns the terminals as the abandoned current step leaves them.
+    /// Returns the terminals after the current step is abandoned.
     fn terminals_left(&self) -> Terminals {
         let mut terminals = self.history.terminals().clone();
         if let Some(current) = self.history.current() {
@@ -874,7 +874,7 @@ enum Next {
     Follow(Branch),
     /// A condition has a placeholder without a value.
     Unresolved(String),
-    /// The state found nothing that it expects, for this reason: a gate has to decide where the run continues.
+    /// The result is unexpected for this reason: a gate has to decide how the run continues.
     Unknown(String),
     /// A gate has to decide which of these holds; if none does, the run continues with `otherwise`.
     Judge {
@@ -883,7 +883,7 @@ enum Next {
     },
 }
 
-/// Chooses where a state leads.
+/// Chooses the next step after a state.
 fn next(state: &State, ending: Ending<'_>, variables: &Variables) -> Next {
     let on_timeout =
         |because: &str| state.on_timeout().map(|to| Branch::Go { to: to.to_owned(), because: because.to_owned() });
@@ -930,7 +930,7 @@ fn next(state: &State, ending: Ending<'_>, variables: &Variables) -> Next {
             Branch::Fail { reason: FailureReason::ActionFailed, error }
         }
     });
-    // A written failure is not an unknown one.
+    // An explicit failure is not an unexpected result.
     if state.asks_when_unknown() && choices.is_empty() && ending.tool != tool::FAIL {
         let error = match &way {
             Branch::Fail { error, .. } => Some(error.clone()),
@@ -986,10 +986,10 @@ fn params(state: &State, variables: &impl Lookup, terminals: &Terminals) -> Map<
     }
     let left_out = params.get("session_id").is_none_or(Value::is_null);
     let usual = match action.tool() {
-        tool::RUN_WORKFLOW => terminals.handed_down(),
+        tool::RUN_WORKFLOW => terminals.terminal_for_child(),
         // Without a terminal, a command is run in a separate shell.
-        tool::RUN_COMMAND => terminals.open_one(),
-        _ => terminals.usual(),
+        tool::RUN_COMMAND => terminals.current_terminal(),
+        _ => terminals.current_or_last(),
     };
     if action.takes_session()
         && left_out
@@ -1009,8 +1009,8 @@ fn params(state: &State, variables: &impl Lookup, terminals: &Terminals) -> Map<
     params
 }
 
-/// Returns whether an action is a command that the time limit of its state bounds: the command then ends with that limit
-/// on its own, and its result has the output so far.
+/// Returns whether an action is a command that the time limit of its state bounds: the command then ends with that
+/// limit on its own, and its result has the output so far.
 fn is_command_without_limit(action: &Action) -> bool {
     action.tool() == tool::RUN_COMMAND && action.params().get("timeout").is_none_or(Value::is_null)
 }
@@ -1096,7 +1096,7 @@ fn hand_over(given: &BTreeMap<String, String>, params: &mut Map<String, Value>) 
     }
 }
 
-/// Returns the effects that close what a run leaves open when it ends.
+/// Returns the effects that close the open terminals of a run at its end.
 fn closing(terminals: &Terminals, keep: bool) -> Vec<Effect> {
     if keep {
         return Vec::new();
@@ -1106,8 +1106,8 @@ fn closing(terminals: &Terminals, keep: bool) -> Vec<Effect> {
     close.chain(unclaimed.iter().map(|step| Effect::CloseOpened { step: step.clone() })).collect()
 }
 
-/// Returns the effects that close what a run leaves open when it completes. A nested run leaves its terminals to the run
-/// above.
+/// Returns the effects that close what a run leaves open when it completes. A nested run leaves its terminals to the
+/// run above.
 fn closing_when_completed(history: &History, terminals: &Terminals) -> Vec<Effect> {
     let is_nested = history.parent().is_some();
     if history.rules().closes_terminals() && !is_nested {

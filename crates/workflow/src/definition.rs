@@ -95,7 +95,7 @@ pub struct Action {
     text_params: Vec<String>,
 }
 
-/// A way from a state to another one, and its condition.
+/// A transition to another state, with its condition.
 #[derive(Debug, Clone)]
 pub struct Transition {
     condition: Condition,

@@ -147,10 +147,10 @@ pub enum Event {
         from: String,
         /// The state it leads to.
         to: String,
-        /// The condition that held, in words.
+        /// Description of the condition that held.
         because: String,
     },
-    /// A gate opened to judge where a state leads.
+    /// A gate opened to judge the next state.
     GateOpened {
         /// Time of the event.
         at: Timestamp,

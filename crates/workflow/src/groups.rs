@@ -1,14 +1,14 @@
 //! The groups of a pattern that a wait found.
 //!
-//! A wait returns what the groups matched as a list. For a machine they are an object: `"0"` is the whole match, `"1"` the
-//! first group, as in patterns, and a named group is stored under its name too.
+//! A wait returns what the groups matched as a list. For a machine they are an object: `"0"` is the whole match, `"1"`
+//! the first group, as in patterns, and a named group is stored under its name too.
 
 use serde_json::{Map, Value};
 use steplatch_pattern::Pattern;
 
 use crate::substitute;
 
-/// Returns the groups of a wait's match as an object; `None` where the result is that of no match, or has them already.
+/// Returns the groups of the match of a wait as an object; `None` without a match, or if the result has the object.
 pub(crate) fn of_match(params: &Map<String, Value>, result: &Map<String, Value>) -> Option<Value> {
     let whole = result.get("match_text").and_then(Value::as_str)?;
     let sources: Vec<String> = patterns(params).map(substitute::as_text).collect();

@@ -165,7 +165,7 @@ impl Gate {
         }
     }
 
-    /// Returns the possible answers; any text, where there is nothing to choose from.
+    /// Returns the possible answers; empty if any text is an answer.
     #[must_use]
     pub fn choices(&self) -> Vec<&str> {
         match &self.asks {
@@ -177,7 +177,7 @@ impl Gate {
         }
     }
 
-    /// Returns the choices that only a person takes, at a gate that an agent may answer otherwise.
+    /// Returns the choices that only a person may make, at a gate that an agent may answer otherwise.
     #[must_use]
     pub fn choices_for_person(&self) -> Vec<&str> {
         match &self.asks {
@@ -188,7 +188,7 @@ impl Gate {
         }
     }
 
-    /// Returns the form to fill in, where one choice or text is not enough.
+    /// Returns the form to fill in, if the answer has several fields.
     #[must_use]
     pub fn form(&self) -> Option<&Value> {
         match &self.asks {
@@ -207,7 +207,7 @@ impl Gate {
         }
     }
 
-    /// Returns until when an answer counts.
+    /// Returns the time until which an answer is valid.
     #[must_use]
     pub fn expires_at(&self) -> Option<Timestamp> {
         match &self.asks {
@@ -350,7 +350,7 @@ pub(crate) struct FinallyPhase {
 /// Time that the finally state and those after it may take when the time of the run is up, or nearly.
 const FINALLY_TIME: Duration = Duration::from_secs(60);
 
-/// Maximum number of states starting at the finally state, after a run that has executed as many as it may.
+/// Maximum number of states from the finally state on, after a run that has used its limit.
 const FINALLY_STATES: u32 = 20;
 
 /// The terminals a run works with.
@@ -360,7 +360,7 @@ pub(crate) struct Terminals {
     given: Option<String>,
     /// Those that the run opened, or took over from a nested run that opened them. A failure closes them.
     open: Vec<String>,
-    /// The terminal that a nested run left, where the run had none.
+    /// The terminal that a nested run left open, if the run had none.
     taken_over: Option<String>,
     /// The terminal that an error names when none is open.
     last: Option<String>,
@@ -386,7 +386,7 @@ impl Terminals {
         match current.tool.as_str() {
             tool::OPEN_TERMINAL if matches!(outcome, Outcome::TimedOut | Outcome::Unknown) => self.abandon(current),
             tool::OPEN_TERMINAL => match session(result) {
-                Some(opened) if succeeded => self.add(opened),
+                Some(opened) if succeeded => self.add_open(opened),
                 Some(opened) => self.failed.push(opened),
                 None => {}
             },
@@ -394,19 +394,19 @@ impl Terminals {
             // A separate shell stays open while the command continues.
             tool::RUN_COMMAND if opens_shell(current) => {
                 if let Some(opened) = session(result) {
-                    self.add(opened);
+                    self.add_open(opened);
                 }
             }
             tool::EXIT_TERMINAL if succeeded => {
                 if let Some(closed) = session(&current.params).or_else(|| session(result)) {
-                    self.forget(&closed);
+                    self.remove_closed(&closed);
                 }
             }
-            tool::RUN_WORKFLOW if succeeded && self.rules.follows_terminals() && self.open_one().is_none() => {
+            tool::RUN_WORKFLOW if succeeded && self.rules.follows_terminals() && self.current_terminal().is_none() => {
                 if let Some(left) = session(result) {
                     let opened = result.get("open_terminals").and_then(Value::as_array).into_iter().flatten();
                     if opened.filter_map(Value::as_str).any(|opened| opened == left) {
-                        self.add(left.clone());
+                        self.add_open(left.clone());
                     }
                     self.taken_over = Some(left);
                 }
@@ -417,7 +417,7 @@ impl Terminals {
         }
     }
 
-    /// Takes over the terminals that a nested run left open, to close them. No action works in them unless it names them.
+    /// Takes over the terminals that a nested run left open, to close them. Actions use them only by name.
     fn take_over(&mut self, result: &Map<String, Value>) {
         let left = result.get("open_terminals").and_then(Value::as_array).filter(|_| self.rules.closes_terminals());
         for terminal in left.into_iter().flatten().filter_map(Value::as_str) {
@@ -440,18 +440,18 @@ impl Terminals {
         (self.open.iter().chain(&self.failed).chain(&self.of_branches), &self.unclaimed)
     }
 
-    fn add(&mut self, opened: String) {
+    fn add_open(&mut self, opened: String) {
         if !self.open.contains(&opened) {
             self.open.push(opened.clone());
         }
         self.last = Some(opened);
     }
 
-    fn forget(&mut self, closed: &str) {
+    fn remove_closed(&mut self, closed: &str) {
         self.open.retain(|open| open != closed);
         let is_closed = |terminal: &mut String| *terminal == closed;
-        let given = if self.rules.follows_terminals() { self.given.take_if(is_closed) } else { None };
-        let forgotten = given.or(self.taken_over.take_if(is_closed));
+        let closed_given = if self.rules.follows_terminals() { self.given.take_if(is_closed) } else { None };
+        let forgotten = closed_given.or(self.taken_over.take_if(is_closed));
         if self.last.is_none() {
             self.last = forgotten;
         }
@@ -464,30 +464,31 @@ impl Terminals {
 
     /// Returns the terminal for an action that names none, as long as it is open: the given terminal of the run, else
     /// the one it opened last, else the one that a nested run left.
-    pub(crate) fn open_one(&self) -> Option<&str> {
+    pub(crate) fn current_terminal(&self) -> Option<&str> {
         self.given.as_ref().or(self.open.last()).or(self.taken_over.as_ref()).map(String::as_str)
     }
 
     /// Returns the terminal that a nested run works in, without a name for it: an open one.
-    pub(crate) fn handed_down(&self) -> Option<&str> {
-        if self.rules.follows_terminals() { self.open_one() } else { self.usual() }
+    pub(crate) fn terminal_for_child(&self) -> Option<&str> {
+        if self.rules.follows_terminals() { self.current_terminal() } else { self.current_or_last() }
     }
 
     /// Returns whether the shell of the contract ran before this run had it: then it needs an export of the arguments.
     /// The first terminal that a run opens has them in its environment.
-    pub(crate) fn ran_before(&self) -> bool {
-        self.given.is_some() || self.open_one().is_some_and(|session| self.taken_over.as_deref() == Some(session))
+    pub(crate) fn shell_predates_run(&self) -> bool {
+        self.given.is_some()
+            || self.current_terminal().is_some_and(|session| self.taken_over.as_deref() == Some(session))
     }
 
     /// Returns whether the run has no terminal so far.
     pub(crate) fn is_empty(&self) -> bool {
-        self.usual().is_none()
+        self.current_or_last().is_none()
     }
 
-    /// Returns the terminal for an action that names none. After the end of all it is still the last one, so that the
-    /// error can name it.
-    pub(crate) fn usual(&self) -> Option<&str> {
-        self.open_one().or(self.last.as_deref())
+    /// Returns the terminal for an action that names none. If all have closed, it is the last one, so that the error
+    /// can name it.
+    pub(crate) fn current_or_last(&self) -> Option<&str> {
+        self.current_terminal().or(self.last.as_deref())
     }
 }
 
@@ -674,7 +675,7 @@ impl History {
                     then: then.clone(),
                 });
             }
-            Event::VariablesTold { step, answer, .. } => self.learn(step, answer),
+            Event::VariablesTold { step, answer, .. } => self.record_shell_answer(step, answer),
             Event::ContractChecked { side: Side::Arguments, values, substituted, .. } => {
                 self.arguments_checked = true;
                 let document = self.definition.as_deref().unwrap_or(&Value::Null);
@@ -697,11 +698,11 @@ impl History {
             }
             Event::Cancelled { at, reason } => self.end(Status::Cancelled { reason: reason.clone() }, *at),
         }
-        self.mind_the_clock(event.at());
+        self.update_clock(event.at());
     }
 
-    /// Records when the clock of the run stops and starts again.
-    fn mind_the_clock(&mut self, at: Timestamp) {
+    /// Updates the times at which the clock of the run stopped and started.
+    fn update_clock(&mut self, at: Timestamp) {
         match self.still_since {
             None if self.stands_still() => self.still_since = Some(at),
             Some(since) if !self.stands_still() => {
@@ -712,7 +713,7 @@ impl History {
         }
     }
 
-    /// Returns the last gate at which a person has answered: what the run does now is what they approved.
+    /// Returns the last gate at which a person answered. They approved the actions after it.
     #[must_use]
     pub fn approved_at(&self) -> Option<&StepId> {
         self.approved_at.as_ref()
@@ -736,7 +737,7 @@ impl History {
         self.approved_terminals = self.gate.as_mut().and_then(|gate| gate.terminals.take());
     }
 
-    /// Returns the names that the run starts, known to ask no person.
+    /// Returns the names of started workflows, nodes and graphs that ask no person.
     pub(crate) fn gateless(&self) -> &GatelessNames {
         &self.gateless
     }
@@ -755,7 +756,7 @@ impl History {
         self.gate.as_ref().is_some_and(|gate| gate.step == *step && matches!(gate.asks, GateRequest::Patch { .. }))
     }
 
-    /// Takes the answer to a proposed patch. A declined one leaves the gate that waited before.
+    /// Applies the answer to a proposed patch. After a declined one, the earlier gate waits again.
     fn answer_proposal(&mut self, at: Timestamp, answer: &str, by: &By) {
         let Some(Gate { step, asks: GateRequest::Patch { proposal, over }, .. }) = self.gate.take() else { return };
         if answer == DECLINE {
@@ -796,7 +797,7 @@ impl History {
         }
     }
 
-    fn learn(&mut self, step: &StepId, answer: &ShellAnswer) {
+    fn record_shell_answer(&mut self, step: &StepId, answer: &ShellAnswer) {
         if let Some(exchange) = self.exchange.take_if(|exchange| exchange.step == *step)
             && exchange.purpose.side() == Side::Arguments
         {
@@ -812,7 +813,7 @@ impl History {
         self.held = None;
     }
 
-    /// Forgets what the run waits for.
+    /// Removes everything that the run waits for.
     fn abandon_all(&mut self) {
         if let Some(current) = self.current.take() {
             self.terminals.abandon(&current);
@@ -1158,7 +1159,7 @@ impl History {
     /// Returns the terminal that the run works with: the given one, else the one it opened last.
     #[must_use]
     pub fn session_id(&self) -> Option<&str> {
-        self.terminals.usual()
+        self.terminals.current_or_last()
     }
 
     /// Returns whether the history has a reading of the screen for the end of a step.

@@ -107,7 +107,7 @@ impl ItemLoop {
         self.items.get(self.begun)
     }
 
-    /// Returns the number of the next item, of how many, in words.
+    /// Describes the progress: the number of the next item, and the total.
     pub(crate) fn progress(&self) -> String {
         format!("item {} of {}", self.begun + 1, self.items.len())
     }
@@ -137,8 +137,8 @@ impl ItemLoop {
         self.results.iter().cloned().chain([value_of(result)]).collect()
     }
 
-    /// Returns the list of failures if the current item ended with this result: that item, or nothing, because a failure
-    /// ends the list.
+    /// Returns the list of failures if the current item ended with this result: that item, or nothing, because a
+    /// failure ends the list.
     pub(crate) fn failed_with(&self, result: &Map<String, Value>) -> Value {
         let Some(index) = self.begun.checked_sub(1).filter(|_| !tool::succeeded(result)) else {
             return Value::Array(Vec::new());

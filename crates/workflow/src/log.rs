@@ -57,16 +57,16 @@ pub enum LogEntry {
         /// Time that it took, in seconds.
         elapsed_time: f64,
     },
-    /// The run left a state, or found no way on from it.
+    /// The run left a state, or no transition held.
     Transition {
         /// The state it left.
         from_state: String,
-        /// The state it went to; none where no condition held.
+        /// The next state; `None` if no condition held.
         #[serialize_always]
         to_state: Option<String>,
         /// True if a condition held.
         condition_met: bool,
-        /// The condition that held, in words.
+        /// Description of the condition that held.
         because: Option<String>,
         /// Consequence, if no condition held.
         message: Option<String>,

@@ -136,7 +136,7 @@ pub struct FunctionTurn {
     /// Work that it waits for since this turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub begun: Vec<FunctionWork>,
-    /// The names of what it waits for no longer.
+    /// The names for which it no longer waits.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ended: Vec<String>,
     /// For each of the turn's inputs, in their order: true if it had an effect.

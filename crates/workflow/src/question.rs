@@ -136,7 +136,7 @@ pub(crate) fn problems(params: &Map<String, Value>, is_open: impl Fn(&Value) -> 
             } else if texts.iter().any(|text| text.trim().is_empty()) || !choices.iter().all(Value::is_string) {
                 problems.push(InvalidQuestion::ChoiceType);
             } else if (1..texts.len()).any(|at| texts[..at].iter().any(|known| known.trim() == texts[at].trim())) {
-                // They would look alike.
+                // They would look equal to a person.
                 problems.push(InvalidQuestion::SameChoices);
             }
         }

@@ -1,7 +1,7 @@
-//! Repairs of a machine: a patch to its document, and what the patch weakens.
+//! Repairs of a machine: a patch to its document, and the weakenings by the patch.
 //!
 //! A JSON Patch (RFC 6902) may repair a run that stopped at a screen that its machine does not know. The patched
-//! machine has to be valid, and [`weakenings`] names everything in it that a person should look at twice.
+//! machine has to be valid, and [`weakenings`] lists everything in it that a person should review.
 
 mod alternatives;
 mod legible;
@@ -28,9 +28,9 @@ const MAX_DOCUMENT_DEPTH: usize = 127;
 /// Reason for refusing a patch.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum PatchError {
-    /// It is no JSON Patch.
+    /// The patch is not a JSON Patch.
     #[error(
-        "this is no JSON Patch (RFC 6902), a list such as [{{\"op\": \"replace\", \"path\": \"/states/NAME/…\", \"value\": …}}]: {0}"
+        "this is not a JSON Patch (RFC 6902), a list such as [{{\"op\": \"replace\", \"path\": \"/states/NAME/…\", \"value\": …}}]: {0}"
     )]
     NotAPatch(String),
     /// It is too long.
@@ -40,42 +40,42 @@ pub enum PatchError {
     #[error("the patch does not fit the workflow: {0}")]
     DoesNotFit(String),
     /// The document grows beyond the limit for reading.
-    #[error("the patch makes a workflow of more than {MAX_DOCUMENT_BYTES} bytes or {MAX_DOCUMENT_DEPTH} levels")]
+    #[error("the patched workflow has more than {MAX_DOCUMENT_BYTES} bytes or {MAX_DOCUMENT_DEPTH} levels")]
     TooLarge,
     /// It changes nothing.
     #[error("the patch changes nothing")]
     Nothing,
-    /// It changes the name: the repaired workflow would be another one.
+    /// It changes the name, so it would create another workflow.
     #[error("a patch keeps the name of the workflow; save the workflow under another name with create_workflow")]
     Name,
     /// The patched machine is not valid.
     #[error("the patched workflow is not valid:\n{0}")]
     Invalid(Problems),
     /// The run has no value for an argument.
-    #[error("the patch adds the argument '{0}', which this run has no value for; give it a default")]
+    #[error("the patch adds the argument '{0}', for which this run has no value; add a default")]
     NewArgument(String),
     /// The patch would show a secret.
-    #[error("the patch makes the secret argument '{0}' one that is shown; a repair cannot")]
+    #[error("the patch would show the secret argument '{0}'; keep secret: true")]
     SecretShown(String),
     /// The state that the run waits in is gone.
-    #[error("the run waits in state '{0}', which the patch takes away")]
+    #[error("the patch removes the state '{0}', in which the run waits")]
     StateGone(String),
 }
 
-/// Returns a document with the operations of a patch applied. A copy may double the document, so this checks its size
-/// and depth behind each operation.
-fn applied(document: &Value, operations: &json_patch::Patch) -> Result<Value, PatchError> {
+/// Returns a document with the operations of a patch applied. A copy may double the document, so its size and
+/// depth are checked after each operation.
+fn apply_operations(document: &Value, operations: &json_patch::Patch) -> Result<Value, PatchError> {
     let mut document = document.clone();
     for operation in &operations.0 {
-        let one = std::slice::from_ref(operation);
-        json_patch::patch(&mut document, one).map_err(|error| PatchError::DoesNotFit(error.to_string()))?;
+        json_patch::patch(&mut document, std::slice::from_ref(operation))
+            .map_err(|error| PatchError::DoesNotFit(error.to_string()))?;
         if !is_within_bounds(&document) {
-            // Takes a document that is too deep apart level by level: its destructor is recursive.
-            let mut open = vec![document];
-            while let Some(value) = open.pop() {
+            // Drops the document level by level, because the destructor of a deep document would recurse too deeply.
+            let mut pending = vec![document];
+            while let Some(value) = pending.pop() {
                 match value {
-                    Value::Array(items) => open.extend(items),
-                    Value::Object(fields) => open.extend(fields.into_iter().map(|(_, value)| value)),
+                    Value::Array(items) => pending.extend(items),
+                    Value::Object(fields) => pending.extend(fields.into_iter().map(|(_, value)| value)),
                     _ => {}
                 }
             }
@@ -87,18 +87,18 @@ fn applied(document: &Value, operations: &json_patch::Patch) -> Result<Value, Pa
 
 /// Returns whether a document stays within the length and depth of documents in files, by its values and texts.
 fn is_within_bounds(document: &Value) -> bool {
-    let (mut bytes, mut open) = (0, vec![(document, 1)]);
-    while let Some((value, depth)) = open.pop() {
+    let (mut bytes, mut pending) = (0, vec![(document, 1)]);
+    while let Some((value, depth)) = pending.pop() {
         if depth > MAX_DOCUMENT_DEPTH || bytes > MAX_DOCUMENT_BYTES {
             return false;
         }
         bytes += 1;
         match value {
             Value::String(text) => bytes += text.len(),
-            Value::Array(items) => open.extend(items.iter().map(|item| (item, depth + 1))),
+            Value::Array(items) => pending.extend(items.iter().map(|item| (item, depth + 1))),
             Value::Object(fields) => {
                 bytes += fields.keys().map(String::len).sum::<usize>();
-                open.extend(fields.values().map(|value| (value, depth + 1)));
+                pending.extend(fields.values().map(|value| (value, depth + 1)));
             }
             Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
@@ -123,7 +123,7 @@ pub fn patched(
     }
     let operations: json_patch::Patch =
         serde_json::from_value(patch.clone()).map_err(|error| PatchError::NotAPatch(error.to_string()))?;
-    let document = applied(definition.document(), &operations)?;
+    let document = apply_operations(definition.document(), &operations)?;
     if legible::is_same(Some(&document), Some(definition.document())) {
         return Err(PatchError::Nothing);
     }

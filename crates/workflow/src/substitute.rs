@@ -89,11 +89,11 @@ pub(crate) fn placeholders(text: &str) -> impl Iterator<Item = Placeholder<'_>> 
 fn placeholders_in(pieces: Vec<Piece<'_>>) -> impl Iterator<Item = Placeholder<'_>> {
     let mut before = None;
     pieces.into_iter().filter_map(move |piece| {
-        let sign = before.take();
+        let character = before.take();
         match piece {
             Piece::Variable { name, filter, .. } => {
-                let sign = sign.filter(|_| filter.is_none());
-                let (is_for_shell, may_stay) = (sign == Some('$'), matches!(sign, Some('$' | '%')));
+                let character = character.filter(|_| filter.is_none());
+                let (is_for_shell, may_stay) = (character == Some('$'), matches!(character, Some('$' | '%')));
                 Some(Placeholder { name, is_for_shell, may_stay })
             }
             Piece::Text(text) => {

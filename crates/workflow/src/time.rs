@@ -28,7 +28,7 @@ pub(crate) mod optional_seconds {
 
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    // The shape is serde's: it hands over the field as it is.
+    // serde requires this signature.
     #[allow(clippy::ref_option)]
     pub(crate) fn serialize<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
         duration.map(|duration| duration.as_secs_f64()).serialize(serializer)

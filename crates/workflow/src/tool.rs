@@ -106,7 +106,7 @@ pub(crate) fn found_nothing(tool: &str, params: &Map<String, Value>, result: &Ma
     !matched && !got_it
 }
 
-/// The field of a command's result that has what it printed.
+/// The field of the result of a command with its output.
 pub(crate) const OUTPUT: &str = "output";
 
 /// The field that has the output with the newlines at its end, in runs of definitions that read it.

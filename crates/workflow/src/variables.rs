@@ -44,7 +44,8 @@ pub(crate) static STANDARD_NAMES: LazyLock<Vec<&str>> =
 /// The name of the number of visits to the current state.
 pub(crate) const VISITS: &str = "visits";
 
-/// Returns the result fields that every state of a run may use under their own name. Version 5 of the rules added the output.
+/// Returns the result fields that every state of a run may use under their own name. Version 5 of the rules added the
+/// output.
 fn standard_fields(rules: Rules) -> impl Iterator<Item = &'static str> {
     STANDARD_FIELDS.iter().copied().chain(rules.has_output().then_some(OUTPUT))
 }
@@ -53,11 +54,12 @@ fn standard_fields(rules: Rules) -> impl Iterator<Item = &'static str> {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Variables {
     rules: Rules,
-    /// Values that states named: by a `set`, and named groups of waits. A null counts only where nothing else has the name.
+    /// Values that states named: by a `set`, and named groups of waits. A null counts only where nothing else has the
+    /// name.
     named: BTreeMap<String, Value>,
     by_state: BTreeMap<String, Value>,
     standard: BTreeMap<String, Value>,
-    /// Number of visits to the current state. In no list of variables, where it would be that of the last state.
+    /// Number of visits to the current state. Lists of variables omit it, because they show the last state.
     visits: Option<Value>,
     initial: Map<String, Value>,
     /// Checked arguments, without the initial variables. Before version 5 only arguments without an export to the

@@ -4,19 +4,19 @@ use super::super::cards::{Card, Way};
 use super::super::layers::Layers;
 use super::{Bundle, Course, Side};
 
-/// Gathers the ways between each two states, and chooses the side on which they leave.
-pub(super) fn bundles(cards: &[Card], layers: &Layers, left: &[f64]) -> Vec<Bundle> {
+/// Gathers the transitions between each pair of states, and chooses the side of the card for their line.
+pub(super) fn gather_bundles(cards: &[Card], layers: &Layers, left: &[f64]) -> Vec<Bundle> {
     let middle = |state: usize| left[state] + cards[state].width / 2.0;
-    let mut all: Vec<Bundle> = Vec::new();
+    let mut bundles: Vec<Bundle> = Vec::new();
     for (from, card) in cards.iter().enumerate() {
-        let begin = all.len();
+        let begin = bundles.len();
         for (row, way) in card.rows.iter().map(|row| row.way).enumerate() {
             let Way::To { state: to, late } = way else { continue };
-            if let Some(known) = all[begin..].iter_mut().find(|bundle| bundle.to == to) {
+            if let Some(known) = bundles[begin..].iter_mut().find(|bundle| bundle.to == to) {
                 known.rows.push((row, late));
                 continue;
             }
-            let course = match (layers.of[from], layers.of[to]) {
+            let course = match (layers.layer_of[from], layers.layer_of[to]) {
                 _ if from == to => Course::Loop,
                 (source, target) if target == source + 1 => Course::Next,
                 (source, target) if target > source => Course::Ahead,
@@ -24,21 +24,21 @@ pub(super) fn bundles(cards: &[Card], layers: &Layers, left: &[f64]) -> Vec<Bund
             };
             let to_left = course == Course::Back || (course == Course::Next && middle(to) < middle(from) - 1.0);
             let side = if to_left { Side::Left } else { Side::Right };
-            all.push(Bundle { from, to, rows: vec![(row, late)], side, course, port: 0, landing: 0.5, lane: 0 });
+            bundles.push(Bundle { from, to, rows: vec![(row, late)], side, course, port: 0, landing: 0.5, lane: 0 });
         }
-        // The only line leaves below, where it cannot be confused with another: a chain of states is one straight line.
-        if let [bundle] = &mut all[begin..]
+        // A single line leaves below, so that a chain of states is one straight line.
+        if let [bundle] = &mut bundles[begin..]
             && bundle.course == Course::Next
             && bundle.rows.len() == 1
         {
             bundle.side = Side::Below;
         }
-        turn_loop(&mut all[begin..]);
+        turn_loop(&mut bundles[begin..]);
     }
-    all
+    bundles
 }
 
-/// Lets the line from a card to itself go up on the side where it crosses fewer others: those of the rows above it.
+/// Draws the line from a card to itself on the side where it crosses fewer lines of the rows above it.
 fn turn_loop(bundles: &mut [Bundle]) {
     let Some(index) = bundles.iter().position(|bundle| bundle.course == Course::Loop) else { return };
     let last = bundles[index].rows.iter().map(|(row, _)| *row).max();
@@ -46,12 +46,13 @@ fn turn_loop(bundles: &mut [Bundle]) {
         let others = bundles.iter().enumerate().filter(|(other, bundle)| *other != index && bundle.side == side);
         others.flat_map(|(_, bundle)| &bundle.rows).filter(|(row, _)| Some(*row) < last).count()
     };
-    let beside = |side: Side| bundles.iter().enumerate().any(|(other, bundle)| other != index && bundle.side == side);
-    let to_left = (crossed(Side::Left), beside(Side::Left)) < (crossed(Side::Right), beside(Side::Right));
+    let has_others =
+        |side: Side| bundles.iter().enumerate().any(|(other, bundle)| other != index && bundle.side == side);
+    let to_left = (crossed(Side::Left), has_others(Side::Left)) < (crossed(Side::Right), has_others(Side::Right));
     bundles[index].side = if to_left { Side::Left } else { Side::Right };
 }
 
-/// Numbers the lines on each side of each card, and returns how many there are on the left and on the right.
+/// Numbers the lines on each side of each card, and returns their counts on the left and on the right.
 pub(super) fn number_ports(bundles: &mut [Bundle], cards: usize) -> Vec<(usize, usize)> {
     let mut ports = vec![(0, 0); cards];
     // From the last row up: the line of an upper row is outside of those below it, and crosses none of them.
@@ -63,7 +64,7 @@ pub(super) fn number_ports(bundles: &mut [Bundle], cards: usize) -> Vec<(usize, 
             Side::Below => continue,
         };
         bundle.port = *count;
-        // One that goes up is between two ports, and keeps its distance to its neighbours.
+        // A loop is between two ports, so that it keeps its distance to its neighbours.
         *count += if bundle.course == Course::Loop { 2 } else { 1 };
     }
     ports

@@ -23,7 +23,7 @@ fn a_page_of_pattern_is_refused_without_repeating_it() {
     let long = "x".repeat(10_001);
     assert!(matches!(Pattern::new(&long), Err(PatternError::TooLarge { .. })));
     let message = error(&long);
-    assert!(message.ends_with("…' is too large: 10001 bytes, where 10000 are allowed"), "{message}");
+    assert!(message.ends_with("…' is too large: 10001 bytes, the maximum is 10000"), "{message}");
     assert!(message.len() < 400);
 }
 

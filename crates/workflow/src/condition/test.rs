@@ -167,7 +167,8 @@ impl Test {
         matches!(self, Self::Success(true))
     }
 
-    /// Returns whether it holds only if the action brought something about: with less time, it does not hold more often.
+    /// Returns whether it holds only if the action brought something about: with less time, it does not hold more
+    /// often.
     pub(crate) fn demands_output(&self) -> bool {
         match self {
             Self::Success(expected) => *expected,
@@ -211,7 +212,7 @@ impl Test {
         }
     }
 
-    /// Returns in words why it holds, or `None` if it does not.
+    /// Describes the reason that the test holds, or returns `None` if it does not.
     pub(super) fn holds(&self, ending: Ending<'_>, variables: &impl Lookup) -> Result<Option<String>, ConditionError> {
         for text in self.texts() {
             resolved(ending.rules, text, variables)?;

@@ -50,7 +50,7 @@ enum Kind {
     Object,
 }
 
-/// Returns the value that a text means under a `type`: a list or an object in JSON. `None` where it is the text itself.
+/// Returns the value of a text under a `type`: a list or an object in JSON. `None` if the value is the text itself.
 pub(crate) fn typed(kind: Option<&str>, text: &str) -> Option<Value> {
     let value = || serde_json::from_str::<Value>(text).ok();
     match kind? {

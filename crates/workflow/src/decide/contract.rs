@@ -32,12 +32,12 @@ impl DecisionBuilder<'_> {
     /// Enters a state, after the exchange about the arguments if it is still missing and a shell is available.
     pub(super) fn approach(self, to: &str, variables: &impl Lookup, terminals: &Terminals) -> Decision {
         let is_due = !self.definition.arguments().is_empty() && !self.history.arguments_checked();
-        if !is_due || terminals.open_one().is_none() {
+        if !is_due || terminals.current_terminal().is_none() {
             return self.enter(to, variables, terminals);
         }
         let given = self.initial_arguments();
         let exported = self.exported_arguments();
-        if exported.is_empty() || !terminals.ran_before() {
+        if exported.is_empty() || !terminals.shell_predates_run() {
             return self.settle_arguments(given, Some(Purpose::ExportGiven), to, variables, terminals);
         }
         self.ask(Purpose::ExportGiven, exported, Vec::new(), Some(to), terminals)
@@ -53,7 +53,7 @@ impl DecisionBuilder<'_> {
         if names.is_empty() {
             return self.settle_return_values(BTreeMap::new(), None, variables, terminals);
         }
-        if terminals.open_one().is_none() {
+        if terminals.current_terminal().is_none() {
             let error = "the run has no open terminal to read them from".to_owned();
             return self.settle_return_values(BTreeMap::new(), Some(error), variables, terminals);
         }
@@ -76,7 +76,7 @@ impl DecisionBuilder<'_> {
         self.settle(*purpose, learned, error, read, then.as_deref())
     }
 
-    /// Goes on with what the shell answered.
+    /// Continues with the answer of the shell.
     pub(super) fn settle(
         self,
         purpose: Purpose,
@@ -119,7 +119,7 @@ impl DecisionBuilder<'_> {
         self.definition.arguments().exported(self.history.rules(), self.initial_arguments())
     }
 
-    /// Goes on with the arguments after `done`; without it, there is no shell to ask.
+    /// Continues with the arguments after `done`; `None` if there is no shell to ask.
     fn settle_arguments(
         mut self,
         mut known: BTreeMap<String, String>,
@@ -199,7 +199,7 @@ impl DecisionBuilder<'_> {
         terminals: &Terminals,
     ) -> Decision {
         let place = purpose.side().place();
-        let (Some(run), Some(session)) = (self.history.run(), terminals.open_one()) else {
+        let (Some(run), Some(session)) = (self.history.run(), terminals.current_terminal()) else {
             return self.lost(place, terminals);
         };
         let step =

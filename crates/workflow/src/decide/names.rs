@@ -1,4 +1,4 @@
-//! Reason that a placeholder has no value, in words.
+//! Description of the reason that a placeholder has no value.
 
 use crate::definition::Definition;
 use crate::history::History;

@@ -46,7 +46,7 @@ impl DecisionBuilder<'_> {
         }
     }
 
-    /// Keeps for later what follows from what ended just now.
+    /// Keeps the consequence of an end for the time after the pause.
     pub(super) fn hold(mut self, onward: Continuation) -> Decision {
         self.record(Event::HeldBack { at: self.now, onward });
         self.decision

@@ -52,7 +52,7 @@ impl DecisionBuilder<'_> {
         self.decision
     }
 
-    /// Goes on where the answer to a proposal leads.
+    /// Continues as the answer to a proposal selects.
     pub(super) fn pass_patch(
         mut self,
         gate: &Gate,

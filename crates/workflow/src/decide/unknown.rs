@@ -1,4 +1,4 @@
-//! The end of a state that found nothing that it expects: a person or an agent decides what follows.
+//! The end of a state with an unexpected result: a person or an agent decides how the run continues.
 //!
 //! A state with `on_unknown` does not fail at once. The run stops at a gate that shows the expected texts and the line
 //! that is nearest to them. Programs in the terminal continue in the meantime; the respondent may type there first.
@@ -19,8 +19,8 @@ const NEAREST: &str = "nearest_line";
 /// Number of the last lines of a screen in the comparison with the expected texts.
 const COMPARED_LINES: usize = 60;
 
-/// The ends of a pattern that waits for a question. Captured workflows write the first for a line without an end, the second
-/// for one that has ended, and earlier versions wrote the third.
+/// The ends of a pattern that waits for a question. Captured workflows write the first for a line without an end, the
+/// second for one that has ended, and earlier versions wrote the third.
 const QUESTION_ENDS: [&str; 3] = [r" *\Z", r"\s*\Z", " *$"];
 
 /// Minimum similarity of a near line, from 0 to 1.
@@ -81,7 +81,8 @@ fn nearest_line(patterns: &[&str], text: &str) -> Option<String> {
     let lines = &lines[lines.len().saturating_sub(COMPARED_LINES)..];
     let mut best: Option<(f64, &str)> = None;
     for line in lines {
-        let known: String = line.chars().take(300).map(|sign| if sign.is_ascii_digit() { '0' } else { sign }).collect();
+        let known: String =
+            line.chars().take(300).map(|character| if character.is_ascii_digit() { '0' } else { character }).collect();
         for expected in &expected {
             let alike = strsim::normalized_levenshtein(expected, &known);
             if alike >= MIN_SIMILARITY && best.is_none_or(|(best_score, _)| alike >= best_score) {
@@ -96,8 +97,8 @@ fn nearest_line(patterns: &[&str], text: &str) -> Option<String> {
 fn plain(pattern: &str) -> String {
     let mut text = String::new();
     let mut signs = pattern.chars().take(300);
-    while let Some(sign) = signs.next() {
-        match sign {
+    while let Some(character) = signs.next() {
+        match character {
             '\\' => match signs.next() {
                 Some('d') => text.push('0'),
                 Some('S' | 'w') => text.push('x'),

@@ -54,7 +54,7 @@ impl Diagnostics {
         place
     }
 
-    /// Reports that a field is missing, unless a reported unknown key stands for it. `advice` follows the message.
+    /// Reports a missing field, unless a reported unknown key is a misspelling of it. `advice` follows the message.
     pub(crate) fn missing(&mut self, object: &Object<'_>, key: &str, advice: &str) {
         if !object.meant.iter().any(|meant| meant == key) {
             self.error(&object.pointer, format!("'{key}' is missing{advice}"));
@@ -92,12 +92,12 @@ impl Diagnostics {
 pub(crate) struct Object<'v> {
     pub(crate) fields: &'v Map<String, Value>,
     pub(crate) pointer: String,
-    /// The known keys that its unknown ones stand for.
+    /// The known keys that its unknown keys probably mean.
     meant: Vec<String>,
 }
 
 impl<'v> Object<'v> {
-    /// Returns a field; a null field counts as left out.
+    /// Returns a field; a null field counts as missing.
     pub(crate) fn get(&self, key: &str) -> Option<JsonPath<'v>> {
         let value = self.fields.get(key).filter(|value| !value.is_null())?;
         Some(JsonPath { value, pointer: format!("{}/{}", self.pointer, escaped(key)) })
@@ -116,7 +116,7 @@ pub(crate) fn escaped(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
 
-/// Returns the kind of a found value, in words.
+/// Describes the kind of a value.
 pub(crate) fn kind(value: &Value) -> String {
     match value {
         Value::Null => "null".to_owned(),
@@ -149,7 +149,7 @@ const SYNONYMS: [(&str, &str); 17] = [
     ("contains", "field_contains"),
 ];
 
-/// Returns the known key that an unknown one stands for: by its meaning, else by its letters.
+/// Returns the known key that an unknown one probably means: by its meaning, else by its letters.
 pub(crate) fn meant_key<'k>(unknown: &str, known: &'k [String]) -> Option<&'k str> {
     let known = || known.iter().map(String::as_str);
     let written = unknown.to_lowercase();
@@ -157,7 +157,7 @@ pub(crate) fn meant_key<'k>(unknown: &str, known: &'k [String]) -> Option<&'k st
     synonym.or_else(|| nearest(unknown, known()))
 }
 
-/// Returns the rest of a message about an unknown key: the key that it stands for.
+/// Returns the end of a message about an unknown key: the key that it probably means.
 pub(crate) fn hint(unknown: &str, similar: Option<&str>) -> String {
     match similar {
         Some("field_equals") if SYNONYMS.contains(&(&unknown.to_lowercase(), "field_equals")) => {

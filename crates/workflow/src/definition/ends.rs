@@ -21,7 +21,7 @@ pub struct PossibleOutcomes {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OutcomeKind {
     Succeeded,
-    /// An `await_output` ended without what it waited for.
+    /// An `await_output` ended without a match.
     FoundNothing,
     Failed,
     /// The state's limit passed.
@@ -78,7 +78,7 @@ impl State {
         endings
     }
 
-    /// Returns whether the state is sure to lead to another one.
+    /// Returns whether the state always leads to another one.
     fn surely_leads_on(&self, ending: OutcomeKind) -> bool {
         let unsuccessful = matches!(ending, OutcomeKind::TimedOut | OutcomeKind::FoundNothing | OutcomeKind::Failed);
         let late = unsuccessful && self.on_timeout().is_some();

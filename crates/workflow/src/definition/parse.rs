@@ -119,7 +119,7 @@ impl Reader<'_> {
             self.findings.error(&states.pointer, format!("a workflow has 1 to {MAX_STATES} states, not {count}"));
         }
         if states.fields.len() > MAX_CHECKED_STATES {
-            // Looking for what each of them could have meant would take longer than its author would wait.
+            // The search for the probable key of each of them would take too long.
             return None;
         }
         if let (Some(place), Some(name)) = (&initial, initial_name)
@@ -202,7 +202,8 @@ impl Reader<'_> {
         Some(host.to_owned())
     }
 
-    /// Adds the machine to an action that opens a terminal; `of_all` is that of all states. Returns whether the state has its own.
+    /// Adds the machine to an action that opens a terminal; `of_all` is that of all states. Returns whether the state
+    /// has its own.
     fn set_host(&mut self, object: &Object<'_>, action: &mut Action, of_all: Option<&str>) -> bool {
         let own = object.get("host");
         let host = own.as_ref().and_then(|place| self.host(place));
@@ -264,7 +265,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Reads whether a state asks where it found nothing that it expects.
+    /// Reads the reaction of a state to an unexpected result.
     fn on_unknown(&mut self, place: &JsonPath<'_>) -> bool {
         let word = self.findings.text(place, "'on_unknown'");
         if word.is_some_and(|word| !matches!(word, "ask" | "fail")) {

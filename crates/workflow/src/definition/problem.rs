@@ -52,7 +52,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Everything that is wrong with a definition: one error at least, and the warnings beside it.
+/// The problems of a definition: at least one error, and the warnings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Problems(Vec<Problem>);

@@ -125,7 +125,7 @@ impl Field {
         self.required
     }
 
-    /// Returns the default in words, as the value of a field left empty; `None` where it has no default.
+    /// Describes the default, as the value of an empty field; `None` without a default.
     #[must_use]
     pub fn default_in_words(&self) -> Option<String> {
         self.default.as_ref().map(|default| match default {

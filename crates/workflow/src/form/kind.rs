@@ -39,7 +39,7 @@ impl Offered {
     }
 }
 
-/// Reads what a text must be.
+/// Reads the constraints of a text.
 pub(super) fn read_text(about: &Map<String, Value>, problems: &mut Vec<String>) -> Kind {
     let mut length = |key: &str| match about.get(key) {
         None | Some(Value::Null) => None,
@@ -65,7 +65,7 @@ pub(super) fn read_text(about: &Map<String, Value>, problems: &mut Vec<String>) 
     Kind::Text { least, most, format }
 }
 
-/// Reads what a number must be.
+/// Reads the constraints of a number.
 pub(super) fn read_number(about: &Map<String, Value>, whole: bool, problems: &mut Vec<String>) -> Kind {
     let mut bound = |key: &str| match about.get(key) {
         None | Some(Value::Null) => None,
@@ -84,7 +84,7 @@ pub(super) fn read_number(about: &Map<String, Value>, whole: bool, problems: &mu
     Kind::Number { whole, least, most }
 }
 
-/// Reads what can be chosen.
+/// Reads the choices.
 pub(super) fn offered(about: &Map<String, Value>, problems: &mut Vec<String>) -> Vec<Offered> {
     let mut offered: Vec<Offered> = Vec::new();
     if let Some(list) = about.get("oneOf") {

@@ -15,22 +15,22 @@ pub(crate) enum InvalidQuestion {
     #[error("'choices' must be a list of texts")]
     ChoicesType,
     /// There are no choices, or too many.
-    #[error("'choices' has 1 to 20 of them")]
+    #[error("'choices' must have 1 to 20 entries")]
     ChoiceCount,
     /// A choice is empty, or not a text.
-    #[error("each of 'choices' is a text")]
+    #[error("each entry of 'choices' must be a text")]
     ChoiceType,
     /// A choice is there twice.
-    #[error("no two of 'choices' are the same")]
+    #[error("'choices' has duplicate entries")]
     SameChoices,
     /// There are choices and a form.
-    #[error("a gate has 'choices' or a 'form', not both")]
+    #[error("a gate has either 'choices' or a 'form'")]
     ChoicesAndForm,
     /// The form is invalid: one of its problems.
     #[error("{0}")]
     Form(String),
     /// A field of the form has the name of another variable.
-    #[error("'{0}' is a variable of its own; call the field otherwise")]
+    #[error("'{0}' is a reserved variable; rename the field")]
     ReservedField(String),
     /// The time limit is out of its bounds, or not a number.
     #[error("'timeout' of a gate is a number of seconds from 0 to 31536000, not {0}")]

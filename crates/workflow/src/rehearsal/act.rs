@@ -18,7 +18,7 @@ pub(super) struct StubResult {
     pub(super) source: Source,
 }
 
-/// Plays the action of a state. Without a stub it has its usual outcome, if there is one.
+/// Plays the action of a state. Without a stub, it has its default outcome, if there is one.
 pub(super) fn act(
     stubs: &Stubs,
     used: &mut Used,
@@ -43,7 +43,7 @@ pub(super) fn act(
     };
     let ends_after = sleeps.unwrap_or(Duration::ZERO);
     let Some((stub, source)) = written else {
-        let result = usual(name, current, history).ok_or_else(|| {
+        let result = default_result(name, current, history).ok_or_else(|| {
             let stub = match current.tool.as_str() {
                 tool::DIALOGUE => "{\"prints\": [\"…\"]}",
                 _ => "{\"match_text\": \"…\"}",
@@ -62,7 +62,7 @@ pub(super) fn act(
             StubResult { outcome, takes, source }
         }
         Stub::Result(fields) if fields.contains_key(PRINTS) && current.tool != tool::DIALOGUE => {
-            match of_printed(current, fields) {
+            match result_of_output(current, fields) {
                 Some(result) => within(current, Outcome::Finished { result }, ends_after, source),
                 None => {
                     let (outcome, takes) = time_out(name, current, stubs.usual_wait)?;
@@ -72,8 +72,8 @@ pub(super) fn act(
         }
         Stub::Result(fields) => {
             let failed = fields.get("success") == Some(&Value::Bool(false));
-            let usual = if failed { None } else { usual(name, current, history) };
-            let mut result = usual.unwrap_or_else(|| session(&current.params));
+            let default_result = if failed { None } else { default_result(name, current, history) };
+            let mut result = default_result.unwrap_or_else(|| session(&current.params));
             result.extend(fields.clone());
             let takes = fields.get("elapsed_time").and_then(Value::as_f64).map(Duration::from_secs_f64);
             within(current, Outcome::Finished { result }, takes.unwrap_or(ends_after), source)
@@ -81,9 +81,9 @@ pub(super) fn act(
     })
 }
 
-/// Returns the result of an action whose program prints the text of a stub and ends with its exit code. `None` where the
-/// text has not what the action waits for.
-fn of_printed(current: &CurrentState, fields: &Map<String, Value>) -> Option<Map<String, Value>> {
+/// Returns the result of an action whose program prints the text of a stub and ends with its exit code. `None` if the
+/// text has no match for the wait of the action.
+fn result_of_output(current: &CurrentState, fields: &Map<String, Value>) -> Option<Map<String, Value>> {
     let CurrentState { tool, params, .. } = current;
     let text = fields.get(PRINTS).map(substitute::as_text).unwrap_or_default();
     let exit_code = fields.get("exit_code").cloned().filter(|code| !code.is_null());
@@ -166,7 +166,7 @@ fn time_out(name: &str, current: &CurrentState, usual_wait: Option<Duration>) ->
     }
 }
 
-/// Returns the time limit of a wait for output, where it has one.
+/// Returns the time limit of a wait for output, if any.
 fn own_timeout(params: &Map<String, Value>) -> Option<Duration> {
     let seconds = params.get("timeout").and_then(|timeout| match timeout {
         Value::String(text) => text.trim().parse().ok(),
@@ -175,8 +175,8 @@ fn own_timeout(params: &Map<String, Value>) -> Option<Duration> {
     seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
 }
 
-/// Returns the usual result of an action. `None` for an unknown one, such as the output of a program.
-fn usual(name: &str, current: &CurrentState, history: &History) -> Option<Map<String, Value>> {
+/// Returns the default result of an action. `None` if it is unknown, such as the output of a program.
+fn default_result(name: &str, current: &CurrentState, history: &History) -> Option<Map<String, Value>> {
     let CurrentState { tool, params, .. } = current;
     let mut result = session(params);
     result.insert("success".to_owned(), true.into());

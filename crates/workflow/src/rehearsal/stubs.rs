@@ -58,7 +58,7 @@ impl<T> Answers<T> {
         }
     }
 
-    /// Returns the number of answers, where there is a limit.
+    /// Returns the number of answers, if it is limited.
     pub(super) fn count(&self) -> Option<usize> {
         match self {
             Self::Always(_) => None,

@@ -1,4 +1,4 @@
-//! The alternatives of a pattern: which ones a pattern has besides those of another one.
+//! The alternatives that a pattern has in addition to those of another pattern.
 
 use steplatch_pattern::{Alternative, Alternatives, Pattern};
 
@@ -29,7 +29,7 @@ const UNRELATED: [&str; 17] = [
 /// The first mark of a variable. Patterns with such a character of their own are beyond comparison.
 const FIRST_MARK: char = '\u{e000}';
 
-/// An alternative that a pattern has besides those of another one.
+/// An alternative that a pattern has in addition to those of another pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct NewAlternative {
     /// The text, as its author wrote it.
@@ -60,8 +60,8 @@ struct Marks<'p> {
 }
 
 impl<'p> Marks<'p> {
-    fn is_mark(sign: char) -> bool {
-        ('\u{e000}'..='\u{f8ff}').contains(&sign)
+    fn is_mark(character: char) -> bool {
+        ('\u{e000}'..='\u{f8ff}').contains(&character)
     }
 
     /// Returns the alternatives of a pattern, with a mark in place of each variable.
@@ -90,13 +90,14 @@ impl<'p> Marks<'p> {
 
     /// Returns a text with the placeholders of its variables.
     fn written(&self, text: &str) -> String {
-        let one = |sign: char| self.placeholder(sign).map_or_else(|| sign.to_string(), str::to_owned);
+        let one = |character: char| self.placeholder(character).map_or_else(|| character.to_string(), str::to_owned);
         text.chars().map(one).collect()
     }
 }
 
 /// Returns the alternatives that the patterns `after` have besides those of `before`. `None` where they are other
-/// patterns: one, an alternative of one, the order of these or the flags are gone or different. `recorded` has lines of the recording.
+/// patterns: one, an alternative of one, the order of these or the flags are gone or different. `recorded` has lines of
+/// the recording.
 pub(super) fn new_alternatives<'p>(
     before: &[&'p str],
     after: &[&'p str],
@@ -113,7 +114,7 @@ pub(super) fn new_alternatives<'p>(
     }
     for (known, given) in known.iter().zip(&given) {
         let places = known.iter().map(|known| given.iter().position(|given| given == known));
-        // The first alternative that matches decides what is matched.
+        // The first matching alternative determines the match.
         let is_kept = places.collect::<Option<Vec<_>>>().is_some_and(|places| places.is_sorted());
         if known.flags_str() != given.flags_str() || !is_kept {
             return None;
@@ -153,7 +154,7 @@ fn remark(flags: &str, alternative: &str, marks: &Marks<'_>, unknown_lines: &[&S
     if !pattern.group_names().is_empty() {
         return Some(Remark::Group);
     }
-    let mut values = alternative.chars().filter_map(|sign| marks.placeholder(sign));
+    let mut values = alternative.chars().filter_map(|character| marks.placeholder(character));
     values.find(|value| !value.ends_with("|regex}")).map(|value| Remark::Value(value.to_owned()))
 }
 

@@ -30,22 +30,22 @@ pub(super) fn value_text(value: &Value) -> String {
 /// Returns a text in JSON, or one like it, with a count for each long run of blanks and a code for each character that
 /// is not seen, or is not the letter that it looks like.
 pub(super) fn legible(text: &str) -> String {
-    legible_signs(&signs(text))
+    legible_characters(&characters(text))
 }
 
-/// Returns what a value was and is, in words. Of long ones, it shows the part in which they differ, and all of that.
+/// Describes the change of a value. For long values, it shows the complete part in which they differ.
 pub(super) fn change(old: Option<&Value>, new: Option<&Value>) -> String {
     let moved = if is_reordered(old, new) { "is in another order: it " } else { "" };
     let [old, new] = [old, new].map(|value| value.map_or_else(|| "nothing".to_owned(), Value::to_string));
-    let (old, new) = (signs(&old), signs(&new));
+    let (old, new) = (characters(&old), characters(&new));
     let shorter = old.len().min(new.len());
     let begin = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
     let end = old.iter().rev().zip(new.iter().rev()).take(shorter - begin).take_while(|(old, new)| old == new).count();
-    let part = |signs: &[&str]| {
-        let (from, to) = (begin.saturating_sub(CONTEXT_CHARS), signs.len() - end.saturating_sub(CONTEXT_CHARS));
-        let [from, to] = if old.len().max(new.len()) > MAX_COMMON_CHARS { [from, to] } else { [0, signs.len()] };
-        let [before, after] = [from > 0, to < signs.len()].map(|is_cut| if is_cut { "…" } else { "" });
-        format!("{before}{}{after}", legible_signs(&signs[from..to]))
+    let part = |characters: &[&str]| {
+        let (from, to) = (begin.saturating_sub(CONTEXT_CHARS), characters.len() - end.saturating_sub(CONTEXT_CHARS));
+        let [from, to] = if old.len().max(new.len()) > MAX_COMMON_CHARS { [from, to] } else { [0, characters.len()] };
+        let [before, after] = [from > 0, to < characters.len()].map(|is_cut| if is_cut { "…" } else { "" });
+        format!("{before}{}{after}", legible_characters(&characters[from..to]))
     };
     format!("{moved}was {} and is {}", part(&old), part(&new))
 }
@@ -67,34 +67,36 @@ fn is_reordered(old: Option<&Value>, new: Option<&Value>) -> bool {
 }
 
 /// Splits a text into its characters, each escaped one whole.
-fn signs(text: &str) -> Vec<&str> {
-    let (mut signs, mut rest) = (Vec::with_capacity(text.len()), text);
+fn characters(text: &str) -> Vec<&str> {
+    let (mut characters, mut rest) = (Vec::with_capacity(text.len()), text);
     while let Some(first) = rest.chars().next() {
         let length = match rest.strip_prefix('\\').and_then(|escaped| escaped.chars().next()) {
             Some('u') if rest.get(2..6).is_some_and(|code| code.bytes().all(|byte| byte.is_ascii_hexdigit())) => 6,
             Some(escaped) => 1 + escaped.len_utf8(),
             None => first.len_utf8(),
         };
-        let (sign, behind) = rest.split_at(length);
-        signs.push(sign);
+        let (character, behind) = rest.split_at(length);
+        characters.push(character);
         rest = behind;
     }
-    signs
+    characters
 }
 
-fn legible_signs(signs: &[&str]) -> String {
-    let (mut shown, mut rest) = (String::new(), signs);
+fn legible_characters(characters: &[&str]) -> String {
+    let (mut shown, mut rest) = (String::new(), characters);
     while let Some(first) = rest.first() {
-        let blanks = rest.iter().take_while(|sign| is_blank(sign)).count();
-        let word = rest.iter().take_while(|sign| is_letter(sign)).count();
+        let blanks = rest.iter().take_while(|character| is_blank(character)).count();
+        let word = rest.iter().take_while(|character| is_letter(character)).count();
         if blanks >= MIN_COUNTED_BLANKS {
-            let has_ends = rest[..blanks].iter().any(|sign| ["\\n", "\\r", "\n", "\r"].contains(sign));
+            let has_ends = rest[..blanks].iter().any(|character| ["\\n", "\\r", "\n", "\r"].contains(character));
             shown.push_str(&format!("[{blanks} blanks{}]", if has_ends { " with ends of lines" } else { "" }));
         } else if word > 0 {
-            let may_mislead = rest[..word].iter().all(|sign| sign.is_ascii() || is_look_alike(sign))
-                || rest[..word].iter().any(|sign| sign.is_ascii());
-            let code = |sign: &str| if may_mislead && is_look_alike(sign) { code(sign) } else { sign.to_owned() };
-            shown.extend(rest[..word].iter().map(|sign| code(sign)));
+            let may_mislead = rest[..word].iter().all(|character| character.is_ascii() || is_look_alike(character))
+                || rest[..word].iter().any(|character| character.is_ascii());
+            let code = |character: &str| {
+                if may_mislead && is_look_alike(character) { code(character) } else { character.to_owned() }
+            };
+            shown.extend(rest[..word].iter().map(|character| code(character)));
         } else {
             let unseen = first.chars().all(is_unseen);
             shown.push_str(&if unseen { code(first) } else { (*first).to_owned() });
@@ -105,18 +107,18 @@ fn legible_signs(signs: &[&str]) -> String {
 }
 
 /// Returns the code of a character.
-fn code(sign: &str) -> String {
-    sign.chars().map(|character| character.escape_unicode().to_string()).collect()
+fn code(character: &str) -> String {
+    character.chars().map(|character| character.escape_unicode().to_string()).collect()
 }
 
-fn is_letter(sign: &str) -> bool {
-    sign.chars().all(|character| character.is_alphanumeric() && !is_unseen(character))
+fn is_letter(character: &str) -> bool {
+    character.chars().all(|character| character.is_alphanumeric() && !is_unseen(character))
 }
 
 /// Returns whether a character takes place and shows nothing.
-fn is_blank(sign: &str) -> bool {
+fn is_blank(character: &str) -> bool {
     let is_empty = |character: char| character.is_whitespace() || (is_unseen(character) && !character.is_control());
-    ["\\n", "\\r", "\\t", "\\f"].contains(&sign) || sign.chars().all(is_empty)
+    ["\\n", "\\r", "\\t", "\\f"].contains(&character) || character.chars().all(is_empty)
 }
 
 /// Returns whether a character has no form of its own: a control character, a blank other than the space, one that
@@ -132,12 +134,12 @@ fn is_unseen(character: char) -> bool {
     }
 }
 
-fn is_look_alike(sign: &str) -> bool {
+fn is_look_alike(character: &str) -> bool {
     let is_one = |character: char| {
         LOOK_ALIKES.contains(character)
             || matches!(character, '\u{ff01}'..='\u{ff5e}' | '\u{2100}'..='\u{214f}' | '\u{2160}'..='\u{217f}' | '\u{1d400}'..='\u{1d7ff}')
     };
-    !sign.is_ascii() && sign.chars().all(is_one)
+    !character.is_ascii() && character.chars().all(is_one)
 }
 
 #[cfg(test)]

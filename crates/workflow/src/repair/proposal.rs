@@ -1,4 +1,4 @@
-//! A proposed patch for a run, in the form for a person.
+//! A proposed patch for a run, as a person sees it.
 
 use std::sync::Arc;
 
@@ -45,8 +45,8 @@ pub struct Proposal {
 }
 
 impl Proposal {
-    /// Makes a proposal of a machine that [`super::patched`] returned, for a run that waits in `state`. `difference`
-    /// has the lines that differ, and `checked` the checks.
+    /// Creates a proposal from a machine that [`super::patched`] returned, for a run that waits in `state`.
+    /// `difference` has the lines that differ, and `checked` the checks.
     #[must_use]
     pub fn new(
         patched: &Definition,
@@ -57,8 +57,8 @@ impl Proposal {
         (weakens, checked): (&[Weakening], Vec<String>),
     ) -> Self {
         // A person answers.
-        let all = patched.state(state).map(|state| goes_on(patched, state, &GatelessNames::default()));
-        let own = all.unwrap_or_default().into_iter().take(2);
+        let choices = patched.state(state).map(|state| goes_on(patched, state, &GatelessNames::default()));
+        let own_choices = choices.unwrap_or_default().into_iter().take(2);
         let accepting =
             |choice: Choice| Choice { description: format!("accept, and {}", choice.description), ..choice };
         Self {
@@ -70,11 +70,11 @@ impl Proposal {
             difference,
             weakens: weakens.iter().map(ToString::to_string).collect(),
             checked,
-            choices: own.map(accepting).collect(),
+            choices: own_choices.map(accepting).collect(),
         }
     }
 
-    /// Returns whether an answer takes the patch.
+    /// Returns whether an answer accepts the patch.
     #[must_use]
     pub fn is_accepted_by(&self, answer: &str) -> bool {
         answer == ACCEPT_AND_ASK || self.choices.iter().any(|choice| choice.description == answer)
@@ -89,7 +89,7 @@ impl Proposal {
             several => format!(" It weakens the workflow in {} ways: {}.", several.len(), several.join("; ")),
         };
         let Self { state, reason, by, .. } = self;
-        // Quoted, so that nothing in it reads as a word of the question.
+        // Quoted, so that it cannot look like a part of the question.
         let reason = value_text(&Value::from(reason.as_str()));
         format!(
             "{by} proposes a patch of the workflow in state '{state}', with the reason {reason}.{weakens} Is it accepted?"

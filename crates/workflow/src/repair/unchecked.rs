@@ -1,4 +1,4 @@
-//! Inputs of a patched machine without a check in between: one behind a new one, whatever that brought about.
+//! Inputs of a patched machine without a check in between: an input after a new one, independently of its effect.
 
 use std::collections::BTreeSet;
 
@@ -8,30 +8,31 @@ use super::alternatives::matches_nearly_anything;
 use crate::definition::{Definition, State, Transition};
 use crate::tool;
 
-/// Returns the state that types behind an input although no check of the effects of the input comes before. A command
-/// needs no check: a shell that is not at its prompt refuses it.
-pub(super) fn typed_unchecked_behind<'d>(definition: &'d Definition, input: &'d State) -> Option<&'d str> {
+/// Returns a state that types after an input without a check of the effects of the input. A command needs no check: a
+/// shell that is not at its prompt refuses it.
+pub(super) fn typed_unchecked_after<'d>(definition: &'d Definition, input: &'d State) -> Option<&'d str> {
     if input.action().tool() != tool::SEND_INPUT {
         return None;
     }
-    let mut seen = BTreeSet::from([input.name()]);
-    let mut open: Vec<&str> = unchecked_targets(input).collect();
-    while let Some(name) = open.pop() {
-        let Some(state) = definition.state(name).filter(|_| seen.insert(name)) else { continue };
+    let mut visited = BTreeSet::from([input.name()]);
+    let mut pending: Vec<&str> = unchecked_targets(input).collect();
+    while let Some(name) = pending.pop() {
+        let Some(state) = definition.state(name).filter(|_| visited.insert(name)) else { continue };
         match state.action().tool() {
             tool::SEND_INPUT => return Some(name),
             // A person or an agent sees the output.
             tool::GATE => {}
-            _ => open.extend(unchecked_targets(state)),
+            _ => pending.extend(unchecked_targets(state)),
         }
     }
     None
 }
 
-/// Returns where a state leads without having found something that it waited for.
+/// Returns the targets of a state that need no match of its wait.
 fn unchecked_targets(state: &State) -> impl Iterator<Item = &str> {
     let checks = waits_for_something(state);
-    let unchecked = state.transitions().iter().filter(move |one| !(checks && one.condition().demands_output()));
+    let unchecked =
+        state.transitions().iter().filter(move |transition| !(checks && transition.condition().demands_output()));
     unchecked.map(Transition::next_state).chain(state.on_timeout()).chain(state.on_exhausted())
 }
 

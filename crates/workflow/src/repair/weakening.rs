@@ -1,9 +1,9 @@
 //! Weakenings of a machine by a patch.
 //!
-//! The list names every change of a patch, except changes that certainly leave every check the same: words for people,
-//! shorter time limits that end nothing but the run, arguments with a default and no export, and new states that do
-//! and ask nothing, make no check old, and lead to where the run would have gone under the same condition. So the list may name
-//! a change that does no harm, and never omits a harmful one. It shows texts to type, to run or to wait for whole.
+//! The list contains every change of a patch, except changes that cannot affect a check: descriptions, shorter time
+//! limits that end only the run, arguments with a default and no export, and new states that neither act nor ask, do
+//! not delay a check, and lead to the same state under the same condition. So the list may contain a harmless change,
+//! and never omits a harmful one. It shows texts to type, to run or to wait for completely.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,12 +13,12 @@ use serde_json::{Map, Value};
 use super::alternatives::{NewAlternative, matches_nearly_anything, new_alternatives};
 use super::legible::{change, is_same, legible, value_text};
 use super::paths::{Edge, document, edges, human_gates, is_human_gate, known_targets, reached_from, reached_without};
-use super::unchecked::typed_unchecked_behind;
+use super::unchecked::typed_unchecked_after;
 use crate::definition::{Definition, State};
 use crate::question::AnsweredBy;
 use crate::tool;
 
-/// One thing that a patch weakens, or may weaken.
+/// A change by a patch that weakens the machine, or may weaken it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Weakening {
     /// Place, as a JSON pointer (RFC 6901) into the document before or after.
@@ -33,11 +33,11 @@ impl fmt::Display for Weakening {
     }
 }
 
-/// Fields of the document and of a state that are words for people.
-const WORDS: [&str; 3] = ["name", "description", "$schema"];
+/// Fields of the document and of a state that only describe it.
+const DESCRIPTIVE_FIELDS: [&str; 3] = ["name", "description", "$schema"];
 
-/// Actions that change nothing outside the run: they ask, wait, look, set variables and end the run. Any other action acts.
-const PASSIVE: [&str; 8] = [
+/// Actions without an effect outside the run: they ask, wait, read, set variables or end the run. All others act.
+const PASSIVE_TOOLS: [&str; 8] = [
     tool::GATE,
     tool::RETURN,
     tool::FAIL,
@@ -48,8 +48,8 @@ const PASSIVE: [&str; 8] = [
     "list_terminal_sessions",
 ];
 
-/// Actions that read a terminal and type nothing.
-const READING: [&str; 2] = [tool::AWAIT_OUTPUT, "get_screen_content"];
+/// Actions that read a terminal without typing.
+const READING_TOOLS: [&str; 2] = [tool::AWAIT_OUTPUT, "get_screen_content"];
 
 /// Variables that a gate for a person shows.
 const SHOWN_AT_GATES: [&str; 2] = ["match_text", "screen_content"];
@@ -57,72 +57,73 @@ const SHOWN_AT_GATES: [&str; 2] = ["match_text", "screen_content"];
 /// Variables that the result of an action sets, and that states use under these names.
 const RESULT_VARIABLES: [&str; 6] = ["answer", "exit_code", "match_text", "output", "screen_content", "error"];
 
-/// Returns what the machine `after` weakens of the machine `before`. `recorded` has lines that programs printed when
-/// the machine did its task: a new pattern must not match them.
+/// Returns the weakenings of the machine `before` by the machine `after`. `recorded`: lines of the recorded output,
+/// which a new pattern must not match.
 #[must_use]
 pub fn weakenings(before: &Definition, after: &Definition, recorded: &[String]) -> Vec<Weakening> {
-    let mut comparison = Comparison { before, after, recorded, found: Vec::new() };
-    comparison.documents();
+    let mut comparison = Comparison { before, after, recorded, weakenings: Vec::new() };
+    comparison.compare_documents();
     for state in before.states() {
-        comparison.state(state);
+        comparison.compare_state(state);
     }
-    comparison.new_states();
-    comparison.found
+    comparison.report_new_states();
+    comparison.weakenings
 }
 
+/// Comparison of a machine before and after a patch.
 struct Comparison<'a> {
     before: &'a Definition,
     after: &'a Definition,
     recorded: &'a [String],
-    found: Vec<Weakening>,
+    weakenings: Vec<Weakening>,
 }
 
 impl<'a> Comparison<'a> {
-    fn name(&mut self, place: impl Into<String>, what: impl Into<String>) {
-        self.found.push(Weakening { place: place.into(), what: what.into() });
+    fn report(&mut self, place: impl Into<String>, what: impl Into<String>) {
+        self.weakenings.push(Weakening { place: place.into(), what: what.into() });
     }
 
-    /// Compares what is not in a state.
-    fn documents(&mut self) {
+    /// Compares the documents without their states.
+    fn compare_documents(&mut self) {
         let (Some(before), Some(after)) = (self.before.document().as_object(), self.after.document().as_object())
         else {
             return;
         };
-        for key in keys(before, after).filter(|key| !WORDS.contains(key) && *key != "states") {
+        for key in keys(before, after).filter(|key| !DESCRIPTIVE_FIELDS.contains(key) && *key != "states") {
             let place = format!("/{key}");
             match (key, before.get(key), after.get(key)) {
                 (_, before, after) if before == after => {}
-                ("arguments" | "return_values", before, after) => self.contract(key, before, after),
+                ("arguments" | "return_values", before, after) => self.compare_contract(key, before, after),
                 ("initial_state", ..) => {
                     let first = Edge { condition: Value::Null, to: Some(self.after.initial_state()) };
                     let known = known_targets(self.after, &first, |name| self.before.state(name).is_some());
                     if known.iter().any(|to| *to != Some(self.before.initial_state())) {
                         let [old, new] = [self.before, self.after].map(Definition::initial_state);
-                        self.name(place, format!("a run no longer begins with '{old}', but with '{new}'"));
+                        self.report(place, format!("a run no longer begins with '{old}', but with '{new}'"));
                     }
                 }
-                (_, Some(old), None) => self.name(place, format!("'{key}' is gone: it was {}", value_text(old))),
-                (_, None, Some(new)) => self.name(place, format!("'{key}' is new: {}", value_text(new))),
-                (_, old, new) => self.name(place, format!("'{key}' {}", change(old, new))),
+                (_, Some(old), None) => self.report(place, format!("'{key}' is gone: it was {}", value_text(old))),
+                (_, None, Some(new)) => self.report(place, format!("'{key}' is new: {}", value_text(new))),
+                (_, old, new) => self.report(place, format!("'{key}' {}", change(old, new))),
             }
         }
     }
 
-    fn contract(&mut self, side: &str, before: Option<&Value>, after: Option<&Value>) {
+    fn compare_contract(&mut self, side: &str, before: Option<&Value>, after: Option<&Value>) {
         let empty = Map::new();
         let [before, after] = [before, after].map(|side| side.and_then(Value::as_object).unwrap_or(&empty));
         let what = if side == "arguments" { "argument" } else { "return value" };
         for (name, old) in before {
             let place = format!("/{side}/{}", pointer(name));
             match after.get(name) {
-                None => self.name(place, format!("the {what} '{name}' is gone")),
-                Some(new) if without_words(new) != without_words(old) => {
-                    self.name(place, format!("the {what} '{name}' {}", change(Some(old), Some(new))));
+                None => self.report(place, format!("the {what} '{name}' is gone")),
+                Some(new) if without_descriptions(new) != without_descriptions(old) => {
+                    self.report(place, format!("the {what} '{name}' {}", change(Some(old), Some(new))));
                 }
                 // A person types the secret that these words request.
                 Some(new) if new != old && new.get("secret") == Some(&Value::Bool(true)) => {
                     let words = change(old.get("description"), new.get("description"));
-                    self.name(
+                    self.report(
                         place,
                         format!("the secret '{name}' is requested in other words: its description {words}"),
                     );
@@ -131,23 +132,23 @@ impl<'a> Comparison<'a> {
             }
         }
         if side == "arguments" {
-            return self.new_arguments();
+            return self.report_new_arguments();
         }
         for name in after.keys().filter(|name| !before.contains_key(*name)) {
-            self.name(format!("/{side}/{}", pointer(name)), format!("the run also returns the value of '{name}'"));
+            self.report(format!("/{side}/{}", pointer(name)), format!("the run also returns the value of '{name}'"));
         }
     }
 
-    /// Names new arguments that change what the machine did so far: an exported one is in the environment of its programs,
-    /// and one may have the name of a variable that the machine has from elsewhere.
-    fn new_arguments(&mut self) {
+    /// Reports new arguments with an effect on existing states: an exported one is in the environment of programs, and
+    /// one may have the name of an existing variable.
+    fn report_new_arguments(&mut self) {
         let (before, after) = (self.before, self.after);
         let is_new = |name: &str| before.arguments().iter().all(|known| known.name() != name);
         for argument in after.arguments().iter().filter(|argument| is_new(argument.name())) {
             let (name, place) = (argument.name(), format!("/arguments/{}", pointer(argument.name())));
             if argument.is_exported() {
                 let value = value_text(&Value::from(argument.default()));
-                self.name(
+                self.report(
                     &place,
                     format!(
                         "the new argument '{name}' is in the environment of the programs, as {value}: add export: false"
@@ -155,74 +156,77 @@ impl<'a> Comparison<'a> {
                 );
             }
             if variables(before).contains(name) {
-                self.name(&place, format!("the new argument '{name}' has the name of a variable that is used already"));
+                self.report(
+                    &place,
+                    format!("the new argument '{name}' has the name of a variable that is used already"),
+                );
             }
             if let Some(gate) = human_gates(after).find(|_| SHOWN_AT_GATES.contains(&name)) {
-                self.name(&place, format!("the new argument '{name}' is shown at the gate '{}'", gate.name()));
+                self.report(&place, format!("the new argument '{name}' is shown at the gate '{}'", gate.name()));
             }
         }
     }
 
-    fn state(&mut self, before: &'a State) {
+    fn compare_state(&mut self, before: &'a State) {
         let name = before.name();
         let place = format!("/states/{}", pointer(name));
         let Some(after) = self.after.state(name) else {
             let is_gate = human_gates(self.before).any(|gate| gate.name() == name);
-            return self.name(place, format!("the {} '{name}' is gone", if is_gate { "gate" } else { "state" }));
+            return self.report(place, format!("the {} '{name}' is gone", if is_gate { "gate" } else { "state" }));
         };
         let (Some(old), Some(new)) = (document(self.before, name), document(self.after, name)) else { return };
-        for key in keys(old, new).filter(|key| !WORDS.contains(key)) {
+        for key in keys(old, new).filter(|key| !DESCRIPTIVE_FIELDS.contains(key)) {
             let place = format!("{place}/{key}");
             match (key, old.get(key), new.get(key)) {
-                ("action", Some(old), Some(new)) => self.action(&place, before, old, new),
+                ("action", Some(old), Some(new)) => self.compare_action(&place, before, old, new),
                 (_, before, after) if before == after => {}
-                // Compared by where they lead.
+                // Compared by their targets.
                 ("transitions" | "on_timeout" | "on_exhausted", ..) => {}
-                ("timeout" | "max_visits", old, new) => self.limit(&place, (before, key), old, new),
+                ("timeout" | "max_visits", old, new) => self.compare_limit(&place, (before, key), old, new),
                 ("on_unknown", _, Some(new)) if *new == "ask" => {
                     let what = "asks where its failure ended the run so far: an agent may choose where the run goes on";
-                    self.name(place, format!("'{name}' {what}"));
+                    self.report(place, format!("'{name}' {what}"));
                 }
                 ("on_unknown", Some(old), _) if *old == "ask" => {
-                    self.name(place, format!("'{name}' no longer asks when it finds nothing that it expects"));
+                    self.report(place, format!("'{name}' no longer asks when it finds nothing that it expects"));
                 }
-                (_, old, new) => self.name(place, format!("'{key}' of '{name}' {}", change(old, new))),
+                (_, old, new) => self.report(place, format!("'{key}' of '{name}' {}", change(old, new))),
             }
         }
-        self.ways(&place, before, after);
+        self.compare_transitions(&place, before, after);
     }
 
-    /// Names a raised limit, and a lowered one where the run continues after it.
-    fn limit(&mut self, place: &str, (state, key): (&State, &str), old: Option<&Value>, new: Option<&Value>) {
+    /// Reports a raised limit, and a lowered one if the run continues after it.
+    fn compare_limit(&mut self, place: &str, (state, key): (&State, &str), old: Option<&Value>, new: Option<&Value>) {
         let number = |value: Option<&Value>| value.and_then(Value::as_f64);
-        // An action without a limit has the usual one.
-        let usual = tool::DEFAULT_TIMEOUT.as_secs_f64();
+        // An action without a limit has the default one.
+        let default_limit = tool::DEFAULT_TIMEOUT.as_secs_f64();
         let is_lower = match (number(old), number(new)) {
             (Some(old), Some(new)) => new <= old,
-            (None, Some(new)) if old.is_none() => key == "max_visits" || new <= usual,
+            (None, Some(new)) if old.is_none() => key == "max_visits" || new <= default_limit,
             _ => false,
         };
         let [old, new] = [old, new].map(|value| value.map_or_else(|| "no limit".to_owned(), value_text));
         if !is_lower {
-            return self.name(place, format!("the limit '{key}' was {old} and is {new}"));
+            return self.report(place, format!("the limit '{key}' was {old} and is {new}"));
         }
-        let goes_on = match key {
+        let continues = match key {
             "max_visits" => state.on_exhausted().is_some(),
-            // Where it asks, an agent may choose where the run goes on.
-            _ => state.action().tool() == tool::GATE || state.asks_when_unknown() || may_go_on_late(state),
+            // A state that asks lets an agent choose how the run continues.
+            _ => state.action().tool() == tool::GATE || state.asks_when_unknown() || may_continue_late(state),
         };
-        if goes_on {
-            self.name(place, format!("'{}' is left sooner: the limit '{key}' was {old} and is {new}", state.name()));
+        if continues {
+            self.report(place, format!("'{}' is left sooner: the limit '{key}' was {old} and is {new}", state.name()));
         }
     }
 
-    fn action(&mut self, place: &str, of: &State, old: &Value, new: &Value) {
-        let state = of.name();
+    fn compare_action(&mut self, place: &str, before: &State, old: &Value, new: &Value) {
+        let state = before.name();
         let tool = |action: &Value| action.get("tool").cloned().unwrap_or_default();
         if tool(old) != tool(new) {
-            let does = self.after.state(state).map(|state| self.deed(state)).unwrap_or_default();
+            let action = self.after.state(state).map(|state| self.describe_action(state)).unwrap_or_default();
             return self
-                .name(format!("{place}/tool"), format!("'{state}' did {} and now {does}", value_text(&tool(old))));
+                .report(format!("{place}/tool"), format!("'{state}' did {} and now {action}", value_text(&tool(old))));
         }
         let is_gate = tool(old) == tool::GATE;
         let empty = Map::new();
@@ -231,60 +235,60 @@ impl<'a> Comparison<'a> {
             let place = format!("{place}/params/{}", pointer(key));
             match (key, old.get(key), new.get(key)) {
                 (_, old, new) if is_same(old, new) => {}
-                ("timeout", old, new) => self.limit(&place, (of, key), old, new),
+                ("timeout", old, new) => self.compare_limit(&place, (before, key), old, new),
                 ("answered_by", old, new) if is_gate => {
                     let who = |value: Option<&Value>| {
                         value.and_then(Value::as_str).unwrap_or(AnsweredBy::Human.name()).to_owned()
                     };
-                    self.name(
+                    self.report(
                         place,
                         format!("the gate '{state}' is answered by {}, and was by {}", who(new), who(old)),
                     );
                 }
                 (_, old, new) if is_gate => {
-                    self.name(place, format!("the gate '{state}' asks something else: '{key}' {}", change(old, new)));
+                    self.report(place, format!("the gate '{state}' asks something else: '{key}' {}", change(old, new)));
                 }
                 ("pattern" | "patterns", Some(old), Some(new)) => match self.new_alternatives(old, new) {
-                    Some(all) => {
-                        let then = self.typed_next(state);
-                        for one in all {
-                            let (why, sources) = (legible(&one.reason()), self.sources(&one.text));
-                            self.name(&place, format!("'{state}' waits for something else: {why}{sources}{then}"));
+                    Some(alternatives) => {
+                        let then = self.next_typed_text(state);
+                        for alternative in alternatives {
+                            let (why, sources) = (legible(&alternative.reason()), self.sources(&alternative.text));
+                            self.report(&place, format!("'{state}' waits for something else: {why}{sources}{then}"));
                         }
                     }
                     None => {
-                        let change = format!("the pattern {}{}", change(Some(old), Some(new)), self.typed_next(state));
-                        self.name(place, format!("'{state}' waits for something else: {change}"));
+                        let change =
+                            format!("the pattern {}{}", change(Some(old), Some(new)), self.next_typed_text(state));
+                        self.report(place, format!("'{state}' waits for something else: {change}"));
                     }
                 },
                 (_, old, new) => {
                     let sources = new.map(|new| self.sources(&new.to_string())).unwrap_or_default();
                     let change = change(old, new);
-                    self.name(place, format!("'{state}' does something else: '{key}' {change}{sources}"));
+                    self.report(place, format!("'{state}' does something else: '{key}' {change}{sources}"));
                 }
             }
         }
     }
 
-    /// Returns the alternatives that a pattern has in addition to the present ones, or that a list of patterns has
-    /// behind the present ones: conditions identify the matching one by its text. `None` where it is another pattern.
+    /// Returns the added alternatives of a pattern, or the patterns added at the end of a list: conditions identify the
+    /// matching one by its text. `None` if the change is not an addition.
     fn new_alternatives(&self, old: &Value, new: &Value) -> Option<Vec<NewAlternative>> {
         fn texts(value: &Value) -> Option<Vec<&str>> {
             match value {
                 Value::String(pattern) => Some(vec![pattern]),
-                Value::Array(all) => all.iter().map(Value::as_str).collect(),
+                Value::Array(items) => items.iter().map(Value::as_str).collect(),
                 _ => None,
             }
         }
-        let (known, given) = (texts(old)?, texts(new)?);
+        let (old_texts, new_texts) = (texts(old)?, texts(new)?);
         let is_list = old.is_array();
-        let is_longer = new.is_array() == is_list && (!is_list || given.starts_with(&known));
-        new_alternatives(&known, &given, self.recorded).filter(|_| is_longer)
+        let is_longer = new.is_array() == is_list && (!is_list || new_texts.starts_with(&old_texts));
+        new_alternatives(&old_texts, &new_texts, self.recorded).filter(|_| is_longer)
     }
 
-    /// Returns the next typed text behind a state, where nothing but passive states stand in between, as the end of a
-    /// sentence.
-    fn typed_next(&self, name: &str) -> String {
+    /// Returns the next typed text after a state, with only passive states in between, as the end of a sentence.
+    fn next_typed_text(&self, name: &str) -> String {
         let typed = |name: &&str| {
             let state = self.after.state(name)?;
             let param = |key| state.action().params().get(key).map(value_text);
@@ -297,11 +301,13 @@ impl<'a> Comparison<'a> {
                 _ => None,
             }
         };
-        let typed: Vec<String> = self.beyond(name, |name| self.targets(name)).iter().filter_map(typed).collect();
+        let typed: Vec<String> =
+            self.active_neighbours(name, |name| self.targets(name)).iter().filter_map(typed).collect();
         if typed.is_empty() { String::new() } else { format!(", and then {}", typed.join(", or ")) }
     }
 
-    /// Returns the sources of the variables' values in a text, as far as the patch states them, as the end of a sentence.
+    /// Returns the sources of the variables' values in a text, as far as the patch states them, as the end of a
+    /// sentence.
     fn sources(&self, text: &str) -> String {
         let mut sentence = String::new();
         let mut known = BTreeSet::new();
@@ -330,47 +336,50 @@ impl<'a> Comparison<'a> {
         sentence
     }
 
-    /// Returns the states that one leads to in the patched machine.
+    /// Returns the target states of a state in the patched machine.
     fn targets(&self, name: &str) -> Vec<&'a str> {
         let state = self.after.state(name);
         state.into_iter().flat_map(|state| edges(self.after, state)).filter_map(|edge| edge.to).collect()
     }
 
-    /// Returns the states of the patched machine that lead to one.
+    /// Returns the states of the patched machine that lead to a state.
     fn origins(&self, name: &str) -> Vec<&'a str> {
         let leads = |state: &&State| edges(self.after, state).iter().any(|edge| edge.to == Some(name));
         self.after.states().iter().filter(leads).map(State::name).collect()
     }
 
-    /// Returns the first states on the ways from one, past passive states that are no gates for a person.
-    fn beyond(&self, name: &str, next: impl Fn(&str) -> Vec<&'a str>) -> BTreeSet<&'a str> {
-        let passes = |state: &State| PASSIVE.contains(&state.action().tool()) && !is_human_gate(state);
-        let (mut found, mut seen, mut open) = (BTreeSet::new(), BTreeSet::new(), next(name));
-        while let Some(name) = open.pop() {
+    /// Returns the nearest states on the paths from a state that act, or are gates for a person. `next` has the
+    /// direction.
+    fn active_neighbours(&self, name: &str, next: impl Fn(&str) -> Vec<&'a str>) -> BTreeSet<&'a str> {
+        let is_skipped = |state: &State| PASSIVE_TOOLS.contains(&state.action().tool()) && !is_human_gate(state);
+        let (mut neighbours, mut visited, mut pending) = (BTreeSet::new(), BTreeSet::new(), next(name));
+        while let Some(name) = pending.pop() {
             let Some(state) = self.after.state(name) else { continue };
-            if !passes(state) {
-                found.insert(name);
-            } else if seen.insert(name) {
-                open.extend(next(name));
+            if !is_skipped(state) {
+                neighbours.insert(name);
+            } else if visited.insert(name) {
+                pending.extend(next(name));
             }
         }
-        found
+        neighbours
     }
 
-    /// Returns whether a condition is another one, or has a pattern with more alternatives in its place.
+    /// Returns whether two conditions are equal, or differ only in additional alternatives of a pattern.
     fn is_same_condition(&self, old: &Value, new: &Value) -> bool {
         match (old, new) {
             (Value::Object(old), Value::Object(new)) => {
                 let is_same = |(key, value): (&String, &Value)| match (key.as_str(), new.get(key)) {
-                    // A pattern beside the word pattern_no_match holds less often with more alternatives.
-                    ("pattern", Some(given)) if new.get("condition").is_some_and(|word| word != "pattern_match") => {
-                        value == given
+                    // With the word pattern_no_match, more alternatives make a condition hold less often.
+                    ("pattern", Some(new_value))
+                        if new.get("condition").is_some_and(|word| word != "pattern_match") =>
+                    {
+                        value == new_value
                     }
-                    ("pattern" | "pattern_match", Some(given)) => {
-                        value == given || self.new_alternatives(value, given).is_some()
+                    ("pattern" | "pattern_match", Some(new_value)) => {
+                        value == new_value || self.new_alternatives(value, new_value).is_some()
                     }
-                    ("condition", Some(given)) => self.is_same_condition(value, given),
-                    (_, given) => given == Some(value),
+                    ("condition", Some(new_value)) => self.is_same_condition(value, new_value),
+                    (_, new_value) => new_value == Some(value),
                 };
                 old.len() == new.len() && old.iter().all(is_same)
             }
@@ -378,96 +387,101 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// Compares where a state leads, past states that are new.
-    fn ways(&mut self, place: &str, before: &'a State, after: &'a State) {
+    /// Compares the targets of a state, through new states.
+    fn compare_transitions(&mut self, place: &str, before: &'a State, after: &'a State) {
         let (old, new) = (edges(self.before, before), edges(self.after, after));
-        let mut kept = vec![false; old.len()];
+        let mut is_kept = vec![false; old.len()];
         let mut last = 0;
         for edge in &new {
             let targets = known_targets(self.after, edge, |name| self.before.state(name).is_some());
-            // A wait that new states return to types nothing twice.
-            let is_passive = PASSIVE.contains(&before.action().tool());
-            for to in targets.into_iter().filter(|to| *to != Some(before.name()) || edge.to == *to || !is_passive) {
-                let is_itself = to == Some(before.name());
-                let same = old
+            // New states may return to a wait, because it types nothing.
+            let is_passive = PASSIVE_TOOLS.contains(&before.action().tool());
+            for target in
+                targets.into_iter().filter(|target| *target != Some(before.name()) || edge.to == *target || !is_passive)
+            {
+                let is_itself = target == Some(before.name());
+                let old_index = old
                     .iter()
-                    .position(|known| known.to == to && self.is_same_condition(&known.condition, &edge.condition));
-                let to = to.map_or_else(|| "the end of the run".to_owned(), |name| format!("'{name}'"));
-                match same {
-                    Some(same) if old[same].condition != edge.condition => {
-                        (kept[same], last) = (true, last.max(same));
-                        let when = when(&edge.condition);
-                        self.name(
+                    .position(|known| known.to == target && self.is_same_condition(&known.condition, &edge.condition));
+                let target = target.map_or_else(|| "the end of the run".to_owned(), |name| format!("'{name}'"));
+                match old_index {
+                    Some(old_index) if old[old_index].condition != edge.condition => {
+                        (is_kept[old_index], last) = (true, last.max(old_index));
+                        let when = describe_condition(&edge.condition);
+                        self.report(
                             format!("{place}/transitions"),
-                            format!("'{}' leads to {to} more often than before: {when}", before.name()),
+                            format!("'{}' leads to {target} more often than before: {when}", before.name()),
                         );
                     }
-                    Some(same) if same < last => {
-                        kept[same] = true;
-                        self.name(
+                    Some(old_index) if old_index < last => {
+                        is_kept[old_index] = true;
+                        self.report(
                             format!("{place}/transitions"),
-                            format!("'{}' leads to {to} before other conditions are tried", before.name()),
+                            format!("'{}' leads to {target} before other conditions are tried", before.name()),
                         );
                     }
-                    Some(same) => {
-                        kept[same] = true;
-                        last = same;
+                    Some(old_index) => {
+                        is_kept[old_index] = true;
+                        last = old_index;
                     }
-                    // A wait for more, or a time limit, that returns to the state itself.
-                    None if is_itself => self.again(place, before, edge),
+                    // A repetition of the state itself.
+                    None if is_itself => self.report_repetition(place, before, edge),
                     None => {
-                        let when = when(&edge.condition);
-                        self.name(
+                        let when = describe_condition(&edge.condition);
+                        self.report(
                             format!("{place}/transitions"),
-                            format!("'{}' now leads to {to} {when}", before.name()),
+                            format!("'{}' now leads to {target} {when}", before.name()),
                         );
                     }
                 }
             }
         }
-        for (edge, _) in old.iter().zip(kept).filter(|(_, kept)| !kept) {
-            let to = edge.to.map_or_else(|| "the end of the run".to_owned(), |name| format!("'{name}'"));
-            let when = when(&edge.condition);
-            self.name(format!("{place}/transitions"), format!("'{}' no longer leads to {to} {when}", before.name()));
+        for (edge, _) in old.iter().zip(is_kept).filter(|(_, is_kept)| !is_kept) {
+            let target = edge.to.map_or_else(|| "the end of the run".to_owned(), |name| format!("'{name}'"));
+            let when = describe_condition(&edge.condition);
+            self.report(
+                format!("{place}/transitions"),
+                format!("'{}' no longer leads to {target} {when}", before.name()),
+            );
         }
     }
 
-    fn again(&mut self, place: &str, state: &State, edge: &Edge<'_>) {
-        let (name, when) = (state.name(), when(&edge.condition));
-        self.name(format!("{place}/transitions"), format!("'{name}' is now repeated {when}"));
+    fn report_repetition(&mut self, place: &str, state: &State, edge: &Edge<'_>) {
+        let (name, when) = (state.name(), describe_condition(&edge.condition));
+        self.report(format!("{place}/transitions"), format!("'{name}' is now repeated {when}"));
     }
 
-    /// Names what a new state changes for those that were there: the terminal that they work in, the values that they use.
-    fn new_state(&mut self, state: &State) {
+    /// Reports the effects of a new state on existing ones: their terminal, and the values that they use.
+    fn report_new_state(&mut self, state: &State) {
         let (name, place) = (state.name(), format!("/states/{}", pointer(state.name())));
         if state.action().tool() == tool::OPEN_TERMINAL {
-            self.name(
+            self.report(
                 &place,
-                format!("the new state '{name}' opens a terminal, in which states that name none work then"),
+                format!("the new state '{name}' opens a terminal, which becomes the terminal of states that name none"),
             );
         }
         if state.action().tool() == tool::GATE {
             let who = if is_human_gate(state) { "a person" } else { "an agent, or anyone," };
-            let asked = value_text(&Value::from(state.action().params().clone()));
-            self.name(&place, format!("the new state '{name}' asks {who} something: {asked}"));
+            let params = value_text(&Value::from(state.action().params().clone()));
+            self.report(&place, format!("the new state '{name}' asks {who} something: {params}"));
         }
-        self.passive_state(state, &place);
-        if let Some(next) = typed_unchecked_behind(self.after, state) {
-            self.name(&place, format!("'{next}' types behind the new state '{name}' whatever that brought about"));
+        self.report_passive_state(state, &place);
+        if let Some(next) = typed_unchecked_after(self.after, state) {
+            self.report(&place, format!("'{next}' types after the new state '{name}' without a check of its effect"));
         }
         let text = document(self.after, name).map(|state| Value::from(state.clone()).to_string()).unwrap_or_default();
         let sets =
             |variable: &String| text.contains(&format!("<{variable}>")) || text.contains(&format!("\"{variable}\""));
-        let own = format!("{name}_");
+        let prefix = format!("{name}_");
         let sets_fields = ![tool::SLEEP, tool::SET, tool::RETURN, tool::FAIL].contains(&state.action().tool());
-        // Every action sets these by its result.
+        // The result of every action sets these.
         let is_of_result =
-            |variable: &String| RESULT_VARIABLES.contains(&variable.as_str()) || variable.starts_with(&own);
+            |variable: &String| RESULT_VARIABLES.contains(&variable.as_str()) || variable.starts_with(&prefix);
         for variable in variables(self.before) {
             if sets(&variable) || (sets_fields && is_of_result(&variable)) {
                 let value = state.action().params().get(&variable).filter(|_| state.action().tool() == tool::SET);
                 let value = value.map(|value| format!(": {}", value_text(value))).unwrap_or_default();
-                self.name(
+                self.report(
                     &place,
                     format!("the new state '{name}' may set {{{variable}}}, which the workflow uses{value}"),
                 );
@@ -482,79 +496,80 @@ impl<'a> Comparison<'a> {
             })
             .collect();
         for secret in secrets {
-            self.name(&place, format!("the new state '{name}' uses the secret '{secret}'"));
+            self.report(&place, format!("the new state '{name}' uses the secret '{secret}'"));
         }
     }
 
-    /// Names a new state that types nothing where a person sees what it reads, where it reads a terminal that no other
-    /// state names, and where it stands between a check and what the check is for.
-    fn passive_state(&mut self, state: &State, place: &str) {
+    /// Reports a new state that types nothing if a person sees its result, if it reads a terminal that no other state
+    /// names, and if it is between a check and the checked action.
+    fn report_passive_state(&mut self, state: &State, place: &str) {
         let (tool, params, name) = (state.action().tool(), state.action().params(), state.name());
-        if READING.contains(&tool) {
+        if READING_TOOLS.contains(&tool) {
             let session = |state: &State| state.action().params().get("session_id").cloned();
-            let is_other =
-                |given: &Value| self.before.states().iter().all(|known| session(known).as_ref() != Some(given));
+            let is_other = |session_id: &Value| {
+                self.before.states().iter().all(|known| session(known).as_ref() != Some(session_id))
+            };
             if let Some(terminal) = session(state).filter(is_other) {
-                self.name(place, format!("the new state '{name}' reads the terminal {}", value_text(&terminal)));
+                self.report(place, format!("the new state '{name}' reads the terminal {}", value_text(&terminal)));
             }
             let reached = reached_from(self.after, [name], "");
             if let Some(gate) = human_gates(self.after).find(|gate| reached.contains(gate.name())) {
-                let what = format!("what the new state '{name}' reads is shown at the gate '{}'", gate.name());
-                self.name(place, what);
+                let what = format!("the result of the new state '{name}' is shown at the gate '{}'", gate.name());
+                self.report(place, what);
             }
         }
         let is_judgement = tool == tool::GATE && !is_human_gate(state);
-        if !(READING.contains(&tool) || tool == tool::SLEEP || is_judgement) {
+        if !(READING_TOOLS.contains(&tool) || tool == tool::SLEEP || is_judgement) {
             return;
         }
-        let (before, behind) =
-            (self.beyond(name, |name| self.origins(name)), self.beyond(name, |name| self.targets(name)));
+        let (before, after) = (
+            self.active_neighbours(name, |name| self.origins(name)),
+            self.active_neighbours(name, |name| self.targets(name)),
+        );
         let state_of = |name: &&str| self.after.state(name);
-        let acts = behind.iter().filter_map(state_of).any(|state| !is_human_gate(state));
+        let acts = after.iter().filter_map(state_of).any(|state| !is_human_gate(state));
         let gate = before.iter().filter_map(state_of).find(|state| acts && is_human_gate(state)).map(State::name);
         if let Some(gate) = gate {
-            let what = format!(
-                "the new state '{name}' stands behind the gate '{gate}', before what is approved there is done"
-            );
-            self.name(place, what);
+            let what = format!("the new state '{name}' is between the gate '{gate}' and the approved action");
+            self.report(place, what);
         }
-        // A wait for another question checks anew, and a look takes no time.
+        // A wait for another question is a new check, and reading the screen takes no time.
         let pattern = params.get("pattern").and_then(Value::as_str);
         let checks = params.contains_key("reads") && pattern.is_some_and(|pattern| !matches_nearly_anything(pattern));
         let waits = |state: &State| state.action().params().keys().any(|key| key == "pattern" || key == "patterns");
         let types = |state: &&State| [tool::SEND_INPUT, tool::DIALOGUE].contains(&state.action().tool());
-        let typed = behind.iter().filter_map(state_of).find(types).map(State::name);
+        let typed = after.iter().filter_map(state_of).find(types).map(State::name);
         if let Some(typed) = typed
             && !checks
             && tool != "get_screen_content"
             && before.iter().filter_map(state_of).any(waits)
         {
-            let what = format!("the new state '{name}' takes time behind a check, and '{typed}' types then");
-            self.name(place, what);
+            let what = format!("the new state '{name}' takes time between a check and the input of '{typed}'");
+            self.report(place, what);
         }
     }
 
-    /// Names each new state that acts, with what it does, and the gates for a person that it passes by.
-    fn new_states(&mut self) {
+    /// Reports each new state that acts, with its action, and the gates for a person that its path avoids.
+    fn report_new_states(&mut self) {
         let gates: Vec<(&str, _)> =
             human_gates(self.before).map(|gate| (gate.name(), reached_without(self.after, gate.name()))).collect();
         let is_new = |state: &&State| self.before.state(state.name()).is_none();
         for state in self.after.states().iter().filter(is_new) {
-            if !PASSIVE.contains(&state.action().tool()) {
+            if !PASSIVE_TOOLS.contains(&state.action().tool()) {
                 let (name, place) = (state.name(), format!("/states/{}", pointer(state.name())));
-                self.name(&place, format!("the new state '{name}' acts: {}", self.deed(state)));
+                self.report(&place, format!("the new state '{name}' acts: {}", self.describe_action(state)));
                 for (gate, _) in gates.iter().filter(|(_, reached)| reached.contains(name)) {
-                    self.name(&place, format!("the new state '{name}' acts without the gate '{gate}'"));
+                    self.report(&place, format!("the new state '{name}' acts without the gate '{gate}'"));
                 }
             }
-            self.new_state(state);
+            self.report_new_state(state);
         }
     }
 
-    /// Returns what a state does, in words: its action with all of its parameters.
-    fn deed(&self, state: &State) -> String {
+    /// Describes the action of a state with all of its parameters.
+    fn describe_action(&self, state: &State) -> String {
         let (tool, params) = (state.action().tool(), state.action().params());
-        // The parameter that says most, and the verb before it.
+        // The most important parameter, with its verb.
         let (verb, first) = match tool {
             tool::RUN_COMMAND => ("it runs", "command"),
             tool::SEND_INPUT if params.contains_key("input_text") => ("it types", "input_text"),
@@ -575,10 +590,10 @@ impl<'a> Comparison<'a> {
             None if first.is_empty() => format!("{verb} {tool}"),
             None => verb.to_owned(),
         };
-        let rest: Map<String, Value> =
+        let other_params: Map<String, Value> =
             params.iter().filter(|(key, _)| *key != first).map(|(key, value)| (key.clone(), value.clone())).collect();
-        if !rest.is_empty() {
-            text = format!("{text}, with {}", Value::from(rest));
+        if !other_params.is_empty() {
+            text = format!("{text}, with {}", Value::from(other_params));
         }
         if let Some(each) = document(self.after, state.name()).and_then(|state| state.get("for_each")) {
             text = format!("{text}, for each of {each}");
@@ -587,34 +602,34 @@ impl<'a> Comparison<'a> {
     }
 }
 
-/// Returns the names of the variables that the texts of a machine have.
+/// Returns the names of the variables in the texts of a machine.
 fn variables(definition: &Definition) -> BTreeSet<String> {
     variables_in(&definition.document().to_string())
 }
 
 fn variables_in(text: &str) -> BTreeSet<String> {
-    let name = |(at, _): (usize, &str)| {
-        let rest = &text[at + 1..];
-        let end = rest.find(|sign: char| !sign.is_alphanumeric() && sign != '_')?;
-        Some(rest[..end].to_owned()).filter(|_| end > 0 && rest[end..].starts_with(['}', '|', '.', '[']))
+    let name = |(start, _): (usize, &str)| {
+        let after = &text[start + 1..];
+        let end = after.find(|character: char| !character.is_alphanumeric() && character != '_')?;
+        Some(after[..end].to_owned()).filter(|_| end > 0 && after[end..].starts_with(['}', '|', '.', '[']))
     };
     text.match_indices('{').filter_map(name).collect()
 }
 
-/// Returns the keys of both, each once.
+/// Returns the keys of two objects, each once.
 fn keys<'v>(before: &'v Map<String, Value>, after: &'v Map<String, Value>) -> impl Iterator<Item = &'v str> {
     before.keys().chain(after.keys().filter(|key| !before.contains_key(*key))).map(String::as_str)
 }
 
-/// Returns whether a run may continue from a state because less time has brought less output: by `on_timeout`, or under
-/// a condition that demands nothing.
-fn may_go_on_late(state: &State) -> bool {
+/// Returns whether a run may continue from a state after less output: by `on_timeout`, or under a condition that
+/// requires no output.
+fn may_continue_late(state: &State) -> bool {
     state.on_timeout().is_some()
         || state.transitions().iter().any(|transition| !transition.condition().demands_output())
 }
 
-/// Returns the condition of an edge, in words.
-fn when(condition: &Value) -> String {
+/// Describes the condition of an edge.
+fn describe_condition(condition: &Value) -> String {
     match condition.as_str() {
         Some("on_timeout") => "when its time is up".to_owned(),
         Some("on_exhausted") => "when it was visited as often as it may be".to_owned(),
@@ -623,15 +638,15 @@ fn when(condition: &Value) -> String {
     }
 }
 
-fn without_words(variable: &Value) -> Value {
+fn without_descriptions(variable: &Value) -> Value {
     let mut variable = variable.clone();
     if let Some(fields) = variable.as_object_mut() {
-        WORDS.iter().for_each(|word| drop(fields.shift_remove(*word)));
+        DESCRIPTIVE_FIELDS.iter().for_each(|word| drop(fields.shift_remove(*word)));
     }
     variable
 }
 
-/// Maximum number of bytes of a sentence about where values come from, without the last one.
+/// Maximum bytes of a sentence about the sources of values, without the last source.
 const MAX_SOURCES_BYTES: usize = 16 << 10;
 
 fn pointer(key: &str) -> String {

@@ -347,10 +347,12 @@ fn a_transition_that_relied_on_a_wait_without_a_match_being_a_success_is_a_warni
     ] {
         assert_eq!(warned(fine.clone()), "", "{fine}");
     }
-    expect!["/states/wait/transitions/0/condition: warning: never holds: a wait that finds nothing has failed; leave 'success' out"]
-        .assert_eq(&warned(json!([to(json!({"success": true, "timeout_occurred": true}))])));
+    expect![
+        "/states/wait/transitions/0/condition: warning: never holds: a wait that finds nothing fails; remove 'success'"
+    ]
+    .assert_eq(&warned(json!([to(json!({"success": true, "timeout_occurred": true}))])));
     for first in [json!({"pattern_match": "ok"}), json!({"success": true, "timeout_occurred": false})] {
-        expect![[r#"/states/wait/transitions/1/condition: warning: is not taken when the wait finds nothing: that is a failure; write "timeout" for it, or {} for every other end"#]]
+        expect![[r#"/states/wait/transitions/1/condition: warning: is not taken if the wait finds nothing, because that is a failure; use the condition "timeout" for it, or {} for all other results"#]]
             .assert_eq(&warned(json!([to(first), to(json!("success"))])));
     }
 }

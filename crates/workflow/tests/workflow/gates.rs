@@ -280,7 +280,7 @@ fn what_is_wrong_with_a_question_is_said_before_and_when_it_is_asked() {
         (json!({"prompt": "?", "form": {"properties": {"by": {"type": "string"}}}}), "'by' is a variable of its own"),
         (
             json!({"prompt": "?", "choices": ["a"], "form": {"properties": {"a": {"type": "string"}}}}),
-            "a gate has 'choices' or a 'form', not both",
+            "a gate has either 'choices' or a 'form'",
         ),
         (json!({"prompt": "?", "answered_by": "cat"}), "'answered_by' is human, agent or anyone, not \"cat\""),
         (json!({"prompt": "?", "choice": ["a"]}), "unknown key 'choice' in a gate, did you mean 'choices'?"),

@@ -208,7 +208,7 @@ fn an_accepted_patch_may_leave_it_open_where_the_run_goes_on() {
 fn patches_that_a_run_cannot_go_on_with_are_refused() {
     let refused =
         |patch: Value| patched(&definition(&installer()), "question", &patch, &Tools).unwrap_err().to_string();
-    assert!(refused(json!({"op": "add"})).starts_with("this is no JSON Patch"));
+    assert!(refused(json!({"op": "add"})).starts_with("this is not a JSON Patch"));
     assert!(refused(json!([{"op": "remove", "path": "/states/nowhere"}])).starts_with("the patch does not fit"));
     assert_eq!(refused(json!([])), PatchError::Nothing.to_string());
     assert_eq!(refused(json!([{"op": "replace", "path": "/name", "value": "other"}])), PatchError::Name.to_string());
@@ -422,7 +422,7 @@ fn what_a_patch_slips_under_the_states_that_are_there_is_named() {
             json!({"action": {"tool": "set", "params": {"values": {"PORT": "81"}}}, "transitions": on}),
         ));
     expect_test::expect![[r#"
-        what the new state 'between' reads is shown at the gate 'approve' (/states/between)
+        the result of the new state 'between' is shown at the gate 'approve' (/states/between)
         the new state 'between' may set {PORT}, which the workflow uses (/states/between)"#]]
     .assert_eq(&behind_start(
         json!({"action": {"tool": "await_output", "params": {"pattern": "port (?P<PORT>[0-9]+)"}}, "transitions": on}),
@@ -430,7 +430,7 @@ fn what_a_patch_slips_under_the_states_that_are_there_is_named() {
     expect_test::expect![[r#"
         the new state 'between' acts: it opens a terminal with "ssh elsewhere" (/states/between)
         the new state 'between' acts without the gate 'approve' (/states/between)
-        the new state 'between' opens a terminal, in which states that name none work then (/states/between)"#]]
+        the new state 'between' opens a terminal, which becomes the terminal of states that name none (/states/between)"#]]
     .assert_eq(&behind_start(
         json!({"action": {"tool": "open_terminal", "params": {"shell": "ssh elsewhere"}}, "transitions": on}),
     ));
@@ -469,7 +469,7 @@ fn an_input_behind_a_new_one_that_checks_nothing_is_named() {
         ]);
         named(&patch).join("\n")
     };
-    let unchecked = "'agree' types behind the new state 'extra' whatever that brought about (/states/extra)";
+    let unchecked = "'agree' types after the new state 'extra' without a check of its effect (/states/extra)";
     let waits = |pattern: &str| json!({"input_text": "n\n", "pattern": pattern});
     for (params, condition) in [
         (json!({"input_text": "n\n"}), json!("success")),
@@ -484,7 +484,7 @@ fn an_input_behind_a_new_one_that_checks_nothing_is_named() {
     let acts = behind(waits(r"^Agree\? *\Z"), json!("success"));
     let lines: Vec<&str> = acts.lines().collect();
     assert!(lines.len() == 2 && lines[0].starts_with("the new state 'extra' acts: "), "{acts}");
-    assert!(lines[1].starts_with("the new state 'pause' takes time behind a check"), "{acts}");
+    assert!(lines[1].starts_with("the new state 'pause' takes time between a check"), "{acts}");
 }
 
 #[test]
@@ -644,7 +644,7 @@ fn what_forges_the_context_of_a_gate_or_makes_a_check_old_is_named() {
     let sleep = json!({"action": {"tool": "sleep", "params": {"seconds": 5}}});
     for state in [reads(json!({})), sleep.clone(), waits.clone()] {
         let named = named_in_steps(&between("approve", "pause", "build", state));
-        assert!(named.iter().any(|one| one.contains("behind the gate 'approve'")), "{named:?}");
+        assert!(named.iter().any(|one| one.contains("between the gate 'approve'")), "{named:?}");
     }
     let agent =
         json!({"action": {"tool": "gate", "params": {"prompt": "?", "choices": ["a"], "answered_by": "agent"}}});

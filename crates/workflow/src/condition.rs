@@ -188,14 +188,14 @@ fn resolved(rules: Rules, text: &str, variables: &impl Lookup) -> Result<(), Con
     }
 }
 
-/// Shows the condition in a few words, as an author would: `success and exit_code = 0`.
+/// Displays the condition in the notation of an author: `success and exit_code = 0`.
 impl fmt::Display for Condition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let tests = self.tests.iter().map(Test::to_string);
         let judged = self.description.iter().map(|description| format!("judged: {description}"));
-        let words: Vec<String> = tests.chain(judged).collect();
-        f.write_str(if words.is_empty() { "always" } else { "" })?;
-        f.write_str(&words.join(" and "))
+        let parts: Vec<String> = tests.chain(judged).collect();
+        f.write_str(if parts.is_empty() { "always" } else { "" })?;
+        f.write_str(&parts.join(" and "))
     }
 }
 

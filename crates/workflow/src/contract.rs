@@ -135,12 +135,12 @@ impl Contract {
 
     /// Returns the values of variables made from other variables, if these have values.
     pub(crate) fn made_of(&self, variables: &dyn Lookup) -> BTreeMap<String, String> {
-        let made = |variable: &ContractVariable| {
+        let value = |variable: &ContractVariable| {
             let from = variable.from.as_deref()?;
             let is_resolved = substitute::unresolved_in(from, variables).is_none();
             is_resolved.then(|| (variable.name.clone(), substitute::text(from, variables)))
         };
-        self.variables.iter().filter_map(made).collect()
+        self.variables.iter().filter_map(value).collect()
     }
 
     /// Returns the names of the variables that the shell has.
@@ -159,14 +159,14 @@ impl Contract {
         self.names().filter_map(value).collect()
     }
 
-    /// Keeps of these arguments those that a run exports.
+    /// Returns those of the arguments that a run exports.
     pub(crate) fn exported(&self, rules: Rules, mut values: BTreeMap<String, String>) -> BTreeMap<String, String> {
         let is_exported = |name: &str| self.get(name).is_some_and(ContractVariable::is_exported);
         values.retain(|name, _| rules.exports_secrets() || is_exported(name));
         values
     }
 
-    /// Keeps of these arguments those whose values replace `{NAME}`: all of them, before version 5 arguments without an
+    /// Returns those of the arguments whose values replace `{NAME}`: all of them; before version 5, those without an
     /// export.
     pub(crate) fn substituted(&self, rules: Rules, mut values: BTreeMap<String, String>) -> BTreeMap<String, String> {
         let is_exported = |name: &str| self.get(name).is_none_or(ContractVariable::is_exported);
@@ -177,9 +177,9 @@ impl Contract {
     /// Returns the initial variables that do not fit their schemas, one sentence each. The sentences have no values of
     /// secrets.
     pub(crate) fn violations(&self, initial: &Map<String, Value>) -> Vec<String> {
-        let given = self.initial_values(initial);
+        let values = self.initial_values(initial);
         let problem = |variable: &ContractVariable| {
-            let value = given.get(&variable.name)?;
+            let value = values.get(&variable.name)?;
             let problem = variable.schema.as_ref()?.problem(value)?;
             let shown: String = value.chars().take(MAX_SHOWN_CHARS).collect();
             let shown = if variable.secret { HIDDEN.to_owned() } else { format!("{shown:?}") };

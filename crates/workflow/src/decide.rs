@@ -395,7 +395,7 @@ pub fn resume(history: &History, now: Timestamp) -> Vec<Effect> {
         Status::Running => {
             let deadline = (!history.stands_still()).then(|| Effect::ArmDeadline { after: history.time_left(now) });
             let pending = match history.current() {
-                Some(current) => again(&current.with_time_left(now), history, now),
+                Some(current) => effects_to_repeat(&current.with_time_left(now), history, now),
                 None => history.exchange().map(exchanging).into_iter().collect(),
             };
             deadline.into_iter().chain(pending).collect()
@@ -1021,13 +1021,14 @@ fn limit(state: &State) -> Option<Duration> {
     if is_command_without_limit(action) {
         return None;
     }
-    let own = tool::bounds_itself(action.tool(), action.params())
-        || (tool::CALLS.contains(&action.tool()) && action.params().get("timeout").is_some_and(|own| !own.is_null()));
-    state.timeout().or_else(|| (!own).then_some(tool::DEFAULT_TIMEOUT))
+    let has_own_limit = tool::bounds_itself(action.tool(), action.params())
+        || (tool::CALLS.contains(&action.tool())
+            && action.params().get("timeout").is_some_and(|timeout| !timeout.is_null()));
+    state.timeout().or_else(|| (!has_own_limit).then_some(tool::DEFAULT_TIMEOUT))
 }
 
 /// Returns the effects that bring the outcomes that the current step still waits for.
-fn again(current: &CurrentStep, history: &History, now: Timestamp) -> Vec<Effect> {
+fn effects_to_repeat(current: &CurrentStep, history: &History, now: Timestamp) -> Vec<Effect> {
     match history.branches() {
         Some(branches) => parallel::asking(current, branches, history),
         None => vec![asking(current, history.answers(), history, now)],

@@ -355,10 +355,13 @@ impl State {
                 tool::RUN_WORKFLOW if name == child::DEFINITION => {}
                 tool::PARALLEL if name == parallel::WORKFLOWS => {
                     for (key, entry) in parallel::entries(&self.action.params).unwrap_or_default() {
-                        let at = format!("{pointer}/{}", document::escaped(&key));
-                        let own =
+                        let branch_pointer = format!("{pointer}/{}", document::escaped(&key));
+                        let params =
                             entry.as_object().into_iter().flatten().filter(|(name, _)| *name != child::DEFINITION);
-                        replaced.extend(own.map(|(name, value)| (format!("{at}/{}", document::escaped(name)), value)));
+                        replaced.extend(
+                            params
+                                .map(|(name, value)| (format!("{branch_pointer}/{}", document::escaped(name)), value)),
+                        );
                     }
                 }
                 _ => replaced.push((pointer, value)),

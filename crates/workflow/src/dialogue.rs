@@ -298,11 +298,11 @@ impl Dialogue {
 
 /// Returns the turn that a program's text leads to in a rehearsal: the first pattern that it contains.
 pub(crate) fn heard_in(patterns: &[Value], text: &str) -> Map<String, Value> {
-    let found = patterns.iter().enumerate().filter_map(|(index, pattern)| {
+    let matches = patterns.iter().enumerate().filter_map(|(index, pattern)| {
         let found = Pattern::new(pattern.as_str()?).ok()?.find_at(text, 0).ok()??;
         Some((found.range.start, index, found))
     });
-    let heard = match found.min_by_key(|(start, index, _)| (*start, *index)) {
+    let heard = match matches.min_by_key(|(start, index, _)| (*start, *index)) {
         Some((_, index, found)) => {
             let group = |range: Option<std::ops::Range<usize>>| range.and_then(|range| text.get(range));
             json!({"success": true, "reason": "match", "matched": index, "match_text": text.get(found.range),
@@ -450,7 +450,7 @@ fn times_used(answers: &[DialogueAnswer], rule: usize) -> usize {
 
 /// Returns the groups of a turn's match as an object.
 fn groups_of(pattern: &str, heard: &Map<String, Value>) -> Option<Value> {
-    groups::of_match(&Map::from_iter([("pattern".to_owned(), pattern.into())]), heard)
+    groups::groups_of_match(&Map::from_iter([("pattern".to_owned(), pattern.into())]), heard)
 }
 
 /// Returns the match of a turn.

@@ -9,21 +9,21 @@ use steplatch_pattern::Pattern;
 use crate::substitute;
 
 /// Returns the groups of the match of a wait as an object; `None` without a match, or if the result has the object.
-pub(crate) fn of_match(params: &Map<String, Value>, result: &Map<String, Value>) -> Option<Value> {
-    let whole = result.get("match_text").and_then(Value::as_str)?;
+pub(crate) fn groups_of_match(params: &Map<String, Value>, result: &Map<String, Value>) -> Option<Value> {
+    let match_text = result.get("match_text").and_then(Value::as_str)?;
     let sources: Vec<String> = patterns(params).map(substitute::as_text).collect();
     let source = match (&sources[..], result.get("pattern").and_then(Value::as_str)) {
-        ([only], _) => Some(only.as_str()),
+        ([pattern], _) => Some(pattern.as_str()),
         (_, found) => found,
     };
     let pattern = source.and_then(|source| Pattern::new(source).ok());
     let texts = match result.get("groups") {
         Some(Value::Array(texts)) => texts.clone(),
         // A stub of a rehearsal may have the matched text only.
-        None | Some(Value::Null) => matched(pattern.as_ref()?, whole),
+        None | Some(Value::Null) => matched(pattern.as_ref()?, match_text),
         Some(_) => return None,
     };
-    let mut groups = Map::from_iter([("0".to_owned(), whole.into())]);
+    let mut groups = Map::from_iter([("0".to_owned(), match_text.into())]);
     for (index, text) in texts.into_iter().enumerate() {
         let name = pattern.as_ref().and_then(|pattern| pattern.group_names().get(index)?.clone());
         groups.extend(name.map(|name| (name, text.clone())));
@@ -97,12 +97,12 @@ mod tests {
             ),
             (&json!({"pattern": "("}), json!({"match_text": "(", "groups": ["y"]}), json!({"0": "(", "1": "y"})),
         ] {
-            assert_eq!(of_match(&map(params), &map(&result)), Some(expected), "{params} {result}");
+            assert_eq!(groups_of_match(&map(params), &map(&result)), Some(expected), "{params} {result}");
         }
         for none in
             [json!({"match_text": null, "groups": []}), json!({}), json!({"match_text": "x", "groups": {"0": "x"}})]
         {
-            assert_eq!(of_match(&map(&one), &map(&none)), None, "{none}");
+            assert_eq!(groups_of_match(&map(&one), &map(&none)), None, "{none}");
         }
     }
 

@@ -29,7 +29,7 @@ pub(crate) fn judged<'o>(
             let field = |name: &str| (name.to_owned(), waited.get(name).cloned().unwrap_or_default());
             judged.to_mut().extend(tool::WAIT_FIELDS.map(field));
         }
-        if let Some(groups) = groups::of_match(params, &judged) {
+        if let Some(groups) = groups::groups_of_match(params, &judged) {
             judged.to_mut().insert("groups".to_owned(), groups);
         }
     }

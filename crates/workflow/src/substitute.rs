@@ -116,16 +116,19 @@ pub(crate) fn unresolved_in<'t>(text: &'t str, variables: &dyn Lookup) -> Option
     unresolved_but(text, variables, |_| false)
 }
 
-/// As [`unresolved_in`], without the variables that have their values later.
+/// Like [`unresolved_in`], without the variables that get their values later.
 pub(crate) fn unresolved_but<'t>(
     text: &'t str,
     variables: &dyn Lookup,
     is_later: impl Fn(&str) -> bool,
 ) -> Option<&'t str> {
-    let mut all = placeholders_in(pieces(text, variables.has_paths()));
+    let mut placeholders = placeholders_in(pieces(text, variables.has_paths()));
     // In runs of older definitions, the reference to a secret is text.
-    let may_stay = |one: &Placeholder<'_>| one.may_stay || one.is_secret() || is_later(one.root());
-    all.find(|one| find(variables, one.name).is_none() && !may_stay(one)).map(|one| one.name)
+    let may_stay =
+        |placeholder: &Placeholder<'_>| placeholder.may_stay || placeholder.is_secret() || is_later(placeholder.root());
+    placeholders
+        .find(|placeholder| find(variables, placeholder.name).is_none() && !may_stay(placeholder))
+        .map(|placeholder| placeholder.name)
 }
 
 /// Returns the value of a variable, or the part of it that the name reaches into.

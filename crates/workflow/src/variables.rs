@@ -100,14 +100,15 @@ impl Variables {
     /// Returns the value of a variable, by the order of the layers.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Value> {
-        self.named_value(name).or_else(|| self.unnamed(name)).or_else(|| self.named.get(name))
+        self.named_value(name).or_else(|| self.unnamed_value(name)).or_else(|| self.named.get(name))
     }
 
     /// Returns the value of a variable that no state gave this name to.
-    fn unnamed(&self, name: &str) -> Option<&Value> {
-        let given = || self.initial.get(name).or_else(|| self.arguments.get(name)).or_else(|| self.defaults.get(name));
+    fn unnamed_value(&self, name: &str) -> Option<&Value> {
+        let initial_value =
+            || self.initial.get(name).or_else(|| self.arguments.get(name)).or_else(|| self.defaults.get(name));
         let visits = || self.visits.as_ref().filter(|_| name == VISITS);
-        self.by_state.get(name).or_else(|| self.standard.get(name)).or_else(visits).or_else(given)
+        self.by_state.get(name).or_else(|| self.standard.get(name)).or_else(visits).or_else(initial_value)
     }
 
     /// Returns the value to which a state gave this name.
@@ -115,24 +116,24 @@ impl Variables {
         self.named.get(name).filter(|value| !value.is_null())
     }
 
-    /// Returns every variable and its value, as the order of the layers has it.
+    /// Returns every variable with its value. Later layers override earlier ones.
     #[must_use]
     pub fn to_map(&self) -> Map<String, Value> {
-        let mut all = self.shared();
-        all.extend(self.by_state.iter().map(|(name, value)| (name.clone(), value.clone())));
-        all
+        let mut variables = self.shared();
+        variables.extend(self.by_state.iter().map(|(name, value)| (name.clone(), value.clone())));
+        variables
     }
 
-    /// As [`Self::to_map`], but of the variables that belong to a state only those of `state`.
+    /// Like [`Self::to_map`], but of the variables of states, only those of `state`.
     pub(crate) fn to_map_after(&self, state: &str, result: &Map<String, Value>) -> Map<String, Value> {
-        let mut all = self.shared();
-        let of_state = |field: &String| {
+        let mut variables = self.shared();
+        let state_variable = |field: &String| {
             let name = format!("{state}_{field}");
             let value = self.by_state.get(&name)?.clone();
             Some((name, value))
         };
-        all.extend(result.keys().filter_map(of_state));
-        all
+        variables.extend(result.keys().filter_map(state_variable));
+        variables
     }
 
     /// Returns the variables that do not come from a state. Secrets by reference are in no list.
@@ -254,7 +255,7 @@ impl Lookup for After<'_> {
             .or_else(|| of_this_state().filter(says_something))
             .or_else(|| before.by_state.get(name))
             .or_else(|| standard().filter(says_something))
-            .or_else(|| before.unnamed(name))
+            .or_else(|| before.unnamed_value(name))
             .or_else(of_this_state)
             .or_else(standard)
             .or_else(|| group().or(assigned))

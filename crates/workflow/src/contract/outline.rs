@@ -31,22 +31,22 @@ fn variable(name: &str, entry: &Value) -> Option<Map<String, Value>> {
     if !entry.is_string() && !entry.is_object() {
         return None;
     }
-    let given = |key: &str| entry.get(key).filter(|value| !value.is_null());
-    let is = |key: &str| given(key).and_then(Value::as_bool);
+    let non_null = |key: &str| entry.get(key).filter(|value| !value.is_null());
+    let is = |key: &str| non_null(key).and_then(Value::as_bool);
     let secret = is("secret").unwrap_or(false);
-    let required = is("required").unwrap_or(true) && given("default").is_none();
+    let required = is("required").unwrap_or(true) && non_null("default").is_none();
     let mut variable = Map::from_iter([
         ("name".to_owned(), name.into()),
         ("description".to_owned(), entry.as_str().unwrap_or_else(|| description_of(entry)).into()),
         ("required".to_owned(), required.into()),
     ]);
-    if let Some(default) = given("default").filter(|_| !secret) {
+    if let Some(default) = non_null("default").filter(|_| !secret) {
         variable.insert("default".to_owned(), json!(crate::substitute::as_text(default)));
     }
     if secret {
         variable.insert("secret".to_owned(), true.into());
     }
-    if let Some(schema) = given("schema") {
+    if let Some(schema) = non_null("schema") {
         variable.insert("schema".to_owned(), schema.clone());
     }
     Some(variable)

@@ -30,17 +30,17 @@ impl DecisionBuilder<'_> {
     }
 
     /// Enters a state, after the exchange about the arguments if it is still missing and a shell is available.
-    pub(super) fn approach(self, to: &str, variables: &impl Lookup, terminals: &Terminals) -> Decision {
+    pub(super) fn approach(self, state: &str, variables: &impl Lookup, terminals: &Terminals) -> Decision {
         let is_due = !self.definition.arguments().is_empty() && !self.history.arguments_checked();
         if !is_due || terminals.current_terminal().is_none() {
-            return self.enter(to, variables, terminals);
+            return self.enter(state, variables, terminals);
         }
-        let given = self.initial_arguments();
+        let arguments = self.initial_arguments();
         let exported = self.exported_arguments();
         if exported.is_empty() || !terminals.shell_predates_run() {
-            return self.settle_arguments(given, Some(Purpose::ExportGiven), to, variables, terminals);
+            return self.settle_arguments(arguments, Some(Purpose::ExportGiven), state, variables, terminals);
         }
-        self.ask(Purpose::ExportGiven, exported, Vec::new(), Some(to), terminals)
+        self.ask(Purpose::ExportGiven, exported, Vec::new(), Some(state), terminals)
     }
 
     /// Ends a run that has nothing more to do, by way of the values that it returns.

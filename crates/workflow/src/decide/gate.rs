@@ -133,8 +133,9 @@ impl DecisionBuilder<'_> {
 /// Returns the effects that bring a gate its answer, or the end of its time.
 pub(super) fn asking(gate: &Gate, now: Timestamp) -> Vec<Effect> {
     let step = gate.step.clone();
-    let whole = gate.expires_at().map(|at| at.since(gate.opened_at));
-    let expiring = whole.map(|whole| Effect::ExpireGate { step: step.clone(), at: gate.opened_at.end_of(whole, now) });
+    let time_limit = gate.expires_at().map(|at| at.since(gate.opened_at));
+    let expiring = time_limit
+        .map(|time_limit| Effect::ExpireGate { step: step.clone(), at: gate.opened_at.end_of(time_limit, now) });
     let choices = gate.choices().into_iter().map(str::to_owned).collect();
     let asking = Effect::OpenGate {
         step: step.clone(),

@@ -57,7 +57,7 @@ impl DecisionBuilder<'_> {
         mut self,
         gate: &Gate,
         proposal: &Proposal,
-        over: &Gate,
+        earlier_gate: &Gate,
         choice: String,
         by: By,
     ) -> Decision {
@@ -68,20 +68,21 @@ impl DecisionBuilder<'_> {
         let answer = Event::GateAnswered { at: self.now, step: gate.step.clone(), choice: choice.clone(), by };
         if choice == DECLINE {
             self.record(answer);
-            self.decision.effects.extend(asking(over, self.now));
+            self.decision.effects.extend(asking(earlier_gate, self.now));
             return self.decision;
         }
-        // The gate below needs no answer any more.
-        self.record(Event::GateCancelled { at: self.now, step: over.step.clone() });
+        // The earlier gate no longer needs an answer.
+        self.record(Event::GateCancelled { at: self.now, step: earlier_gate.step.clone() });
         let mut history = self.history.clone();
         history.apply(&answer);
         self.record(answer);
-        let state = over.step.place.as_str();
+        let state = earlier_gate.step.place.as_str();
         if choice == ACCEPT_AND_ASK
-            && let (GateRequest::Judgement { otherwise, .. }, Some(entry)) = (&over.asks, self.definition.state(state))
+            && let (GateRequest::Judgement { otherwise, .. }, Some(entry)) =
+                (&earlier_gate.asks, self.definition.state(state))
         {
             let choices = unknown::choices(self.definition, entry, self.history.gateless());
-            return self.open_gate(over.step.clone(), choices, otherwise.clone(), over.context.clone());
+            return self.open_gate(earlier_gate.step.clone(), choices, otherwise.clone(), earlier_gate.context.clone());
         }
         let Some(chosen) = proposal.choices.iter().find(|possible| possible.description == choice) else {
             return self.decision;

@@ -55,9 +55,10 @@ pub(super) fn failure(error: String) -> Branch {
 pub(super) fn explain(result: &mut Map<String, Value>, params: &Map<String, Value>) {
     let text = |key: &str| result.get(key).map(substitute::as_text).filter(|text| !text.is_empty());
     let shown = text("screen_content").or_else(|| text("output")).unwrap_or_default();
-    let one = params.get("pattern").and_then(Value::as_str);
-    let all = params.get("patterns").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
-    let patterns: Vec<&str> = one.into_iter().chain(all).filter(|pattern| !pattern.is_empty()).collect();
+    let pattern = params.get("pattern").and_then(Value::as_str);
+    let more_patterns =
+        params.get("patterns").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    let patterns: Vec<&str> = pattern.into_iter().chain(more_patterns).filter(|pattern| !pattern.is_empty()).collect();
     if patterns.is_empty() {
         return;
     }

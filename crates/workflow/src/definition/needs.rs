@@ -73,14 +73,14 @@ pub(super) fn collect_needs(
         let is_item = move |placeholder: &Placeholder<'_>, pointer: &str| {
             Some(placeholder.root()) == item && pointer.starts_with(&params)
         };
-        let found =
+        let unbound =
             placeholders(state).into_iter().filter(move |(placeholder, pointer)| !is_item(placeholder, pointer));
-        found.map(move |found| (is_optional, found))
+        unbound.map(move |placeholder| (is_optional, placeholder))
     });
     let in_return_values = return_values.iter().flat_map(|value| {
         let pointer = format!("/return_values/{}/from", escaped(value.name()));
-        let found = value.from.as_deref().into_iter().flat_map(substitute::placeholders);
-        found.map(move |placeholder| (false, (placeholder, pointer.clone())))
+        let placeholders = value.from.as_deref().into_iter().flat_map(substitute::placeholders);
+        placeholders.map(move |placeholder| (false, (placeholder, pointer.clone())))
     });
     for (is_optional, (placeholder, pointer)) in in_states.chain(in_return_values) {
         let name = placeholder.root();
@@ -148,31 +148,31 @@ fn result_fields(tools: &dyn ToolCatalog, state: &State) -> Option<Vec<String>> 
 
 /// Returns the placeholders of a state, each with its JSON pointer.
 fn placeholders(state: &State) -> Vec<(Placeholder<'_>, String)> {
-    let at = format!("/states/{}", escaped(&state.name));
+    let pointer_of_state = format!("/states/{}", escaped(&state.name));
     let mut texts = Vec::new();
     for (pointer, value) in state.replaced_params() {
-        collect_texts(value, format!("{at}/action/params{pointer}"), &mut texts);
+        collect_texts(value, format!("{pointer_of_state}/action/params{pointer}"), &mut texts);
     }
     if let Some(for_each) = state.for_each() {
-        collect_texts(&for_each.items, format!("{at}/for_each"), &mut texts);
+        collect_texts(&for_each.items, format!("{pointer_of_state}/for_each"), &mut texts);
     }
     for (index, transition) in state.transitions.iter().enumerate() {
-        let pointer = format!("{at}/transitions/{index}/condition");
+        let pointer = format!("{pointer_of_state}/transitions/{index}/condition");
         texts.extend(transition.condition.texts().into_iter().map(|text| (text, pointer.clone())));
     }
-    let found = |(text, pointer): (_, String)| {
+    let placeholders_in = |(text, pointer): (_, String)| {
         substitute::placeholders(text).map(move |placeholder| (placeholder, pointer.clone()))
     };
-    let found = texts.into_iter().flat_map(found);
+    let placeholders = texts.into_iter().flat_map(placeholders_in);
     if state.action.tool != tool::DIALOGUE {
-        return found.collect();
+        return placeholders.collect();
     }
-    let (at, params) = (format!("{at}/action/params"), &state.action.params);
-    let is_answer = |pointer: &str| pointer.strip_prefix(&at).is_some_and(dialogue::is_answer);
+    let (params_pointer, params) = (format!("{pointer_of_state}/action/params"), &state.action.params);
+    let is_answer = |pointer: &str| pointer.strip_prefix(&params_pointer).is_some_and(dialogue::is_answer);
     let is_known = |(placeholder, pointer): &(Placeholder<'_>, String)| {
         is_answer(pointer) && dialogue::is_of_question(params, placeholder.root())
     };
-    found.filter(|placeholder| !is_known(placeholder)).collect()
+    placeholders.filter(|placeholder| !is_known(placeholder)).collect()
 }
 
 /// Collects the strings in a value, each with its JSON pointer.

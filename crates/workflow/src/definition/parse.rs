@@ -197,20 +197,20 @@ impl Reader<'_> {
     fn host(&mut self, place: &JsonPath<'_>) -> Option<String> {
         let host = self.findings.text(place, "'host'")?;
         if host.trim().is_empty() {
-            self.findings.error(&place.pointer, "'host' is empty; leave it out for this machine");
+            self.findings.error(&place.pointer, "'host' is empty; omit it for this machine");
         }
         Some(host.to_owned())
     }
 
-    /// Adds the machine to an action that opens a terminal; `of_all` is that of all states. Returns whether the state
-    /// has its own.
-    fn set_host(&mut self, object: &Object<'_>, action: &mut Action, of_all: Option<&str>) -> bool {
-        let own = object.get("host");
-        let host = own.as_ref().and_then(|place| self.host(place));
+    /// Adds the machine to an action that opens a terminal; `default_host` is that of all states. Returns whether the
+    /// state has its own.
+    fn set_host(&mut self, object: &Object<'_>, action: &mut Action, default_host: Option<&str>) -> bool {
+        let own_host = object.get("host");
+        let host = own_host.as_ref().and_then(|place| self.host(place));
         let has_session = action.params.get("session_id").is_some_and(|session| !session.is_null());
         let opens = matches!(action.tool.as_str(), tool::OPEN_TERMINAL | tool::PUT_FILE | tool::GET_FILE)
             || (action.tool == tool::RUN_COMMAND && !has_session);
-        match (own, host.as_deref().or(of_all)) {
+        match (own_host, host.as_deref().or(default_host)) {
             (Some(place), _) if !opens => {
                 let message = "'host' is for a state that opens a terminal or moves a file: open_terminal, run_command without session_id, put_file and get_file";
                 self.findings.error(&place.pointer, message);
@@ -461,14 +461,18 @@ impl Reader<'_> {
         let mut sessions = Vec::new();
         for (key, entry) in parallel::entries(params).unwrap_or_default() {
             let Some(branch) = entry.as_object() else { continue };
-            let at = format!("/{}/{}", parallel::WORKFLOWS, super::document::escaped(&key));
+            let pointer = format!("/{}/{}", parallel::WORKFLOWS, super::document::escaped(&key));
             let inner = self.check_child(branch);
-            problems.extend(inner.into_iter().map(|one| Problem { pointer: format!("{at}{}", one.pointer), ..one }));
+            problems.extend(
+                inner
+                    .into_iter()
+                    .map(|problem| Problem { pointer: format!("{pointer}{}", problem.pointer), ..problem }),
+            );
             if let Some(session) = branch.get("session_id").and_then(Value::as_str) {
                 if sessions.contains(&session) {
                     let message =
-                        format!("two workflows at once work in the terminal {session:?}; what they type is mixed");
-                    problems.push(Problem::warning(format!("{at}/session_id"), message));
+                        format!("two workflows work in the terminal {session:?} at once; their inputs may be mixed");
+                    problems.push(Problem::warning(format!("{pointer}/session_id"), message));
                 }
                 sessions.push(session);
             }
@@ -478,9 +482,9 @@ impl Reader<'_> {
 
     fn check_child(&self, params: &Map<String, Value>) -> Vec<Problem> {
         let mut problems = unknown_keys(params, "a run_workflow", &RUN_WORKFLOW_KEYS);
-        let found = child::problems(params, |value| value.to_string().contains('{'));
-        problems.extend(found.into_iter().map(|problem| {
-            // A missing parameter has no place.
+        let child_problems = child::problems(params, |value| value.to_string().contains('{'));
+        problems.extend(child_problems.into_iter().map(|problem| {
+            // A missing parameter has no pointer.
             let param = problem.param();
             let pointer = if params.contains_key(param) { format!("/{param}") } else { String::new() };
             Problem::error(pointer, problem.to_string())
@@ -553,18 +557,19 @@ fn check_dialogue(params: &Map<String, Value>) -> Vec<Problem> {
     let mut problems = unknown_keys(params, "a dialogue", &DIALOGUE_KEYS);
     let rules = params.get(dialogue::RULES).and_then(Value::as_array).into_iter().flatten().enumerate();
     for (index, keys) in rules.filter_map(|(index, rule)| Some((index, rule.as_object()?))) {
-        let at = |problem: Problem| Problem { pointer: format!("/rules/{index}{}", problem.pointer), ..problem };
-        problems.extend(unknown_keys(keys, "a rule", &RULE_KEYS).into_iter().map(at));
+        let with_pointer =
+            |problem: Problem| Problem { pointer: format!("/rules/{index}{}", problem.pointer), ..problem };
+        problems.extend(unknown_keys(keys, "a rule", &RULE_KEYS).into_iter().map(with_pointer));
     }
-    let found = dialogue::problems(params);
-    problems.extend(found.into_iter().map(|problem| Problem::error(problem.pointer, problem.message)));
+    let rule_problems = dialogue::problems(params);
+    problems.extend(rule_problems.into_iter().map(|problem| Problem::error(problem.pointer, problem.message)));
     problems
 }
 
 fn check_gate(params: &Map<String, Value>) -> Vec<Problem> {
     let mut problems = unknown_keys(params, "a gate", &GATE_KEYS);
-    let found = question::problems(params, |value| value.to_string().contains('{'));
-    problems.extend(found.into_iter().map(|problem| {
+    let question_problems = question::problems(params, |value| value.to_string().contains('{'));
+    problems.extend(question_problems.into_iter().map(|problem| {
         let param = problem.param();
         let pointer = if param.is_empty() { String::new() } else { format!("/{param}") };
         Problem::error(pointer, problem.to_string())

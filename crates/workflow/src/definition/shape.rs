@@ -29,17 +29,17 @@ pub(super) struct Machine {
     /// Purpose of the workflow, in a sentence
     #[schemars(length(max = MAX_DESCRIPTION_CHARS))]
     description: Option<String>,
-    /// Values that a run is started with, for {NAME}; a name in capitals is also an environment variable of the shell
+    /// Start values of a run, for {NAME}; a name in capitals is also an environment variable of the shell
     #[schemars(default, schema_with = "arguments")]
     arguments: Option<BTreeMap<String, Variable>>,
     /// Environment variables that the shell must have after the last state
     #[schemars(default, schema_with = "contract")]
     return_values: Option<BTreeMap<String, Variable>>,
-    /// Machine that its terminals are opened on, by the name that the user has configured; a state may name another one
+    /// Machine on which its terminals are opened, by its configured name; a state may name another one
     host: Option<String>,
-    /// State that a run begins with
+    /// First state of a run
     initial_state: String,
-    /// State that is executed when the run completes or fails, to clean up; the run ends where that leads
+    /// State that cleans up when the run completes or fails; the run ends with the path from this state
     #[serde(rename = "finally")]
     finally_state: Option<String>,
     /// The states by name
@@ -60,38 +60,38 @@ enum Variable {
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct VariableEntry {
-    /// The same as its key; may be left out
+    /// The same as its key; may be omitted
     name: Option<String>,
     /// Purpose of the variable
     description: Option<String>,
     /// True if it must be set (default true)
     required: Option<bool>,
-    /// Its value where the shell has none
+    /// Its value if the shell has none
     #[schemars(default, schema_with = "any_value")]
     default: Option<Value>,
     /// True if its value must not be shown
     secret: Option<bool>,
-    /// Of a return value: text with variables that is its value; without it, the shell's value is read
+    /// For a return value: text with variables that is its value; without it, the value is read from the shell
     from: Option<String>,
-    /// Of an argument: true if it goes into the environment of the terminal (default true; false for a secret, which {NAME} stands for)
+    /// For an argument: true to export it to the environment of the terminal (default true; false for a secret, which {NAME} inserts)
     export: Option<bool>,
     /// JSON Schema of the value as text
     #[schemars(default, schema_with = "value_schema")]
     schema: Option<Map<String, Value>>,
 }
 
-/// One state: an action, and where it leads.
+/// A state: an action, and its transitions.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct State {
     /// Action of the state
     action: Action,
-    /// Ways from the state: the first transition that holds is taken. When none holds the run is complete, or has failed with the action
+    /// Transitions from the state: the first one that holds is taken. If none holds, the run completes, or fails if the action failed
     #[schemars(length(max = MAX_TRANSITIONS))]
     transitions: Option<Vec<Transition>>,
-    /// Machine that the state opens its terminal on, in place of that of the workflow
+    /// Machine on which the state opens its terminal, instead of that of the workflow
     host: Option<String>,
-    /// Seconds that the state may take
+    /// Time limit of the state in seconds
     #[schemars(range(min = 0.1, max = 7200.0))]
     timeout: Option<f64>,
     /// The same as timeout
@@ -100,28 +100,28 @@ pub(super) struct State {
     /// Maximum number of visits to the state; {visits} is the number so far
     #[schemars(range(min = 1, max = 1000))]
     max_visits: Option<u32>,
-    /// State to go to instead of entering it once more; without it, the run fails
+    /// Next state when the maximum number of visits is reached; without it, the run fails
     on_exhausted: Option<String>,
-    /// Items that the state is executed for, one after the other: {item} is the current one, {STATE_results} has the results
+    /// Items for which the state is executed in turn: {item} is the current one, {STATE_results} has the results
     for_each: Option<AnyForEach>,
-    /// State to go to when it takes longer, and when the action failed or its output did not come and no transition holds
+    /// Next state after the time limit, and if no transition holds after a failure of the action or a wait without a match
     on_timeout: Option<String>,
-    /// Reaction when the state would fail, or none of its transitions holds: ask, at a gate, where the run continues
+    /// Reaction if the state would fail or none of its transitions holds: ask at a gate how the run continues
     on_unknown: Option<OnUnknown>,
 }
 
-/// Reaction of a state that found nothing that it expects.
+/// Reaction of a state to an unexpected result.
 #[derive(JsonSchema)]
 #[schemars(rename_all = "snake_case")]
 #[allow(dead_code, reason = "this type is described, never built")]
 enum OnUnknown {
-    /// A person or an agent decides where the run continues
+    /// A person or an agent decides how the run continues
     Ask,
     /// The run fails
     Fail,
 }
 
-/// A list, or a text with one item a line; or an object with more.
+/// A list, or a text with one item per line; or an object with more keys.
 #[derive(JsonSchema)]
 #[schemars(untagged)]
 enum AnyForEach {
@@ -130,21 +130,21 @@ enum AnyForEach {
     Object(ForEach),
 }
 
-/// The items that a state is executed for.
+/// The items for which a state is executed.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct ForEach {
-    /// A list, or a text with one item a line; variables are replaced
+    /// A list, or a text with one item per line; variables are replaced
     items: Value,
     /// Variable of the current item (default item)
     r#as: Option<String>,
     /// Maximum number of items (default 100)
     #[schemars(range(min = 1, max = 1000))]
     max_items: Option<u32>,
-    /// Of a run_workflow: number of runs in progress at once, each with a terminal of its own (default: one after the other)
+    /// For a run_workflow: number of concurrent runs, each with its own terminal (default: one after the other)
     #[schemars(range(min = 1, max = 32))]
     max_parallel: Option<u32>,
-    /// Beside max_parallel: the first failure cancels the others (default false)
+    /// With max_parallel: the first failure cancels the others (default false)
     fail_fast: Option<bool>,
 }
 
@@ -158,7 +158,7 @@ pub(super) struct Action {
     params: Option<Map<String, Value>>,
 }
 
-/// A way from a state to another one, and its condition.
+/// A transition to another state, with its condition.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 #[schemars(extend("if" = {"properties": {"condition": {"enum": ["pattern_match", "pattern_no_match"]}}, "required": ["condition"]}))]
@@ -168,7 +168,7 @@ pub(super) struct Transition {
     condition: AnyCondition,
     /// Pattern for the words pattern_match and pattern_no_match
     pattern: Option<String>,
-    /// State to go to
+    /// Next state
     next_state: String,
 }
 

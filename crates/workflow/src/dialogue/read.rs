@@ -57,7 +57,7 @@ struct Reader {
 }
 
 impl Reader {
-    fn complain(&mut self, pointer: &str, message: impl Into<String>) {
+    fn add_problem(&mut self, pointer: &str, message: impl Into<String>) {
         self.problems.push(InvalidDialogue { pointer: pointer.to_owned(), message: message.into() });
     }
 
@@ -73,13 +73,13 @@ impl Reader {
                 rules.iter().enumerate().filter_map(|(index, rule)| self.rule(index, rule)).collect()
             }
             Some(Value::Array(rules)) => {
-                self.complain("/rules", format!("a dialogue has 1 to {MAX_RULES} rules, not {}", rules.len()));
+                self.add_problem("/rules", format!("a dialogue has 1 to {MAX_RULES} rules, not {}", rules.len()));
                 Vec::new()
             }
             Some(open) if self.is_open(open) => Vec::new(),
             _ => {
                 let pointer = if params.contains_key(RULES) { "/rules" } else { "" };
-                self.complain(
+                self.add_problem(
                     pointer,
                     "'rules' is a list of rules: [{\"when\": \"pattern\", \"type\": \"text\\n\"}, …]",
                 );
@@ -95,7 +95,7 @@ impl Reader {
             Some(one) => self.pattern("/until", one).into_iter().collect(),
         };
         if let Some(value) = set("input_text").filter(|value| !value.is_string() && !value.is_number()) {
-            self.complain("/input_text", format!("'input_text' is a text, not {value}"));
+            self.add_problem("/input_text", format!("'input_text' is a text, not {value}"));
         }
         let timeout = self
             .number("/timeout", "timeout", set("timeout"), 0.1, MAX_TIMEOUT_SECONDS)
@@ -110,16 +110,16 @@ impl Reader {
     }
 
     fn rule(&mut self, index: usize, rule: &Value) -> Option<Rule> {
-        let at = format!("/{RULES}/{index}");
+        let pointer = format!("/{RULES}/{index}");
         let Value::Object(keys) = rule else {
-            self.complain(&at, "a rule is an object: {\"when\": \"pattern\", \"type\": \"text\\n\"}");
+            self.add_problem(&pointer, "a rule is an object: {\"when\": \"pattern\", \"type\": \"text\\n\"}");
             return None;
         };
         let set = |key: &str| keys.get(key).filter(|value| !value.is_null());
         let when = match set("when") {
-            Some(when) => self.pattern(&format!("{at}/when"), when),
+            Some(when) => self.pattern(&format!("{pointer}/when"), when),
             None => {
-                self.complain(&at, "'when' is missing: the pattern of the question");
+                self.add_problem(&pointer, "'when' is missing: the pattern of the question");
                 None
             }
         };
@@ -127,7 +127,7 @@ impl Reader {
             None => String::new(),
             Some(Value::String(text)) => text.clone(),
             Some(other) => {
-                self.complain(&format!("{at}/{TYPE}"), format!("'{TYPE}' is a text, not {other}"));
+                self.add_problem(&format!("{pointer}/{TYPE}"), format!("'{TYPE}' is a text, not {other}"));
                 String::new()
             }
         };
@@ -136,7 +136,7 @@ impl Reader {
             Some(Value::String(key)) => vec![key.clone()],
             Some(Value::Array(keys)) if keys.iter().all(Value::is_string) => keys.iter().map(as_text).collect(),
             Some(_) => {
-                self.complain(&format!("{at}/press"), "'press' is a key, such as \"enter\", or a list of keys");
+                self.add_problem(&format!("{pointer}/press"), "'press' is a key, such as \"enter\", or a list of keys");
                 Vec::new()
             }
         };
@@ -145,30 +145,34 @@ impl Reader {
             Some(Value::Bool(true)) => (true, None),
             Some(Value::String(name)) => (true, Some(name)),
             Some(_) => {
-                self.complain(&format!("{at}/{SECRET}"), "'secret' is true, or the name of the argument that is typed");
+                self.add_problem(
+                    &format!("{pointer}/{SECRET}"),
+                    "'secret' is true, or the name of the argument that is typed",
+                );
                 (true, None)
             }
         };
         if name.is_some() && set(TYPE).is_some() {
             let message = "'secret' names what is typed, and so does 'type'; write \"secret\": true beside 'type'";
-            self.complain(&format!("{at}/{SECRET}"), message);
+            self.add_problem(&format!("{pointer}/{SECRET}"), message);
         }
         if name.is_none() && text.is_empty() && keys.is_empty() {
-            self.complain(&at, "the rule has no answer: give 'type', 'press' or 'secret'");
+            self.add_problem(&pointer, "the rule has no answer: give 'type', 'press' or 'secret'");
         }
-        let times = self.number(&format!("{at}/times"), "times", set("times"), 1.0, f64::from(MAX_ANSWERS)).map(to_u32);
+        let times =
+            self.number(&format!("{pointer}/times"), "times", set("times"), 1.0, f64::from(MAX_ANSWERS)).map(to_u32);
         Some(Rule { when: when?, text, keys, secret, named: name.cloned(), times })
     }
 
     fn pattern(&mut self, at: &str, value: &Value) -> Option<String> {
         match value {
-            Value::String(pattern) if pattern.is_empty() => self.complain(at, "a pattern is not empty"),
+            Value::String(pattern) if pattern.is_empty() => self.add_problem(at, "a pattern is not empty"),
             Value::String(pattern) if self.is_open(value) => return Some(pattern.clone()),
             Value::String(pattern) => match Pattern::new(pattern) {
                 Ok(_) => return Some(pattern.clone()),
-                Err(error) => self.complain(at, error.to_string()),
+                Err(error) => self.add_problem(at, error.to_string()),
             },
-            other => self.complain(at, format!("a pattern is a text, not {other}")),
+            other => self.add_problem(at, format!("a pattern is a text, not {other}")),
         }
         None
     }
@@ -180,7 +184,7 @@ impl Reader {
         }
         let number = as_text(value).trim().parse().ok().filter(|number| (min..=max).contains(number));
         if number.is_none() {
-            self.complain(at, format!("'{name}' is a number from {min} to {max}, not {value}"));
+            self.add_problem(at, format!("'{name}' is a number from {min} to {max}, not {value}"));
         }
         number
     }

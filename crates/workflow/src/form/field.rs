@@ -87,7 +87,7 @@ impl Field {
         if problems.is_empty()
             && let Some(default) = about.get("default").filter(|default| !default.is_null())
         {
-            match field.understand(default) {
+            match field.parse_value(default) {
                 Ok(default) => field.default = Some(default),
                 Err(problem) => problems.push(format!("has a default that it does not take: {problem}")),
             }
@@ -182,7 +182,7 @@ impl Field {
             return self.value_or_default(None);
         }
         let text = Value::from(line);
-        match (&self.kind, self.understand(&text)) {
+        match (&self.kind, self.parse_value(&text)) {
             (Kind::Choice(offered), Err(problem)) => {
                 let number = line.parse::<usize>().ok().and_then(|number| offered.get(number.checked_sub(1)?));
                 number.map(|offered| offered.value.as_str().into()).ok_or(problem)
@@ -202,7 +202,7 @@ impl Field {
             _ => false,
         };
         match given.filter(|value| !empty(value)) {
-            Some(value) => self.understand(value),
+            Some(value) => self.parse_value(value),
             None => match &self.default {
                 Some(default) => Ok(default.clone()),
                 None if !self.required => Ok(Value::Null),
@@ -212,7 +212,7 @@ impl Field {
         }
     }
 
-    fn understand(&self, value: &Value) -> Result<Value, InvalidField> {
+    fn parse_value(&self, value: &Value) -> Result<Value, InvalidField> {
         let wrong_value = |wanted: String| {
             let given = value.to_string().chars().take(100).collect();
             Err(InvalidField::Wrong { wanted, given })

@@ -95,9 +95,9 @@ fn result_of_output(current: &CurrentState, fields: &Map<String, Value>) -> Opti
         result.extend([("exit_code".to_owned(), code), ("output".to_owned(), text.into())]);
         return Some(result);
     }
-    let one = params.get("pattern").filter(|pattern| pattern.as_str().is_some_and(|pattern| !pattern.is_empty()));
-    let all = params.get("patterns").and_then(Value::as_array).into_iter().flatten();
-    let patterns: Vec<Value> = one.into_iter().chain(all).cloned().collect();
+    let pattern = params.get("pattern").filter(|pattern| pattern.as_str().is_some_and(|pattern| !pattern.is_empty()));
+    let more_patterns = params.get("patterns").and_then(Value::as_array).into_iter().flatten();
+    let patterns: Vec<Value> = pattern.into_iter().chain(more_patterns).cloned().collect();
     let heard = dialogue::heard_in(&patterns, &text);
     if heard.contains_key("match_text") {
         result.extend(heard.into_iter().filter(|(name, _)| name != "matched"));

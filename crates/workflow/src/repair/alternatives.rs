@@ -71,11 +71,11 @@ impl<'p> Marks<'p> {
         }
         let mut is_full = false;
         let marked = substitute::marked(pattern, |written| {
-            let at = self.known.iter().position(|known| *known == written).unwrap_or_else(|| {
+            let index = self.known.iter().position(|known| *known == written).unwrap_or_else(|| {
                 self.known.push(written);
                 self.known.len() - 1
             });
-            let mark = u32::try_from(at).ok().and_then(|at| char::from_u32(u32::from(FIRST_MARK) + at));
+            let mark = u32::try_from(index).ok().and_then(|index| char::from_u32(u32::from(FIRST_MARK) + index));
             mark.filter(|mark| Self::is_mark(*mark)).unwrap_or_else(|| {
                 is_full = true;
                 FIRST_MARK
@@ -90,14 +90,13 @@ impl<'p> Marks<'p> {
 
     /// Returns a text with the placeholders of its variables.
     fn written(&self, text: &str) -> String {
-        let one = |character: char| self.placeholder(character).map_or_else(|| character.to_string(), str::to_owned);
-        text.chars().map(one).collect()
+        let shown = |character: char| self.placeholder(character).map_or_else(|| character.to_string(), str::to_owned);
+        text.chars().map(shown).collect()
     }
 }
 
-/// Returns the alternatives that the patterns `after` have besides those of `before`. `None` where they are other
-/// patterns: one, an alternative of one, the order of these or the flags are gone or different. `recorded` has lines of
-/// the recording.
+/// Returns the alternatives that the patterns `after` have in addition to those of `before`. `None` if a pattern, one
+/// of its alternatives, their order or the flags were removed or changed. `recorded` has lines of the recording.
 pub(super) fn new_alternatives<'p>(
     before: &[&'p str],
     after: &[&'p str],

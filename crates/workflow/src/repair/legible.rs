@@ -54,10 +54,10 @@ pub(super) fn change(old: Option<&Value>, new: Option<&Value>) -> String {
 fn is_reordered(old: Option<&Value>, new: Option<&Value>) -> bool {
     match (old, new) {
         (Some(Value::Array(old)), Some(Value::Array(new))) => {
-            let sorted = |all: &[Value]| {
-                let mut all: Vec<String> = all.iter().map(Value::to_string).collect();
-                all.sort();
-                all
+            let sorted = |items: &[Value]| {
+                let mut items: Vec<String> = items.iter().map(Value::to_string).collect();
+                items.sort();
+                items
             };
             old.len() > 1 && sorted(old) == sorted(new)
         }

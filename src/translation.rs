@@ -51,7 +51,7 @@ const PHRASES: [(&str, &str); 32] = [
     ("run_workflow runs saved ones by name", "steplatch run runs saved ones by name"),
     ("it only looks around; keep: true keeps it", "it only looks around; --keep keeps it"),
     ("add it to inputs to make it an argument", "make it an argument with -i NAME=VALUE"),
-    ("PWD in inputs makes it an argument", "-i PWD=DIRECTORY makes it an argument"),
+    ("add PWD to inputs to make it an argument", "make it an argument with -i PWD=DIRECTORY"),
     ("name another terminal in against", "name another terminal with --against"),
     ("which against names", "which --against names"),
     ("against names ", "--against has "),

@@ -376,7 +376,7 @@ mod tests {
             ("", "line 1 is damaged: the file is empty"),
             ("hello\n", "line 1 is damaged: it is not a header"),
             ("{\"version\":1}\n", "line 1 is damaged: version 1"),
-            ("{\"version\":3,\"term\":{\"cols\":1,\"rows\":9}}\n", "line 1 is damaged: 1x9 is no size"),
+            ("{\"version\":3,\"term\":{\"cols\":1,\"rows\":9}}\n", "line 1 is damaged: 1x9 is not a size"),
         ] {
             let refused = Player::open(file(text).path()).unwrap_err().to_string();
             assert!(refused.contains(why), "{refused}");

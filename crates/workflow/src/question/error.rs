@@ -6,10 +6,10 @@ use serde_json::Value;
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub(crate) enum InvalidQuestion {
     /// There is no prompt.
-    #[error("'prompt' must say what is asked")]
+    #[error("'prompt' must contain the question")]
     NoPrompt,
     /// The prompt is empty.
-    #[error("'prompt' must say what is asked")]
+    #[error("'prompt' must contain the question")]
     EmptyPrompt,
     /// The choices are not a list.
     #[error("'choices' must be a list of texts")]

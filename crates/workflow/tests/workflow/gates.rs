@@ -268,16 +268,16 @@ fn a_question_without_choices_takes_any_text_and_one_without_an_answer_has_timed
 fn what_is_wrong_with_a_question_is_said_before_and_when_it_is_asked() {
     let problems = |params: &Value| problems(&asking(params));
     for (params, problem) in [
-        (json!({}), "'prompt' must say what is asked"),
-        (json!({"prompt": " "}), "/params/prompt: 'prompt' must say what is asked"),
-        (json!({"prompt": "?", "choices": []}), "'choices' has 1 to 20 of them"),
-        (json!({"prompt": "?", "choices": ["a", "a"]}), "no two of 'choices' are the same"),
+        (json!({}), "'prompt' must contain the question"),
+        (json!({"prompt": " "}), "/params/prompt: 'prompt' must contain the question"),
+        (json!({"prompt": "?", "choices": []}), "'choices' must have 1 to 20 entries"),
+        (json!({"prompt": "?", "choices": ["a", "a"]}), "'choices' has duplicate entries"),
         (json!({"prompt": "?", "timeout": -1}), "'timeout' of a gate is a number of seconds"),
         (
             json!({"prompt": "?", "form": {"properties": {"a": {"type": "map"}}}}),
             "/params/form: field 'a' has type \"map\"",
         ),
-        (json!({"prompt": "?", "form": {"properties": {"by": {"type": "string"}}}}), "'by' is a variable of its own"),
+        (json!({"prompt": "?", "form": {"properties": {"by": {"type": "string"}}}}), "'by' is a reserved variable"),
         (
             json!({"prompt": "?", "choices": ["a"], "form": {"properties": {"a": {"type": "string"}}}}),
             "a gate has either 'choices' or a 'form'",

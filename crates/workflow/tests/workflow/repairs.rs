@@ -650,11 +650,11 @@ fn what_forges_the_context_of_a_gate_or_makes_a_check_old_is_named() {
         json!({"action": {"tool": "gate", "params": {"prompt": "?", "choices": ["a"], "answered_by": "agent"}}});
     for state in [sleep.clone(), waits, agent] {
         let named = named_in_steps(&between("start", "pause", "yes", state));
-        assert!(named.iter().any(|one| one.contains("'yes' types then")), "{named:?}");
+        assert!(named.iter().any(|one| one.contains("between a check and the input of 'yes'")), "{named:?}");
     }
     let checks = json!({"action": {"tool": "await_output", "params": {"pattern": r"^Zorp\? *\Z", "reads": "shown"}}});
     let named = named_in_steps(&between("start", "pause", "yes", checks));
-    assert!(!named.iter().any(|one| one.contains("types then")), "it is checked again: {named:?}");
+    assert!(!named.iter().any(|one| one.contains("between a check and the input")), "it is checked again: {named:?}");
     assert_eq!(named_in_steps(&between("check", "pause", "done", sleep)), [""; 0]);
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use unicode_width::UnicodeWidthStr as _;
 
-use crate::exchange::{runs, typed};
+use crate::exchange::{describe_draft, describe_foreground};
 use crate::integration::{Kind, quoted};
 use crate::limit::Limit;
 use crate::line_limit::LineTooLong;
@@ -16,9 +16,9 @@ use crate::terminal::write_lock::LockHolder;
 /// A command to run in a live shell, see [`Terminal::run`](crate::Terminal::run).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CommandRequest {
-    /// The command, in the shell's own language: one line or many. It runs unchanged: the shell looks no word of it up
-    /// in the history or among abbreviations and global aliases, and corrects none. Other aliases hold, and it is in
-    /// the shell's history.
+    /// The command, in the shell's own language: one line or many. It runs unchanged: the shell does not expand
+    /// history, abbreviations or global aliases in it, and does not correct it. It expands other aliases, and stores
+    /// the command in its history.
     pub command: String,
     /// The directory to change to first. The shell stays there. If it cannot change to it, the command does not run.
     pub working_directory: Option<String>,
@@ -29,8 +29,8 @@ pub struct CommandRequest {
     /// True to return when the command waits for typed input. The command keeps running.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub input: bool,
-    /// True to integrate an inner shell without marks first, with one line typed at its prompt. The output does not
-    /// have this line. An empty command integrates the shell and does nothing else.
+    /// True to first integrate an inner shell without marks, with one line typed at its prompt. The output excludes
+    /// this line. An empty command only integrates the shell.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub integrate: bool,
     /// The id of the step that this command belongs to, for the ledger of the terminal host.
@@ -38,7 +38,7 @@ pub struct CommandRequest {
     /// The client or run, for the log of inputs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// The gate at which a person has approved it: nothing is run if the terminal is another one than it was then, see
+    /// The gate at which a person approved it. The terminal refuses the command if its state has changed since, see
     /// [`Terminal::record_state`](crate::Terminal::record_state).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approved_at: Option<String>,
@@ -49,41 +49,42 @@ pub struct CommandRequest {
 /// At the prompt of a program without marks (an interpreter, a debugger, a shell without the integration) the command
 /// is an entry, and its outcome has no exit code.
 ///
-/// The output is what the command printed, without escapes, `\r\n` as `\n`, the last line with or without an end as
-/// printed. Overwritten lines (progress bars) look as they did in the end. The output has nothing of the alternate
-/// screen. What background jobs print in the meantime is part of it, too.
+/// The output has no escape sequences, and `\n` for `\r\n`; its last line may have no line end. Overwritten lines
+/// (progress bars) have their final content. The output excludes the alternate screen and includes the output of
+/// background jobs in the meantime.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandResult {
-    /// The output, or its beginning where a part is missing.
+    /// The output, or its beginning if text is missing.
     pub output: String,
-    /// The end of the output, where a part between is missing.
+    /// The end of the output, if text between is missing.
     pub tail: Option<String>,
     /// Bytes of text missing after `output`.
     pub left_out: u64,
-    /// Offset to continue reading from where a part is missing; otherwise the offset after the output.
+    /// Offset to continue reading from if text is missing; otherwise the offset after the output.
     pub next: u64,
-    /// Offset of the oldest output that is still held, where the command printed more than that.
+    /// Offset of the oldest stored output, if the command printed more.
     pub dropped_before: Option<u64>,
-    /// The exit code; of several commands the last one's. None if the shell reported none: the command still runs, or
-    /// another program replaced the shell.
+    /// The exit code of the last command. `None` if the shell reported none: the command still runs, or another program
+    /// replaced the shell.
     pub exit_code: Option<i32>,
-    /// The time was up and the command still runs.
+    /// True if the time limit passed and the command still runs.
     pub timed_out: bool,
-    /// Exit of the shell itself, where the command ended it.
+    /// Exit of the shell itself, if the command ended it.
     pub ended: Option<Exit>,
     /// The program that took the place of the shell, as after `exec`.
     pub replaced_by: Option<String>,
-    /// The untyped lines of an entry: the program did not come back to its prompt before them.
+    /// The untyped lines of an entry: the program did not return to its prompt before them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_entered: Option<String>,
-    /// The input that the command requests, where it waits for typed input; it still runs.
+    /// The input that the command waits for; it still runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asks: Option<InputRequest>,
     /// Offset at which the output begins.
     pub offset: u64,
     /// Offset after the output.
     pub end: u64,
-    /// Version of the screen at the end of the command, see [`View::version`](crate::View::version). None from a host of an older version.
+    /// Version of the screen at the end of the command, see [`View::version`](crate::View::version). None from a host
+    /// of an older version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u64>,
 }
@@ -106,74 +107,74 @@ pub struct InputRequest {
 pub enum RunError {
     /// The foreground program is not a shell that reports when a command begins and ends.
     #[error(
-        "no shell that tells when a command ends is at its prompt{}; type into it as into any program, and wait for \
-         what it prints", runs(.program.as_deref())
+        "no shell that reports the end of a command is at its prompt{}; type into it as into any program, and wait for \
+         its output", describe_foreground(.program.as_deref())
     )]
     NotIntegrated {
         /// Program in the foreground.
         program: Option<String>,
     },
     /// A command runs already.
-    #[error("the shell is busy{}; wait for its prompt, or interrupt it", runs(.program.as_deref()))]
+    #[error("the shell is busy{}; wait for its prompt, or interrupt it", describe_foreground(.program.as_deref()))]
     Busy {
         /// Program in the foreground.
         program: Option<String>,
     },
     /// Text was typed at the prompt and not entered.
-    #[error("{} at the prompt and not entered; enter it, or give it up with Ctrl-C", typed(.text))]
+    #[error("{} at the prompt and not entered; enter it, or give it up with Ctrl-C", describe_draft(.text))]
     HalfTyped {
         /// The typed text.
         text: String,
     },
-    /// A person has approved it for the terminal as it was, and that is another one now.
+    /// The terminal has changed since a person approved the command.
     #[error("{}", changed(.0))]
     Changed(String),
     /// The command contains a character that is a key to a shell rather than text.
     #[error("the command contains the control character U+{0:04X}, which cannot be entered as text")]
     Control(u32),
     /// The shell could not change to the folder; the command was not run.
-    #[error("the shell cannot change to {folder}; the command was not run. It said: {said}")]
+    #[error("the shell cannot change to {folder}; the command was not run. Its message: {said}")]
     NoFolder {
         /// The directory, as requested.
         folder: String,
         /// The shell's message.
         said: String,
     },
-    /// The shell waits for more: a quote, a bracket or a block is open. The terminal has taken the entered text back.
-    #[error("the command is not complete: the shell waits for more of it, such as a closing quote or 'done'")]
+    /// A quote, a bracket or a block is not closed. The terminal has removed the entered text.
+    #[error("the command is incomplete: the shell waits for the rest, such as a closing quote or 'done'")]
     Incomplete,
-    /// The program waits for more of the entry, and did not give it up at Ctrl-C, as sqlite3.
+    /// The program waits for the rest of the entry and does not discard it at Ctrl-C, as sqlite3.
     #[error(
-        "the entry is not complete, and its program does not give it up at Ctrl-C: it still waits for the rest behind \
-         '{row}'; type the rest with send_input, such as the closing quote"
+        "the entry is incomplete, and its program does not discard it at Ctrl-C: it waits for the rest after '{row}'; \
+         type the rest with send_input, such as the closing quote"
     )]
     Unfinished {
         /// The row of the cursor.
         row: String,
     },
-    /// The command has a `!`, and the shell may expand its history there. The shell received nothing.
+    /// The command has a `!` that the shell may expand from its history. The shell received nothing.
     #[error(
         "the shell may replace the '!' in the command by a word of its history, so nothing was typed; use integrate: \
-         true, which turns that off, or put a backslash before the '!', or single quotes around it (which csh ignores)"
+         true, which prevents it, put a backslash before the '!', or quote it with single quotes (csh ignores them)"
     )]
     Expanded,
-    /// The line editor of the shell would draw a line of it over several rows, with an echo inseparable from the output.
-    /// The shell received nothing.
+    /// The line editor of the shell would draw a line over several rows, with an echo that cannot be separated from the
+    /// output. The shell received nothing.
     #[error(
-        "a line of the command does not fit into the {cols} columns of the terminal, and what the line editor of the shell \
-         draws then cannot be told from output, so nothing was typed; put the command in a file (in fish and zsh, \
-         integrate: true helps as well)"
+        "a line of the command does not fit into the {cols} columns of the terminal, and its echo could not be \
+         separated from the output, so nothing was typed; put the command in a file (or, in fish and zsh, use \
+         integrate: true)"
     )]
     Wrapped {
         /// Columns of the terminal.
         cols: u16,
     },
-    /// A line of it would not arrive whole.
+    /// A line of it would be truncated.
     #[error(transparent)]
     LineTooLong(#[from] LineTooLong),
-    /// An entry has an empty line, which is a separate command to the program at the prompt.
+    /// The entry has an empty line, which is a separate command for the program at the prompt.
     #[error(
-        "nothing was typed: the entry has an empty line, and {program} takes an empty line for {meaning}; leave it out, or \
+        "nothing was typed: the entry has an empty line, and for {program}, an empty line is {meaning}; remove it, or \
          send the entry in parts"
     )]
     EmptyLine {
@@ -182,51 +183,50 @@ pub enum RunError {
         /// The meaning of an empty line.
         meaning: String,
     },
-    /// The shell took the command and began nothing: it did not understand it, or there is no command in it.
-    #[error("the shell ran nothing: {}", if .said.is_empty() { "there is no command in it, such as a comment alone" } else { .said })]
+    /// The shell accepted the text and ran nothing: it has a syntax error, or contains no command.
+    #[error("the shell ran nothing: {}", if .said.is_empty() { "it contains no command, such as a comment alone" } else { .said })]
     NothingRan {
         /// The shell's message; empty if there was none.
         said: String,
     },
-    /// The shell did not understand a line of the command, and ran lines after it.
-    #[error("the shell did not understand a line of the command, and ran those behind it. It said: {said}")]
+    /// A line of the command has a syntax error, and the shell ran the lines after it.
+    #[error("a line of the command has a syntax error, and the shell ran the lines after it. Its message: {said}")]
     PartlyRan {
         /// The shell's message.
         said: String,
     },
-    /// The started shell or program has not reached a prompt within the time.
+    /// The started shell or program did not reach a prompt within the time limit.
     #[error(
-        "no prompt has come within the time{}; nothing was typed: wait for it with await_output, or look at the screen",
-        runs(.program.as_deref())
+        "no prompt appeared in time{}; nothing was typed: wait for it with await_output, or read the screen",
+        describe_foreground(.program.as_deref())
     )]
     NoPrompt {
         /// Program in the foreground.
         program: Option<String>,
     },
-    /// So much input waits for the program to read it that the terminal takes no more.
+    /// The limit of input that the program has not read is reached.
     #[error("its program does not read: {waiting} bytes of earlier input are still waiting")]
     Full {
-        /// Bytes that wait.
+        /// Unread bytes.
         waiting: usize,
     },
-    /// The request was to integrate a shell, and nothing answered at the prompt as a shell does.
+    /// The request was to integrate a shell, and no shell answered at the prompt.
     #[error(
-        "no shell has answered at the prompt, so it is not integrated; run the command without integrate, or type it \
-         and wait for what it prints"
+        "no shell answered at the prompt, so it is not integrated; run the command without integrate, or type it and \
+         wait for its output"
     )]
     Unintegrated,
-    /// The request names a directory, and the program at the prompt reports no commands, so the terminal cannot change
-    /// to it first.
+    /// The terminal cannot change to the requested directory: the program at the prompt reports no commands.
     #[error(
-        "only a shell that reports its commands changes to a directory first; integrate it if it is a shell, or change \
-         the directory within the command"
+        "working_directory requires a shell that reports its commands; integrate the shell, or change the directory \
+         within the command"
     )]
     NoDirectory,
     /// The program has ended.
     #[error("its program has ended")]
     Ended(Option<Exit>),
-    /// The step ran a command before, and its outcome is no longer kept. Only hosts of older versions report this.
-    #[error("this step was run before; it is not run again, and what came of it is no longer kept")]
+    /// The step ran a command before, and its result is no longer stored. Only hosts of older versions report this.
+    #[error("this step already ran and is not repeated; its result is no longer stored")]
     Forgotten,
     /// Another client holds the terminal.
     #[error("{} holds the terminal", .0.name)]
@@ -237,9 +237,9 @@ pub enum RunError {
 }
 
 /// Returns the lines of a command in the form to enter, or the character that cannot be entered.
-pub(crate) fn entered(command: &str) -> Result<String, RunError> {
+pub(crate) fn normalize(command: &str) -> Result<String, RunError> {
     let text = command.replace("\r\n", "\n");
-    // Among them ESC, with which the end of a paste begins.
+    // This excludes ESC, the first character of the end of a paste.
     let control = text.chars().find(|character| character.is_control() && !matches!(character, '\n' | '\t'));
     match control {
         Some(control) => Err(RunError::Control(u32::from(control))),
@@ -252,14 +252,14 @@ pub(crate) fn change_to(folder: &str, kind: Kind) -> Result<String, RunError> {
     // `cd -` means the folder before.
     let folder = if folder.starts_with('-') { format!("./{folder}") } else { folder.to_owned() };
     let word = quoted(&folder, kind).into_string().expect("a text that was quoted is a text");
-    // The builtin, also where the user has an alias or a function of this name: it may go elsewhere and succeed.
+    // Call the builtin: an alias or a function of the user may change to another directory and succeed.
     let cd = match kind {
         Kind::Bash => "\\builtin cd",
         Kind::Zsh => "\\builtin \\cd",
         Kind::Fish => "builtin cd",
         Kind::Posix => "\\command cd",
     };
-    entered(&format!("{cd} -- {word}"))
+    normalize(&format!("{cd} -- {word}"))
 }
 
 /// Editor of the line at a shell's prompt.
@@ -268,7 +268,7 @@ pub(crate) enum Editor {
     TakesPastes,
     /// A line editor that receives no paste markers.
     TakesKeys,
-    /// Nothing but the kernel, which hands over each entered line.
+    /// No editor: the kernel passes each entered line on.
     None,
 }
 
@@ -286,11 +286,11 @@ pub(crate) fn is_busybox(name: &str) -> bool {
     matches!(name.trim_start_matches('-'), "busybox" | "ash")
 }
 
-/// Returns whether the line editor of a shell of that name draws a `text`, typed behind `before` columns, so that its echo
-/// cannot be told from output: fish and busybox break a line at the width of the terminal, and zsh shows a part of a
-/// text that is larger than the screen.
-pub(crate) fn is_broken_by_editor(text: &str, shell: &str, before: usize, cols: u16, rows: u16) -> bool {
-    let rows_of = |line: &str| (before + line.width()) / usize::from(cols.max(1)) + 1;
+/// Returns whether the line editor of a shell draws `text`, typed after `columns_before`, with an echo that cannot be
+/// separated from output: fish and busybox break a line at the width of the terminal, and zsh shows only a part of a
+/// text that exceeds the screen.
+pub(crate) fn is_broken_by_editor(text: &str, shell: &str, columns_before: usize, cols: u16, rows: u16) -> bool {
+    let rows_of = |line: &str| (columns_before + line.width()) / usize::from(cols.max(1)) + 1;
     let is_wrapped = || text.lines().any(|line| rows_of(line) > 1);
     match shell.trim_start_matches('-') {
         "fish" => is_wrapped(),
@@ -299,8 +299,8 @@ pub(crate) fn is_broken_by_editor(text: &str, shell: &str, before: usize, cols: 
     }
 }
 
-/// Returns whether a shell of that name may replace a part of `text` by words of its history: at a `!`, or at a `^` in
-/// front. `None` counts as any shell.
+/// Returns whether a shell may replace a part of `text` by words of its history: at a `!`, or at an initial `^`. `None`
+/// stands for any shell.
 pub(crate) fn may_expand(text: &str, shell: Option<&str>) -> bool {
     let quotes_protect = match shell.map(|name| name.trim_start_matches('-')) {
         Some("dash" | "ash" | "busybox" | "ksh" | "ksh93" | "mksh" | "oksh" | "yash" | "fish" | "nu" | "pwsh") => {
@@ -327,28 +327,29 @@ pub(crate) fn may_expand(text: &str, shell: Option<&str>) -> bool {
     false
 }
 
-/// The key that makes bash take the line for what it is, see `integration/bash.sh`.
+/// The key that makes bash execute the line without expansion of its history, see `integration/bash.sh`.
 const BASH_PLAIN_LINE: &[u8] = b"\x1b\x1fh";
 
-/// The key that makes zsh do the same, and enters the line, see `integration/zshenv.zsh`.
+/// The key that makes zsh enter the line without expansion of its history, see `integration/zshenv.zsh`.
 const ZSH_ENTER: &[u8] = b"\x1b\x1fe";
 
-/// The key that starts a paste in zsh with the builtin widget, also where a plugin has replaced that, see `integration/zshenv.zsh`.
+/// The key that starts a paste in zsh with the builtin widget, even if a plugin has replaced it; see
+/// `integration/zshenv.zsh`.
 const ZSH_PASTE: &[u8] = b"\x1b\x1fp";
 
-/// Returns the keys that enter `text`, a result of [`entered`]. Only shells started here bind our own keys, and not an
-/// inner one.
+/// Returns the keys that enter `text`, a result of [`normalize`]. Only shells that a terminal starts bind the
+/// keys of the integration; inner shells do not.
 pub(crate) fn keys(text: &str, kind: Kind, editor: Editor, is_inner: bool) -> Vec<u8> {
     let mut keys = Vec::with_capacity(text.len() + 16);
-    let takes_our_keys = !is_inner && editor != Editor::None;
-    if kind == Kind::Bash && takes_our_keys && text.contains(['!', '^']) {
+    let has_integration_keys = !is_inner && editor != Editor::None;
+    if kind == Kind::Bash && has_integration_keys && text.contains(['!', '^']) {
         keys.extend_from_slice(BASH_PLAIN_LINE);
     }
     if editor == Editor::None {
         keys.extend(text.bytes().map(|byte| if byte == b'\n' { b'\r' } else { byte }));
     } else if editor == Editor::TakesPastes {
-        // As one edit, however many lines it has.
-        keys.extend_from_slice(if kind == Kind::Zsh && takes_our_keys { ZSH_PASTE } else { b"\x1b[200~" });
+        // A paste is one edit for any number of lines.
+        keys.extend_from_slice(if kind == Kind::Zsh && has_integration_keys { ZSH_PASTE } else { b"\x1b[200~" });
         keys.extend(text.bytes().map(|byte| if byte == b'\n' { b'\r' } else { byte }));
         if kind == Kind::Fish && is_inner && !text.ends_with('\\') {
             // fish replaces an abbreviation before the cursor.
@@ -365,9 +366,9 @@ pub(crate) fn keys(text: &str, kind: Kind, editor: Editor, is_inner: bool) -> Ve
         }
     }
     match kind {
-        Kind::Zsh if takes_our_keys => keys.extend_from_slice(ZSH_ENTER),
-        // Our key for Enter; the integration reports when a command is incomplete, see `integration/fish.fish`.
-        Kind::Fish if takes_our_keys => keys.extend_from_slice(b"\x1b\x18e"),
+        Kind::Zsh if has_integration_keys => keys.extend_from_slice(ZSH_ENTER),
+        // The integration's key for Enter reports an incomplete command, see `integration/fish.fish`.
+        Kind::Fish if has_integration_keys => keys.extend_from_slice(b"\x1b\x18e"),
         _ => keys.push(b'\r'),
     }
     keys
@@ -379,9 +380,9 @@ mod tests {
 
     #[test]
     fn what_would_be_a_key_is_refused_by_its_number() {
-        assert_eq!(entered("a\r\nb\tc\n\n").unwrap(), "a\nb\tc");
+        assert_eq!(normalize("a\r\nb\tc\n\n").unwrap(), "a\nb\tc");
         for (command, number) in [("a\x1b[201~b", 0x1b), ("\0", 0), ("a\rb", 0xd), ("\u{9b}", 0x9b), ("\x7f", 0x7f)] {
-            assert_eq!(entered(command), Err(RunError::Control(number)), "{command:?}");
+            assert_eq!(normalize(command), Err(RunError::Control(number)), "{command:?}");
         }
     }
 

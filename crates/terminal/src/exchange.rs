@@ -1,14 +1,14 @@
 //! Reads and sets the variables of a live shell without visible traces.
 //!
-//! The shell's integration has a function that runs a request file of ours, writes what it prints
-//! into an answer file, and then prints a mark. At its prompt a shell calls it on request: zsh and
-//! fish on a signal, which disturbs nothing; bash on a key that no keyboard has, because it puts
-//! signals off until the end of a line. bash draws its prompt again after that. What it prints
-//! in the meantime is a [`Redraw`]: it goes to the screen, where it changes nothing, and nowhere else.
+//! The integration defines a shell function that runs a request file, writes its output to an
+//! answer file, and then prints a mark. A shell calls it at its prompt: zsh and fish on a signal,
+//! bash on a key sequence that no keyboard sends, because bash defers signals until the end of a
+//! line. bash draws its prompt again afterwards. Its output in the meantime is a [`Redraw`]: it
+//! goes to the screen, where it changes nothing, and not to the history.
 //!
-//! The files are in the integration's private directory, readable by their owner only, and
-//! disappear at the end of the exchange. Only checked names and quoted values become part of a
-//! request, so it runs no foreign code.
+//! The files are in the integration's private directory, readable by their owner only, and are
+//! removed at the end of the exchange. A request contains only checked names and quoted values, so
+//! it runs no foreign code.
 
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
@@ -46,39 +46,39 @@ pub struct Variable {
 /// Reason why reading or setting variables failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum VariablesError {
-    /// No variable can have that name, or it is one of the integration's own.
-    #[error("'{0}' is not a name that a variable can be asked for by: letters, digits and _, no digit first")]
+    /// The name is not a valid variable name, or is reserved for the integration.
+    #[error("'{0}' is not a valid variable name: use letters, digits and _, and do not begin with a digit")]
     Name(String),
-    /// A value that no variable can have.
+    /// The value contains a NUL character.
     #[error("the value for '{0}' contains a NUL, which no variable can hold")]
     Value(String),
     /// Another client holds the terminal.
     #[error("{} holds the terminal", .0.name)]
     Held(LockHolder),
     /// The foreground program is not a shell that answers.
-    #[error("no shell that can be asked for its variables is at its prompt{}", runs(.program.as_deref()))]
+    #[error("no shell with steplatch's integration is at its prompt{}", describe_foreground(.program.as_deref()))]
     NotIntegrated {
         /// Program in the foreground.
         program: Option<String>,
     },
     /// A command runs, and the shell answers only at its prompt.
-    #[error("the shell is busy{}; its variables can be asked for at its prompt", runs(.program.as_deref()))]
+    #[error("the shell is busy{}; it answers only at its prompt", describe_foreground(.program.as_deref()))]
     Busy {
         /// Program in the foreground.
         program: Option<String>,
     },
-    /// Text was typed at the prompt and not entered, and a request to this shell would spoil it.
-    #[error("{} at the prompt and not entered; enter it, or give it up with Ctrl-C", typed(.text))]
+    /// The prompt has unentered text, which a request to this shell would destroy.
+    #[error("{} at the prompt and not entered; enter it, or give it up with Ctrl-C", describe_draft(.text))]
     HalfTyped {
         /// The typed text.
         text: String,
     },
-    /// The shell has no signal handler of the integration any more, so it cannot receive the request.
-    #[error("the shell cannot be asked: it does not listen for requests any more")]
-    Deaf,
-    /// An inner shell cannot receive the request as typed text: it is long, or a value has characters that are keys
-    /// there.
-    #[error("the values cannot be typed into this shell: they are long, or contain control characters")]
+    /// The signal handler of the integration was removed, so the shell cannot receive the request.
+    #[error("the shell does not answer: the signal handler of the integration was removed")]
+    #[serde(rename = "Deaf")]
+    NoHandler,
+    /// The request cannot be typed into an inner shell: it is too long, or a value has characters that are keys there.
+    #[error("the values cannot be typed into this shell: they are too long, or contain control characters")]
     NotTypeable,
     /// The shell did not answer in time.
     #[error("the shell did not answer within {} s", EXCHANGE_TIMEOUT.as_secs())]
@@ -86,11 +86,11 @@ pub enum VariablesError {
     /// The request or the answer is longer than `MAX_EXCHANGE_BYTES`.
     #[error("the values are longer than {} MB together", MAX_EXCHANGE_BYTES >> 20)]
     TooLong,
-    /// The shell did not take these values: the variables are read-only, arrays, or special.
-    #[error("the shell did not take a value for {}", .0.join(", "))]
+    /// The shell refused to set these variables: they are read-only, arrays, or special.
+    #[error("the shell refused to set {}", .0.join(", "))]
     Refused(Vec<String>),
     /// Writing or reading the files of the exchange failed.
-    #[error("the request could not be handed over: {0}")]
+    #[error("failed to write the request or read the answer: {0}")]
     System(String),
     /// The program has ended.
     #[error("its program has ended")]
@@ -100,22 +100,22 @@ pub enum VariablesError {
     Gone(#[from] TerminalClosed),
 }
 
-/// Says what runs, for the end of a sentence.
-pub(crate) fn runs(program: Option<&str>) -> String {
+/// Describes the foreground program, for the end of a sentence.
+pub(crate) fn describe_foreground(program: Option<&str>) -> String {
     program.map(|program| format!(", '{program}' runs in the foreground")).unwrap_or_default()
 }
 
 /// Describes the typed text at the prompt, for the beginning of a sentence. The effect of some keys is unknown.
-pub(crate) fn typed(text: &str) -> String {
+pub(crate) fn describe_draft(text: &str) -> String {
     if text.is_empty() { "something may be typed".into() } else { format!("'{text}' is typed") }
 }
 
 /// Checks that a request may name the variable `name`.
-pub(crate) fn checked(name: &str) -> Result<(), VariablesError> {
+pub(crate) fn check_name(name: &str) -> Result<(), VariablesError> {
     let mut characters = name.chars();
-    let begins = characters.next().is_some_and(|first| first == '_' || first.is_ascii_alphabetic());
-    let goes_on = characters.all(|character| character == '_' || character.is_ascii_alphanumeric());
-    if begins && goes_on && name.len() <= 200 && !name.starts_with("__steplatch") {
+    let has_valid_start = characters.next().is_some_and(|first| first == '_' || first.is_ascii_alphabetic());
+    let has_valid_rest = characters.all(|character| character == '_' || character.is_ascii_alphanumeric());
+    if has_valid_start && has_valid_rest && name.len() <= 200 && !name.starts_with("__steplatch") {
         Ok(())
     } else {
         Err(VariablesError::Name(name.chars().take(60).collect()))
@@ -127,18 +127,19 @@ pub(crate) fn checked(name: &str) -> Result<(), VariablesError> {
 pub(crate) struct QueryScript {
     statements: Vec<String>,
     kind: Kind,
-    /// True if the shell lists apart what its function does not see: bash traps and parameters, zsh disabled patterns.
-    lists_apart: bool,
+    /// True if the shell writes a second file with state that a function does not see: traps and parameters in bash,
+    /// disabled patterns in zsh.
+    has_outer_state: bool,
 }
 
 impl QueryScript {
     pub(crate) fn new(kind: Kind) -> Self {
-        Self { statements: Vec::new(), kind, lists_apart: false }
+        Self { statements: Vec::new(), kind, has_outer_state: false }
     }
 
     /// Adds the commands that report a variable. The caller has checked the name.
     pub(crate) fn query(&mut self, name: &str) {
-        // Four texts for each, ended by NUL: its name, whether it is set, its attributes, its value.
+        // Four fields, each ended by NUL: the name, a mark if it is set, the attributes, the value.
         let line = match self.kind {
             Kind::Bash => {
                 format!("\\builtin printf '%s\\0' {name} \"${{{name}[*]+1}}\" \"${{{name}@a}}\" \"${{{name}[*]}}\"")
@@ -161,8 +162,8 @@ impl QueryScript {
     /// Adds the commands that set a variable, unless it is an array or read-only. The caller has checked the name.
     pub(crate) fn set(&mut self, name: &str, value: &str, export: bool) {
         let value = quoted(value, self.kind).into_string().expect("a text that was quoted is a text");
-        let begin = match (self.kind, export) {
-            // No word of the shell's grammar, which an alias may replace.
+        let assignment = match (self.kind, export) {
+            // An alias may replace a reserved word of the shell, so use none.
             (Kind::Bash, _) => {
                 let options = if export { "-gx" } else { "-g" };
                 format!(
@@ -181,11 +182,11 @@ impl QueryScript {
             (Kind::Posix, false) => format!("{name}="),
             (Kind::Posix, true) => format!("\\export {name}="),
         };
-        self.statements.push(format!("{begin}{value}"));
+        self.statements.push(format!("{assignment}{value}"));
     }
 
-    /// Adds the commands that report everything which decides the meaning of a command line, see
-    /// [`shell_state`](crate::shell_state). An inner shell receives no such request.
+    /// Adds the commands that report the [state](crate::shell_state) that a command line depends on. An inner shell
+    /// receives no such request.
     pub(crate) fn state(&mut self) {
         let script = match self.kind {
             Kind::Bash => include_str!("integration/state.bash"),
@@ -194,20 +195,20 @@ impl QueryScript {
             Kind::Posix => "",
         };
         self.statements.push(script.to_owned());
-        self.lists_apart = matches!(self.kind, Kind::Bash | Kind::Zsh);
+        self.has_outer_state = matches!(self.kind, Kind::Bash | Kind::Zsh);
     }
 
-    /// Returns it as a file that a shell reads.
+    /// Returns the content of the request file.
     fn file(&self) -> Vec<u8> {
         self.statements.iter().flat_map(|statement| [statement.as_bytes(), b"\n"]).flatten().copied().collect()
     }
 
-    /// Returns it as one line to type. A value may still contain ends of lines.
+    /// Returns the request as one line to type. A value may contain line ends.
     pub(crate) fn line(&self) -> String {
         self.statements.join("; ")
     }
 
-    /// Returns the shell that understands it.
+    /// Returns the kind of shell whose language it uses.
     pub(crate) fn kind(&self) -> Kind {
         self.kind
     }
@@ -217,7 +218,7 @@ impl QueryScript {
 pub(crate) type VariableReport = (String, Option<Variable>);
 
 /// Parses an answer; see [`QueryScript::query`].
-pub(crate) fn parsed(answer: &[u8], kind: Kind) -> Vec<VariableReport> {
+pub(crate) fn parse_answer(answer: &[u8], kind: Kind) -> Vec<VariableReport> {
     let texts: Vec<&[u8]> = answer.split(|&byte| byte == 0).collect();
     let lossy = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
     let variables = texts.chunks_exact(4).map(|fields| {
@@ -236,59 +237,62 @@ pub(crate) fn parsed(answer: &[u8], kind: Kind) -> Vec<VariableReport> {
 pub(crate) struct Files {
     request: PathBuf,
     answer: PathBuf,
-    /// The list of what the function of the integration does not see.
-    apart: Option<PathBuf>,
+    /// File with the state that a function does not see.
+    outer_state: Option<PathBuf>,
     kind: Kind,
 }
 
 impl Files {
-    /// Writes a request, and an answer that is empty so far.
-    pub(crate) fn write(agreed: &IntegrationSession, script: &QueryScript) -> Result<Self, VariablesError> {
+    /// Writes a request and an empty answer.
+    pub(crate) fn write(session: &IntegrationSession, script: &QueryScript) -> Result<Self, VariablesError> {
         let text = script.file();
         if text.len() > MAX_EXCHANGE_BYTES {
             return Err(VariablesError::TooLong);
         }
-        let Some(begin) = &agreed.files else { return Err(VariablesError::Deaf) };
-        let with = |end: &str| {
-            let mut path = OsString::from(begin.as_os_str());
-            path.push(end);
+        let Some(prefix) = &session.files else { return Err(VariablesError::NoHandler) };
+        let with_suffix = |suffix: &str| {
+            let mut path = OsString::from(prefix.as_os_str());
+            path.push(suffix);
             PathBuf::from(path)
         };
-        let apart = script.lists_apart.then(|| with(".apart"));
-        let files = Self { request: with(".request"), answer: with(".answer"), apart, kind: script.kind };
-        let new = |path: &PathBuf| {
-            // A reader that stopped in the middle left this file behind.
+        let outer_state = script.has_outer_state.then(|| with_suffix(".apart"));
+        let files =
+            Self { request: with_suffix(".request"), answer: with_suffix(".answer"), outer_state, kind: script.kind };
+        let create = |path: &PathBuf| {
+            // An interrupted exchange may have left this file.
             let _ = fs::remove_file(path);
             OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
         };
-        let empty = std::iter::once(&files.answer).chain(&files.apart);
-        let written =
-            empty.map(new).try_for_each(|made| made.map(drop)).and_then(|()| new(&files.request)?.write_all(&text));
+        let empty = std::iter::once(&files.answer).chain(&files.outer_state);
+        let written = empty
+            .map(create)
+            .try_for_each(|created| created.map(drop))
+            .and_then(|()| create(&files.request)?.write_all(&text));
         written.map_err(|error| VariablesError::System(error.to_string()))?;
         Ok(files)
     }
 
-    /// Reads what the shell has answered.
+    /// Reads the answer of the shell.
     pub(crate) fn read(&self) -> Result<Vec<VariableReport>, VariablesError> {
-        Ok(parsed(&bounded(&self.answer)?, self.kind))
+        Ok(parse_answer(&read_bounded(&self.answer)?, self.kind))
     }
 
     /// Reads the state that the shell has reported.
     pub(crate) fn read_state(&self) -> Result<ShellState, VariablesError> {
-        let apart = self.apart.as_ref().map(bounded).transpose()?;
+        let outer_state = self.outer_state.as_ref().map(read_bounded).transpose()?;
         let (traps, patterns) = match self.kind {
-            Kind::Zsh => (None, apart),
-            Kind::Bash | Kind::Fish | Kind::Posix => (apart, None),
+            Kind::Zsh => (None, outer_state),
+            Kind::Bash | Kind::Fish | Kind::Posix => (outer_state, None),
         };
-        let state = ShellState::parse(&bounded(&self.answer)?, traps.as_deref());
+        let state = ShellState::parse(&read_bounded(&self.answer)?, traps.as_deref());
         let mut state = state.ok_or(VariablesError::Unanswered)?;
         state.add_patterns(&patterns.unwrap_or_default());
         Ok(state)
     }
 }
 
-/// Reads a file, if it is not too long.
-fn bounded(path: &PathBuf) -> Result<Vec<u8>, VariablesError> {
+/// Reads a file of at most `MAX_EXCHANGE_BYTES`.
+fn read_bounded(path: &PathBuf) -> Result<Vec<u8>, VariablesError> {
     let read = || -> io::Result<Vec<u8>> {
         let mut answer = Vec::new();
         fs::File::open(path)?.take(MAX_EXCHANGE_BYTES as u64 + 1).read_to_end(&mut answer)?;
@@ -300,74 +304,74 @@ fn bounded(path: &PathBuf) -> Result<Vec<u8>, VariablesError> {
 
 impl Drop for Files {
     fn drop(&mut self) {
-        // Two names in a file system in memory. If they are removed already, there is no more to do.
+        // Ignore errors: the files may have been removed already.
         let _ = fs::remove_file(&self.request);
         let _ = fs::remove_file(&self.answer);
-        if let Some(apart) = &self.apart {
-            let _ = fs::remove_file(apart);
+        if let Some(outer_state) = &self.outer_state {
+            let _ = fs::remove_file(outer_state);
         }
     }
 }
 
-/// Finds what bash prints for an exchange: from where it clears its prompt to where it has drawn it again.
+/// Finds the output of bash for an exchange, from the clearing of its prompt to the end of the new prompt.
 #[derive(Debug)]
 pub(crate) struct Redraw {
-    answered: Vec<u8>,
-    drawn: Vec<u8>,
-    held: Vec<u8>,
+    answer_mark: Vec<u8>,
+    prompt_mark: Vec<u8>,
+    buffer: Vec<u8>,
 }
 
-/// The result of holding output back.
+/// Result of [`Redraw::hold`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum HoldResult {
     /// The prompt is not back yet.
     NotYet,
     /// The output before the redraw, the redraw, and the output after it.
     Redrawn([Vec<u8>; 3]),
-    /// Other output: there is too much output for a prompt.
+    /// Output that is too long for a prompt.
     Other(Vec<u8>),
 }
 
 impl Redraw {
-    /// A prompt that takes more bytes than this is not a prompt.
+    /// Maximum size of a redrawn prompt, in bytes.
     const MAX_PROMPT_BYTES: usize = 256 * 1024;
 
     pub(crate) fn new(nonce: &str) -> Self {
         let mark = |letter: char| format!("\x1b]133;{letter};k={nonce}\x07").into_bytes();
-        Self { answered: mark('V'), drawn: mark('B'), held: Vec::new() }
+        Self { answer_mark: mark('V'), prompt_mark: mark('B'), buffer: Vec::new() }
     }
 
     /// Holds output back until the redraw is complete.
     pub(crate) fn hold(&mut self, bytes: &[u8]) -> HoldResult {
-        self.held.extend_from_slice(bytes);
-        let answered = memchr::memmem::find(&self.held, &self.answered);
-        let Some(answered) = answered else { return self.unless_too_long() };
-        let behind = answered + self.answered.len();
-        let Some(drawn) = memchr::memmem::find(&self.held[behind..], &self.drawn) else {
-            return self.unless_too_long();
+        self.buffer.extend_from_slice(bytes);
+        let answer_start = memchr::memmem::find(&self.buffer, &self.answer_mark);
+        let Some(answer_start) = answer_start else { return self.check_length() };
+        let answer_end = answer_start + self.answer_mark.len();
+        let Some(prompt_offset) = memchr::memmem::find(&self.buffer[answer_end..], &self.prompt_mark) else {
+            return self.check_length();
         };
-        let after = self.held.split_off(behind + drawn + self.drawn.len());
+        let output_after = self.buffer.split_off(answer_end + prompt_offset + self.prompt_mark.len());
         // The shell clears the line first. Output before that comes from another program.
-        let begin = memchr::memmem::rfind(&self.held[..answered], b"\r\x1b[K").unwrap_or(0);
-        let redraw = self.held.split_off(begin);
-        HoldResult::Redrawn([std::mem::take(&mut self.held), redraw, after])
+        let redraw_start = memchr::memmem::rfind(&self.buffer[..answer_start], b"\r\x1b[K").unwrap_or(0);
+        let redraw = self.buffer.split_off(redraw_start);
+        HoldResult::Redrawn([std::mem::take(&mut self.buffer), redraw, output_after])
     }
 
-    fn unless_too_long(&mut self) -> HoldResult {
-        if self.held.len() > Self::MAX_PROMPT_BYTES { HoldResult::Other(self.give_up()) } else { HoldResult::NotYet }
+    fn check_length(&mut self) -> HoldResult {
+        if self.buffer.len() > Self::MAX_PROMPT_BYTES { HoldResult::Other(self.give_up()) } else { HoldResult::NotYet }
     }
 
-    /// Returns the held output when there will be no redraw.
+    /// Returns the held output if no redraw follows.
     pub(crate) fn give_up(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.held)
+        std::mem::take(&mut self.buffer)
     }
 }
 
-/// Takes the mark of an answer out of a portion of output, if it is in it.
-pub(crate) fn without_answer<'a>(bytes: &'a [u8], nonce: &str) -> Option<(&'a [u8], &'a [u8])> {
+/// Splits output at the mark of an answer; `None` without a mark.
+pub(crate) fn split_at_answer_mark<'a>(bytes: &'a [u8], nonce: &str) -> Option<(&'a [u8], &'a [u8])> {
     let mark = format!("\x1b]133;V;k={nonce}\x07");
-    let at = memchr::memmem::find(bytes, mark.as_bytes())?;
-    Some((&bytes[..at], &bytes[at + mark.len()..]))
+    let mark_start = memchr::memmem::find(bytes, mark.as_bytes())?;
+    Some((&bytes[..mark_start], &bytes[mark_start + mark.len()..]))
 }
 
 #[cfg(test)]
@@ -377,23 +381,23 @@ mod tests {
     #[test]
     fn names_that_are_no_names_are_refused() {
         for name in ["PATH", "_", "a1", "__x"] {
-            assert_eq!(checked(name), Ok(()), "{name}");
+            assert_eq!(check_name(name), Ok(()), "{name}");
         }
         for name in ["", "1a", "a-b", "a b", "a[0]", "é", "$(id)", "__steplatch_key", &"a".repeat(201)] {
-            assert!(matches!(checked(name), Err(VariablesError::Name(_))), "{name}");
+            assert!(matches!(check_name(name), Err(VariablesError::Name(_))), "{name}");
         }
     }
 
     #[test]
     fn an_answer_tells_what_is_set_and_what_is_exported() {
         let variable = |value: &str, exported| Some(Variable { value: value.into(), exported });
-        let told = parsed(b"A\x001\x00ix\x00one\ntwo\x00B\x00\x00\x00\x00C\x001\x00\x00\xff\x00", Kind::Bash);
+        let told = parse_answer(b"A\x001\x00ix\x00one\ntwo\x00B\x00\x00\x00\x00C\x001\x00\x00\xff\x00", Kind::Bash);
         let expected = [("A", variable("one\ntwo", true)), ("B", None), ("C", variable("\u{fffd}", false))];
         assert_eq!(told, expected.map(|(name, variable)| (name.to_owned(), variable)));
-        let told = parsed(b"A\x001\x00scalar-export-special\x00\x00B\x001\x00scalar\x00x\x00", Kind::Zsh);
+        let told = parse_answer(b"A\x001\x00scalar-export-special\x00\x00B\x001\x00scalar\x00x\x00", Kind::Zsh);
         let expected = [("A", variable("", true)), ("B", variable("x", false))];
         assert_eq!(told, expected.map(|(name, variable)| (name.to_owned(), variable)));
-        assert_eq!(parsed(b"A\x001\x00", Kind::Fish), [], "half an answer is none");
+        assert_eq!(parse_answer(b"A\x001\x00", Kind::Fish), [], "half an answer is none");
     }
 
     #[test]

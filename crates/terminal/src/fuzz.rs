@@ -1,4 +1,4 @@
-//! Bytes of programs, through the filter, both parsers, the history and the screen.
+//! Fuzz target for the output of programs: filter, both parsers, history and screen.
 
 use std::collections::BTreeSet;
 
@@ -7,19 +7,19 @@ use steplatch_fuzz::{Target, portions};
 use crate::history::History;
 use crate::intake::OutputPipeline;
 use crate::screen::{Emulator, Screen, Size};
-use crate::transcript::{Marked, Transcript};
+use crate::transcript::{OffsetMark, Transcript};
 
 const SIZE: Size = Size { cols: 30, rows: 8 };
 
-/// Maximum bytes of memory that a history of [`Target::longest`] bytes may take.
+/// Maximum memory of the history of [`Target::longest`] bytes, in bytes.
 const MAX_MEMORY_BYTES: usize = 256 * 1024;
 
-/// Everything that a program has left behind.
+/// The observable state of a terminal after its output.
 #[derive(Debug, PartialEq, Eq)]
-struct Trace {
+struct TerminalState {
     text: String,
     zones: Vec<String>,
-    marks: Vec<Marked>,
+    marks: Vec<OffsetMark>,
     screen: String,
     coloured: String,
     title: String,
@@ -27,25 +27,25 @@ struct Trace {
     replies: String,
 }
 
-fn pipeline() -> OutputPipeline {
+fn new_pipeline() -> OutputPipeline {
     let transcript = Transcript::new(History::new(1 << 20), Some("n1".into()));
     OutputPipeline::new(transcript, Box::new(Emulator::new(SIZE)))
 }
 
-fn trace(portions: &[&[u8]]) -> (Trace, OutputPipeline) {
-    let mut intake = pipeline();
+fn terminal_state(portions: &[&[u8]]) -> (TerminalState, OutputPipeline) {
+    let mut pipeline = new_pipeline();
     let mut replies = Vec::new();
     for portion in portions {
-        intake.take_in(portion, &mut replies);
-        intake.transcript.settle();
+        pipeline.take_in(portion, &mut replies);
+        pipeline.transcript.settle();
     }
-    // A synchronized update draws what it holds back when its time is up, which is no matter of bytes.
-    intake.screen.release();
-    replies.extend(intake.screen.take_replies());
-    let marks = intake.transcript.take_marks();
-    let history = intake.transcript.history();
-    let screen = &intake.screen;
-    let trace = Trace {
+    // A synchronized update ends at its time limit, which does not depend on the bytes.
+    pipeline.screen.release();
+    replies.extend(pipeline.screen.take_replies());
+    let marks = pipeline.transcript.take_marks();
+    let history = pipeline.transcript.history();
+    let screen = &pipeline.screen;
+    let terminal_state = TerminalState {
         text: history.read(0..history.end()).1,
         zones: history.zones(0..history.end()).map(|zone| format!("{zone:?}")).collect(),
         marks,
@@ -55,13 +55,13 @@ fn trace(portions: &[&[u8]]) -> (Trace, OutputPipeline) {
         cursor: format!("{:?} {:?}", screen.cursor(), screen.modes()),
         replies: replies.escape_ascii().to_string(),
     };
-    (trace, intake)
+    (terminal_state, pipeline)
 }
 
-/// The sequences of an input, without their numbers and texts.
-fn sequences(input: &[u8]) -> BTreeSet<Vec<u8>> {
-    let after = input.split(|byte| *byte == 0x1b).skip(1);
-    after.map(|rest| rest.iter().copied().filter(|byte| !byte.is_ascii_digit()).take(3).collect()).collect()
+/// Returns the kinds of escape sequences in an input: the first three bytes of each that are not digits.
+fn sequence_kinds(input: &[u8]) -> BTreeSet<Vec<u8>> {
+    let sequences = input.split(|byte| *byte == 0x1b).skip(1);
+    sequences.map(|sequence| sequence.iter().copied().filter(|byte| !byte.is_ascii_digit()).take(3).collect()).collect()
 }
 
 #[test]
@@ -142,33 +142,37 @@ fn output() {
         longest: 600,
     };
     target.run(|input| {
-        let (whole, mut intake) = trace(&[input]);
-        let cut = trace(&portions(input)).0;
-        assert_eq!(whole, cut, "cut into portions");
-        let cursor = intake.screen.cursor();
+        let (at_once, mut pipeline) = terminal_state(&[input]);
+        let in_portions = terminal_state(&portions(input)).0;
+        assert_eq!(at_once, in_portions);
+        let cursor = pipeline.screen.cursor();
         assert!(cursor.row < SIZE.rows && cursor.col < SIZE.cols, "{cursor:?}");
-        assert!(whole.screen.lines().count() <= usize::from(SIZE.rows), "{}", whole.screen);
-        let history = intake.transcript.history();
+        assert!(at_once.screen.lines().count() <= usize::from(SIZE.rows), "{}", at_once.screen);
+        let history = pipeline.transcript.history();
         assert!(history.memory() <= MAX_MEMORY_BYTES, "{} bytes", history.memory());
-        // A control string is not text, and each byte is at most one character of three bytes, or a line end more. A
-        // sequence of at least three bytes writes a row at most.
+        // A control string is not text. Each other byte adds at most one character of three bytes, or a line end. A
+        // sequence of at least three bytes writes at most one row.
         let max_text = (8 + usize::from(SIZE.cols)) * input.len();
-        assert!(whole.text.len() <= max_text, "{} bytes of text", whole.text.len());
-        let snapshot = intake.screen.snapshot();
-        let mut again = Emulator::new(SIZE);
-        again.feed(snapshot.as_bytes());
-        again.release();
-        assert_eq!(again.text(), whole.screen, "drawn again from '{}'", snapshot.escape_debug());
-        // The emulator makes a thousand rows when it grows, so that only few inputs use other sizes.
+        assert!(at_once.text.len() <= max_text, "{} bytes of text", at_once.text.len());
+        let snapshot = pipeline.screen.snapshot();
+        let mut redrawn = Emulator::new(SIZE);
+        redrawn.feed(snapshot.as_bytes());
+        redrawn.release();
+        assert_eq!(redrawn.text(), at_once.screen, "redrawn from '{}'", snapshot.escape_debug());
+        // The emulator allocates a thousand rows when it grows, so only some inputs use other sizes.
         if input.len().is_multiple_of(8) {
             for size in [Size { cols: 2, rows: 2 }, Size { cols: 40, rows: 3 }] {
-                intake.screen.resize(size);
-                intake.take_in(&input[..input.len().min(100)], &mut Vec::new());
-                let _ =
-                    (intake.screen.text(), intake.screen.picture(), intake.screen.snapshot(), intake.behind_prompt());
+                pipeline.screen.resize(size);
+                pipeline.take_in(&input[..input.len().min(100)], &mut Vec::new());
+                let _ = (
+                    pipeline.screen.text(),
+                    pipeline.screen.picture(),
+                    pipeline.screen.snapshot(),
+                    pipeline.behind_prompt(),
+                );
             }
         }
-        assert_eq!(intake.screen.failures(), 0, "the emulator began anew");
-        (sequences(input), whole.cursor.len(), whole.replies.is_empty(), whole.zones.len().min(4))
+        assert_eq!(pipeline.screen.failures(), 0, "the emulator was restarted");
+        (sequence_kinds(input), at_once.cursor.len(), at_once.replies.is_empty(), at_once.zones.len().min(4))
     });
 }

@@ -82,7 +82,7 @@ impl Parsers<'_> {
 
     /// Turns off what the program left on that has ended, as if it had done so.
     fn turn_off(&mut self, replies: &mut impl Extend<u8>) {
-        let (screen, leftovers) = self.transcript.leftovers();
+        let (screen, leftovers) = self.transcript.take_leftovers();
         self.take_in(screen.as_bytes(), replies);
         let modes = leftovers.turn_off(self.screen.cursor());
         self.take_in(modes.as_bytes(), replies);

@@ -53,10 +53,10 @@ pub struct Terminal {
     pid: i32,
     life: Lifecycle,
     requests: mpsc::UnboundedSender<Request>,
-    /// The agreement with its shell. Behind a lock, because only one exchange can run at a time.
-    agreed: Option<Arc<tokio::sync::Mutex<IntegrationSession>>>,
-    /// Its states at questions to people about it, by gate, oldest first.
-    noted: Arc<Mutex<VecDeque<QuestionState>>>,
+    /// Integration session of its shell. The lock allows one exchange at a time.
+    integration: Option<Arc<tokio::sync::Mutex<IntegrationSession>>>,
+    /// Its states at questions to people about it, oldest first.
+    question_states: Arc<Mutex<VecDeque<QuestionState>>>,
 }
 
 /// The state of a terminal at a question.
@@ -66,39 +66,39 @@ struct QuestionState {
     state: TerminalState,
     /// The settings of the terminal, and the open files of its shell.
     settings: TerminalSettings,
-    /// The approved input was typed: what follows is the run's own.
+    /// True if the approved input was typed: later changes are the run's own.
     is_used: bool,
 }
 
-/// Settings that a line editor changes while the shell reports its state, and sets back after that.
+/// Settings that a line editor changes while the shell reports its state, and restores afterwards.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct TerminalSettings {
-    /// Those with which the terminal takes typed input.
+    /// The settings for typed input.
     input: Option<String>,
-    /// The open files that commands of its shell get, if they count.
+    /// The open files that commands of its shell inherit; `None` to skip the comparison.
     files: Option<OpenFiles>,
 }
 
-/// The state of a terminal at the time of a question to a person about it, where known.
+/// The state of a terminal at a question to a person about it.
 #[derive(Debug, Clone)]
 enum TerminalState {
     /// A shell at its prompt.
     Shell(ShellState),
     /// A program that waits for input, by its process group.
     Program { group: i32, program: Option<String> },
-    /// Not known, and why.
+    /// The reason why the state is unknown.
     Unknown(String),
 }
 
-/// Maximum number of kept states of one terminal. A terminal is seldom part of more than one question.
-const MAX_NOTED: usize = 16;
+/// Maximum number of stored states of a terminal. Few terminals are part of several questions.
+const MAX_QUESTION_STATES: usize = 16;
 
-/// Number of looks at the settings of a terminal that a line editor is about to change, and the pause between two.
-const SETTING_CHECKS: usize = 20;
+/// Number of times that the settings of a terminal are read until they are stable, and the pause between two reads.
+const MAX_SETTING_READS: usize = 20;
 const SETTING_PAUSE: Duration = Duration::from_millis(15);
 
-/// Time limit of the wait for a shell that is about to reach its prompt.
-const PROMPT_TIME: Duration = Duration::from_secs(2);
+/// Time limit for a shell to reach its prompt.
+const PROMPT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The stages of a terminal's life, shared with its handles.
 #[derive(Debug, Clone, Default)]
@@ -117,7 +117,7 @@ impl Lifecycle {
         let _ = self.0.ended.set(Instant::now());
     }
 
-    /// Records that it closes: no id or name finds it any longer.
+    /// Records that it closes: lookups by id or name no longer return it.
     fn close(&self) {
         self.0.closed.store(true, Ordering::Relaxed);
     }
@@ -126,43 +126,41 @@ impl Lifecycle {
 /// Reason why the terminal did not take an input.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum InputError {
-    /// A key has no such name; the program received nothing.
+    /// A key name is unknown; the program received nothing.
     #[error(transparent)]
     Key(#[from] UnknownKey),
     /// The program has ended, and nothing reads input.
     #[error("its program has ended{}", .0.map(|exit| format!(" with exit code {}", exit.code)).unwrap_or_default())]
     Ended(Option<Exit>),
-    /// So much input waits for the program to read it that the terminal takes no more.
+    /// The limit of input that the program has not read is reached.
     #[error("its program does not read: {waiting} bytes of earlier input are still waiting")]
     Full {
-        /// Bytes that wait.
+        /// Unread bytes.
         waiting: usize,
     },
-    /// The input is longer than the terminal takes at once.
+    /// The input exceeds the size limit.
     #[error("it is longer than {} MB; send it in parts", .most >> 20)]
     TooLong {
-        /// The most bytes.
+        /// Maximum number of bytes.
         most: usize,
     },
-    /// A line of it would not arrive whole.
+    /// A line of it would be truncated.
     #[error(transparent)]
     LineTooLong(#[from] LineTooLong),
     /// Another client holds the terminal.
     #[error("{} holds the terminal", .0.name)]
     Held(LockHolder),
-    /// The input is a run's, and other clients have begun a line or a command, which no key takes away for certain.
-    #[error(
-        "others have begun a line there, so nothing was typed behind it; enter it or take it away (ctrl-c): {text}"
-    )]
+    /// The input is a run's, and other clients have begun a line or a command that no key reliably removes.
+    #[error("the prompt has text of another client, so nothing was typed; enter or remove that text (ctrl-c): {text}")]
     LineStands {
-        /// The text typed there.
+        /// The text at the prompt.
         text: String,
     },
-    /// A person has approved it for the terminal as it was, and that is another one now.
+    /// The terminal has changed since a person approved the input.
     #[error("{}", changed(.0))]
     Changed(String),
-    /// Typing began, and the program ended before the end of it.
-    #[error("it was begun before, and how much of it reached the program is not known")]
+    /// The program ended while the input was being typed.
+    #[error("typing began earlier, and it is unknown how much of it reached the program")]
     InDoubt,
     /// The terminal has closed.
     #[error(transparent)]
@@ -179,19 +177,19 @@ pub struct Input {
     /// Actions of a mouse, after the keys. A program that does not request them receives nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mouse: Vec<MouseInput>,
-    /// Bytes to send unchanged, after all else: what a person's own terminal produced.
+    /// Bytes to send unchanged, after everything else: the output of a person's own terminal.
     pub raw: Vec<u8>,
-    /// Time of the answer: the next prompt, or the moment when the program has been quiet for the given time. Without
-    /// it, as soon as the terminal accepts the input.
+    /// Condition of the answer: the next prompt, or silence of the program. `None` answers as soon as the terminal
+    /// accepts the input.
     pub settle: Option<Settle>,
     /// The id of the step that this input belongs to, for the ledger of the terminal host.
     pub step: Option<String>,
-    /// The gate at which a person has approved it: the terminal refuses the input if it is another one than it was
-    /// then, see [`Terminal::record_state`].
+    /// The gate at which a person approved it. The terminal refuses the input if its state has changed since, see
+    /// [`Terminal::record_state`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approved_at: Option<String>,
-    /// The run that types what a person has approved. In a shell that marks its prompts, it begins on an empty line:
-    /// the terminal first takes away what others have typed there, or refuses the input.
+    /// The run that types an approved input. In a shell that marks its prompts, the input begins on an empty line: the
+    /// terminal first removes the text of other clients, or refuses the input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
     /// Proves that the sender holds the terminal.
@@ -202,11 +200,11 @@ pub struct Input {
     /// True if a person types it in an attached terminal, for the log of inputs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub attached: bool,
-    /// True for a secret, which the log of inputs does not keep, even if the program shows it.
+    /// True for a secret. The log of inputs omits it, even if the program shows it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub secret: bool,
-    /// True if the answer to an input that does not settle has no [`View`]: the sender follows the screen, or waits for
-    /// the output next. Taking the view reads `/proc`, which would delay the echo of a key. A host of an older version
+    /// True to omit the [`View`] from the answer to an input that does not settle: the sender follows the screen, or
+    /// waits for output next. A view needs reads of `/proc`, which delay the echo of a key. A host of an older version
     /// returns a view anyway.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub without_view: bool,
@@ -217,7 +215,7 @@ pub struct Input {
 pub struct Settle {
     /// Silence that counts as an answer.
     pub quiet: Duration,
-    /// The longest wait.
+    /// Time limit of the wait.
     pub at_most: Duration,
 }
 
@@ -248,17 +246,17 @@ pub struct View {
     pub size: Size,
     /// True if a command runs in the foreground. None if unknown.
     pub busy: Option<bool>,
-    /// The exit code of the last command, where the shell reports it and no other command runs; of the program, once it
-    /// has ended.
+    /// The exit code of the last command, if the shell reports it and no other command runs; after the end of the
+    /// program, that of the program.
     pub exit_code: Option<i32>,
     /// Exit of the program, once it has ended.
     pub exit: Option<Exit>,
     /// Offset after all output so far.
     pub end: u64,
-    /// A client held the terminal and gave it back, with no call of [`Terminal::handed_back`] since.
+    /// True if a client held the terminal and gave it back since the last call of [`Terminal::handed_back`].
     pub handed_back: bool,
     /// The working directory of its program: the shell's own, or that of the running program where it reports one
-    /// (OSC 7). Within `ssh` and the like it is a directory of the remote machine.
+    /// (OSC 7). Within `ssh`, it is a directory of the remote machine.
     pub cwd: Option<String>,
     /// True if the foreground program waits for input: a shell at its prompt, a program that reads the terminal, an
     /// idle line editor or full-screen program. None if unknown.
@@ -276,10 +274,10 @@ pub struct View {
     pub version: Option<u64>,
 }
 
-/// A screen, once it is another one than a viewer knows.
+/// A screen that differs from the one that a viewer knows.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ScreenUpdate {
-    /// Identifies the content: the number changes with every drawing and every change of the size.
+    /// Identifies the content: the number changes with each drawn change and each change of the size.
     pub version: u64,
     /// The cells.
     pub picture: Picture,
@@ -291,19 +289,19 @@ pub struct ScreenUpdate {
     pub exit: Option<Exit>,
 }
 
-/// A screen, with the rows only that a viewer does not know.
+/// A screen with only those rows that a viewer does not know.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ScreenDelta {
-    /// The screen, of whose rows only the ones in `rows` are there.
+    /// The screen, with only the rows in `rows`.
     pub update: ScreenUpdate,
     /// Number of rows of the screen.
     pub height: u16,
-    /// The numbers of the rows that are there, growing; none if all of them are, for a viewer that knows nothing, or another size.
+    /// The row numbers, ascending. `None` for all rows, if the viewer knows no screen or one of another size.
     pub rows: Option<Vec<u16>>,
 }
 
 impl ScreenDelta {
-    /// Returns these rows of a screen; all of them for `None`.
+    /// Returns some rows of a screen; all for `None`.
     fn from_update(update: &ScreenUpdate, rows: Option<Vec<u16>>) -> Self {
         let ScreenUpdate { version, picture, modes, title, exit } = update;
         let height = u16::try_from(picture.rows.len()).unwrap_or(u16::MAX);
@@ -323,8 +321,8 @@ impl ScreenDelta {
         Self { update, height, rows }
     }
 
-    /// Returns the whole screen, for a viewer that knows this picture. None if the rows do not fit it; the viewer then
-    /// requests the whole screen.
+    /// Returns the whole screen for a viewer that knows the picture `known`. `None` if the rows do not fit it; the
+    /// viewer then requests the whole screen.
     #[must_use]
     pub fn onto(self, known: Option<Picture>) -> Option<ScreenUpdate> {
         let Self { mut update, height, rows } = self;
@@ -345,51 +343,51 @@ impl ScreenDelta {
 pub enum Part {
     /// From this offset on.
     From(u64),
-    /// The same as printed, with carriage returns and backspaces: overwritten text is there, too.
+    /// From an offset on as printed, with carriage returns, backspaces and overwritten text.
     RawFrom(u64),
     /// Output after the last input.
     SinceInput,
-    /// Output and rows that are new to a client, which has read up to an offset and seen a version of the screen; see
-    /// [`Excerpt::rows`]. The text begins with the new part of the line at the offset.
+    /// Output and rows after the offset and the screen version that a client has read; see [`Excerpt::rows`]. The text
+    /// begins with the new part of the line at the offset.
     New {
         /// The offset.
         from: u64,
         /// The version, see [`View::version`].
         version: u64,
-        /// Bytes of text before that to return as well, see [`Excerpt::before`].
+        /// Bytes of earlier text to include, see [`Excerpt::before`].
         reach: usize,
     },
     /// The last lines.
     Tail(usize),
 }
 
-/// A part of the output, as text. Lines look as they did at their end.
+/// A part of the output, as text. Lines have their final content.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Excerpt {
     /// The text, or its beginning.
     pub head: String,
-    /// Its end, where a part between is missing.
+    /// Its end, if text between is missing.
     pub tail: Option<String>,
-    /// Bytes of text missing after `head`. Not characters: a count of these would read all of it.
+    /// Bytes of text missing after `head`. Counting characters would require reading all of it.
     pub left_out: u64,
     /// Offset after `head`, to continue reading from.
     pub next: u64,
-    /// Offset of the oldest held output, where the request includes older, dropped output.
+    /// Offset of the oldest stored output, if the request includes dropped output.
     pub dropped_before: Option<u64>,
-    /// Of [`Part::New`], text before `head`, to find a secret of which `head` has the end.
+    /// For [`Part::New`], text before `head`, to find a secret that ends in `head`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub before: String,
-    /// Of [`Part::SinceInput`], the bytes of `head` before what the shell printed after the output of its last command.
-    /// None if they are unknown, or if text is missing.
+    /// For [`Part::SinceInput`], the length of `head` without the shell's own output after its last command, in bytes.
+    /// `None` if unknown, or if text is missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_bytes: Option<u64>,
-    /// Of [`Part::New`], the lines of the screen instead of text, where the program drew on several of its rows.
+    /// For [`Part::New`], the lines of the screen instead of text, if the program drew on several of its rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rows: Option<Vec<ScreenLine>>,
 }
 
 impl Excerpt {
-    /// Returns a text that is whole. What follows it is at the offset `next`.
+    /// Returns a complete text. The following output begins at the offset `next`.
     pub(crate) fn from_text(head: String, next: u64) -> Self {
         Self { head, next, ..Self::default() }
     }
@@ -398,15 +396,15 @@ impl Excerpt {
 /// A line of the screen or of the scrollback.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScreenLine {
-    /// The number of its first row on the screen, counted from 0; negative where it scrolled away.
+    /// The number of its first row on the screen, from 0; negative if it scrolled off.
     pub row: i64,
-    /// Its text; of a wrapped line, that of all its rows.
+    /// Its text; for a wrapped line, the text of all its rows.
     pub text: String,
     /// False if the client has seen the line with this text.
     pub is_changed: bool,
 }
 
-/// The state of a terminal that needs no look at its screen.
+/// The state of a terminal without its screen.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Description {
     /// Its id.
@@ -477,7 +475,7 @@ pub struct Attached {
 pub enum Output {
     /// Bytes as the program wrote them, without its queries to the terminal and without clipboard contents.
     Bytes(Arc<[u8]>),
-    /// The screen has another size now.
+    /// The size of the screen has changed.
     Resized(Size),
     /// The program has ended.
     Ended(Exit),
@@ -497,7 +495,7 @@ pub(crate) enum Request {
     /// The entries of the log of inputs from this number on.
     Inputs(u64, oneshot::Sender<Vec<LoggedInput>>),
     Pieces(Vec<(u64, u64)>, usize, oneshot::Sender<Vec<String>>),
-    /// Answered once the screen is another one than the known version.
+    /// Answered when the screen differs from the known version.
     WatchScreen(ScreenWatcher),
     Read(Part, Limit, oneshot::Sender<Excerpt>),
     Run(CommandRequest, oneshot::Sender<Result<CommandResult, RunError>>),
@@ -508,9 +506,9 @@ pub(crate) enum Request {
     InputSettings(oneshot::Sender<Option<String>>),
     /// The process group and the name of the program that waits for input, if one does.
     Waiter(oneshot::Sender<Option<(i32, Option<String>)>>),
-    /// Takes away the text of others at the prompt, for a run.
+    /// Removes the text of other clients at the prompt, for a run.
     ClearLine(String, oneshot::Sender<Result<(), InputError>>),
-    /// An inner shell is to run the script, and report what it prints.
+    /// Runs the script in an inner shell and returns its output.
     Script(QueryScript, oneshot::Sender<Result<Vec<u8>, VariablesError>>),
     Describe(oneshot::Sender<Description>),
     Resize(Size, oneshot::Sender<()>),
@@ -524,7 +522,7 @@ pub(crate) enum Request {
 
 impl Request {
     /// Returns whether it may change the state of the terminal.
-    fn acts(&self) -> bool {
+    fn may_change_state(&self) -> bool {
         match self {
             Self::Send(..)
             | Self::Run(..)
@@ -558,11 +556,11 @@ impl Request {
 
 impl Terminal {
     pub(crate) fn new(id: TerminalId, pid: i32, life: Lifecycle, requests: mpsc::UnboundedSender<Request>) -> Self {
-        Self { id, pid, life, requests, agreed: None, noted: Arc::default() }
+        Self { id, pid, life, requests, integration: None, question_states: Arc::default() }
     }
 
-    pub(crate) fn with_integration(self, agreed: Option<IntegrationSession>) -> Self {
-        Self { agreed: agreed.map(|agreed| Arc::new(tokio::sync::Mutex::new(agreed))), ..self }
+    pub(crate) fn with_integration(self, integration: Option<IntegrationSession>) -> Self {
+        Self { integration: integration.map(|session| Arc::new(tokio::sync::Mutex::new(session))), ..self }
     }
 
     /// Returns the process id of its program.
@@ -571,7 +569,7 @@ impl Terminal {
         self.pid
     }
 
-    /// Returns whether it is still open; a terminal is not while it opens.
+    /// Returns whether it is open; a terminal that is being opened is not.
     pub(crate) fn is_open(&self) -> bool {
         !self.requests.is_closed() && !self.life.0.closed.load(Ordering::Relaxed)
     }
@@ -606,7 +604,7 @@ impl Terminal {
         sent
     }
 
-    /// Waits until what `wait` names happens. Dropping the future ends the wait.
+    /// Waits for the condition of `wait`. Dropping the future cancels the wait.
     ///
     /// # Errors
     /// If the terminal has closed.
@@ -628,7 +626,7 @@ impl Terminal {
         self.ask(|reply| Request::Ready(quiet, at_most, reply)).await
     }
 
-    /// Returns the screen and state as of now; `colours` keeps the screen's colours.
+    /// Returns the current screen and state; `colours` keeps the screen's colours.
     ///
     /// # Errors
     /// If the terminal has closed.
@@ -636,7 +634,7 @@ impl Terminal {
         self.ask(|reply| Request::View(colours, reply)).await
     }
 
-    /// Returns the cells of the screen as of now, with their colours.
+    /// Returns the current cells of the screen, with their colours.
     ///
     /// # Errors
     /// If the terminal has closed.
@@ -644,8 +642,8 @@ impl Terminal {
         self.ask(Request::Picture).await
     }
 
-    /// Returns the cells of at most `max_rows` rows that scrolled away, and below them those of the screen. A
-    /// full-screen program has no such rows.
+    /// Returns the cells of at most `max_rows` rows that scrolled off the screen, followed by those of the screen. A
+    /// full-screen program has no scrolled rows.
     ///
     /// # Errors
     /// If the terminal has closed.
@@ -661,8 +659,8 @@ impl Terminal {
         self.ask(|reply| Request::Inputs(from, reply)).await
     }
 
-    /// Returns the texts between offsets, each of at most `max_chars` characters: its beginning and its end. What
-    /// full-screen programs drew is not part of them. All together have at most 4 MiB.
+    /// Returns the texts between offsets, each reduced to its beginning and end with at most `max_chars` characters.
+    /// They exclude the output of full-screen programs, and have at most 4 MiB together.
     ///
     /// # Errors
     /// If the terminal has closed.
@@ -687,7 +685,7 @@ impl Terminal {
         self.ask(|reply| Request::WatchScreen(ScreenWatcher { known, reply: ScreenReply::Rows(reply) })).await
     }
 
-    /// Returns a part of the output, as much of it as `limit` allows.
+    /// Returns a part of the output within `limit`.
     ///
     /// # Errors
     /// If the terminal has closed.
@@ -695,7 +693,7 @@ impl Terminal {
         self.ask(|reply| Request::Read(part, limit, reply)).await
     }
 
-    /// Returns the state that needs no look at the screen.
+    /// Returns the state without the screen.
     ///
     /// # Errors
     /// If the terminal has closed.
@@ -703,10 +701,10 @@ impl Terminal {
         self.ask(Request::Describe).await
     }
 
-    /// Runs one command in the shell at its prompt, and returns what it printed and its exit code.
+    /// Runs one command in the shell at its prompt, and returns its output and exit code.
     ///
-    /// As exact as the shell's marks: works in an integrated bash, zsh or fish that waits at its prompt. Dropping the
-    /// future stops the waiting, not the command.
+    /// Follows the shell's marks, so it requires an integrated bash, zsh or fish at its prompt. Dropping the future
+    /// cancels the wait, not the command.
     ///
     /// # Errors
     /// If entering the command failed; no part of it ran then.
@@ -716,23 +714,23 @@ impl Terminal {
         };
         let checked = self.check_approved(&gate, None).await?;
         checked.map_err(RunError::Changed)?;
-        // Its end may be far, and others of the run may type until then.
+        // The command may take long, and other steps of the run may type until then.
         self.record_use(&gate, true);
         let ran = self.ask(|reply| Request::Run(request, reply)).await?;
         self.record_use(&gate, ran.is_ok());
         ran
     }
 
-    /// Returns variables of the live shell by their names, in the order requested; nothing where one is not set.
+    /// Returns variables of the live shell by name, in the requested order; `None` for an unset one.
     ///
-    /// Works in an integrated shell at its prompt and leaves no trace: not on the screen, in the history, in waits,
-    /// or in the shell's own state. In bash, a half-typed line prevents it. Takes 10 s at most; values up to 4 MB
-    /// together. An inner shell receives a typed line, which busybox and ksh keep in their history.
+    /// Requires an integrated shell at its prompt, without unentered text in bash. Changes neither the screen, the
+    /// history and waits, nor the shell's own state. Takes at most 10 s, for values of at most 4 MB in total. An inner
+    /// shell receives a typed line, which busybox and ksh store in their history.
     ///
     /// # Errors
     /// If a name is invalid, the shell is not at its prompt, or it does not answer.
     pub async fn variables(&self, names: Vec<String>) -> Result<Vec<(String, Option<Variable>)>, VariablesError> {
-        names.iter().try_for_each(|name| exchange::checked(name))?;
+        names.iter().try_for_each(|name| exchange::check_name(name))?;
         let variables = self
             .exchange(|script| {
                 for name in &names {
@@ -740,18 +738,18 @@ impl Terminal {
                 }
             })
             .await?;
-        // A shell that failed at one of them did not report the rest.
+        // A shell that failed at one of them did not report the others.
         if variables.len() != names.len() { Err(VariablesError::Unanswered) } else { Ok(variables) }
     }
 
-    /// Sets variables of the live shell; `export` also hands them down to programs. Works as [`Terminal::variables`]
-    /// does. Arrays and read-only variables stay unchanged.
+    /// Sets variables of the live shell, and exports them if `export` is true. Has the requirements of
+    /// [`Terminal::variables`]. Does not change arrays and read-only variables.
     ///
     /// # Errors
-    /// As [`Terminal::variables`]; and when a variable does not have its value afterwards, others may have theirs.
+    /// As [`Terminal::variables`], and if a variable does not have its new value; others may have theirs.
     pub async fn set_variables(&self, values: Vec<(String, String)>, export: bool) -> Result<(), VariablesError> {
         for (name, value) in &values {
-            exchange::checked(name)?;
+            exchange::check_name(name)?;
             if value.contains('\0') {
                 return Err(VariablesError::Value(name.clone()));
             }
@@ -766,7 +764,7 @@ impl Terminal {
                 }
             })
             .await?;
-        // Of a name that is set twice, the last value counts.
+        // If a name occurs twice, its last value applies.
         let expected: HashMap<&String, &String> = values.iter().map(|(name, value)| (name, value)).collect();
         let has = |name: &String| {
             let reported = reported
@@ -780,60 +778,62 @@ impl Terminal {
         if refused.is_empty() { Ok(()) } else { Err(VariablesError::Refused(refused)) }
     }
 
-    /// Records the state of the terminal at a question to a person at a gate; once for each gate. The terminal checks
-    /// an input [approved there](Input::approved_at) against it.
+    /// Records the state of the terminal at a person's question, once for each gate. The terminal compares it when it
+    /// receives an input [approved there](Input::approved_at).
     ///
     /// # Errors
     /// If the terminal has closed.
     pub async fn record_state(&self, gate: String) -> Result<NotedState, TerminalClosed> {
-        if self.noted_at(&gate).is_none() {
-            // A begun line keeps bash from answering. The next approved input would take it away first.
+        if self.find_question_state(&gate).is_none() {
+            // bash does not answer while the prompt has text. The next approved input would remove that text first.
             let run = gate.split_once('/').map_or(gate.as_str(), |(run, _)| run).to_owned();
             let _ = self.ask(|reply| Request::ClearLine(run, reply)).await?;
-            let state = self.state().await?;
-            let settings = self.settled_settings().await?;
-            let mut noted = self.noted.lock();
-            if noted.len() == MAX_NOTED
-                && let Some(used) = noted.iter().position(|noted| noted.is_used)
+            let state = self.read_state().await?;
+            let settings = self.wait_for_stable_settings().await?;
+            let mut states = self.question_states.lock();
+            if states.len() == MAX_QUESTION_STATES
+                && let Some(used) = states.iter().position(|question| question.is_used)
             {
-                noted.remove(used);
+                states.remove(used);
             }
-            if noted.len() < MAX_NOTED && !noted.iter().any(|noted| noted.gate == gate) {
-                noted.push_back(QuestionState { gate: gate.clone(), state, settings, is_used: false });
+            if states.len() < MAX_QUESTION_STATES && !states.iter().any(|question| question.gate == gate) {
+                states.push_back(QuestionState { gate: gate.clone(), state, settings, is_used: false });
             }
         }
-        Ok(match self.noted_at(&gate) {
+        Ok(match self.find_question_state(&gate) {
             Some(TerminalState::Shell(state)) => NotedState::Shell { traps: state.traps() },
             Some(TerminalState::Program { program, .. }) => NotedState::Program { program },
             Some(TerminalState::Unknown(why)) => NotedState::Unknown { why },
-            None => NotedState::Unknown { why: format!("{MAX_NOTED} other questions about this terminal wait") },
+            None => NotedState::Unknown {
+                why: format!("{MAX_QUESTION_STATES} other questions about this terminal are open"),
+            },
         })
     }
 
-    fn noted_at(&self, gate: &str) -> Option<TerminalState> {
-        self.noted.lock().iter().find(|noted| noted.gate == gate).map(|noted| noted.state.clone())
+    fn find_question_state(&self, gate: &str) -> Option<TerminalState> {
+        self.question_states.lock().iter().find(|question| question.gate == gate).map(|question| question.state.clone())
     }
 
     /// Records whether the input approved at a gate was typed.
     fn record_use(&self, gate: &str, is_used: bool) {
-        if let Some(noted) = self.noted.lock().iter_mut().find(|noted| noted.gate == gate) {
-            noted.is_used = is_used;
+        if let Some(question) = self.question_states.lock().iter_mut().find(|question| question.gate == gate) {
+            question.is_used = is_used;
         }
     }
 
-    /// Checks the terminal as before an input approved at a gate, for an action there without typing.
+    /// Checks that the terminal has not changed since the question at a gate, for an action without typing.
     ///
     /// # Errors
-    /// If the terminal has closed; inside, with what has changed.
+    /// If the terminal has closed. The inner error names the change.
     pub async fn check_state(&self, gate: &str) -> Result<Result<(), String>, TerminalClosed> {
-        let checked = self.check_approved(gate, None).await?;
-        self.record_use(gate, checked.is_ok());
-        Ok(checked)
+        let result = self.check_approved(gate, None).await?;
+        self.record_use(gate, result.is_ok());
+        Ok(result)
     }
 
-    /// Returns the state of the terminal now.
-    async fn state(&self) -> Result<TerminalState, TerminalClosed> {
-        match self.shell_state().await {
+    /// Returns the current state of the terminal.
+    async fn read_state(&self) -> Result<TerminalState, TerminalClosed> {
+        match self.read_shell_state().await {
             Ok(state) => Ok(TerminalState::Shell(state)),
             Err(VariablesError::Gone(closed)) => Err(closed),
             Err(error @ (VariablesError::Busy { .. } | VariablesError::NotIntegrated { .. })) => {
@@ -846,8 +846,8 @@ impl Terminal {
         }
     }
 
-    /// Has the shell report its state, as soon as it is at its prompt.
-    async fn shell_state(&self) -> Result<ShellState, VariablesError> {
+    /// Requests the state of the shell when it is at its prompt.
+    async fn read_shell_state(&self) -> Result<ShellState, VariablesError> {
         match self.exchange_state().await {
             Err(VariablesError::Busy { .. }) => {
                 let wait = Wait {
@@ -856,7 +856,7 @@ impl Terminal {
                     since: None,
                     until: Until::Prompt,
                     input: Some(InputWait::Known),
-                    timeout: PROMPT_TIME,
+                    timeout: PROMPT_TIMEOUT,
                     by: None,
                     ..Wait::default()
                 };
@@ -871,11 +871,11 @@ impl Terminal {
         if self.ask(Request::InnerShell).await?.is_some() {
             return Err(VariablesError::NotIntegrated { program: None });
         }
-        let (files, alone) = self.exchange_files(QueryScript::state).await?;
+        let (files, exchange_guard) = self.exchange_files(QueryScript::state).await?;
         let pid = self.pid;
         let read = move || {
             let state = files.read_state();
-            drop((files, alone));
+            drop((files, exchange_guard));
             let mut state = state?;
             state.add_process(pid);
             Ok(state)
@@ -886,10 +886,10 @@ impl Terminal {
     /// Checks that the terminal has not changed since the question to a person at a gate.
     ///
     /// # Errors
-    /// If the terminal has closed; inside, with what has changed.
+    /// If the terminal has closed. The inner error names the change.
     async fn check_approved(&self, gate: &str, run: Option<&str>) -> Result<Result<(), String>, TerminalClosed> {
-        let noted = self.noted.lock().iter().find(|noted| noted.gate == gate).cloned();
-        let (before, settings) = match noted {
+        let question = self.question_states.lock().iter().find(|question| question.gate == gate).cloned();
+        let (approved_state, settings) = match question {
             // The terminal is newer than the question, or the approved input was typed already.
             None
             | Some(QuestionState { is_used: true, .. } | QuestionState { state: TerminalState::Unknown(_), .. }) => {
@@ -898,102 +898,110 @@ impl Terminal {
             Some(QuestionState { state, settings, .. }) => (state, settings),
         };
         if let Some(run) = run {
-            // A line that others have begun would keep the shell from answering. If no key takes it away, that shows
-            // below.
+            // The shell does not answer while the prompt has text. If no key removes it, the comparison fails below.
             let _ = self.ask(|reply| Request::ClearLine(run.to_owned(), reply)).await?;
         }
-        let now = self.state().await?;
-        Ok(match (&before, &now) {
-            (TerminalState::Shell(before), TerminalState::Shell(now)) => match before.difference(now) {
-                Some(difference) => Err(difference),
-                None => self.check_settings(settings).await?,
-            },
-            (TerminalState::Program { group, .. }, TerminalState::Program { group: now, .. }) if group == now => {
+        let current_state = self.read_state().await?;
+        Ok(match (&approved_state, &current_state) {
+            (TerminalState::Shell(approved_state), TerminalState::Shell(current_state)) => {
+                match approved_state.difference(current_state) {
+                    Some(difference) => Err(difference),
+                    None => self.check_settings(settings).await?,
+                }
+            }
+            (TerminalState::Program { group, .. }, TerminalState::Program { group: current_state, .. })
+                if group == current_state =>
+            {
                 self.check_settings(TerminalSettings { files: None, ..settings }).await?
             }
             (TerminalState::Shell(_), TerminalState::Unknown(reason)) => {
-                Err(format!("its shell does not report its state any more ({reason})"))
+                Err(format!("its shell no longer reports its state ({reason})"))
             }
             _ => Err("the program that waits for input".to_owned()),
         })
     }
 
-    /// Returns the settings with which the terminal takes typed input, once they stay: a line editor sets them after a report.
-    async fn settled_settings(&self) -> Result<TerminalSettings, TerminalClosed> {
-        let mut settings = self.settings().await?;
-        for _ in 0..SETTING_CHECKS {
+    /// Returns the settings for typed input, once they are stable: a line editor restores them after a report.
+    async fn wait_for_stable_settings(&self) -> Result<TerminalSettings, TerminalClosed> {
+        let mut settings = self.read_settings().await?;
+        for _ in 0..MAX_SETTING_READS {
             tokio::time::sleep(SETTING_PAUSE).await;
-            let now = self.settings().await?;
-            if now == settings {
+            let current = self.read_settings().await?;
+            if current == settings {
                 break;
             }
-            settings = now;
+            settings = current;
         }
         Ok(settings)
     }
 
-    async fn settings(&self) -> Result<TerminalSettings, TerminalClosed> {
+    async fn read_settings(&self) -> Result<TerminalSettings, TerminalClosed> {
         let input = self.ask(Request::InputSettings).await?;
         let pid = self.pid;
         let files = tokio::task::spawn_blocking(move || OpenFiles::of_process(pid)).await.unwrap_or_default();
         Ok(TerminalSettings { input, files: Some(files) })
     }
 
-    /// Checks that the terminal takes typed input as before: another program may have changed that, with `stty -F`. So
-    /// that commands of its shell read and write where they did.
+    /// Checks that the settings for typed input and the open files of the shell are the same as `before`: another
+    /// program may have changed them, for example with `stty -F`.
     async fn check_settings(&self, before: TerminalSettings) -> Result<Result<(), String>, TerminalClosed> {
-        let mut changed = String::new();
-        for _ in 0..SETTING_CHECKS {
-            let now = self.settings().await?;
-            match before.files.as_ref().zip(now.files.as_ref()).and_then(|(before, now)| before.difference(now)) {
-                None if before.input.is_none() || now.input == before.input => return Ok(Ok(())),
-                None => changed = "settings of the terminal (stty)".to_owned(),
-                Some(files) => changed = files,
+        let mut difference = String::new();
+        for _ in 0..MAX_SETTING_READS {
+            let current = self.read_settings().await?;
+            match before
+                .files
+                .as_ref()
+                .zip(current.files.as_ref())
+                .and_then(|(before, current)| before.difference(current))
+            {
+                None if before.input.is_none() || current.input == before.input => return Ok(Ok(())),
+                None => difference = "settings of the terminal (stty)".to_owned(),
+                Some(files) => difference = files,
             }
             tokio::time::sleep(SETTING_PAUSE).await;
         }
-        Ok(Err(changed))
+        Ok(Err(difference))
     }
 
-    /// Has the shell run what `write` puts into a script, and returns what it reported.
+    /// Runs the script that `write` fills in the shell, and returns its report.
     async fn exchange(&self, write: impl FnOnce(&mut QueryScript)) -> Result<Vec<VariableReport>, VariablesError> {
         let failed = |error: tokio::task::JoinError| VariablesError::System(error.to_string());
         if let Some(kind) = self.ask(Request::InnerShell).await? {
             let mut script = QueryScript::new(kind);
             write(&mut script);
             let answer = self.ask(|reply| Request::Script(script, reply)).await??;
-            return Ok(exchange::parsed(&answer, kind));
+            return Ok(exchange::parse_answer(&answer, kind));
         }
-        let (files, alone) = self.exchange_files(write).await?;
+        let (files, exchange_guard) = self.exchange_files(write).await?;
         let read = move || {
             let answer = files.read();
-            drop((files, alone));
+            drop((files, exchange_guard));
             answer
         };
         tokio::task::spawn_blocking(read).await.map_err(failed)?
     }
 
-    /// Has the shell that this terminal has started run what `write` puts into a script. Returns the files that have its answer, and
-    /// what keeps other exchanges from replacing them.
+    /// Runs the script that `write` fills in the shell that this terminal started. Returns the files with its answer,
+    /// and a guard that keeps other exchanges from replacing them.
     async fn exchange_files(
         &self,
         write: impl FnOnce(&mut QueryScript),
     ) -> Result<(Files, OwnedMutexGuard<IntegrationSession>), VariablesError> {
         let failed = |error: tokio::task::JoinError| VariablesError::System(error.to_string());
-        let Some(agreed) = &self.agreed else {
+        let Some(session) = &self.integration else {
             // The task reports which program runs instead.
             self.ask(Request::Exchange).await??;
-            return Err(VariablesError::Deaf);
+            return Err(VariablesError::NoHandler);
         };
         // There is only one pair of files, so exchanges run one at a time.
-        let agreed = agreed.clone().lock_owned().await;
-        let mut script = QueryScript::new(agreed.kind);
+        let session = session.clone().lock_owned().await;
+        let mut script = QueryScript::new(session.kind);
         write(&mut script);
-        let parties = agreed.clone();
-        let written = tokio::task::spawn_blocking(move || Files::write(&parties, &script));
-        let files = written.await.map_err(failed)??;
+        let session_for_write = session.clone();
+        let write_result = tokio::task::spawn_blocking(move || Files::write(&session_for_write, &script));
+        let files = write_result.await.map_err(failed)??;
         self.ask(Request::Exchange).await??;
-        Ok((files, agreed))
+        Ok((files, session))
     }
 
     /// Changes the size.
@@ -1007,12 +1015,12 @@ impl Terminal {
     /// Sends a signal to the foreground program.
     ///
     /// # Errors
-    /// If the terminal has closed; inside, how the program had ended already.
+    /// If the terminal has closed. The inner error is the exit of a program that had ended.
     pub async fn signal(&self, signal: Signal) -> Result<Result<(), Option<Exit>>, TerminalClosed> {
         self.ask(|reply| Request::Signal(signal, reply)).await
     }
 
-    /// Joins the terminal: its current screen, its later output.
+    /// Attaches a viewer: returns the current screen and the later output.
     ///
     /// # Errors
     /// If the terminal has closed.
@@ -1020,16 +1028,16 @@ impl Terminal {
         self.ask(Request::Attach).await
     }
 
-    /// Takes the writer's seat: until its return, the terminal accepts only inputs with `key`. Taking it again with the
+    /// Takes the write lock: until its release, the terminal accepts only inputs with `key`. Taking it again with the
     /// same key changes nothing.
     ///
     /// # Errors
-    /// If the terminal has closed; inside, the current holder.
+    /// If the terminal has closed. The inner error is the current holder.
     pub async fn hold(&self, holder: LockHolder, key: HoldKey) -> Result<Result<(), LockHolder>, TerminalClosed> {
         self.ask(|reply| Request::Hold(holder, key, reply)).await
     }
 
-    /// Gives the writer's seat back, if `key` took it.
+    /// Releases the write lock, if `key` holds it.
     ///
     /// # Errors
     /// If the terminal has closed.
@@ -1037,7 +1045,7 @@ impl Terminal {
         self.hand_back(key, None).await
     }
 
-    /// Gives the writer's seat back like [`Terminal::give_back`], with a note to the next client that types.
+    /// Releases the write lock like [`Terminal::give_back`], with a note to the next client that types.
     ///
     /// # Errors
     /// If the terminal has closed.
@@ -1045,7 +1053,7 @@ impl Terminal {
         self.ask(|reply| Request::GiveBack(key, note, reply)).await
     }
 
-    /// Returns the client that held the terminal since the last call, if a client held it and gave it back.
+    /// Returns the client that held the terminal and released it since the last call.
     ///
     /// # Errors
     /// If the terminal has closed.
@@ -1053,7 +1061,7 @@ impl Terminal {
         self.ask(Request::HandedBack).await
     }
 
-    /// Ends everything in the terminal and closes it.
+    /// Ends all processes of the terminal and closes it.
     ///
     /// # Errors
     /// If the terminal has closed already.

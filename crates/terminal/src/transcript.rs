@@ -1,7 +1,7 @@
-//! From bytes to text with positions, and to the marks between.
+//! Conversion of output bytes to text with offsets, and to marks.
 //!
-//! Owns the second, small parser beside the emulator: it keeps the [`History`] and reports what the
-//! emulator does not expose, the marks of the shell integration (OSC 133, the FinalTerm convention,
+//! Owns a second, small parser beside the emulator. It fills the [`History`] and reports sequences
+//! that the emulator does not expose: the marks of the shell integration (OSC 133, the FinalTerm convention,
 //! documented at
 //! <https://gitlab.freedesktop.org/Per_Bothner/specifications/blob/master/proposals/semantic-prompts.md>)
 //! and a soft reset (DECSTR).
@@ -17,35 +17,35 @@ use crate::screen::Size;
 use crate::screen::control::{Control, Question};
 use open_line::OpenLine;
 
-/// Something that happened between two characters, and the offset at which it did.
+/// A mark and its offset in the output.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Marked {
+pub(crate) struct OffsetMark {
     pub(crate) mark: Mark,
     pub(crate) offset: u64,
 }
 
-/// Something that happened between two characters.
+/// An event between two characters of the output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Mark {
     /// The shell shows its prompt and is ready to read (OSC 133 ; B).
     PromptReady,
-    /// Text that may be a prompt, and is not one if the shell does not read then: the end of a prompt came while a
-    /// command runs, or the prompt can carry no mark.
+    /// Text that is a prompt only if the shell reads after it: the mark came while a command runs, or the prompt cannot
+    /// contain a mark.
     PromptClaimed,
     /// The shell took a command line and begins to run it (OSC 133 ; C).
     CommandStarted,
-    /// A line before the one that begins now may not have been understood, according to the exit code of the shell.
-    /// fish reports it for the line itself (OSC 133 ; R, which is ours alone).
+    /// An earlier line may have a syntax error, according to the exit code of the shell. fish reports it for the line
+    /// itself (OSC 133 ; R, specific to this integration).
     LineRefused,
-    /// The command ended (OSC 133 ; D), with its exit code where the shell gave one.
+    /// The command ended (OSC 133 ; D), with its exit code if the shell reported one.
     CommandEnded(Option<i32>),
-    /// The shell took the edited line, whatever its outcome: it has no more use for pastes.
+    /// The shell took the edited line: it no longer accepts pastes.
     LineTaken,
-    /// The line editor takes pastes, so it has begun to read.
+    /// The line editor accepts pastes, so it has begun to read.
     EditorReady,
     /// The entered text is not a complete command, and the shell requests more (OSC 133 ; P ; k=s).
     MoreWanted,
-    /// The shell has answered a request, see `exchange` (OSC 133 ; V, which is ours alone).
+    /// The shell has answered a request, see `exchange` (OSC 133 ; V, specific to this integration).
     Answered,
     /// A program reports its working directory (OSC 7).
     Folder(String),
@@ -53,58 +53,58 @@ pub(crate) enum Mark {
     InnerShellEnded,
 }
 
-/// Reason why parsing stopped before the end of a portion: the emulator needs something first.
+/// Reason why parsing stopped before the end of a portion: the emulator has to act first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Pause {
-    /// DECSTR: the emulator has no such sequence, it is to be reset by others.
+    /// DECSTR, which the emulator lacks: its caller resets it.
     SoftReset,
-    /// Another sequence that the emulator does not have.
+    /// Another sequence that the emulator lacks.
     Control(Control),
     /// More combining characters on one cell than any script has.
     Overloaded,
     /// The prompt ends here, and typed text begins.
     LineBegins,
-    /// A command has ended. The pipeline turns off what it left on.
+    /// A command has ended. The pipeline turns off the modes that it left on.
     CommandEnded,
     /// The output of a command begins here.
     CommandBegins,
-    /// REP: draw the last character so often again. The bytes so far end with the final byte of the sequence.
+    /// REP: repeat the last character this number of times. The bytes so far end with the final byte of the sequence.
     Repeat(u16),
-    /// The program queries the keyboard modes (kitty protocol); this is the answer.
+    /// The answer to a query of the keyboard modes (kitty protocol).
     KeyboardQuery(u8),
 }
 
-/// Changes of rows other than the lowest one, by what made them.
+/// Changes of rows other than the lowest one, by their source.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Motion {
-    /// The shell that prints marks made some, while none of its commands ran.
+    /// True if the shell that prints marks made some, while none of its commands ran.
     pub(crate) at_prompt: bool,
-    /// Its command made some, or a program without marks.
+    /// True if its command made some, or a program without marks.
     pub(crate) in_output: bool,
 }
 
-/// The text of a terminal as it comes in.
+/// The incoming text of a terminal.
 pub(crate) struct Transcript {
     parser: Parser,
     writer: Writer,
 }
 
 impl Transcript {
-    /// A mark must carry `nonce` to count; without a nonce, no mark does.
+    /// Creates an empty transcript. Only marks with `nonce` count; without a nonce, none does.
     pub(crate) fn new(history: History, nonce: Option<String>) -> Self {
-        let sources = nonce.map(|nonce| MarkSource::new(nonce, false)).into_iter().collect();
+        let sources = nonce.map(|nonce| MarkingShell::new(nonce, false)).into_iter().collect();
         let writer = Writer {
             history,
             sources,
             command_zone: Zone::Output,
             alternate: false,
             marks: Vec::new(),
-            line_behind_prompt: false,
+            prompt_follows_output: false,
             line: OpenLine::default(),
             returned: false,
             rows_above: 0,
             saved_at: None,
-            odd_modes: 0,
+            untracked_modes: 0,
             rows: 0,
             moved_rows: false,
             motion: Motion::default(),
@@ -113,31 +113,31 @@ impl Transcript {
             leftovers: Leftovers::default(),
             takes_pastes: false,
             output_end: None,
-            hooks_begin: None,
+            hooks_start: None,
             question: Question::default(),
             pause: None,
         };
         Self { parser: Parser::new(), writer }
     }
 
-    /// Takes in bytes up to the first place where the emulator needs help.
+    /// Parses bytes up to the first sequence that requires a [`Pause`].
     ///
-    /// Returns the number of bytes taken in, and the reason for a stop before the end.
+    /// Returns the number of parsed bytes, and the reason for a stop before the end.
     pub(crate) fn advance(&mut self, bytes: &[u8]) -> (usize, Option<Pause>) {
-        let taken = self.parser.advance_until_terminated(&mut self.writer, bytes);
-        (taken, self.writer.pause.take())
+        let parsed = self.parser.advance_until_terminated(&mut self.writer, bytes);
+        (parsed, self.writer.pause.take())
     }
 
     /// Takes the marks since the last call.
-    pub(crate) fn take_marks(&mut self) -> Vec<Marked> {
+    pub(crate) fn take_marks(&mut self) -> Vec<OffsetMark> {
         std::mem::take(&mut self.writer.marks)
     }
 
-    /// Believes the marks of a shell within the last one, too. `begins_at_line_end` is whether the end of an entered
-    /// line begins a command there, because the shell does not mark where commands begin.
+    /// Accepts the marks of a shell within the innermost one, too. `begins_at_line_end`: the end of an entered line
+    /// begins a command, because the shell has no mark for the start of commands.
     pub(crate) fn enter_shell(&mut self, nonce: String, begins_at_line_end: bool) {
         self.writer.attribute_motion();
-        self.writer.sources.push(MarkSource::new(nonce, begins_at_line_end));
+        self.writer.sources.push(MarkingShell::new(nonce, begins_at_line_end));
     }
 
     /// Forgets the innermost shell, which has ended.
@@ -147,7 +147,7 @@ impl Transcript {
         self.writer.enter(Zone::Output);
     }
 
-    /// Believes a claimed prompt: the cursor is after it.
+    /// Accepts a claimed prompt: the cursor is after it.
     pub(crate) fn confirm_prompt(&mut self) {
         self.writer.attribute_motion();
         if let Some(source) = self.writer.sources.last_mut() {
@@ -156,9 +156,9 @@ impl Transcript {
         }
     }
 
-    /// Returns the sequences that take a screen from the program that has ended, and those that turn off what else it
-    /// left on. The position of the cursor is certain only after the first ones.
-    pub(crate) fn leftovers(&mut self) -> (String, Leftovers) {
+    /// Takes the sequences that leave the screen of an ended program, and those that turn off its other modes. The
+    /// position of the cursor is known only after the first ones.
+    pub(crate) fn take_leftovers(&mut self) -> (String, Leftovers) {
         let writer = &mut self.writer;
         let mut screen = String::new();
         if writer.alternate && writer.keyboard.flags(true) != 0 {
@@ -186,30 +186,31 @@ impl Transcript {
         self.writer.keyboard.flags(self.writer.alternate) & 1 != 0
     }
 
-    /// Sets the size of the screen. All of it scrolls then.
+    /// Sets the size of the screen, and resets its margins.
     pub(crate) fn set_size(&mut self, size: Size) {
         self.writer.line.set_columns(size.cols.into());
         self.writer.rows = size.rows;
-        self.writer.odd_modes &= !(REGION | MARGINS);
+        self.writer.untracked_modes &= !(REGION | MARGINS);
     }
 
-    /// Takes the changes of rows other than the lowest one since the last call: the text differs from the rows then.
+    /// Takes the changes of rows other than the lowest one since the last call. After such a change, the text differs
+    /// from the screen.
     pub(crate) fn take_motion(&mut self) -> Motion {
         self.writer.attribute_motion();
         std::mem::take(&mut self.writer.motion)
     }
 
-    /// Does the housekeeping that is due after a portion of output.
+    /// Compresses and drops old text, after a portion of output.
     pub(crate) fn settle(&mut self) {
         self.writer.history.settle();
     }
 }
 
-/// A shell whose marks count, where they can be its own.
+/// A shell whose marks count.
 ///
-/// The marks of its prompts are in variables, which a command can print. So nothing but the end of a command counts
-/// while one runs, and that carries a number which no earlier one had.
-struct MarkSource {
+/// A command can print the marks of prompts, because they are in variables. While a command runs, only the mark of its
+/// end counts, which has a new number.
+struct MarkingShell {
     nonce: String,
     /// The shell has no hook that marks where commands begin.
     is_posix: bool,
@@ -217,54 +218,54 @@ struct MarkSource {
     begins_at_line_end: bool,
     /// A command has begun and not ended.
     running: bool,
-    /// The number of the last mark that had one.
-    counted: u64,
+    /// The highest number of a mark so far.
+    last_number: u64,
 }
 
-impl MarkSource {
+impl MarkingShell {
     fn new(nonce: String, is_posix: bool) -> Self {
-        Self { nonce, is_posix, begins_at_line_end: is_posix, running: false, counted: 0 }
+        Self { nonce, is_posix, begins_at_line_end: is_posix, running: false, last_number: 0 }
     }
 
-    /// Returns whether a mark has a higher number than all before it. What a command prints of a prompt's variable has none:
-    /// the shell computes it where it shows the prompt.
-    fn counts(&mut self, params: &[&[u8]]) -> bool {
-        let Some(number) = value_of::<u64>(params, b"n=") else { return false };
-        let is_fresh = number > self.counted;
-        self.counted = number.max(self.counted);
+    /// Records the number of a mark, and returns whether it is the highest so far. A mark that a command prints from a
+    /// prompt's variable has no number: the shell expands it when it shows the prompt.
+    fn accept_number(&mut self, params: &[&[u8]]) -> bool {
+        let Some(number) = parse_parameter::<u64>(params, b"n=") else { return false };
+        let is_fresh = number > self.last_number;
+        self.last_number = number.max(self.last_number);
         is_fresh
     }
 }
 
 /// Returns the number after `name` in a mark.
-fn value_of<T: std::str::FromStr>(params: &[&[u8]], name: &[u8]) -> Option<T> {
+fn parse_parameter<T: std::str::FromStr>(params: &[&[u8]], name: &[u8]) -> Option<T> {
     let value = params.iter().find_map(|param| param.strip_prefix(name))?;
     std::str::from_utf8(value).ok()?.parse().ok()
 }
 
-/// The exit code of bash for a line that it does not understand (`EX_BADUSAGE`).
-const BAD_SYNTAX: i32 = 2;
+/// The exit code of bash for a syntax error (`EX_BADUSAGE`).
+const SYNTAX_ERROR_EXIT_CODE: i32 = 2;
 
 struct Writer {
     history: History,
     /// The shells that print marks, each within the one before.
-    sources: Vec<MarkSource>,
+    sources: Vec<MarkingShell>,
     /// The zone according to the marks; the alternate screen takes precedence.
     command_zone: Zone,
     alternate: bool,
-    marks: Vec<Marked>,
-    /// The prompt began on a line that has output on it.
-    line_behind_prompt: bool,
+    marks: Vec<OffsetMark>,
+    /// The prompt began on a line with output.
+    prompt_follows_output: bool,
     /// The line in progress.
     line: OpenLine,
-    /// The last motion was to the beginning of the row: it may still turn out to be half of a line end.
+    /// True if the last motion was a carriage return, which may be part of a line end.
     returned: bool,
     /// Maximum number of rows between the cursor and the lowest row with text.
     rows_above: usize,
     /// The number of the line of the saved cursor, and its column there.
     saved_at: Option<(u64, usize)>,
-    /// The modes and margins that are set with which characters go where the line does not have them.
-    odd_modes: u8,
+    /// The set modes and margins with which the transcript does not know the position of characters.
+    untracked_modes: u8,
     /// Rows of the screen.
     rows: u16,
     /// True if output changed other rows than the lowest since the last attribution.
@@ -277,10 +278,10 @@ struct Writer {
     /// A line editor takes pastes, so that it reports the taken line.
     takes_pastes: bool,
     /// Offset where the output of the command ended and hooks of the shell begin to print, if its end comes next (OSC
-    /// 133 ; E, which is ours alone).
+    /// 133 ; E, specific to this integration).
     output_end: Option<u64>,
-    /// The same, until the next command begins.
-    hooks_begin: Option<u64>,
+    /// The same offset, until the next command begins.
+    hooks_start: Option<u64>,
     question: Question,
     pause: Option<Pause>,
 }
@@ -298,7 +299,7 @@ impl Keyboard {
     /// Deeper stacks lose their oldest entry, as the protocol allows.
     const MAX_DEPTH: usize = 16;
 
-    /// Takes away all entries of the stack of a screen, and sets its flags to none.
+    /// Removes all entries of the stack of a screen, and clears its flags.
     const OFF: &str = "\x1b[<16u\x1b[=0;1u";
 
     fn flags(&self, alternate: bool) -> u8 {
@@ -323,14 +324,14 @@ impl Keyboard {
         stack.truncate(stack.len().saturating_sub(usize::from(count.max(1))));
     }
 
-    fn set(&mut self, alternate: bool, flags: u16, how: u16) {
+    fn set(&mut self, alternate: bool, flags: u16, mode: u16) {
         let flags = (flags & 31) as u8;
         let stack = self.stack(alternate);
         if stack.is_empty() {
             stack.push(0);
         }
         if let Some(top) = stack.last_mut() {
-            *top = match how {
+            *top = match mode {
                 2 => *top | flags,
                 3 => *top & !flags,
                 _ => flags,
@@ -339,10 +340,10 @@ impl Keyboard {
     }
 }
 
-/// More rows than a screen has.
+/// A number of rows greater than that of any screen.
 const ROWS_BEYOND_SCREEN: usize = 1000;
 
-/// Modes and margins with which characters go where the line does not have them.
+/// Modes and margins with which the transcript does not know the position of characters.
 const ORIGIN: u8 = 1;
 const NO_WRAP: u8 = 1 << 1;
 const MARGINS: u8 = 1 << 2;
@@ -351,48 +352,48 @@ const LINE_FEED_NEW_LINE: u8 = 1 << 4;
 const REGION: u8 = 1 << 5;
 const REVERSE_WRAP: u8 = 1 << 6;
 
-/// Maximum number of combining characters on one cell. With more, the screen takes them off.
+/// Maximum number of combining characters on one cell. The screen removes further ones.
 const MAX_COMBINING_CHARS: usize = 32;
 
 impl Writer {
     fn write(&mut self, character: char) {
-        self.record_odd();
+        self.record_untracked();
         if self.line.is_moved() {
-            self.go();
+            self.apply_motion();
         }
         self.history.push(character);
     }
 
     #[cold]
-    fn go(&mut self) {
+    fn apply_motion(&mut self) {
         let returned = std::mem::take(&mut self.returned);
-        if returned && self.line_behind_prompt {
-            // Shells fill such a line up and continue below it; they overwrite no output.
+        if returned && self.prompt_follows_output {
+            // Shells fill such a line and continue below it; they do not overwrite output.
             return self.end_line();
         }
         self.record_wrapped();
-        self.line.go(&mut self.history);
+        self.line.write_motion(&mut self.history);
     }
 
-    /// Records that a change may go where the line does not have it, or to a row that has had other text.
-    fn record_odd(&mut self) {
-        if self.odd_modes == 0 && !self.line.is_floating() || self.alternate {
+    /// Records that a change may be at an unknown position, or in a row that had other text.
+    fn record_untracked(&mut self) {
+        if self.untracked_modes == 0 && !self.line.is_floating() || self.alternate {
             return;
         }
         // Line editors draw a short line without wrapping.
-        let is_within = self.odd_modes == NO_WRAP && !self.line.is_floating();
+        let is_within = self.untracked_modes == NO_WRAP && !self.line.is_floating();
         self.moved_rows |= !is_within || self.line.is_full(&self.history);
     }
 
-    /// Records a change of a line with several rows. The transcript does not follow how the screen shows them.
+    /// Records a change of a line with several rows, whose positions the transcript does not follow.
     fn record_wrapped(&mut self) {
-        self.record_odd();
+        self.record_untracked();
         if !self.alternate && (self.line.is_full(&self.history) || self.line.is_wrapped(&self.history)) {
             self.moved_rows = true;
         }
     }
 
-    /// Attributes changes of rows to what has made them, before that changes.
+    /// Attributes changes of rows to their source, before another source begins.
     fn attribute_motion(&mut self) {
         let is_moved = std::mem::take(&mut self.moved_rows);
         let is_at_prompt = self.sources.last().is_some_and(|source| !source.running);
@@ -401,7 +402,7 @@ impl Writer {
     }
 
     fn end_line(&mut self) {
-        self.record_odd();
+        self.record_untracked();
         self.rows_above = self.rows_above.max(self.line.rows_below(&self.history));
         // The row below has text already.
         let is_drawn = self.rows_above > 0 && !self.alternate;
@@ -411,7 +412,7 @@ impl Writer {
         }
         self.moved_rows |= self.line.is_floating() && !self.alternate;
         self.returned = false;
-        self.line_behind_prompt = false;
+        self.prompt_follows_output = false;
         self.history.push('\n');
         self.line.begin(&self.history);
         if is_drawn {
@@ -422,7 +423,7 @@ impl Writer {
         }
     }
 
-    /// Begins a command with the end of its line, where the shell does not mark that.
+    /// Begins a command at the end of its line, if the shell has no mark for it.
     fn begin_unmarked(&mut self) {
         if self.command_zone == Zone::Input
             && !self.alternate
@@ -433,11 +434,11 @@ impl Writer {
                 source.running = true;
             }
             self.enter(Zone::Output);
-            self.mark(Mark::CommandStarted);
+            self.add_mark(Mark::CommandStarted);
         }
     }
 
-    /// Takes a line end of the program. The cursor stays in its column, unless a return moved it to the first one.
+    /// Processes a line feed of the program. The cursor stays in its column, unless a return moved it to the first one.
     fn feed_line(&mut self) {
         let is_behind_start = self.line.is_moved() || self.line.is_floating();
         let keeps_column = !self.returned && (is_behind_start || !self.history.newest().1.ends_with(['\n', '\r']));
@@ -448,7 +449,7 @@ impl Writer {
         }
     }
 
-    /// Records that the cursor went to another row: words on different rows are different words. The new row is at most
+    /// Records that the cursor moved to another row, which separates words. The new row is at most
     /// `rows_above` rows above the lowest row with text.
     fn leave_row(&mut self, rows_above: usize) {
         if !self.alternate {
@@ -467,7 +468,7 @@ impl Writer {
     }
 
     fn move_left(&mut self, count: usize) {
-        self.record_odd();
+        self.record_untracked();
         let is_right_of_start = if self.line.is_moved() { !self.returned } else { !self.history.at_line_start() };
         if is_right_of_start {
             self.line.move_left(&mut self.history, count);
@@ -496,9 +497,9 @@ impl Writer {
         }
     }
 
-    fn erase_in_line(&mut self, which: u16) {
+    fn erase_in_line(&mut self, range: u16) {
         self.record_wrapped();
-        match which {
+        match range {
             0 => self.line.erase_to_end(&mut self.history, false),
             1 if !self.alternate => self.line.erase_to_cursor(&mut self.history),
             2 => self.line.erase_to_end(&mut self.history, true),
@@ -507,25 +508,25 @@ impl Writer {
         self.returned &= self.line.is_moved();
     }
 
-    fn erase_in_screen(&mut self, which: u16) {
-        if self.alternate || which == 3 {
+    fn erase_in_screen(&mut self, range: u16) {
+        if self.alternate || range == 3 {
             return;
         }
-        if which == 0 && self.line.is_full(&self.history) {
+        if range == 0 && self.line.is_full(&self.history) {
             // Unlike EL, it erases the character in the last column after which the cursor is.
             self.line.erase_characters(&mut self.history, 1);
         }
-        if which == 0 && self.rows_above == 0 {
+        if range == 0 && self.rows_above == 0 {
             // There is nothing below.
             return self.erase_in_line(0);
         }
         self.moved_rows = true;
-        match which {
+        match range {
             0 => self.erase_in_line(0),
             1 => self.erase_in_line(1),
             _ => self.leave_row(0),
         }
-        if which != 1 {
+        if range != 1 {
             self.rows_above = 0;
         }
     }
@@ -575,30 +576,31 @@ impl Writer {
     }
 
     fn semantic_prompt(&mut self, params: &[&[u8]]) {
-        let carries =
-            |source: &MarkSource| params.iter().any(|param| param.strip_prefix(b"k=") == Some(source.nonce.as_bytes()));
+        let carries = |source: &MarkingShell| {
+            params.iter().any(|param| param.strip_prefix(b"k=") == Some(source.nonce.as_bytes()))
+        };
         let Some(printed_by) = self.sources.iter().rposition(carries) else { return };
         let is_innermost = printed_by + 1 == self.sources.len();
         self.attribute_motion();
         let source = &mut self.sources[printed_by];
         let kind = params.first().copied().unwrap_or_default();
         let is_believed = match kind {
-            b"D" => source.counts(params),
-            // Of a shell whose commands begin at the end of a line, the line may have begun none.
-            b"P" if source.is_posix => source.counts(params),
+            b"D" => source.accept_number(params),
+            // In a shell whose commands begin at the end of a line, the line may have begun none.
+            b"P" if source.is_posix => source.accept_number(params),
             b"A" | b"B" | b"C" | b"P" | b"R" => !source.running,
             _ => true,
         };
         if !is_believed {
             if kind == b"B" && is_innermost {
-                self.mark(Mark::PromptClaimed);
+                self.add_mark(Mark::PromptClaimed);
             }
             return;
         }
-        // A shell prints only once the shells within it have ended.
+        // A shell prints only after the shells within it have ended.
         for _ in printed_by + 1..self.sources.len() {
             self.sources.pop();
-            self.mark(Mark::InnerShellEnded);
+            self.add_mark(Mark::InnerShellEnded);
         }
         let source = &mut self.sources[printed_by];
         match kind {
@@ -606,7 +608,7 @@ impl Writer {
                 let without = params.iter().find_map(|param| param.strip_prefix(b"w=")).unwrap_or_default();
                 source.begins_at_line_end = source.is_posix || without.contains(&b'C');
                 match self.command_zone {
-                    Zone::Output => self.line_behind_prompt = self.is_behind_output(),
+                    Zone::Output => self.prompt_follows_output = self.is_behind_output(),
                     // The shell draws the prompt again and took no line: the text between is not a command line. It may
                     // come from a background job.
                     Zone::Input if !self.alternate => self.history.turn_zone(Zone::Output),
@@ -614,17 +616,17 @@ impl Writer {
                 }
                 self.enter(Zone::Prompt);
                 if without.contains(&b'B') {
-                    self.mark(Mark::PromptClaimed);
+                    self.add_mark(Mark::PromptClaimed);
                 }
             }
             b"B" => self.show_prompt(),
             b"C" => {
                 source.running = true;
-                (self.output_end, self.hooks_begin) = (None, None);
+                (self.output_end, self.hooks_start) = (None, None);
                 self.returned = false;
                 self.line.stay();
                 self.enter(Zone::Output);
-                self.mark(Mark::CommandStarted);
+                self.add_mark(Mark::CommandStarted);
                 self.pause = Some(Pause::CommandBegins);
             }
             b"D" => {
@@ -633,21 +635,21 @@ impl Writer {
                 self.enter(Zone::Output);
                 if params.contains(&b"e=0".as_slice()) {
                     // The shell has no other hooks, and printed no mark before them: the output of a command had one.
-                    (self.output_end, self.hooks_begin) = (None, None);
+                    (self.output_end, self.hooks_start) = (None, None);
                 }
                 let offset = self.output_end.take().unwrap_or(self.history.end());
-                self.marks.push(Marked { mark: Mark::CommandEnded(code), offset });
+                self.marks.push(OffsetMark { mark: Mark::CommandEnded(code), offset });
                 if was_running {
                     self.pause = Some(Pause::CommandEnded);
                 }
             }
             b"E" => {
                 if self.command_zone == Zone::Output {
-                    self.line_behind_prompt = !self.history.at_line_start();
+                    self.prompt_follows_output = !self.history.at_line_start();
                 }
-                // Where a command prints the variable with this mark, another follows.
+                // If a command prints the variable with this mark, another mark follows.
                 self.output_end = Some(self.history.end());
-                self.hooks_begin = self.output_end;
+                self.hooks_start = self.output_end;
             }
             b"P" if params.contains(&b"k=s".as_slice()) => {
                 if source.is_posix {
@@ -655,50 +657,50 @@ impl Writer {
                     source.running = false;
                     self.enter(Zone::Input);
                 }
-                self.mark(Mark::MoreWanted);
+                self.add_mark(Mark::MoreWanted);
             }
-            b"R" if value_of::<i32>(params, b"s=").is_none_or(|code| code == BAD_SYNTAX) => {
-                self.mark(Mark::LineRefused);
+            b"R" if parse_parameter::<i32>(params, b"s=").is_none_or(|code| code == SYNTAX_ERROR_EXIT_CODE) => {
+                self.add_mark(Mark::LineRefused);
             }
-            b"V" => self.mark(Mark::Answered),
+            b"V" => self.add_mark(Mark::Answered),
             _ => {}
         }
     }
 
-    /// Returns whether a prompt that begins here follows output on its line. What a shell prints to keep a line without
-    /// an end is not output, and the prompt overwrites it.
+    /// Returns whether a prompt that begins here follows output on its line. The marker of a shell for output without a
+    /// line end is not output, and the prompt overwrites it.
     fn is_behind_output(&self) -> bool {
-        let keeps_line = self.hooks_begin.is_some_and(|begin| begin < self.history.end()) && self.returned;
+        let keeps_line = self.hooks_start.is_some_and(|begin| begin < self.history.end()) && self.returned;
         !keeps_line && !self.history.at_line_start()
     }
 
     /// Records that the prompt ends here, and that the shell reads.
     fn show_prompt(&mut self) {
         self.enter(Zone::Input);
-        self.line_behind_prompt = false;
-        self.mark(Mark::PromptReady);
+        self.prompt_follows_output = false;
+        self.add_mark(Mark::PromptReady);
         self.pause = Some(Pause::LineBegins);
     }
 
-    fn mark(&mut self, mark: Mark) {
-        self.marks.push(Marked { mark, offset: self.history.end() });
+    fn add_mark(&mut self, mark: Mark) {
+        self.marks.push(OffsetMark { mark, offset: self.history.end() });
     }
 
-    /// The content of the alternate screen is lost.
+    /// Resets the state. The content of the alternate screen is lost.
     fn reset(&mut self) {
         self.leave_row(0);
         self.alternate = false;
         self.leftovers = Leftovers::default();
-        self.odd_modes = 0;
+        self.untracked_modes = 0;
         self.moved_rows = true;
         self.apply_zone();
     }
 
-    fn set_odd(&mut self, mode: u8, on: bool) {
+    fn set_untracked(&mut self, mode: u8, on: bool) {
         if on {
-            self.odd_modes |= mode;
+            self.untracked_modes |= mode;
         } else {
-            self.odd_modes &= !mode;
+            self.untracked_modes &= !mode;
         }
     }
 
@@ -716,10 +718,10 @@ impl Writer {
         }
         for &mode in params.iter().flatten() {
             match mode {
-                6 => self.set_odd(ORIGIN, on),
-                7 => self.set_odd(NO_WRAP, !on),
-                69 => self.set_odd(MARGINS, on),
-                45 => self.set_odd(REVERSE_WRAP, on),
+                6 => self.set_untracked(ORIGIN, on),
+                7 => self.set_untracked(NO_WRAP, !on),
+                69 => self.set_untracked(MARGINS, on),
+                45 => self.set_untracked(REVERSE_WRAP, on),
                 // The screen draws the held output at its end.
                 2026 => self.moved_rows = true,
                 1048 if on => self.save_cursor(),
@@ -730,7 +732,7 @@ impl Writer {
         if params.iter().flatten().any(|&mode| mode == 2004) {
             self.takes_pastes = on;
             if self.command_zone == Zone::Input {
-                self.mark(if on { Mark::EditorReady } else { Mark::LineTaken });
+                self.add_mark(if on { Mark::EditorReady } else { Mark::LineTaken });
             }
             if !on {
                 self.begin_unmarked();
@@ -743,24 +745,24 @@ impl Writer {
 ///
 /// The convention comes from macOS's Terminal; VTE describes it at
 /// <https://gitlab.gnome.org/GNOME/vte/-/blob/master/doc/osc-sequences.md>.
-fn folder_of(url: &[u8]) -> Option<String> {
-    let behind_scheme = url.strip_prefix(b"file://")?;
-    let path = &behind_scheme[behind_scheme.iter().position(|&byte| byte == b'/')?..];
+fn parse_folder_url(url: &[u8]) -> Option<String> {
+    let after_scheme = url.strip_prefix(b"file://")?;
+    let path = &after_scheme[after_scheme.iter().position(|&byte| byte == b'/')?..];
     let mut bytes = Vec::with_capacity(path.len());
-    let mut rest = path;
-    while let [first, behind @ ..] = rest {
-        let encoded = behind
+    let mut remaining = path;
+    while let [first, following @ ..] = remaining {
+        let encoded = following
             .first_chunk::<2>()
             .filter(|_| *first == b'%')
             .and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
         match encoded {
             Some(byte) => {
                 bytes.push(byte);
-                rest = &behind[2..];
+                remaining = &following[2..];
             }
             None => {
                 bytes.push(*first);
-                rest = behind;
+                remaining = following;
             }
         }
     }
@@ -807,8 +809,8 @@ impl Perform for Writer {
         match params {
             [b"133", rest @ ..] => self.semantic_prompt(rest),
             [b"7", url @ ..] => {
-                if let Some(folder) = folder_of(&url.join(&b';')) {
-                    self.mark(Mark::Folder(folder));
+                if let Some(folder) = parse_folder_url(&url.join(&b';')) {
+                    self.add_mark(Mark::Folder(folder));
                 }
             }
             _ => {
@@ -865,7 +867,7 @@ impl Perform for Writer {
                 self.leave_row(ROWS_BEYOND_SCREEN);
                 let bottom = params.iter().nth(1).and_then(|param| param.first().copied()).unwrap_or(0);
                 self.leftovers.margins(params.iter().flatten().any(|&row| row > 0));
-                self.set_odd(REGION, first > 1 || bottom != 0 && bottom < self.rows);
+                self.set_untracked(REGION, first > 1 || bottom != 0 && bottom < self.rows);
             }
             // SU, SD, IL, DL, CHT, CBT.
             ([], 'S' | 'T' | 'L' | 'M' | 'I' | 'Z') => self.leave_row(ROWS_BEYOND_SCREEN),
@@ -876,10 +878,10 @@ impl Perform for Writer {
                 for &mode in params.iter().flatten() {
                     match mode {
                         Leftovers::INSERT => {
-                            self.set_odd(INSERT, action == 'h');
+                            self.set_untracked(INSERT, action == 'h');
                             self.leftovers.insert(action == 'h');
                         }
-                        20 => self.set_odd(LINE_FEED_NEW_LINE, action == 'h'),
+                        20 => self.set_untracked(LINE_FEED_NEW_LINE, action == 'h'),
                         _ => {}
                     }
                 }
@@ -894,14 +896,14 @@ impl Perform for Writer {
                 let how = params.iter().nth(1).and_then(|param| param.first().copied()).unwrap_or(1);
                 self.keyboard.set(self.alternate, first, how);
             }
-            // A repeated combining character would pile up on one cell.
+            // Repeated combining characters would accumulate on one cell.
             ([], 'b') if !ignore => {
                 self.repeat(first.max(1));
                 self.pause = Some(Pause::Repeat(if self.combining > 0 { 0 } else { first.max(1) }));
             }
             ([b'?'], 'u') => self.pause = Some(Pause::KeyboardQuery(self.keyboard.flags(self.alternate))),
             ([b'!'], 'p') => {
-                self.odd_modes = 0;
+                self.untracked_modes = 0;
                 self.pause = Some(Pause::SoftReset);
             }
             // modifyOtherKeys.
@@ -1012,7 +1014,7 @@ mod tests {
     fn marks_report_the_exit_code_and_a_forged_one_is_not_believed() {
         let mut transcript =
             taken(b"\x1b]133;D;0;k=wrong;n=1\x07\x1b]133;D;0;n=1\x07\x1b]133;D;0;k=n1\x07\x1b]133;D;127;k=n1;n=1\x07");
-        assert_eq!(transcript.take_marks(), [Marked { mark: Mark::CommandEnded(Some(127)), offset: 0 }]);
+        assert_eq!(transcript.take_marks(), [OffsetMark { mark: Mark::CommandEnded(Some(127)), offset: 0 }]);
     }
 
     #[test]
@@ -1051,13 +1053,13 @@ mod tests {
         let end = transcript.take_marks().pop();
         assert_eq!(
             end,
-            Some(Marked { mark: Mark::CommandEnded(Some(0)), offset: 7 }),
+            Some(OffsetMark { mark: Mark::CommandEnded(Some(0)), offset: 7 }),
             "the last mark of an end counts"
         );
         // A shell without other hooks prints none, so this one is of the command.
         let mut transcript = taken(&[output.as_slice(), b"\x1b]133;D;0;k=n1;n=1;e=0\x07"].concat());
         let end = transcript.take_marks().pop();
-        assert_eq!(end, Some(Marked { mark: Mark::CommandEnded(Some(0)), offset: transcript.history().end() }));
+        assert_eq!(end, Some(OffsetMark { mark: Mark::CommandEnded(Some(0)), offset: transcript.history().end() }));
     }
 
     #[test]
@@ -1089,10 +1091,10 @@ mod tests {
             ("file:///a%0ab", None),
             ("file:///%ff", None),
         ] {
-            assert_eq!(folder_of(url.as_bytes()).as_deref(), folder, "{url}");
+            assert_eq!(parse_folder_url(url.as_bytes()).as_deref(), folder, "{url}");
         }
         let mut transcript = taken(b"\x1b]7;file://h/a;b\x1b\\");
-        assert_eq!(transcript.take_marks(), [Marked { mark: Mark::Folder("/a;b".into()), offset: 0 }]);
+        assert_eq!(transcript.take_marks(), [OffsetMark { mark: Mark::Folder("/a;b".into()), offset: 0 }]);
     }
 
     #[test]

@@ -161,7 +161,7 @@ impl Draft {
     }
 
     /// Records a new prompt. Text typed before it may be on its line, or a program may have read it.
-    pub(super) fn comes_to_prompt(&mut self) {
+    pub(super) fn record_prompt(&mut self) {
         self.ahead = !self.is_empty();
     }
 
@@ -274,7 +274,7 @@ mod tests {
     fn what_was_typed_ahead_stands_only_if_it_can_be_seen() {
         let mut draft = Draft::default();
         draft.type_in(b"yes", None);
-        draft.comes_to_prompt();
+        draft.record_prompt();
         assert_eq!(draft.standing(|| Some(String::new())), None, "a program has read it");
         assert_eq!(draft.standing(|| Some("yes".into())).as_deref(), Some("yes"));
         draft.type_in(b"!", None);

@@ -84,7 +84,7 @@ impl InputWatch {
     }
 
     /// Records output, or written input.
-    pub(super) fn stirred(&mut self, now: Instant) {
+    pub(super) fn restart(&mut self, now: Instant) {
         *self = Self::new(self.wait, now);
     }
 
@@ -162,7 +162,7 @@ mod tests {
         let begin = Instant::now();
         let mut watch = InputWatch::new(InputWait::Known, begin);
         assert_eq!(watch.due(), at(begin, 70));
-        watch.stirred(at(begin, 60));
+        watch.restart(at(begin, 60));
         assert_eq!(watch.due(), at(begin, 130));
         let mut looks = 0;
         while watch.due() < at(begin, 10_000) {

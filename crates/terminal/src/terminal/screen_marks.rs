@@ -13,7 +13,7 @@ use crate::history::History;
 use crate::intake::OutputPipeline;
 use crate::lines::settled;
 use crate::screen::Screen;
-use crate::transcript::{Mark, Marked, Motion};
+use crate::transcript::{Mark, Motion, OffsetMark};
 
 /// Maximum marks; of an older one, the rows are unknown.
 const MAX_MARKS: usize = 64;
@@ -67,8 +67,8 @@ pub(super) struct RowsSince {
 }
 
 impl RowsSince {
-    /// Returns the lines that changed and are not above the output of the last command, and the line of the cursor, which
-    /// the program may have drawn anywhere.
+    /// Returns the lines that changed and are not above the output of the last command, and the line of the cursor,
+    /// which the program may have drawn anywhere.
     pub(super) fn changed_below_command(self, intake: &OutputPipeline) -> impl Iterator<Item = String> {
         let (scrolled, _) = intake.screen.scrolled();
         let first = i128::from(intake.command_row) - i128::from(scrolled);
@@ -84,8 +84,8 @@ impl RowsSince {
 }
 
 impl ScreenMarks {
-    /// Records that the program drew on other rows than the lowest one in a version. If a shell did so for its prompt only,
-    /// the text of the command before is that of its output, whatever the screen shows.
+    /// Records that the program drew on other rows than the lowest one in a version. If a shell did so for its prompt
+    /// only, the text of the command before is that of its output, whatever the screen shows.
     pub(super) fn add_motion(&mut self, version: u64, motion: Motion) {
         if motion.at_prompt || motion.in_output {
             self.moved_at = version;
@@ -97,7 +97,7 @@ impl ScreenMarks {
 
     /// Follows the beginnings and ends of commands; an end is the last output so far. `input` is the version of the
     /// screen at the last input.
-    pub(super) fn follow(&mut self, marked: &Marked, input: u64, intake: &OutputPipeline) {
+    pub(super) fn follow(&mut self, marked: &OffsetMark, input: u64, intake: &OutputPipeline) {
         match marked.mark {
             Mark::CommandStarted => self.ended = None,
             // fish reports an end again at its prompt, after its hooks.
@@ -111,8 +111,8 @@ impl ScreenMarks {
         }
     }
 
-    /// Adds a mark of the screen as a client sees it, unless its version has one. A full-screen program hides the rows of
-    /// the main screen, so that there is none of it.
+    /// Adds a mark of the screen as a client sees it, unless its version has one. A full-screen program hides the rows
+    /// of the main screen, so that there is none of it.
     pub(super) fn add(&mut self, version: u64, screen: &dyn Screen) {
         if screen.modes().alternate_screen || self.marks.back().is_some_and(|last| last.version == version) {
             return;
@@ -166,8 +166,8 @@ impl ScreenMarks {
         }
     }
 
-    /// Returns the rows since a version of the screen, if a program other than the shell at its prompt has drawn on several
-    /// of them since and the marks have the rows of then.
+    /// Returns the rows since a version of the screen, if a program other than the shell at its prompt has drawn on
+    /// several of them since and the marks have the rows of then.
     pub(super) fn moved_rows_since(&self, version: u64, intake: &OutputPipeline) -> Option<RowsSince> {
         (self.output_moved_at > version).then(|| self.rows_since(version, intake.screen.as_ref())).flatten()
     }
@@ -248,7 +248,7 @@ mod tests {
 
     use super::*;
     use crate::screen::{Emulator, Size};
-    use crate::terminal::task::command_ends;
+    use crate::terminal::task::split_at_command_ends;
     use crate::transcript::Transcript;
 
     const COLS: usize = 12;
@@ -463,7 +463,7 @@ mod tests {
         }
 
         fn print(&mut self, bytes: &[u8]) {
-            for part in command_ends(bytes, !self.intake.is_outside_of_strings()) {
+            for part in split_at_command_ends(bytes, !self.intake.is_outside_of_strings()) {
                 self.intake.take_in(part, &mut Vec::new());
                 self.version += 1;
                 self.marks.add_motion(self.version, self.intake.transcript.take_motion());
@@ -552,8 +552,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(3000))]
 
-        /// Whatever a program prints, however it arrives and whenever a client looks, the client is shown every row that
-        /// looks otherwise than when it looked last, as it looks now.
+        /// Whatever a program prints, however it arrives and whenever a client looks, the client is shown every row
+        /// that looks otherwise than when it looked last, as it looks now.
         #[test]
         fn a_client_is_shown_every_row_that_changed(
             portions in prop::collection::vec((prop::collection::vec(piece(), 0..8), any::<bool>()), 1..10),
@@ -587,8 +587,8 @@ mod tests {
         format!("\x1b]133;D;0;k=n1;n={number}\x07{PROMPT}")
     }
 
-    /// Returns the replies to clients after the output of `portions`, which come after an input at a prompt: the text since
-    /// the input, the number of its bytes that are output, and the new output.
+    /// Returns the replies to clients after the output of `portions`, which come after an input at a prompt: the text
+    /// since the input, the number of its bytes that are output, and the new output.
     fn client_replies<'a>(portions: impl IntoIterator<Item = &'a [u8]>) -> (String, Option<u64>, String) {
         let mut watched = Watched::with(Some("n1"), Size { cols: 30, rows: 12 });
         watched.print(ended(1).as_bytes());

@@ -1,7 +1,6 @@
 //! State of a shell, according to its marks.
 //!
-//! Owns no text and no process: marks and typed lines go in, and whether the shell is at its prompt
-//! comes out.
+//! Owns no text and no process. Derives from marks and typed lines if the shell is at its prompt.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -16,18 +15,18 @@ use crate::transcript::Mark;
 /// The state of the shell, as derived from its marks.
 #[derive(Debug, Default)]
 pub(super) struct Shell {
-    /// The agreement with it; none if the program is not a reporting shell, or no longer one.
+    /// Its integration session; `None` if the program is not, or no longer, a reporting shell.
     pub(super) integration: Option<IntegrationSession>,
-    /// Its process, and the program in it at its first prompt. Of an inner shell, the first process of the foreground
-    /// group when the terminal entered it: the shell itself, or the program that passes on what it prints.
+    /// Its process, and the program in it at its first prompt. For an inner shell, the first process of the foreground
+    /// group when the terminal entered it: the shell itself, or a relay of its output.
     pub(super) pid: i32,
     image: Option<ProcessImage>,
     /// The program that has taken the place of the shell in its process.
     pub(super) replaced_by: Option<String>,
-    /// Time at which to see whether the command that has begun is such a program.
+    /// Time of the next check for such a program.
     pub(super) look_at: Option<Instant>,
-    /// The time from that look to the next one.
-    look_again: Duration,
+    /// The pause between that check and the following one.
+    check_pause: Duration,
     /// Prompts seen so far.
     pub(super) prompts: u64,
     pub(super) at_prompt: bool,
@@ -35,7 +34,7 @@ pub(super) struct Shell {
     pub(super) shows_prompt: bool,
     /// The text at the prompt, not entered yet.
     pub(super) draft: Draft,
-    /// The shell has not come back to its prompt since the last Enter.
+    /// The shell has not returned to its prompt since the last Enter.
     pub(super) sent: bool,
     /// Typed lines that the shell has not taken according to its marks.
     untaken: usize,
@@ -44,12 +43,11 @@ pub(super) struct Shell {
     /// The last line of each client or run, oldest first.
     last_lines: VecDeque<ClientLine>,
     /// A command has begun since the last prompt.
-    took: bool,
-    /// The shell took a line or a command ended since the last prompt, so that the next one is not the same drawn
-    /// again.
+    has_begun: bool,
+    /// The shell took a line, or a command ended, since the last prompt, so the next prompt is not a redraw of it.
     fresh: bool,
-    /// The prompt is there and the line editor is about to begin: zsh reports that a moment later.
-    begins: bool,
+    /// The prompt is shown and the line editor is about to begin, which zsh reports a moment later.
+    awaits_editor: bool,
     /// The shell took a line since the last prompt, with a command or without.
     line_taken: bool,
     /// A prompt at which the shell may not read yet.
@@ -60,13 +58,13 @@ pub(super) struct Shell {
     pub(super) last_exit: Option<i32>,
     /// True if it runs within the terminal's own program, such as `ssh` or another shell.
     pub(super) is_inner: bool,
-    /// `last_exit` is that of the last entered line: not if the shell ran nothing of it.
+    /// True if `last_exit` is that of the last entered line: false if the shell ran nothing of it.
     pub(super) knows_exit: bool,
     /// The directory that the running command, or a program that reports nothing else, has reported (OSC 7).
     pub(super) folder: Option<String>,
 }
 
-/// The last line that a client or run has typed, or the command that it has entered.
+/// The last line or command of a client or run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ClientLine {
     by: String,
@@ -74,14 +72,14 @@ pub(super) struct ClientLine {
     offset: u64,
     /// Its number among all lines.
     number: u64,
-    /// The exit code at the prompt after it, once that was shown.
+    /// The exit code at the prompt after it, after that was shown.
     outcome: Option<Option<i32>>,
 }
 
-/// Number of clients whose last lines are kept.
+/// Maximum number of clients whose last lines are stored.
 const MAX_LAST_LINES: usize = 16;
 
-/// A prompt that counts once the shell reads at it.
+/// A prompt that counts when the shell reads at it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Doubt {
     pub(super) prompt: DoubtfulPrompt,
@@ -93,8 +91,8 @@ pub(super) struct Doubt {
 /// Reason why a prompt may not be the awaited one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DoubtfulPrompt {
-    /// The prompt appeared while lines were untaken: typed ahead, or read by a program. Or zsh is about to begin its
-    /// editor, which it does not report where the user has turned pastes off.
+    /// The prompt appeared before the shell took all lines: they were typed ahead, or read by a program. Or zsh is
+    /// about to begin its editor, which it does not report if the user has turned pastes off.
     Shown,
     /// A command may have printed its mark, or its end has no mark.
     Claimed,
@@ -102,32 +100,32 @@ pub(super) enum DoubtfulPrompt {
 
 impl Doubt {
     /// Time in which a shell takes the next line typed ahead, and begins to read after its prompt.
-    const FIRST_PAUSE: Duration = Duration::from_millis(30);
-    /// The same where another machine or terminal is between, so that nothing but time shows it.
-    const RELAYED: Duration = Duration::from_millis(300);
+    const MIN_PAUSE: Duration = Duration::from_millis(30);
+    /// The same behind a relay, whose state does not show it.
+    const RELAYED_PAUSE: Duration = Duration::from_millis(300);
     const MAX_PAUSE: Duration = Duration::from_secs(1);
 
     fn new(prompt: DoubtfulPrompt, pause: Duration) -> Self {
         Self { prompt, look_at: Instant::now() + pause, pause, is_new: true }
     }
 
-    /// Looks again after a longer pause.
-    pub(super) fn again(self) -> Self {
+    /// Postpones the next check by a longer pause.
+    pub(super) fn postpone(self) -> Self {
         Self { is_new: false, ..Self::new(self.prompt, (2 * self.pause).min(Self::MAX_PAUSE)) }
     }
 
-    /// Returns whether there was no look at it yet: the reader may be the shell then, at its prompt.
+    /// Returns whether it is unchecked: the reader may then be the shell, at its prompt.
     pub(super) fn is_new(&self) -> bool {
         self.is_new
     }
 }
 
-/// Time after its beginning at which a command that replaces the shell has usually done so. Each further look takes
-/// twice as long, because a busy machine may start the program late.
-const REPLACES_SHELL: Duration = Duration::from_millis(100);
+/// Time after which a command that replaces the shell has usually done so. The pauses between further checks double,
+/// because a busy machine may start the program late.
+const REPLACEMENT_TIME: Duration = Duration::from_millis(100);
 
-/// The longest time between two looks; the look after it is the last.
-const LAST_LOOK: Duration = Duration::from_secs(13);
+/// The longest pause between two checks; the check after it is the last.
+const MAX_CHECK_PAUSE: Duration = Duration::from_secs(13);
 
 impl Shell {
     pub(super) fn new(integration: Option<IntegrationSession>, pid: i32) -> Self {
@@ -140,13 +138,12 @@ impl Shell {
         Self { integration: Some(integration), pid, folder, prompts, fresh: true, is_inner: true, ..Self::default() }
     }
 
-    /// Goes back to this shell, in which `inner` has ended.
+    /// Returns to this shell, in which `inner` has ended.
     pub(super) fn resume(&mut self, inner: &Self) {
         self.prompts = inner.prompts;
     }
 
-    /// Returns whether the program of an inner shell has ended. A shell that the terminal itself started is its own
-    /// program.
+    /// Returns whether the program of an inner shell has ended.
     pub(super) fn has_left(&self) -> bool {
         self.is_inner && ProcessImage::read(self.pid).is_none()
     }
@@ -171,8 +168,8 @@ impl Shell {
         self.untaken > 0
     }
 
-    /// Records typed lines, of a client or run `by` whose input began at `offset` of the output.
-    pub(super) fn send_off(&mut self, lines: usize, by: Option<&str>, offset: u64) {
+    /// Records typed lines of a client or run, whose input began at `offset` of the output.
+    pub(super) fn record_lines(&mut self, lines: usize, by: Option<&str>, offset: u64) {
         self.sent = true;
         self.knows_exit = false;
         self.at_prompt = false;
@@ -192,20 +189,20 @@ impl Shell {
         self.last_lines.iter().rev().find(|line| line.by == by && line.offset <= since).map(|line| line.number)
     }
 
-    /// Returns the exit code at the prompt after a line of a client, once that was shown.
+    /// Returns the exit code at the prompt after a line of a client, if that was shown.
     pub(super) fn outcome_of(&self, number: u64) -> Option<Option<i32>> {
         self.last_lines.iter().find(|line| line.number == number).and_then(|line| line.outcome)
     }
 
-    /// Returns whether the prompt after a line of a client was shown, and the shell has lines of others to run.
+    /// Returns whether the prompt after a line of a client was shown, while lines of other clients remain.
     pub(super) fn is_past(&self, number: u64) -> bool {
         self.outcome_of(number).is_some() && (self.running || self.untaken > 0)
     }
 
-    /// Records the prompt after all lines but those that are untaken. Lines of other clients may be among these.
-    fn note_outcomes(&mut self, exit_code: Option<i32>) {
-        let taken = self.lines - self.untaken as u64;
-        for line in self.last_lines.iter_mut().filter(|line| line.number <= taken && line.outcome.is_none()) {
+    /// Records the exit code of all taken lines, at the prompt after them.
+    fn record_outcomes(&mut self, exit_code: Option<i32>) {
+        let taken_lines = self.lines - self.untaken as u64;
+        for line in self.last_lines.iter_mut().filter(|line| line.number <= taken_lines && line.outcome.is_none()) {
             line.outcome = Some(exit_code);
         }
     }
@@ -220,10 +217,10 @@ impl Shell {
             self.doubt = None;
         }
         match mark {
-            // Line editors draw their prompt again when the screen changes; nothing has happened then.
+            // Line editors redraw their prompt when the screen changes; the state stays the same.
             Mark::PromptReady if !std::mem::take(&mut self.fresh) => {}
             Mark::PromptReady => {
-                // A command without a report of its end has ended anyway, with an unknown exit code.
+                // A command without a mark of its end has ended with an unknown exit code.
                 if self.running {
                     self.last_exit = None;
                 }
@@ -235,43 +232,43 @@ impl Shell {
                 }
                 // The shell takes an empty line without a command. An unread line is not taken.
                 let is_taken = std::mem::take(&mut self.line_taken);
-                let took = std::mem::take(&mut self.took);
+                let took = std::mem::take(&mut self.has_begun);
                 if !took && is_taken {
                     self.untaken = self.untaken.saturating_sub(1);
                 }
-                self.note_outcomes(self.last_exit.filter(|_| took));
+                self.record_outcomes(self.last_exit.filter(|_| took));
                 if self.untaken > 0 {
-                    // Lines typed ahead, or lines that a program has read: which, the next moment shows.
-                    let pause = if self.is_inner { Doubt::RELAYED } else { Doubt::FIRST_PAUSE };
+                    // Lines typed ahead, or lines that a program has read; the next moment shows which.
+                    let pause = if self.is_inner { Doubt::RELAYED_PAUSE } else { Doubt::MIN_PAUSE };
                     self.doubt = Some(Doubt::new(DoubtfulPrompt::Shown, pause));
                 } else if self.integration.as_ref().is_some_and(|integration| integration.kind == Kind::Zsh) {
-                    self.begins = true;
-                    self.doubt = Some(Doubt::new(DoubtfulPrompt::Shown, Doubt::FIRST_PAUSE));
+                    self.awaits_editor = true;
+                    self.doubt = Some(Doubt::new(DoubtfulPrompt::Shown, Doubt::MIN_PAUSE));
                 } else {
-                    self.come_to_prompt();
+                    self.record_prompt();
                 }
             }
             Mark::PromptClaimed => {
                 self.fresh = true;
-                self.doubt = Some(Doubt::new(DoubtfulPrompt::Claimed, Doubt::FIRST_PAUSE));
+                self.doubt = Some(Doubt::new(DoubtfulPrompt::Claimed, Doubt::MIN_PAUSE));
             }
             Mark::CommandStarted => {
-                // Of lines typed ahead, a shell may run the next one without a prompt between.
-                if self.took && !self.running {
-                    self.note_outcomes(self.last_exit);
+                // A shell may run lines typed ahead without a prompt between.
+                if self.has_begun && !self.running {
+                    self.record_outcomes(self.last_exit);
                 }
                 self.running = true;
                 self.began = Some(Instant::now());
                 self.knows_exit = false;
                 self.at_prompt = false;
-                self.took = true;
-                self.begins = false;
+                self.has_begun = true;
+                self.awaits_editor = false;
                 if !self.is_inner {
                     self.folder = None;
                 }
                 self.untaken = self.untaken.saturating_sub(1);
-                self.look_at = Some(Instant::now() + REPLACES_SHELL);
-                self.look_again = 2 * REPLACES_SHELL;
+                self.look_at = Some(Instant::now() + REPLACEMENT_TIME);
+                self.check_pause = 2 * REPLACEMENT_TIME;
             }
             Mark::CommandEnded(code) => {
                 self.fresh = true;
@@ -286,8 +283,8 @@ impl Shell {
                 self.line_taken = true;
             }
             Mark::EditorReady => {
-                if self.begins {
-                    self.come_to_prompt();
+                if self.awaits_editor {
+                    self.record_prompt();
                 }
             }
             Mark::Folder(folder) => self.folder = Some(folder.clone()),
@@ -295,19 +292,19 @@ impl Shell {
         }
     }
 
-    /// Looks for a program in the place of the shell, and plans the next look. Another program may have the foreground
-    /// before: nothing reports that it has ended and the next one takes the place of the shell.
-    pub(super) fn look_for_replacement(&mut self) {
+    /// Checks for a program that has replaced the shell, and schedules the next check. No mark reports a replacement
+    /// that follows another foreground program.
+    pub(super) fn check_replacement(&mut self) {
         self.look_at = None;
-        self.notice_replacement();
-        if self.running && self.look_again <= LAST_LOOK {
-            self.look_at = Some(Instant::now() + self.look_again);
-            self.look_again *= 2;
+        self.record_replacement();
+        if self.running && self.check_pause <= MAX_CHECK_PAUSE {
+            self.look_at = Some(Instant::now() + self.check_pause);
+            self.check_pause *= 2;
         }
     }
 
-    /// Records that the shell shows its prompt, and has taken all typed lines.
-    pub(super) fn come_to_prompt(&mut self) {
+    /// Records that the shell shows its prompt and has taken all typed lines.
+    pub(super) fn record_prompt(&mut self) {
         if self.image.is_none() {
             self.image = ProcessImage::read(self.pid);
         }
@@ -315,25 +312,27 @@ impl Shell {
         self.at_prompt = true;
         self.sent = false;
         self.untaken = 0;
-        self.note_outcomes(self.last_exit.filter(|_| self.knows_exit));
-        self.begins = false;
+        self.record_outcomes(self.last_exit.filter(|_| self.knows_exit));
+        self.awaits_editor = false;
         self.doubt = None;
-        self.draft.comes_to_prompt();
+        self.draft.record_prompt();
     }
 
-    /// Returns whether its process runs another program by now, as after `exec sh`; looked up while a command runs.
+    /// Returns whether its process now runs another program, as after `exec sh`. Read only while a command runs.
     pub(super) fn is_replaced(&self) -> bool {
-        self.running && self.image.is_some() && ProcessImage::read(self.pid).is_some_and(|now| Some(now) != self.image)
+        self.running
+            && self.image.is_some()
+            && ProcessImage::read(self.pid).is_some_and(|image| Some(image) != self.image)
     }
 
-    /// Returns whether a process is the shell itself once more, or no program yet: a fork for a command that it has not
-    /// executed.
+    /// Returns whether a process has the image of the shell: the shell itself, or a fork that has not executed its
+    /// command yet.
     pub(super) fn is_forked(&self, pid: i32) -> bool {
         self.image.is_some() && ProcessImage::read(pid).is_none_or(|image| Some(image) == self.image)
     }
 
-    /// Records it if another program has taken the place of the shell: there will be no more prompts.
-    pub(super) fn notice_replacement(&mut self) {
+    /// Records that another program has replaced the shell, after which no prompts follow.
+    pub(super) fn record_replacement(&mut self) {
         if self.is_replaced() {
             self.replaced_by = Some(name_of(self.pid).unwrap_or_default());
             self.integration = None;
@@ -374,8 +373,8 @@ mod tests {
     fn each_client_has_the_outcome_of_its_own_line() {
         for has_prompt_between in [true, false] {
             let mut shell = shell_at_prompt();
-            shell.send_off(1, Some("one"), 10);
-            shell.send_off(1, Some("other"), 20);
+            shell.record_lines(1, Some("one"), 10);
+            shell.record_lines(1, Some("other"), 20);
             let lines = [("one", 10), ("other", 20)].map(|(by, offset)| shell.line_before(by, offset).unwrap());
             let outcomes = |shell: &Shell| lines.map(|line| shell.outcome_of(line));
             apply(&mut shell, command(1));
@@ -394,13 +393,13 @@ mod tests {
     #[test]
     fn a_line_that_a_program_reads_has_the_outcome_of_that_program() {
         let mut shell = shell_at_prompt();
-        shell.send_off(1, Some("one"), 10);
+        shell.record_lines(1, Some("one"), 10);
         apply(&mut shell, [Mark::LineTaken, Mark::CommandStarted]);
-        shell.send_off(1, Some("one"), 20);
+        shell.record_lines(1, Some("one"), 20);
         let answer = shell.line_before("one", 20).unwrap();
         apply(&mut shell, [Mark::CommandEnded(Some(4)), Mark::PromptReady]);
         assert_eq!(shell.outcome_of(answer), None, "the shell may have it to read");
-        shell.come_to_prompt();
+        shell.record_prompt();
         assert_eq!(shell.outcome_of(answer), Some(Some(4)));
     }
 
@@ -408,7 +407,7 @@ mod tests {
     fn a_wait_has_the_last_line_of_its_client_at_its_beginning() {
         let mut shell = shell_at_prompt();
         for (by, offset) in [("one", 10), ("other", 20), ("one", 30)] {
-            shell.send_off(1, Some(by), offset);
+            shell.record_lines(1, Some(by), offset);
         }
         for (by, since, line) in
             [("one", 9, None), ("one", 10, Some(1)), ("one", 29, Some(1)), ("one", 30, Some(3)), ("other", 90, Some(2))]

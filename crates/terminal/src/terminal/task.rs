@@ -87,17 +87,17 @@ pub(crate) struct TerminalParts {
 /// Maximum number of reads per turn, so that continuous output does not delay requests.
 const READS_PER_TURN: usize = 3;
 
-/// Number of reads of a turn that are each followed by a check of the waits.
+/// Number of reads per turn after each of which the waits are checked.
 const CHECKED_READS: usize = 2;
 
 /// Maximum number of bytes of input that the program has not read yet.
 const MAX_WAITING_INPUT_BYTES: usize = 4 << 20;
 
 /// Output within this time before an input counts as unrelated to it.
-const NOISE_TIME: Duration = Duration::from_millis(150);
+const NOISE_WINDOW: Duration = Duration::from_millis(150);
 
 /// Output within this time after an input may be the response to it.
-const ANSWER_TIME: Duration = Duration::from_millis(300);
+const RESPONSE_WINDOW: Duration = Duration::from_millis(300);
 
 /// Time to drain output after the program has ended, if another process holds the terminal open.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(100);
@@ -117,14 +117,14 @@ struct Task {
     activity: Activity,
     life: Lifecycle,
     echo: Echo,
-    /// The innermost integrated shell, whose marks are followed.
+    /// The innermost integrated shell.
     shell: Shell,
     /// The shells around it, outermost first.
     outer_shells: Vec<Shell>,
     /// Time at which the last inner shell ended.
     inner_ended_at: Option<Instant>,
     outgoing: Outgoing,
-    /// True if the program was already printing at the last input.
+    /// True if the program was already printing before the last input.
     is_noisy: bool,
     /// Replies to terminal queries that no program can read yet.
     answers: Answers,
@@ -158,7 +158,7 @@ struct Task {
     queued_commands: Vec<Entering>,
     /// The integration request that the shell has not answered yet.
     exchanging: Option<Exchanging>,
-    /// A line that the terminal types into an inner shell on its own.
+    /// A line that the terminal itself types into an inner shell.
     typed_line: Option<HiddenLineTask>,
     /// The entry at a prompt without marks that a caller waits for.
     entry: Option<PromptEntry>,
@@ -180,10 +180,10 @@ struct Pending {
     from: u64,
     /// Patterns of a wait on the screen, and the screen version searched last.
     screen: Option<(Vec<steplatch_pattern::Pattern>, u64)>,
-    /// Ends at a prompt, if more than this number of prompts have been shown.
+    /// Ends when the shell has shown more than this number of prompts.
     prompt_after: Option<u64>,
-    /// The number of the last line of its client: a wait for the prompt ends at the prompt after that line, although
-    /// others may have typed lines ahead.
+    /// The number of the last line of its client. A wait for the prompt ends at the prompt after that line, even if
+    /// other clients have typed lines ahead.
     own_line: Option<u64>,
     quiet: Option<Quiet>,
     /// Time until which unread input delays the start of the quiet period.
@@ -192,26 +192,26 @@ struct Pending {
     input: Option<InputWatch>,
     /// Ends at a match only when the program reads input this way.
     reads: Option<InputReading>,
-    /// The program must read whole lines for that.
+    /// True if the program must read whole lines for `reads`.
     reads_lines: bool,
-    /// The texts that must stand out on the screen for a match there.
+    /// The texts that must be highlighted on the screen for a match there.
     highlighted: Vec<String>,
-    /// The match found so far, while the wait is for the program to read input.
-    found: Option<PatternMatch>,
-    /// Screen version at the last search of such a wait.
+    /// The match, while the wait continues until the program reads input.
+    matched: Option<PatternMatch>,
+    /// Screen version at the last search, if `reads` is set.
     searched_at: Option<u64>,
-    /// Time at which the wait began, or at which its input had been written in full; and whether
-    /// output has arrived since.
+    /// Start of the wait, or the time at which its input was completely written.
     began: Instant,
+    /// True if output has arrived since `began`.
     has_output: bool,
     deadline: Instant,
     missed_before: Option<u64>,
-    /// Its part of the log of inputs, once it has ended.
+    /// Its data for the log of inputs, which receives the wait at its end.
     logged: Option<LoggedWait>,
     reply: Reply,
 }
 
-/// A wait of a client that named itself.
+/// Data of a wait of a named client for the log of inputs.
 struct LoggedWait {
     by: String,
     patterns: Vec<String>,
@@ -318,7 +318,7 @@ impl Task {
     /// Serves requests until the terminal is closed, its grace time has passed, or no handle is left.
     async fn serve(&mut self, requests: &mut mpsc::UnboundedReceiver<Request>) -> ClosingRequest {
         loop {
-            let more = self.check_waits();
+            let has_unsearched_output = self.check_waits();
             self.answer_watchers();
             let deadline = self.next_deadline();
             let readable = !self.closed;
@@ -335,13 +335,13 @@ impl Task {
                     // Yield even if no other terminal is flooding, so that other tasks run.
                     tokio::task::yield_now().await;
                 }
-                _ = self.pty.writable(), if !self.closed && self.has_due_input() => self.write_waiting(),
+                _ = self.pty.writable(), if !self.closed && self.has_due_input() => self.write_input(),
                 exit = self.child.wait(), if self.ending.is_none() && self.ended.is_none() => {
                     let exit = exit.unwrap_or(Exit { code: -1, signal: None });
                     self.ending = Some((exit, Instant::now() + DRAIN_TIMEOUT));
                 }
                 () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {}
-                () = tokio::task::yield_now(), if more => {}
+                () = tokio::task::yield_now(), if has_unsearched_output => {}
             }
             self.end_if_over();
             let now = Instant::now();
@@ -355,11 +355,11 @@ impl Task {
     fn next_deadline(&self) -> Option<Instant> {
         let waits = self.waits.iter().flat_map(|wait| {
             let quiet = wait.quiet_at(self.last_output);
-            let look = wait.input.as_ref().map(InputWatch::due);
-            let silent = [quiet, look].into_iter().flatten().filter(|_| self.outgoing.is_empty());
+            let check_at = wait.input.as_ref().map(InputWatch::due);
+            let silent = [quiet, check_at].into_iter().flatten().filter(|_| self.outgoing.is_empty());
             silent.chain([wait.deadline])
         });
-        let own = [
+        let deadlines = [
             self.ending.map(|(_, until)| until),
             self.ended.map(|(_, until)| until),
             self.shell.doubt.as_ref().map(|doubt| doubt.look_at),
@@ -374,8 +374,8 @@ impl Task {
             self.idle_until(),
         ];
         let queued_commands = self.queued_commands.iter().map(|queued_commands| queued_commands.look_at);
-        let prompt = self.prompt_look_at().filter(|_| !self.queued_commands.is_empty());
-        waits.chain(own.into_iter().flatten()).chain(queued_commands).chain(prompt).min()
+        let prompt = self.next_prompt_check().filter(|_| !self.queued_commands.is_empty());
+        waits.chain(deadlines.into_iter().flatten()).chain(queued_commands).chain(prompt).min()
     }
 
     /// Returns the time at which the unused terminal closes.
@@ -399,18 +399,18 @@ impl Task {
         if !matches!(request, Request::Describe(_) | Request::Forget(_)) {
             self.last_use = Instant::now();
         }
-        if request.acts() {
+        if request.may_change_state() {
             self.activity.record_event();
         }
         // A caller that disconnected does not need its answer.
         match request {
             Request::Send(input, reply) => self.send(&input, reply),
-            Request::Wait(wait, number, reply) => self.wait(wait, number, reply),
+            Request::Wait(wait, number, reply) => self.begin_wait(wait, number, reply),
             Request::Forget(number) => {
                 self.waits.retain(|wait| !matches!(wait.reply, Reply::Wait(known, _) if known == number));
             }
             Request::Ready(quiet, at_most, reply) => {
-                let mut wait = self.pending(Vec::new(), 0, at_most, Reply::Ready(reply));
+                let mut wait = self.new_wait(Vec::new(), 0, at_most, Reply::Ready(reply));
                 wait.prompt_after = Some(0);
                 wait.quiet = Some(quiet);
                 wait.has_output = self.intake.transcript.history().end() > 0;
@@ -427,7 +427,7 @@ impl Task {
             Request::Inputs(from, reply) => drop(reply.send(self.inputs.from(from))),
             Request::Scrollback(max_rows, reply) => drop(reply.send(self.intake.screen.scrollback(max_rows))),
             Request::WatchScreen(watcher) => match watcher.known {
-                // Gets its answer with the others, once the task has taken in more of the output.
+                // `answer_watchers` replies after further output.
                 Some(_) => self.watchers.add(watcher),
                 None => {
                     let update = self.screen_update();
@@ -449,7 +449,7 @@ impl Task {
             Request::Waiter(reply) => drop(reply.send(self.waiting_program())),
             Request::ClearLine(run, reply) => {
                 let _ = reply.send(self.clear_line_for(&run));
-                self.write_waiting();
+                self.write_input();
             }
             Request::Describe(reply) => drop(reply.send(self.describe())),
             Request::Resize(size, reply) => {
@@ -488,7 +488,7 @@ impl Task {
         }
     }
 
-    /// Answers the viewers who do not know the current screen. Output that the program holds back does not show yet.
+    /// Sends the current screen to viewers that do not know it. A synchronized update is not visible yet.
     fn answer_watchers(&mut self) {
         if self.watchers.is_empty() || self.intake.screen.held_until().is_some() {
             return;
@@ -523,12 +523,13 @@ impl Task {
         let mut buffer = [0u8; 16 * 1024];
         self.flood_slot.set_flooding(true);
         for portion in 0..READS_PER_TURN {
-            // Looked at before the read that finds nothing: a shell reports its state before it takes keys again.
+            // Read the state before the read that finds no output: a shell reports its state before it takes keys
+            // again.
             let tty = (!self.answers.is_empty()).then(|| (self.pty.line_discipline(), self.pty.foreground()));
             match self.pty.read(&mut buffer) {
                 Ok(Read::Bytes(count)) => {
                     self.take_in(&buffer[..count]);
-                    // A wait for the first line of a reply should not wait for its last as well.
+                    // A wait for the first line of a reply ends before the last line arrives.
                     if portion < CHECKED_READS {
                         self.check_waits();
                     }
@@ -536,7 +537,7 @@ impl Task {
                 Ok(Read::Nothing) => {
                     self.flood_slot.set_flooding(false);
                     if let Some((discipline, foreground)) = tty {
-                        self.answer_questions(discipline, foreground);
+                        self.answer_queries(discipline, foreground);
                     }
                     break;
                 }
@@ -550,12 +551,12 @@ impl Task {
             }
         }
         self.intake.transcript.settle();
-        self.write_waiting();
+        self.write_input();
     }
 
-    /// Types the answers to printed queries if a program can be there that reads them. The parameters are the state of
-    /// the terminal before the last read, which found no output.
-    fn answer_questions(&mut self, discipline: Option<Discipline>, foreground: Option<Pid>) {
+    /// Types the answers to printed queries if a program may read them. The parameters are the state of the terminal
+    /// before the last read, which found no output.
+    fn answer_queries(&mut self, discipline: Option<Discipline>, foreground: Option<Pid>) {
         if self.pty.has_unread() {
             self.answers.postpone(Instant::now());
             return;
@@ -582,20 +583,20 @@ impl Task {
         if self.exchanging.is_none() {
             return self.take_in_all(bytes);
         }
-        for part in self.sift(bytes) {
-            self.take_in_all(&part);
+        for portion in self.sift(bytes) {
+            self.take_in_all(&portion);
         }
     }
 
     fn take_in_all(&mut self, bytes: &[u8]) {
-        for part in command_ends(bytes, !self.intake.is_outside_of_strings()) {
-            self.take_in_part(part);
+        for portion in split_at_command_ends(bytes, !self.intake.is_outside_of_strings()) {
+            self.take_in_part(portion);
         }
     }
 
-    /// Takes in output in which no command ends before its last byte.
+    /// Processes output that contains the end of a command only at its end.
     fn take_in_part(&mut self, bytes: &[u8]) {
-        let before = self.intake.transcript.history().end();
+        let start = self.intake.transcript.history().end();
         let mut replies = Vec::new();
         self.intake.take_in(bytes, &mut replies);
         if !replies.is_empty() {
@@ -613,18 +614,18 @@ impl Task {
         for wait in &mut self.waits {
             wait.has_output = true;
         }
-        self.stir_watches();
+        self.restart_input_watches();
         // The first prompt of a shell is output.
         let in_output = motion.in_output || motion.at_prompt && !self.shell.is_reporting();
         self.marks.add_motion(self.screen_version, Motion { in_output, ..motion });
         self.follow_marks();
         self.watch_shell();
-        self.follow_echo(before);
+        self.follow_echo(start);
         let turned_off = self.intake.take_turned_off();
         if self.viewers.receiver_count() > 0 {
-            // A missing viewer is not an error, and a slow viewer learns that it missed something.
-            let shown = self.query_filter.pass(bytes);
-            let _ = self.viewers.send(Output::Bytes(Arc::from(shown)));
+            // A missing viewer is not an error, and a slow viewer receives a report of the lag.
+            let visible_output = self.query_filter.pass(bytes);
+            let _ = self.viewers.send(Output::Bytes(Arc::from(visible_output)));
             if !turned_off.is_empty() {
                 let _ = self.viewers.send(Output::Bytes(Arc::from(turned_off)));
             }
@@ -646,58 +647,58 @@ impl Task {
         }
     }
 
-    /// Looks whether the shell reads at a prompt that it may have shown, or that it showed while lines were untaken.
-    fn look_at_prompt(&mut self) {
+    /// Checks that the shell reads at a prompt that it may have shown, or that it showed before it took all lines.
+    fn check_doubtful_prompt(&mut self) {
         let Some(doubt) = self.shell.doubt.take_if(|doubt| Instant::now() >= doubt.look_at) else { return };
-        match (doubt.prompt, self.shell_reads()) {
-            (DoubtfulPrompt::Shown, ShellReads::Keys | ShellReads::Lines) => self.shell.come_to_prompt(),
-            // A command has printed it, as `echo $PS1`.
-            (DoubtfulPrompt::Claimed, ShellReads::Other) => {}
-            (DoubtfulPrompt::Claimed, ShellReads::Lines) if self.shell.running => {}
-            (DoubtfulPrompt::Claimed, ShellReads::Keys | ShellReads::Lines) => {
+        match (doubt.prompt, self.shell_reading_mode()) {
+            (DoubtfulPrompt::Shown, ReadingMode::Keys | ReadingMode::Lines) => self.shell.record_prompt(),
+            // A command printed it, for example `echo $PS1`.
+            (DoubtfulPrompt::Claimed, ReadingMode::Other) => {}
+            (DoubtfulPrompt::Claimed, ReadingMode::Lines) if self.shell.running => {}
+            (DoubtfulPrompt::Claimed, ReadingMode::Keys | ReadingMode::Lines) => {
                 self.intake.confirm_prompt();
                 self.follow_marks();
             }
-            (_, ShellReads::NotYet) | (DoubtfulPrompt::Shown, ShellReads::Other) => {
-                self.shell.doubt = Some(doubt.again());
+            (_, ReadingMode::NotYet) | (DoubtfulPrompt::Shown, ReadingMode::Other) => {
+                self.shell.doubt = Some(doubt.postpone());
             }
         }
     }
 
     /// Returns the shell's current reading mode, if it reads and has read all typed input.
-    fn shell_reads(&self) -> ShellReads {
-        if self.is_stirring() || self.pty.has_unread_input() || self.is_input_in_transit() {
-            return ShellReads::NotYet;
+    fn shell_reading_mode(&self) -> ReadingMode {
+        if self.has_traffic() || self.pty.has_unread_input() || self.is_input_in_transit() {
+            return ReadingMode::NotYet;
         }
         if !self.shell.is_inner && self.pty.foreground() != Some(self.shell_process()) {
-            return ShellReads::Other;
+            return ReadingMode::Other;
         }
         if self.program_state() == InputState::Works {
-            return ShellReads::NotYet;
+            return ReadingMode::NotYet;
         }
         match self.pty.line_discipline() {
-            Some(discipline) if !discipline.whole_lines => ShellReads::Keys,
-            _ => ShellReads::Lines,
+            Some(discipline) if !discipline.whole_lines => ReadingMode::Keys,
+            _ => ReadingMode::Lines,
         }
     }
 
-    /// Begins again the silence before the next look at a program.
-    fn stir_watches(&mut self) {
+    /// Restarts the silence that precedes the next check of a program.
+    fn restart_input_watches(&mut self) {
         let now = Instant::now();
         let waits = self.waits.iter_mut().filter_map(|wait| wait.input.as_mut());
         for watch in waits.chain(self.running.as_mut().and_then(Running::input)) {
-            watch.stirred(now);
+            watch.restart(now);
         }
         if let Some(entry) = &mut self.entry {
-            entry.stirred(now);
+            entry.record_output(now);
         }
     }
 
-    /// Checks whether the shell that a caller waits for is still there; a program in its place prints no marks.
+    /// Checks that no program has replaced the shell that a caller waits for: it would print no marks.
     fn watch_shell(&mut self) {
         let awaited = self.running.is_some() || self.waits.iter().any(Pending::is_for_prompt);
         if awaited && self.shell.running && self.pty.foreground() == Some(self.shell_process()) {
-            self.shell.notice_replacement();
+            self.shell.record_replacement();
         }
     }
 
@@ -714,7 +715,7 @@ impl Task {
         }
     }
 
-    /// Records the end of the program once its last output is in.
+    /// Records the end of the program after its last output.
     fn end_if_over(&mut self) {
         if let Some((exit, until)) = self.ending
             && (self.closed || Instant::now() >= until)
@@ -724,13 +725,13 @@ impl Task {
             self.life.end();
             self.activity.record_event();
             self.shell.running = false;
-            // The screen of a viewer shows that the program has ended.
+            // Viewers of the screen show the end of the program.
             self.screen_version += 1;
             let _ = self.viewers.send(Output::Ended(exit));
         }
-        self.look_at_prompt();
+        self.check_doubtful_prompt();
         if self.shell.look_at.is_some_and(|at| Instant::now() >= at) {
-            self.shell.look_for_replacement();
+            self.shell.check_replacement();
         }
         self.look_at_exchange();
         self.look_at_hidden_line();
@@ -753,8 +754,8 @@ impl Task {
         if let Err(holder) = self.write_lock.admits(input.holder.as_ref()) {
             return drop(reply.send(Err(InputError::Held(holder))));
         }
-        let typed = match self.encoded(input) {
-            Ok(typed) => typed,
+        let keystrokes = match self.encode(input) {
+            Ok(keystrokes) => keystrokes,
             Err(error) => return drop(reply.send(Err(error))),
         };
         if let Some(exit) = self.exit() {
@@ -763,7 +764,7 @@ impl Task {
         if self.closed {
             return drop(reply.send(Err(InputError::Ended(None))));
         }
-        let bytes = &typed.bytes;
+        let bytes = &keystrokes.bytes;
         if input.raw.is_empty()
             && let Err(error) = self.check_lines(bytes)
         {
@@ -783,7 +784,7 @@ impl Task {
         let offset = self.intake.transcript.history().end();
         let unseen = self.pty.line_discipline().is_some_and(Discipline::is_unseen);
         let is_typed = input.raw.is_empty() && input.mouse.is_empty();
-        // Keys of an attached person are frequent, and no client reads from their position.
+        // Keys of an attached person are frequent, and no client reads from their offset.
         if input.raw.is_empty() {
             self.mark_screen();
         }
@@ -806,23 +807,23 @@ impl Task {
         self.shell.draft.type_in(bytes, input.run.as_deref());
         let lines = bytes.iter().filter(|byte| matches!(byte, b'\r' | b'\n')).count();
         if lines > 0 {
-            self.shell.send_off(lines, input.by.as_deref(), offset);
+            self.shell.record_lines(lines, input.by.as_deref(), offset);
         }
         self.description.last_activity = SystemTime::now();
         let now = Instant::now();
-        self.is_noisy = now < self.last_output + NOISE_TIME && now > self.last_input + ANSWER_TIME;
+        self.is_noisy = now < self.last_output + NOISE_WINDOW && now > self.last_input + RESPONSE_WINDOW;
         self.last_input = now;
-        self.outgoing.type_in(&typed);
-        self.write_waiting();
-        self.stir_watches();
-        self.settle((offset, input_end), prompts, input, reply);
+        self.outgoing.type_in(&keystrokes);
+        self.write_input();
+        self.restart_input_watches();
+        self.answer_input((offset, input_end), prompts, input, reply);
     }
 
-    /// Makes the input of a run that a person has approved begin its own line, where the shell reports its prompts:
-    /// takes away the text at the prompt, unless this run typed all of it.
+    /// Removes the text at the prompt, unless this run typed all of it, so that an approved input begins its own line.
+    /// Applies to shells that report their prompts.
     ///
     /// # Errors
-    /// If no keys do that for certain, or others have begun a command that is not complete.
+    /// If no key reliably removes the text, or another client has begun a command that is incomplete.
     fn clear_line_for(&mut self, run: &str) -> Result<(), InputError> {
         if !self.shell.is_reporting() || self.shell.draft.is_by(run) {
             return Ok(());
@@ -833,16 +834,16 @@ impl Task {
             return Ok(());
         }
         let is_incomplete = !self.shell.running && !self.shell.draft.is_entered_by(run);
-        // The kernel has it, and passes it on in front of the next input.
+        // The kernel holds the text and passes it on before the next input.
         if is_incomplete || (!self.shell.draft.text().is_empty() && self.collects_lines()) {
             return Err(InputError::LineStands { text: self.shell.draft.text() });
         }
         Ok(())
     }
 
-    /// Answers once the program has, if `input` requests that. The output ends at `offset`, and the last byte of the
-    /// input is byte number `input_end` of all bytes to the terminal.
-    fn settle(
+    /// Answers the sender of an input, after the program's reaction if `input` requests that. The output ends at
+    /// `offset`, and the last byte of the input is byte number `input_end` of all bytes to the terminal.
+    fn answer_input(
         &mut self,
         (offset, input_end): (u64, u64),
         prompts: u64,
@@ -851,13 +852,13 @@ impl Task {
     ) {
         match input.settle {
             None => {
-                let sent = self.sent(offset, self.screen_version, input);
+                let sent = self.immediate_answer(offset, self.screen_version, input);
                 let _ = reply.send(Ok(sent));
             }
             Some(settle) => {
                 let reply = Reply::Sent { offset, version: self.screen_version, input_end, reply };
-                let mut wait = self.pending(Vec::new(), offset, settle.at_most, reply);
-                // The program answers to the last byte, which the pauses of the input delay.
+                let mut wait = self.new_wait(Vec::new(), offset, settle.at_most, reply);
+                // The program reacts to the last byte, which the pauses of the input delay.
                 wait.deadline += self.outgoing.delay(wait.began);
                 wait.prompt_after = Some(prompts);
                 wait.quiet = Some(Quiet::for_duration(settle.quiet));
@@ -866,19 +867,18 @@ impl Task {
         }
     }
 
-    /// Returns the answer to an input that waits for nothing.
-    fn sent(&mut self, offset: u64, version: u64, input: &Input) -> Sent {
+    /// Returns the answer to an input that does not settle.
+    fn immediate_answer(&mut self, offset: u64, version: u64, input: &Input) -> Sent {
         let view = (!input.without_view).then(|| self.view(false, self.states()));
         Sent { offset, version: Some(version), view }
     }
 
-    /// Returns whether the terminal collects lines and hands them over whole.
+    /// Returns whether the terminal is in canonical mode, in which the kernel passes whole lines on.
     fn collects_lines(&self) -> bool {
         self.pty.line_discipline().is_some_and(|discipline| discipline.whole_lines)
     }
 
-    /// Checks that the lines of `typed` arrive whole at a program that reads whole lines, here or behind a program that passes
-    /// them on.
+    /// Checks that no line of `typed` exceeds the limit of a program that reads whole lines, here or behind a relay.
     fn check_lines(&self, typed: &[u8]) -> Result<(), LineTooLong> {
         let bytes = line_limit::longest_line(self.shell.draft.len(), typed);
         if bytes <= MAX_BUSYBOX_LINE_BYTES {
@@ -893,12 +893,12 @@ impl Task {
             return Err(LineTooLong { bytes, relay: None, max_bytes });
         }
         let modes = self.intake.screen.modes();
-        // An editor of lines or of the screen takes all of it.
+        // A line editor or full-screen program has no limit.
         if modes.bracketed_paste || modes.alternate_screen {
             return Ok(());
         }
         let Some(relay) = self.foreground_name().filter(|name| is_relay(name)) else { return Ok(()) };
-        // Nothing shows the program over there, unless it is a shell that has told its kind.
+        // The program behind the relay is unknown, unless it is a shell that reported its kind.
         let inner = self.shell.integration.as_ref().filter(|_| self.shell.is_inner);
         match inner.is_some_and(|integration| integration.kind != Kind::Posix) {
             true if is_too_long => Err(LineTooLong { bytes, relay: Some(relay), max_bytes: None }),
@@ -907,29 +907,29 @@ impl Task {
         }
     }
 
-    fn encoded(&self, input: &Input) -> Result<Keystrokes, InputError> {
+    fn encode(&self, input: &Input) -> Result<Keystrokes, InputError> {
         let modes = self.intake.screen.modes();
-        // Where the terminal itself collects lines, no program decodes keys: an interrupt is the byte that the terminal knows.
+        // In canonical mode, no program decodes keys: an interrupt is the byte that the kernel interprets.
         let disambiguates = self.intake.transcript.disambiguates_keys() && !self.collects_lines();
-        let mut typed = Keystrokes::default();
-        typed.text(&keys::text(&input.text, modes));
+        let mut keystrokes = Keystrokes::default();
+        keystrokes.text(&keys::text(&input.text, modes));
         for name in &input.keys {
-            typed.key(&keys::key(name, modes, disambiguates)?);
+            keystrokes.key(&keys::key(name, modes, disambiguates)?);
         }
-        if (typed.has_lines_ahead() || typed.ends_line() && self.shell.has_untaken_lines())
-            && let Some(editor) = self.line_editor()
+        if (keystrokes.has_lines_ahead() || keystrokes.ends_line() && self.shell.has_untaken_lines())
+            && let Some(editor) = self.line_editor_modes()
         {
-            typed.type_lines_ahead(editor.keeps_returns);
+            keystrokes.type_lines_ahead(editor.keeps_returns);
         }
         for input in &input.mouse {
-            typed.text(&mouse::mouse(*input, modes));
+            keystrokes.text(&mouse::mouse(*input, modes));
         }
-        typed.text(&input.raw);
-        Ok(typed)
+        keystrokes.text(&input.raw);
+        Ok(keystrokes)
     }
 
-    /// Returns the modes of the terminal where a line editor reads at the prompt of a shell or an interpreter.
-    fn line_editor(&self) -> Option<Discipline> {
+    /// Returns the modes of the terminal, if a line editor reads at the prompt of a shell or an interpreter.
+    fn line_editor_modes(&self) -> Option<Discipline> {
         let discipline = self.pty.line_discipline().filter(|discipline| discipline.reading == Reading::Keys)?;
         if self.intake.screen.modes().alternate_screen {
             return None;
@@ -946,8 +946,8 @@ impl Task {
         !self.outgoing.due(Instant::now()).is_empty()
     }
 
-    /// Holds the next line back while the editor of the one before has not taken that, or works: between its answer to
-    /// Enter and the start of the program, the kernel would make one line of all that it holds.
+    /// Holds the next line back until the line editor has taken the previous one and is idle. Between its reaction to
+    /// Enter and the start of the program, the kernel would join all waiting input to one line.
     fn hold_for_line_editor(&mut self, now: Instant) {
         let takes_lines =
             || self.collects_lines() || !self.pty.has_unread_input() && self.program_state().awaits() != Some(false);
@@ -956,8 +956,8 @@ impl Task {
         }
     }
 
-    fn write_waiting(&mut self) {
-        let before = self.outgoing.written();
+    fn write_input(&mut self) {
+        let written_before = self.outgoing.written();
         loop {
             let now = Instant::now();
             self.hold_for_line_editor(now);
@@ -979,7 +979,7 @@ impl Task {
                     Some(PausedKey::Enter) | None => {}
                 },
                 Err(_) => {
-                    // No program will ever read it. The read of output notices the end of the program.
+                    // No program will read it. The read of output detects the end of the program.
                     self.outgoing.clear();
                     break;
                 }
@@ -987,9 +987,9 @@ impl Task {
         }
         let (written, now) = (self.outgoing.written(), Instant::now());
         for wait in &mut self.waits {
-            // The program answers to the last byte of its input.
+            // The program reacts to the last byte of its input.
             if let Reply::Sent { input_end, .. } = wait.reply
-                && before < input_end
+                && written_before < input_end
                 && input_end <= written
             {
                 wait.began = now;
@@ -1015,7 +1015,7 @@ impl Task {
 
     // ---- waits ----
 
-    fn pending(
+    fn new_wait(
         &self,
         patterns: Vec<steplatch_pattern::Pattern>,
         from: u64,
@@ -1037,7 +1037,7 @@ impl Task {
             reads: None,
             reads_lines: false,
             highlighted: Vec::new(),
-            found: None,
+            matched: None,
             searched_at: None,
             began: now,
             has_output: false,
@@ -1048,9 +1048,9 @@ impl Task {
         }
     }
 
-    fn wait(&mut self, wait: Wait, number: u64, reply: oneshot::Sender<(Waited, View)>) {
+    fn begin_wait(&mut self, wait: Wait, number: u64, reply: oneshot::Sender<(Waited, View)>) {
         let from = wait.since.unwrap_or(self.input_offset);
-        // The prompt after an earlier line has nothing to do with this wait.
+        // Prompts after earlier lines do not end this wait.
         let own_line = wait
             .by
             .as_deref()
@@ -1061,10 +1061,10 @@ impl Task {
             patterns: wait.patterns.iter().map(|pattern| pattern.as_str().to_owned()).collect(),
         });
         let mut pending = match wait.target {
-            Target::Output => self.pending(wait.patterns, from, wait.timeout, Reply::Wait(number, reply)),
+            Target::Output => self.new_wait(wait.patterns, from, wait.timeout, Reply::Wait(number, reply)),
             Target::Screen => {
-                let mut pending = self.pending(Vec::new(), from, wait.timeout, Reply::Wait(number, reply));
-                // This wait has looked at no drawing so far.
+                let mut pending = self.new_wait(Vec::new(), from, wait.timeout, Reply::Wait(number, reply));
+                // This wait has not searched any screen yet.
                 pending.screen = Some((wait.patterns, u64::MAX));
                 pending
             }
@@ -1072,7 +1072,7 @@ impl Task {
         match wait.until {
             Until::Match | Until::Exit => {}
             Until::Prompt => {
-                // A line without Enter begins no command, so its prompt is not the end of one.
+                // Text without Enter begins no command, so its prompt is not the end of one.
                 let is_over = self.shell.at_prompt && (wait.input.is_none() || self.half_typed().is_none());
                 pending.prompt_after = Some(if is_over { 0 } else { self.shell.prompts });
                 pending.own_line = own_line;
@@ -1088,27 +1088,27 @@ impl Task {
         self.waits.push(pending);
     }
 
-    /// Ends every wait that is due. Returns whether some output still needs a search.
+    /// Ends every wait that is due. Returns whether unsearched output remains.
     fn check_waits(&mut self) -> bool {
         self.check_command();
         self.check_entry();
-        let mut more = false;
+        let mut has_unsearched_output = false;
         let mut index = 0;
         while index < self.waits.len() {
             match self.check_wait(index) {
-                Look::Over(reason, found, gave_up) => {
+                WaitCheck::Ended(reason, matched, gave_up) => {
                     let pending = self.waits.swap_remove(index);
-                    self.log_wait(&pending, reason, found.as_ref());
-                    self.answer(pending, reason, found, gave_up);
+                    self.log_wait(&pending, reason, matched.as_ref());
+                    self.answer(pending, reason, matched, gave_up);
                 }
-                Look::More => {
-                    more = true;
+                WaitCheck::Unsearched => {
+                    has_unsearched_output = true;
                     index += 1;
                 }
-                Look::NotYet => index += 1,
+                WaitCheck::NotYet => index += 1,
             }
         }
-        more
+        has_unsearched_output
     }
 
     /// Returns whether a wait ends because the program waits for input.
@@ -1117,32 +1117,32 @@ impl Task {
         if !is_due {
             return false;
         }
-        // What reads after a prompt in doubt is the shell, unless the look at that prompt shows another program.
+        // The reader after a doubtful prompt is the shell, unless the check of that prompt finds another program.
         let is_prompt_in_doubt =
             self.waits[index].is_for_prompt() && self.shell.doubt.is_some_and(|doubt| doubt.is_new());
-        if self.is_stirring() || is_prompt_in_doubt {
+        if self.has_traffic() || is_prompt_in_doubt {
             if let Some(watch) = &mut self.waits[index].input {
-                watch.stirred(now);
+                watch.restart(now);
             }
             return false;
         }
-        let look = self.look_for_input();
+        let observation = self.look_for_input();
         let wait = &mut self.waits[index];
-        let awaited = match wait.reads.map(|_| (&wait.found, &wait.screen)) {
+        let awaited = match wait.reads.map(|_| (&wait.matched, &wait.screen)) {
             None | Some((None, None)) => Awaited::Nothing,
             Some((Some(_), _)) => Awaited::Text,
             Some((None, Some(_))) => Awaited::OtherScreen,
         };
-        wait.input.as_mut().is_some_and(|watch| watch.looked(look, awaited, now))
+        wait.input.as_mut().is_some_and(|watch| watch.looked(observation, awaited, now))
     }
 
-    /// Returns whether there is input to write or output to read, so that the silence begins anew.
-    fn is_stirring(&self) -> bool {
+    /// Returns whether there is input to write or output to read, which restarts the silence.
+    fn has_traffic(&self) -> bool {
         !self.outgoing.is_empty() || self.pty.has_unread()
     }
 
-    /// Returns whether a wait ends because there was no output for its time. Quiet begins once the program has read its
-    /// input, or has not read it for [`UNREAD_INPUT_TIMEOUT`].
+    /// Returns whether a wait ends because there was no output for its quiet period. The period begins when the program
+    /// has read its input, or has not read it for [`UNREAD_INPUT_TIMEOUT`].
     fn is_quiet(&mut self, index: usize, now: Instant) -> bool {
         let wait = &mut self.waits[index];
         if !self.outgoing.is_empty() || wait.quiet_at(self.last_output).is_none_or(|at| now < at) {
@@ -1155,7 +1155,7 @@ impl Task {
         true
     }
 
-    fn check_wait(&mut self, index: usize) -> Look {
+    fn check_wait(&mut self, index: usize) -> WaitCheck {
         let open_line_was_sent = self.shell.sent || self.intake.transcript.history().zone() != Zone::Input;
         let echo = EchoZones { recognised: &self.echo, open_line_was_sent };
         let now = Instant::now();
@@ -1166,19 +1166,19 @@ impl Task {
         let pass = match is_searched {
             true => Ok(Pass::Nothing),
             false => {
-                wait.found = None;
+                wait.matched = None;
                 wait.search.advance(self.intake.transcript.history(), echo)
             }
         };
         match pass {
-            Ok(Pass::Found(found)) if waits_for_reader => wait.found = Some(found),
-            Ok(Pass::Found(found)) => return Look::Over(Reason::Match, Some(found), None),
+            Ok(Pass::Found(found)) if waits_for_reader => wait.matched = Some(found),
+            Ok(Pass::Found(found)) => return WaitCheck::Ended(Reason::Match, Some(found), None),
             Ok(Pass::More) if now < wait.deadline => {
                 wait.searched_at = None;
-                return Look::More;
+                return WaitCheck::Unsearched;
             }
             Ok(Pass::More | Pass::Nothing) => {}
-            Err(gave_up) => return Look::Over(Reason::Timeout, None, Some(gave_up)),
+            Err(gave_up) => return WaitCheck::Ended(Reason::Timeout, None, Some(gave_up)),
         }
         if let Some((patterns, looked_at)) = &mut wait.screen
             && *looked_at != self.screen_version
@@ -1189,19 +1189,19 @@ impl Task {
                 let picture = self.intake.screen.picture();
                 styled_rows(&picture, rows.clone()) == expected
                     || expected.len() == 1 && row_of_cursor(&picture, rows) == expected.first().cloned()
-                    || highlights(&picture).iter().map(|one| &one.text).eq(expected)
+                    || highlights(&picture).iter().map(|highlight| &highlight.text).eq(expected)
             };
             match found {
                 Ok(None) => {}
                 Ok(Some((_, rows))) if !wait.highlighted.is_empty() && !is_pointed_at(&wait.highlighted, &rows) => {
-                    wait.found = None;
+                    wait.matched = None;
                 }
-                Ok(Some((found, _))) if waits_for_reader => wait.found = Some(found),
-                Ok(Some((found, _))) => return Look::Over(Reason::Match, Some(found), None),
-                Err(gave_up) => return Look::Over(Reason::Timeout, None, Some(gave_up)),
+                Ok(Some((found, _))) if waits_for_reader => wait.matched = Some(found),
+                Ok(Some((found, _))) => return WaitCheck::Ended(Reason::Match, Some(found), None),
+                Err(gave_up) => return WaitCheck::Ended(Reason::Timeout, None, Some(gave_up)),
             }
         }
-        let over = if self.ended.is_some() || (wait.needs_prompt() && self.shell.replaced_by.is_some()) {
+        let end_reason = if self.ended.is_some() || (wait.needs_prompt() && self.shell.replaced_by.is_some()) {
             Some(Reason::Exit)
         } else if wait
             .prompt_after
@@ -1216,14 +1216,14 @@ impl Task {
             let unseen = discipline.is_some_and(Discipline::is_unseen);
             let reads_lines = discipline.is_none_or(Discipline::reads_lines);
             let wait = &mut self.waits[index];
-            // What a full-screen program draws is no question of a line.
+            // The drawing of a full-screen program is not a question in a line.
             let is_elsewhere = wait.screen.is_none() && self.intake.screen.modes().alternate_screen;
             if wait.reads.is_some_and(|reads| reads.is(unseen))
                 && (reads_lines || !wait.reads_lines)
                 && !is_elsewhere
-                && let Some(found) = wait.found.take()
+                && let Some(found) = wait.matched.take()
             {
-                return Look::Over(Reason::Match, Some(found), None);
+                return WaitCheck::Ended(Reason::Match, Some(found), None);
             }
             Some(Reason::Input)
         } else if self.is_quiet(index, now) {
@@ -1231,14 +1231,14 @@ impl Task {
         } else {
             None
         };
-        match over {
-            None => Look::NotYet,
+        match end_reason {
+            None => WaitCheck::NotYet,
             Some(reason @ (Reason::Exit | Reason::Timeout)) if self.waits[index].has_patterns && !waits_for_reader => {
                 let echo = EchoZones { recognised: &self.echo, open_line_was_sent };
                 let echoed = self.waits[index].search.in_echo(self.intake.transcript.history(), echo);
-                Look::Over(if echoed.is_some() { Reason::Match } else { reason }, echoed, None)
+                WaitCheck::Ended(if echoed.is_some() { Reason::Match } else { reason }, echoed, None)
             }
-            Some(reason) => Look::Over(reason, None, None),
+            Some(reason) => WaitCheck::Ended(reason, None, None),
         }
     }
 
@@ -1249,7 +1249,7 @@ impl Task {
         found: Option<PatternMatch>,
         gave_up: Option<steplatch_pattern::TooMuchWork>,
     ) {
-        // Looking states up in `/proc` takes longer than finding a match, and the caller of a match knows the awaited
+        // Reading states from `/proc` takes longer than finding a match, and the caller of a match knows the awaited
         // state.
         let states = if reason == Reason::Match { States::default() } else { self.states() };
         let mut view = self.view(false, states);
@@ -1261,7 +1261,7 @@ impl Task {
         // The caller may have stopped listening.
         match pending.reply {
             Reply::Ready(reply) => drop(reply.send(view)),
-            // What waits to be written will be, unless the program's end has thrown it away.
+            // The end of the program discards waiting input; otherwise it will still be written.
             Reply::Sent { input_end, reply, .. } if input_end > self.outgoing.written() && self.outgoing.is_empty() => {
                 drop(reply.send(Err(InputError::InDoubt)));
             }
@@ -1269,8 +1269,8 @@ impl Task {
                 drop(reply.send(Ok(Sent { offset, version: Some(version), view: Some(view) })));
             }
             Reply::Wait(_, reply) => {
-                let behind = found.as_ref().and_then(|found| found.range.as_ref()).map(|range| range.end);
-                // What is on the line already may be the beginning of what the next wait is for.
+                let match_end = found.as_ref().and_then(|found| found.range.as_ref()).map(|range| range.end);
+                // The open line may be the beginning of the text that the next wait is for.
                 let resume = match reason {
                     Reason::Timeout => view.end - self.intake.transcript.history().open_line().len() as u64,
                     Reason::Match | Reason::Prompt | Reason::Exit | Reason::Quiet | Reason::Input => view.end,
@@ -1278,7 +1278,7 @@ impl Task {
                 let waited = Waited {
                     reason,
                     found,
-                    offset: behind.unwrap_or(resume.max(pending.from)),
+                    offset: match_end.unwrap_or(resume.max(pending.from)),
                     exit: view.exit,
                     gave_up,
                     missed_before: pending.missed_before,
@@ -1293,15 +1293,15 @@ impl Task {
         }
     }
 
-    // ---- what it looks like ----
+    // ---- state ----
 
     fn exit(&self) -> Option<Exit> {
         self.ended.map(|(exit, _)| exit)
     }
 
     fn exit_code(&self) -> Option<i32> {
-        let of_shell = self.shell.last_exit.filter(|_| self.shell.knows_exit);
-        self.exit().map(|exit| exit.code).or(of_shell)
+        let shell_exit = self.shell.last_exit.filter(|_| self.shell.knows_exit);
+        self.exit().map(|exit| exit.code).or(shell_exit)
     }
 
     fn busy(&self) -> Option<bool> {
@@ -1383,10 +1383,10 @@ impl Task {
     }
 }
 
-/// Mode in which a shell reads, that may have shown its prompt.
+/// Mode in which a shell reads that may have shown its prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ShellReads {
-    /// Key by key, as its line editor does.
+enum ReadingMode {
+    /// Single keys, with its line editor.
     Keys,
     /// Whole lines.
     Lines,
@@ -1396,28 +1396,29 @@ enum ShellReads {
     Other,
 }
 
-/// Splits output after each mark of a shell that a command has ended, so that viewers see the actions there.
-/// `is_in_string` states that the output begins within such a mark, or another control string.
-pub(super) fn command_ends(bytes: &[u8], is_in_string: bool) -> impl Iterator<Item = &[u8]> {
+/// Splits output after each mark for the end of a command, so that viewers see the actions there. `is_in_string`: the
+/// output begins within such a mark or another control string.
+pub(super) fn split_at_command_ends(bytes: &[u8], is_in_string: bool) -> impl Iterator<Item = &[u8]> {
     const END: &[u8] = b"\x1b]133;D";
-    let mut rest = bytes;
+    let mut remaining = bytes;
     let mut is_open = is_in_string;
     std::iter::from_fn(move || {
-        if rest.is_empty() {
+        if remaining.is_empty() {
             return None;
         }
-        let begin = if is_open { Some(0) } else { memchr::memmem::find(rest, END) };
-        let behind = begin.and_then(|begin| Some(begin + memchr::memchr(b'\x07', &rest[begin..])? + 1));
+        let mark_start = if is_open { Some(0) } else { memchr::memmem::find(remaining, END) };
+        let mark_end =
+            mark_start.and_then(|mark_start| Some(mark_start + memchr::memchr(b'\x07', &remaining[mark_start..])? + 1));
         is_open = false;
-        let (part, behind) = rest.split_at(behind.unwrap_or(rest.len()));
-        rest = behind;
-        Some(part)
+        let (portion, after) = remaining.split_at(mark_end.unwrap_or(remaining.len()));
+        remaining = after;
+        Some(portion)
     })
 }
 
-enum Look {
-    Over(Reason, Option<PatternMatch>, Option<steplatch_pattern::TooMuchWork>),
-    /// Nothing so far, and there is unsearched output.
-    More,
+enum WaitCheck {
+    Ended(Reason, Option<PatternMatch>, Option<steplatch_pattern::TooMuchWork>),
+    /// No result yet; unsearched output remains.
+    Unsearched,
     NotYet,
 }

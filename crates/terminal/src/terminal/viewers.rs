@@ -1,14 +1,14 @@
 //! Output for the viewers of a terminal, without the queries in it.
 //!
-//! A program queries its terminal for the cursor, for colours, for its capabilities, and the answer
-//! arrives as input of the program. The terminal here has answered already; the terminal of a
-//! viewer would answer again, once for each of them. It would also carry out sequences for its
-//! window and desktop: titles, clipboards, notifications, files to save. A watched program must not
-//! control these.
+//! A program queries its terminal for the cursor, colours and capabilities, and receives the answer
+//! as input. This terminal has already answered; the terminal of each viewer would answer again. It
+//! would also execute sequences for its window and desktop: titles, clipboards, notifications, files
+//! to save. A watched program must not control these.
 //!
-//! Forms are those of xterm's ctlseqs, and of kitty where xterm has none. The filter passes all
-//! else on byte for byte, and holds back only an unfinished sequence. The bytes before and after a removed sequence
-//! must not become another one: the filter drops a sequence that another one cuts off, and ends a string that it ends.
+//! The forms are those of xterm's ctlseqs, and of kitty for sequences that xterm lacks. The filter
+//! passes everything else on unchanged, and holds back only an unfinished sequence. The bytes before
+//! and after a removed sequence must not form another one: the filter drops a sequence that another
+//! one interrupts, and ends a string that the removed sequence ends.
 //!
 //! Output from another machine ([`QueryFilter::drawing_only`]) passes a filter with a list of permitted sequences
 //! instead: sequences that draw, and modes that end when the viewer leaves. The effect of others on a terminal is
@@ -30,7 +30,7 @@ const ENQ: u8 = 0x05;
 /// The first byte of the C1 controls in UTF-8; `C2 9B` is another way to write `ESC [`.
 const C1: u8 = 0xc2;
 
-/// Removes queries from a stream, however it is cut.
+/// Removes queries from a stream that arrives in arbitrary portions.
 #[derive(Debug, Default)]
 pub struct QueryFilter {
     /// True if only sequences that draw pass.
@@ -40,16 +40,16 @@ pub struct QueryFilter {
     held: Vec<u8>,
     /// Beginning of its parameters in `held`.
     body: usize,
-    /// The beginning of a string has passed, and not its end, according to the bytes so far.
+    /// True if the filter has passed the beginning of a string, and not its end.
     in_string: bool,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Text, and strings that turned out not to be queries.
+    /// Text, and strings that are not queries.
     #[default]
     Text,
-    /// Behind the first byte of what may be a C1 control.
+    /// After the first byte of a possible C1 control.
     C1,
     Escape,
     Csi,
@@ -61,9 +61,9 @@ enum State {
     },
     /// The first byte of an application program command.
     Application,
-    /// A control sequence that is too long to be one, up to its end.
+    /// A control sequence beyond the maximum length, up to its end.
     DroppingCsi,
-    /// A string that does not pass.
+    /// A removed string.
     Dropping {
         bell: bool,
         escaped: bool,
@@ -71,107 +71,109 @@ enum State {
 }
 
 impl QueryFilter {
-    /// Begins anew: the next bytes do not continue the previous ones.
+    /// Resets the state: the next bytes do not continue the previous ones.
     pub fn reset(&mut self) {
         *self = Self { draws_only: self.draws_only, ..Self::default() };
     }
 
-    /// Returns a filter that passes on only known sequences that draw, and modes that end with the view.
+    /// Creates a filter that passes only known sequences that draw, and modes that end with the view.
     #[must_use]
     pub fn drawing_only() -> Self {
         Self { draws_only: true, ..Self::default() }
     }
 
-    /// Returns the part of `bytes`, and of the bytes held back before, that passes now.
+    /// Returns the permitted part of the held bytes and `bytes`.
     pub fn pass(&mut self, bytes: &[u8]) -> Vec<u8> {
-        let mut out = Vec::with_capacity(self.held.len() + bytes.len());
-        let mut at = 0;
-        while at < bytes.len() {
+        let mut output = Vec::with_capacity(self.held.len() + bytes.len());
+        let mut consumed = 0;
+        while consumed < bytes.len() {
             if self.state == State::Text {
-                let rest = &bytes[at..];
-                let stop = memchr::memchr3(ESC, C1, ENQ, rest).unwrap_or(rest.len());
-                out.extend_from_slice(&rest[..stop]);
-                at += stop;
+                let remaining = &bytes[consumed..];
+                let stop = memchr::memchr3(ESC, C1, ENQ, remaining).unwrap_or(remaining.len());
+                output.extend_from_slice(&remaining[..stop]);
+                consumed += stop;
             }
-            let Some(&byte) = bytes.get(at) else { break };
-            if self.consume(byte, &mut out) {
-                at += 1;
+            let Some(&byte) = bytes.get(consumed) else { break };
+            if self.consume(byte, &mut output) {
+                consumed += 1;
             }
         }
-        out
+        output
     }
 
-    /// Takes a byte. Returns false for a byte to consume again, as the beginning of something else.
-    fn consume(&mut self, byte: u8, out: &mut Vec<u8>) -> bool {
+    /// Processes a byte. Returns false for a byte to process again, as the beginning of another sequence.
+    fn consume(&mut self, byte: u8, output: &mut Vec<u8>) -> bool {
         match self.state {
             State::Text => match byte {
                 ESC => self.begin(State::Escape, byte),
                 C1 => self.begin(State::C1, byte),
                 ENQ => {}
-                _ => out.push(byte),
+                _ => output.push(byte),
             },
             State::C1 => match byte {
                 0x90 => self.enter(State::Device, byte),
-                0x98 | 0x9e if self.draws_only => self.drop_string(false, out),
-                0x9a => self.drop_held(out),
+                0x98 | 0x9e if self.draws_only => self.drop_string(false, output),
+                0x9a => self.drop_held(output),
                 0x9b => self.enter(State::Csi, byte),
                 0x9d => self.enter(State::Command { escaped: false }, byte),
                 0x9f => self.enter(State::Application, byte),
-                0x80..=0xbf => self.finish(byte, out),
-                // The first half of a character without the second one.
-                _ => return self.give_up(out),
+                0x80..=0xbf => self.finish(byte, output),
+                // The first byte of a character without the second one.
+                _ => return self.give_up(output),
             },
             State::Escape => match byte {
                 b'[' => self.enter(State::Csi, byte),
                 b']' => self.enter(State::Command { escaped: false }, byte),
                 b'P' => self.enter(State::Device, byte),
                 b'_' => self.enter(State::Application, byte),
-                // The title in screen and tmux.
-                b'k' => self.drop_string(false, out),
-                b'X' | b'^' if self.draws_only => self.drop_string(false, out),
+                // The title of screen and tmux.
+                b'k' => self.drop_string(false, output),
+                b'X' | b'^' if self.draws_only => self.drop_string(false, output),
                 // DECID, the oldest form of the DA query.
-                b'Z' => self.drop_held(out),
+                b'Z' => self.drop_held(output),
                 DEL => {}
-                0x30..=0x7e if self.draws_only && !escape_draws(&self.held[1..], byte) => self.drop_held(out),
-                ESC | 0x80.. => return self.give_up(out),
-                0x00..=0x2f if !matches!(byte, CAN | SUB) => self.hold(byte, out),
-                _ => self.finish(byte, out),
+                0x30..=0x7e if self.draws_only && !escape_draws(&self.held[1..], byte) => self.drop_held(output),
+                ESC | 0x80.. => return self.give_up(output),
+                0x00..=0x2f if !matches!(byte, CAN | SUB) => self.hold(byte, output),
+                _ => self.finish(byte, output),
             },
             State::Csi => match byte {
-                ESC => return self.give_up(out),
-                CAN | SUB => self.finish(byte, out),
-                0x40..=0x7e if expects_answer(&self.held[self.body..], byte) => self.drop_held(out),
-                0x40..=0x7e if self.draws_only && !control_draws(&self.held[self.body..], byte) => self.drop_held(out),
-                0x40..=0x7e => self.finish(byte, out),
+                ESC => return self.give_up(output),
+                CAN | SUB => self.finish(byte, output),
+                0x40..=0x7e if expects_answer(&self.held[self.body..], byte) => self.drop_held(output),
+                0x40..=0x7e if self.draws_only && !control_draws(&self.held[self.body..], byte) => {
+                    self.drop_held(output)
+                }
+                0x40..=0x7e => self.finish(byte, output),
                 DEL.. => {}
-                _ => self.hold(byte, out),
+                _ => self.hold(byte, output),
             },
             State::DroppingCsi => match byte {
-                ESC => return self.give_up(out),
+                ESC => return self.give_up(output),
                 0x40..=0x7e | CAN | SUB => self.state = State::Text,
                 _ => {}
             },
             State::Device => match byte {
-                ESC => return self.give_up(out),
+                ESC => return self.give_up(output),
                 // DECRQSS and XTGETTCAP.
                 b'q' if self.held[self.body..].iter().any(|byte| matches!(byte, b'$' | b'+')) => {
-                    self.drop_string(false, out);
+                    self.drop_string(false, output);
                 }
-                // Pictures of DEC's form draw.
+                // Sixel pictures draw.
                 0x40..=0x7e if self.draws_only && !is_picture(&self.held[self.body..], byte) => {
-                    self.drop_string(false, out);
+                    self.drop_string(false, output);
                 }
-                0x40..=0x7e | CAN | SUB => self.finish(byte, out),
+                0x40..=0x7e | CAN | SUB => self.finish(byte, output),
                 DEL.. => {}
-                _ => self.hold(byte, out),
+                _ => self.hold(byte, output),
             },
-            State::Command { escaped } => return self.take_command(byte, escaped, out),
+            State::Command { escaped } => return self.take_command(byte, escaped, output),
             State::Application => match byte {
-                ESC => return self.give_up(out),
-                // Pictures of kitty's protocol: each gets an answer. This terminal shows none.
-                b'G' => self.drop_string(false, out),
-                _ if self.draws_only && !matches!(byte, CAN | SUB) => self.drop_string(false, out),
-                _ => self.finish(byte, out),
+                ESC => return self.give_up(output),
+                // Pictures of kitty's protocol require answers. This terminal shows none.
+                b'G' => self.drop_string(false, output),
+                _ if self.draws_only && !matches!(byte, CAN | SUB) => self.drop_string(false, output),
+                _ => self.finish(byte, output),
             },
             State::Dropping { escaped: true, .. } if byte == b'\\' => self.state = State::Text,
             State::Dropping { escaped: true, .. } => {
@@ -188,26 +190,26 @@ impl QueryFilter {
         true
     }
 
-    fn take_command(&mut self, byte: u8, escaped: bool, out: &mut Vec<u8>) -> bool {
+    fn take_command(&mut self, byte: u8, escaped: bool, output: &mut Vec<u8>) -> bool {
         let is_question = || {
             let body = &self.held[self.body..];
-            question(body) || (self.draws_only && !command_draws(body))
+            is_command_query(body) || (self.draws_only && !command_draws(body))
         };
         match byte {
             b'\\' if escaped => {
                 if is_question() {
                     self.drop_held(&mut Vec::new());
                 } else {
-                    out.append(&mut self.held);
-                    out.extend_from_slice(ST);
+                    output.append(&mut self.held);
+                    output.extend_from_slice(ST);
                 }
                 self.state = State::Text;
             }
             _ if escaped => {
-                // The other sequence, which the filter may remove, ends the command.
+                // The following sequence, which the filter may remove, ends the command.
                 if !is_question() {
-                    out.append(&mut self.held);
-                    out.extend_from_slice(ST);
+                    output.append(&mut self.held);
+                    output.extend_from_slice(ST);
                 }
                 self.held.clear();
                 self.begin(State::Escape, ESC);
@@ -216,16 +218,16 @@ impl QueryFilter {
             ESC => self.state = State::Command { escaped: true },
             DEL => {}
             BEL | CAN | SUB if is_question() => self.drop_held(&mut Vec::new()),
-            BEL | CAN | SUB => self.finish(byte, out),
-            b';' if self.draws_only && !command_draws(&self.held[self.body..]) => self.drop_string(true, out),
-            b';' if number(&self.held[self.body..]).is_some_and(is_of_window) => {
-                self.drop_string(true, out);
+            BEL | CAN | SUB => self.finish(byte, output),
+            b';' if self.draws_only && !command_draws(&self.held[self.body..]) => self.drop_string(true, output),
+            b';' if parse_number(&self.held[self.body..]).is_some_and(controls_window) => {
+                self.drop_string(true, output);
             }
-            b';' if matches!(number(&self.held[self.body..]), Some(7 | 8 | 133)) => {
-                // Directories, links and marks are not queries, however long they are.
-                self.finish(byte, out);
+            b';' if matches!(parse_number(&self.held[self.body..]), Some(7 | 8 | 133)) => {
+                // Directories, links and marks of any length are not queries.
+                self.finish(byte, output);
             }
-            _ => self.hold(byte, out),
+            _ => self.hold(byte, output),
         }
         true
     }
@@ -242,9 +244,9 @@ impl QueryFilter {
         self.state = state;
     }
 
-    /// Holds a byte back, unless there are too many of them.
-    fn hold(&mut self, byte: u8, out: &mut Vec<u8>) {
-        // A terminal would answer it also within a sequence.
+    /// Holds a byte back, up to the maximum length.
+    fn hold(&mut self, byte: u8, output: &mut Vec<u8>) {
+        // A terminal answers it even within a sequence.
         if byte == ENQ {
             return;
         }
@@ -252,25 +254,25 @@ impl QueryFilter {
         if self.held.len() < MAX_SEQUENCE_BYTES {
             return;
         }
-        // No program prints a sequence like this, and passed on it might still turn out to be a query.
+        // No program prints such a long sequence, and its end could still make it a query.
         match self.state {
             State::Escape if self.held.iter().skip(1).all(|byte| *byte < 0x20) => {
-                self.drop_held(out);
+                self.drop_held(output);
                 self.begin(State::Escape, ESC);
             }
             State::Escape | State::Csi => {
-                self.drop_held(out);
+                self.drop_held(output);
                 self.state = State::DroppingCsi;
             }
-            State::Device => self.drop_string(false, out),
-            _ => self.drop_string(true, out),
+            State::Device => self.drop_string(false, output),
+            _ => self.drop_string(true, output),
         }
     }
 
-    /// Passes on the held bytes, up to this byte.
-    fn finish(&mut self, byte: u8, out: &mut Vec<u8>) {
-        out.append(&mut self.held);
-        out.push(byte);
+    /// Passes on the held bytes and this byte.
+    fn finish(&mut self, byte: u8, output: &mut Vec<u8>) {
+        output.append(&mut self.held);
+        output.push(byte);
         self.in_string = match self.state {
             State::C1 => self.in_string,
             State::Escape => matches!(byte, b'X' | b'^'),
@@ -280,42 +282,42 @@ impl QueryFilter {
         self.state = State::Text;
     }
 
-    /// Drops the held bytes: the byte after them is not part of the sequence, and begins something else.
-    fn give_up(&mut self, out: &mut Vec<u8>) -> bool {
-        self.drop_held(out);
+    /// Drops the held bytes: the byte after them begins another sequence.
+    fn give_up(&mut self, output: &mut Vec<u8>) -> bool {
+        self.drop_held(output);
         false
     }
 
-    /// Drops a sequence, but for the control characters in it: they take effect as if they came before it.
-    fn drop_held(&mut self, out: &mut Vec<u8>) {
-        self.end_string(out);
-        out.extend(self.held.iter().filter(|byte| **byte < 0x20 && !matches!(**byte, ESC | ENQ)));
+    /// Drops a sequence, and passes on its control characters, which take effect before it.
+    fn drop_held(&mut self, output: &mut Vec<u8>) {
+        self.end_string(output);
+        output.extend(self.held.iter().filter(|byte| **byte < 0x20 && !matches!(**byte, ESC | ENQ)));
         self.held.clear();
         self.state = State::Text;
     }
 
-    fn drop_string(&mut self, bell: bool, out: &mut Vec<u8>) {
-        self.end_string(out);
+    fn drop_string(&mut self, bell: bool, output: &mut Vec<u8>) {
+        self.end_string(output);
         self.held.clear();
         self.state = State::Dropping { bell, escaped: false };
     }
 
-    /// Ends the string that a dropped sequence has ended.
-    fn end_string(&mut self, out: &mut Vec<u8>) {
+    /// Ends the string that a dropped sequence ended.
+    fn end_string(&mut self, output: &mut Vec<u8>) {
         if std::mem::take(&mut self.in_string) && self.held.first() == Some(&ESC) {
-            out.extend_from_slice(ST);
+            output.extend_from_slice(ST);
         }
     }
 }
 
-/// Returns whether a control sequence with these parameters and intermediates, and this final byte, expects an answer.
+/// Returns whether a control sequence with this body and final byte expects an answer.
 fn expects_answer(body: &[u8], last: u8) -> bool {
     let marks: Vec<u8> = body.iter().copied().filter(|byte| matches!(byte, 0x20..=0x2f | 0x3c..=0x3f)).collect();
     match (marks.as_slice(), last) {
         // DA in its three forms; DSR and DECDSR; DECREQTPARM.
         ([] | [b'>' | b'='], b'c') | ([] | [b'?'], b'n') | ([], b'x') => true,
         // Window operations that report.
-        ([], b't') => matches!(number(body), Some(11 | 13..=16 | 18..=21)),
+        ([], b't') => matches!(parse_number(body), Some(11 | 13..=16 | 18..=21)),
         // DECRQM; XTVERSION; keyboard modes of kitty; XTQMODKEYS; XTSMGRAPHICS.
         ([b'$'] | [b'?', b'$'], b'p') | ([b'>'], b'q') | ([b'?'], b'u' | b'm' | b'S') => true,
         // DECRQCRA; DECRQPSR; DECRQTSR; DECRQUPSS; DECRQLP; XTREPORTCOLORS; XTREPORTSGR.
@@ -324,21 +326,21 @@ fn expects_answer(body: &[u8], last: u8) -> bool {
     }
 }
 
-/// Returns whether an operating system command is one of colours (4, 10 to 12, and their resets), of links (8) or of marks (133).
+/// Returns whether an operating system command sets colours (4, 10 to 12, and their resets), a link (8) or a mark
+/// (133).
 fn command_draws(body: &[u8]) -> bool {
     let number = body.split(|byte| *byte == b';').next().unwrap_or_default();
     matches!(number, b"4" | b"8" | b"10" | b"11" | b"12" | b"104" | b"110" | b"111" | b"112" | b"133")
 }
 
-/// Returns whether a control sequence with these parameters and intermediates, and this final byte, draws, or switches a mode that ends with
-/// the view.
+/// Returns whether a control sequence with this body and final byte draws, or switches a mode that ends with the view.
 fn control_draws(body: &[u8], last: u8) -> bool {
     let marks: Vec<u8> = body.iter().copied().filter(|byte| matches!(byte, 0x20..=0x2f | 0x3c..=0x3f)).collect();
-    let modes = |known: &[u16]| {
+    let modes = |listed: &[u16]| {
         let numbers = body.iter().copied().filter(|byte| *byte >= 0x20 && *byte != b'?').collect::<Vec<u8>>();
         let known_mode = |number: &[u8]| {
             let number = std::str::from_utf8(number).ok().and_then(|number| number.parse().ok());
-            number.is_some_and(|number| known.contains(&number))
+            number.is_some_and(|number| listed.contains(&number))
         };
         numbers.split(|byte| *byte == b';').all(known_mode)
     };
@@ -376,13 +378,13 @@ fn control_draws(body: &[u8], last: u8) -> bool {
 const ANSI_MODES: [u16; 2] = [4, 20];
 
 /// Modes of the keypad, the screen, the margins, the cursor, the mouse, the focus and pastes. None makes the terminal
-/// report on its own what no person has typed or clicked.
+/// send reports without an action of a person.
 const PRIVATE_MODES: [u16; 28] = [
     1, 5, 6, 7, 9, 12, 25, 45, 47, 66, 69, 1000, 1002, 1003, 1004, 1005, 1006, 1007, 1015, 1016, 1045, 1047, 1048,
     1049, 2004, 2026, 80, 8452,
 ];
 
-/// Returns whether an escape sequence with these intermediates and this final byte draws.
+/// Returns whether an escape sequence with these intermediates and final byte draws.
 fn escape_draws(intermediates: &[u8], last: u8) -> bool {
     let marks: Vec<u8> = intermediates.iter().copied().filter(|byte| *byte >= 0x20).collect();
     match marks.as_slice() {
@@ -398,30 +400,30 @@ fn escape_draws(intermediates: &[u8], last: u8) -> bool {
     }
 }
 
-/// Returns whether a device control string with these parameters and this final byte is a picture (sixel).
+/// Returns whether a device control string with these parameters and final byte is a picture (sixel).
 fn is_picture(body: &[u8], last: u8) -> bool {
     last == b'q' && body.iter().all(|byte| byte.is_ascii_digit() || *byte == b';' || *byte < 0x20)
 }
 
-/// Returns whether an operating system command is about the viewer's window or desktop, and not about the drawn
-/// content: titles (0 to 2), the clipboard (52, 5522), notifications (9, 99, 777), and iTerm2's own (1337), which saves
-/// files and sets variables.
-fn is_of_window(number: u32) -> bool {
+/// Returns whether an operating system command controls the viewer's window or desktop, not the drawn content: titles
+/// (0 to 2), the clipboard (52, 5522), notifications (9, 99, 777), and iTerm2's own (1337), which saves files and sets
+/// variables.
+fn controls_window(number: u32) -> bool {
     matches!(number, 0..=2 | 9 | 52 | 99 | 777 | 1337 | 5522)
 }
 
-/// Returns the number that `bytes` begin with.
-fn number(bytes: &[u8]) -> Option<u32> {
+/// Parses the number at the beginning of `bytes`.
+fn parse_number(bytes: &[u8]) -> Option<u32> {
     let digits = bytes.iter().copied().filter(|byte| *byte >= 0x20).take_while(u8::is_ascii_digit);
     digits.fold(None, |number: Option<u32>, digit| {
         Some(number.unwrap_or(0).saturating_mul(10).saturating_add(u32::from(digit - b'0')))
     })
 }
 
-/// Returns whether an operating system command expects an answer: a value is `?`, or its number or its name makes it a
-/// query.
-fn question(body: &[u8]) -> bool {
-    if matches!(number(body), Some(60 | 61)) || number(body).is_some_and(is_of_window) {
+/// Returns whether an operating system command expects an answer: it has the value `?`, or its number or name makes it
+/// a query.
+fn is_command_query(body: &[u8]) -> bool {
+    if matches!(parse_number(body), Some(60 | 61)) || parse_number(body).is_some_and(controls_window) {
         return true;
     }
     let mut fields = body.split(|byte| *byte == b';').skip(1);

@@ -1,41 +1,41 @@
 //! The line that the program is writing, and the column of the cursor in it.
 //!
-//! Motions of the cursor within a line leave no text. They take effect with the next character: the history gets
-//! backspaces for a way back, the present text for a way forward, and blanks after the end of the line. So a program
-//! that moves the cursor to and fro changes nothing. This module plays the line back only where it needs a column, and
-//! each character of it once.
+//! Motions of the cursor within a line write no text. They take effect with the next character: the history receives
+//! backspaces for a motion to the left, the existing text for a motion to the right, and blanks after the end of the
+//! line. Motions without a following character change nothing. This module renders the line only when it needs a
+//! column, and each character of it once.
 
 use crate::history::History;
 use crate::lines::{RenderedLine, next_tab_stop};
 
-/// Maximum columns of a followed line; no person edits a longer one.
+/// Maximum number of columns of a followed line; no person edits a longer one.
 const MAX_COLUMNS: usize = 4096;
 
 /// The line that the program is writing.
 #[derive(Debug, Default)]
 pub(super) struct OpenLine {
-    /// The number of lines that began before. Two that follow each other may begin at one offset.
+    /// The number of earlier lines. Consecutive lines may begin at the same offset.
     number: u64,
     /// Offset of its first character.
     start: u64,
-    /// The line as it looks after the text up to `rendered_to`, which is after `start` after the first use.
+    /// The line after the text up to `rendered_to`, which is after `start` after the first use.
     rendered: RenderedLine,
     rendered_to: u64,
     /// True if it is too long to follow.
     is_lost: bool,
-    /// Column of the next character, where that is not after the last one.
+    /// Column of the next character, if it does not follow the last one.
     target: Option<usize>,
-    /// A tab is in it, so that it may be wider than it is long.
+    /// True if it has a tab, and may have more columns than characters.
     has_tabs: bool,
-    /// The cursor has moved back in it, so that an erase may take something away.
+    /// True if the cursor has moved back in it, so that an erase may remove text.
     is_rewound: bool,
-    /// True if it began in the middle of a row, or on a row that has text already.
+    /// True if it began in the middle of a row, or on a row with text.
     is_floating: bool,
-    /// Columns of the screen; 0 where they are unknown, and no line wraps.
+    /// Columns of the screen; 0 if unknown, and then no line wraps.
     columns: usize,
 }
 
-/// A part of a line, which the screen shows in one row.
+/// A part of a line that the screen shows in one row.
 #[derive(Debug, Clone, Copy)]
 struct Row {
     begin: usize,
@@ -50,7 +50,7 @@ impl OpenLine {
         self.columns = columns;
     }
 
-    /// Returns the columns of the screen, 0 where they are unknown.
+    /// Returns the columns of the screen, or 0 if unknown.
     pub(super) fn columns(&self) -> usize {
         self.columns
     }
@@ -76,7 +76,7 @@ impl OpenLine {
         self.is_floating
     }
 
-    /// Returns whether the next character has another place than after the last one.
+    /// Returns whether the next character does not follow the last one.
     pub(super) fn is_moved(&self) -> bool {
         self.target.is_some()
     }
@@ -119,7 +119,7 @@ impl OpenLine {
         self.columns == 0 || !self.has_tabs && history.end() - self.start <= self.columns as u64
     }
 
-    /// Plays back the text since the last call. Returns false for a line that it cannot follow.
+    /// Renders the text since the last call. Returns false for a line that is too long to follow.
     fn render(&mut self, history: &History) -> bool {
         if self.is_lost {
             return false;
@@ -150,7 +150,7 @@ impl OpenLine {
         if self.columns == 0 {
             return Some(Row { begin: 0, cursor: column, end: usize::MAX });
         }
-        // Behind the last column of a row, the cursor stays on it until the next character.
+        // After the last column of a row, the cursor stays on it until the next character.
         let is_full = !is_moved && column > 0 && column % self.columns == 0;
         let begin = if is_full { column - self.columns } else { column / self.columns * self.columns };
         Some(Row { begin, cursor: column.min(begin + self.columns - 1), end: begin + self.columns })
@@ -167,7 +167,7 @@ impl OpenLine {
         }
     }
 
-    /// Moves the cursor to the left. A line too long to follow goes back one character for each.
+    /// Moves the cursor to the left; in a line too long to follow, by characters instead of columns.
     pub(super) fn move_left(&mut self, history: &mut History, count: usize) {
         match self.row(history) {
             Some(row) => self.target = Some(row.cursor.saturating_sub(count).max(row.begin)),
@@ -191,14 +191,14 @@ impl OpenLine {
         }
     }
 
-    /// Moves the cursor to the next tab stop, where that is within the line. Returns whether it was, and whether the row
+    /// Moves the cursor to the next tab stop, if that is within the line. Returns whether it is, and whether the row
     /// has room for the tab.
     pub(super) fn move_to_tab(&mut self, history: &History) -> (bool, bool) {
         let has_room = self.has_room_for_tab(history);
-        (self.is_tab_within(history), has_room)
+        (self.is_tab_stop_in_line(history), has_room)
     }
 
-    fn is_tab_within(&mut self, history: &History) -> bool {
+    fn is_tab_stop_in_line(&mut self, history: &History) -> bool {
         if !self.is_moved() && !self.is_rewound {
             self.has_tabs = true;
             return false;
@@ -214,24 +214,24 @@ impl OpenLine {
         false
     }
 
-    /// Forgets a motion.
+    /// Discards a motion.
     pub(super) fn stay(&mut self) {
         self.target = None;
     }
 
-    /// Puts the cursor at a column of the line that it had before.
+    /// Moves the cursor to an earlier column of the line.
     pub(super) fn restore(&mut self, column: usize) {
         self.target = Some(column);
         self.is_rewound = true;
     }
 
-    /// Returns its number, which no other line has.
+    /// Returns its unique number.
     pub(super) fn number(&self) -> u64 {
         self.number
     }
 
-    /// Writes the way to where the next character goes.
-    pub(super) fn go(&mut self, history: &mut History) {
+    /// Writes the motion to the column of the next character.
+    pub(super) fn write_motion(&mut self, history: &mut History) {
         let Some(target) = self.target.take() else { return };
         if target == 0 {
             let is_there = history.at_line_start() || history.newest().1.ends_with('\r');
@@ -244,27 +244,27 @@ impl OpenLine {
         if !self.render(history) {
             return;
         }
-        let here = self.rendered.column();
-        if target < here {
-            (target..here).for_each(|_| history.push('\x08'));
+        let cursor = self.rendered.column();
+        if target < cursor {
+            (target..cursor).for_each(|_| history.push('\x08'));
             self.is_rewound = true;
-        } else if target > here {
-            let between = self.rendered.text_in_columns(here..target.min(here + MAX_COLUMNS));
+        } else if target > cursor {
+            let between = self.rendered.text_in_columns(cursor..target.min(cursor + MAX_COLUMNS));
             history.push_str(&between);
         }
     }
 
-    /// Erases from the cursor to the end of its row, or all of the row.
-    pub(super) fn erase_to_end(&mut self, history: &mut History, whole: bool) {
+    /// Erases from the cursor to the end of its row, or the entire row.
+    pub(super) fn erase_to_end(&mut self, history: &mut History, entire_row: bool) {
         let at_end = !self.is_moved() && !self.is_rewound;
-        if at_end && !whole || history.at_line_start() {
+        if at_end && !entire_row || history.at_line_start() {
             return;
         }
         let Some(row) = self.row(history).filter(|_| self.render(history)) else { return };
-        // Behind the last column, there is nothing to erase.
+        // After the last column, there is nothing to erase.
         let is_full = self.column(history) != Some(row.cursor);
-        let (width, begin) = (self.rendered.width(), if whole { row.begin } else { row.cursor });
-        if width <= begin || is_full && !whole {
+        let (width, begin) = (self.rendered.width(), if entire_row { row.begin } else { row.cursor });
+        if width <= begin || is_full && !entire_row {
             return;
         }
         let mut line = self.rendered.text_in_columns(0..begin);
@@ -275,20 +275,20 @@ impl OpenLine {
         }
         history.push_str("\r\r");
         history.push_str(&line);
-        // The first column of a row is not the place after the row before.
+        // The first column of a row differs from the position after the previous row.
         let is_row_start = row.begin > 0 && row.cursor == row.begin;
         self.target = (row.cursor != begin || goes_on || is_row_start).then_some(row.cursor);
         self.is_rewound = goes_on;
     }
 
-    /// Puts `put` in place of the columns starting at `begin`, and leaves the cursor where it is. Behind the last
-    /// column of a row, it stays there if `put` ends there.
-    fn replace(&mut self, history: &mut History, row: Row, begin: usize, put: &str) {
+    /// Replaces the columns from `start` by `text`, without moving the cursor. A cursor after the last column of a row
+    /// stays there if `text` ends there.
+    fn replace(&mut self, history: &mut History, row: Row, start: usize, text: &str) {
         let Some(column) = self.column(history) else { return };
         let is_full = column != row.cursor;
-        self.target = Some(begin);
-        self.go(history);
-        history.push_str(put);
+        self.target = Some(start);
+        self.write_motion(history);
+        history.push_str(text);
         let ends_there = is_full && self.column(history) == Some(column);
         self.target = (!ends_there).then_some(row.cursor);
         self.is_rewound = true;
@@ -315,27 +315,27 @@ impl OpenLine {
         }
     }
 
-    /// Deletes `count` characters starting at the cursor; the rest of the row moves to the left.
+    /// Deletes `count` characters starting at the cursor; the following text of the row moves to the left.
     pub(super) fn delete_characters(&mut self, history: &mut History, count: usize) {
         if let Some(row) = self.row(history).filter(|_| self.render(history)) {
             let end = row.end.min(self.rendered.width());
             if end > row.cursor {
                 let from = row.cursor.saturating_add(count).min(end);
-                let rest = self.rendered.text_in_columns(from..end) + &" ".repeat(from - row.cursor);
-                self.replace(history, row, row.cursor, &rest);
+                let following = self.rendered.text_in_columns(from..end) + &" ".repeat(from - row.cursor);
+                self.replace(history, row, row.cursor, &following);
             }
         }
     }
 
-    /// Inserts `count` spaces at the cursor; the rest of the row moves to the right.
+    /// Inserts `count` spaces at the cursor; the following text of the row moves to the right.
     pub(super) fn insert_blanks(&mut self, history: &mut History, count: usize) {
         if let Some(row) = self.row(history).filter(|_| self.render(history)) {
             let width = self.rendered.width();
             if width > row.cursor {
                 let count = count.min(row.end - row.cursor).min(MAX_COLUMNS);
                 let end = width.min(row.end - count).max(row.cursor);
-                let rest = " ".repeat(count) + &self.rendered.text_in_columns(row.cursor..end);
-                self.replace(history, row, row.cursor, &rest);
+                let following = " ".repeat(count) + &self.rendered.text_in_columns(row.cursor..end);
+                self.replace(history, row, row.cursor, &following);
             }
         }
     }

@@ -32,94 +32,94 @@ pub(super) struct PromptEntry {
     input: bool,
     deadline: Instant,
     prompt: LearnedPrompt,
-    /// The foreground group that shows the prompt.
+    /// Foreground process group that shows the prompt.
     group: Option<rustix::process::Pid>,
-    /// Prompts of the shell around the program, so far.
+    /// Number of prompts of the shell around the program at the start.
     prompts: u64,
-    /// The next lines to type, once the program requests them.
-    rest: VecDeque<String>,
+    /// The next lines to type, after the program requests them.
+    pending_lines: VecDeque<String>,
     /// The output of the parts before the current one.
     outputs: Vec<Range<u64>>,
     /// Offset of the output at the entry of the current part.
     entered: u64,
     /// The text of the current part.
     typed: String,
-    /// Ends of lines that the echo of the current part has.
+    /// Number of line ends in the echo of the current part.
     lines: usize,
     /// Offset at which the echo ends.
     echoed: Option<u64>,
-    /// The terminal has entered an empty line after it.
+    /// True if the terminal has entered an empty line after it.
     closed: bool,
-    /// The program wanted more, and the terminal took the entry back.
+    /// True if the program requested more, and the terminal discarded the entry.
     taken_back: bool,
     look_at: Instant,
     pause: Duration,
 }
 
-/// Required silence of the row, by the knowledge about it.
-const AT_PROMPT: Duration = Duration::from_millis(15);
-const AT_UNKNOWN: Duration = Duration::from_millis(150);
-const AT_CONTINUATION: Duration = Duration::from_millis(120);
-const AT_UNKNOWN_CONTINUATION: Duration = Duration::from_millis(400);
-const AT_QUESTION: Duration = Duration::from_millis(150);
+/// Required silence of the row, by its kind.
+const PROMPT_SILENCE: Duration = Duration::from_millis(15);
+const UNKNOWN_SILENCE: Duration = Duration::from_millis(150);
+const CONTINUATION_SILENCE: Duration = Duration::from_millis(120);
+const UNKNOWN_CONTINUATION_SILENCE: Duration = Duration::from_millis(400);
+const QUESTION_SILENCE: Duration = Duration::from_millis(150);
 
-/// Silence of an integrated shell at its first prompt until that counts as a prompt without marks.
-const SHOWS_NO_MARK: Duration = Duration::from_secs(1);
+/// Silence after which the first prompt of an integrated shell counts as a prompt without marks.
+const MARK_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The pause after a look that has shown nothing, which grows.
-const FIRST_PAUSE: Duration = Duration::from_millis(30);
+/// The first pause between two checks, and the longest one.
+const MIN_PAUSE: Duration = Duration::from_millis(30);
 const MAX_PAUSE: Duration = Duration::from_secs(2);
 
-/// Time limit for a program to give up an entry that is not complete.
-const TAKES_BACK: Duration = Duration::from_millis(500);
+/// Time limit for a program to discard an incomplete entry.
+const DISCARD_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Meaning of the cursor's row and the program's state for an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
-    Over,
+    Complete,
     Incomplete,
-    Asks,
+    AwaitsOtherInput,
     NotYet,
 }
 
-/// Decides about a row that has not changed for `silent`. `has_more` is whether there are more lines to type.
-fn verdict(row: RowKind, state: InputState, silent: Duration, has_more: bool) -> Verdict {
-    let (needed, verdict) = match (row, state) {
+/// Judges a row that has not changed for `silent`. `has_more`: further lines are to be typed.
+fn judge_row(row: RowKind, state: InputState, silent: Duration, has_more: bool) -> Verdict {
+    let (required_silence, verdict) = match (row, state) {
         (_, InputState::Works) => return Verdict::NotYet,
-        (RowKind::Prompt { .. }, InputState::Awaits) => (AT_PROMPT, Verdict::Over),
-        (RowKind::Prompt { .. }, _) => (AT_UNKNOWN, Verdict::Over),
-        (RowKind::Continuation, InputState::Awaits) if has_more => (AT_PROMPT, Verdict::Incomplete),
-        (RowKind::Continuation, _) if has_more => (AT_UNKNOWN, Verdict::Incomplete),
-        (RowKind::Continuation, InputState::Awaits) => (AT_CONTINUATION, Verdict::Incomplete),
-        (RowKind::Continuation, _) => (AT_UNKNOWN_CONTINUATION, Verdict::Incomplete),
-        (RowKind::Other, InputState::Awaits) => (AT_QUESTION, Verdict::Asks),
+        (RowKind::Prompt { .. }, InputState::Awaits) => (PROMPT_SILENCE, Verdict::Complete),
+        (RowKind::Prompt { .. }, _) => (UNKNOWN_SILENCE, Verdict::Complete),
+        (RowKind::Continuation, InputState::Awaits) if has_more => (PROMPT_SILENCE, Verdict::Incomplete),
+        (RowKind::Continuation, _) if has_more => (UNKNOWN_SILENCE, Verdict::Incomplete),
+        (RowKind::Continuation, InputState::Awaits) => (CONTINUATION_SILENCE, Verdict::Incomplete),
+        (RowKind::Continuation, _) => (UNKNOWN_CONTINUATION_SILENCE, Verdict::Incomplete),
+        (RowKind::Other, InputState::Awaits) => (QUESTION_SILENCE, Verdict::AwaitsOtherInput),
         (RowKind::Other, _) => return Verdict::NotYet,
     };
-    if silent >= needed { verdict } else { Verdict::NotYet }
+    if silent >= required_silence { verdict } else { Verdict::NotYet }
 }
 
 impl PromptEntry {
-    /// Returns the time to look at it next.
+    /// Returns the time of the next check.
     pub(super) fn due(&self) -> Instant {
         self.look_at.min(self.deadline)
     }
 
-    /// Records output: the row is about to change.
-    pub(super) fn stirred(&mut self, now: Instant) {
-        self.pause = FIRST_PAUSE;
-        self.look_at = now + AT_PROMPT;
+    /// Records output, which may change the row.
+    pub(super) fn record_output(&mut self, now: Instant) {
+        self.pause = MIN_PAUSE;
+        self.look_at = now + PROMPT_SILENCE;
     }
 }
 
 impl Task {
     /// Returns the prompt at which the foreground program waits for an entry, if it has no marks.
     pub(super) fn prompt_without_marks(&self) -> Option<LearnedPrompt> {
-        // The process of an inner shell may be that of `ssh`, which stays in the foreground whatever runs over there.
+        // The process of an inner shell may be `ssh`, which stays in the foreground whatever the remote shell runs.
         let is_own_shell = self.shell.integration.is_some()
             && !self.shell.is_replaced()
             && !(self.shell.is_inner && self.shell.running)
-            // A shell that can carry no mark, because all that would carry them is read-only, is a program like others.
-            && (self.shell.is_reporting() || Instant::now() < self.last_output + SHOWS_NO_MARK)
+            // A shell without marks, because all variables for them are read-only, is a program like others.
+            && (self.shell.is_reporting() || Instant::now() < self.last_output + MARK_TIMEOUT)
             && self.pty.foreground() == Some(self.shell_process());
         let is_taken = self.running.is_some() || self.entry.is_some() || self.typed_line.is_some();
         if self.is_over() || is_own_shell || is_taken || !self.outgoing.is_empty() || self.pty.has_unread() {
@@ -137,19 +137,19 @@ impl Task {
             .or_else(|| self.last_prompt.clone().filter(|_| row.is_empty() && self.is_still_at_prompt()))
     }
 
-    /// Returns whether there was no input since the program came back to its prompt after the last entry. What it has
-    /// printed since, for instance of something that it does in the background, may have moved the cursor on.
+    /// Returns whether there was no input since the program returned to its prompt after the last entry. Its later
+    /// output, for example of background work, may have moved the cursor.
     fn is_still_at_prompt(&self) -> bool {
         self.reached_prompt
             .is_some_and(|reached| Some(reached) == self.pty.foreground().map(|group| (group, self.last_input)))
     }
 
     /// Returns whether the prompt of the last entry, or one of the foreground program's kind, is at the cursor, so that
-    /// its program is about to read if it does not yet: line editors run their own code after each prompt.
+    /// its program is about to read: line editors run their own code after each prompt.
     pub(super) fn shows_known_prompt(&self) -> bool {
         let is_taken = self.running.is_some() || self.entry.is_some() || self.typed_line.is_some();
         let row = self.row_before_cursor();
-        // What a program does in the background may have moved the cursor on, and keep it from reading for a moment.
+        // Background work of a program may have moved the cursor, and may delay its next read.
         let is_known = || {
             self.last_prompt.as_ref().is_some_and(|known| matches!(known.classify_row(&row), RowKind::Prompt { .. }))
                 || self.is_still_at_prompt()
@@ -157,17 +157,17 @@ impl Task {
         !is_taken && (is_known() || LearnedPrompt::learn(&row, self.foreground_name().as_deref()).is_some())
     }
 
-    /// Returns the text without an Enter at a prompt without marks: text after the cursor, or the typed end of the row.
+    /// Returns the unentered text at a prompt without marks: text after the cursor, or the typed end of the row.
     pub(super) fn typed_at_prompt(&self) -> Option<String> {
-        let (before, behind) = (self.row_before_cursor(), self.row_behind_cursor());
+        let (text_before, text_after) = (self.row_before_cursor(), self.row_behind_cursor());
         // A prompt at the right follows a gap.
-        let is_prompt = behind.starts_with("    ") || behind.trim().is_empty();
+        let is_prompt = text_after.starts_with("    ") || text_after.trim().is_empty();
         if !is_prompt {
-            return Some(behind.trim_end().to_owned());
+            return Some(text_after.trim_end().to_owned());
         }
         let draft = self.shell.draft.text();
         let typed = draft.trim();
-        (!typed.is_empty() && before.trim_end().ends_with(typed)).then(|| typed.to_owned())
+        (!typed.is_empty() && text_before.trim_end().ends_with(typed)).then(|| typed.to_owned())
     }
 
     /// Returns whether a tab is text to the foreground program, rather than a key that completes words.
@@ -177,7 +177,7 @@ impl Task {
 
     /// Enters text at a prompt without marks.
     pub(super) fn begin_entry(&mut self, entering: Entering, prompt: LearnedPrompt) {
-        let text = match command::entered(&entering.request.command) {
+        let text = match command::normalize(&entering.request.command) {
             Ok(text) => text,
             Err(error) => return entering.refuse(&error),
         };
@@ -204,17 +204,17 @@ impl Task {
             false if is_edited => prompt.split_entries(&text.replace('\t', QUOTED_TAB)),
             false => prompt.split_entries(&text),
         };
-        let mut rest = match entries {
+        let mut pending_lines = match entries {
             Ok(entries) => VecDeque::from(entries),
             Err(meaning) => {
                 let program = program.unwrap_or_else(|| "the program".to_owned());
                 return entering.refuse(&RunError::EmptyLine { program, meaning: meaning.to_owned() });
             }
         };
-        if let Some(error) = rest.iter().find_map(|entry| self.check_lines(entry.as_bytes()).err()) {
+        if let Some(error) = pending_lines.iter().find_map(|entry| self.check_lines(entry.as_bytes()).err()) {
             return entering.refuse(&error.into());
         }
-        let Some(first) = rest.pop_front() else { return entering.refuse(&RunError::Incomplete) };
+        let Some(first) = pending_lines.pop_front() else { return entering.refuse(&RunError::Incomplete) };
         let logged = self.log_command(&entering.request);
         let now = Instant::now();
         let offset = self.intake.transcript.history().end();
@@ -230,7 +230,7 @@ impl Task {
             prompt,
             group: self.pty.foreground(),
             prompts: self.shell.prompts,
-            rest,
+            pending_lines,
             outputs: Vec::new(),
             entered: offset,
             typed: String::new(),
@@ -238,13 +238,13 @@ impl Task {
             echoed: None,
             closed: false,
             taken_back: false,
-            look_at: now + AT_PROMPT,
-            pause: FIRST_PAUSE,
+            look_at: now + PROMPT_SILENCE,
+            pause: MIN_PAUSE,
         });
         self.type_entry(&first);
     }
 
-    /// Checks that the line editor of a shell does not break a text so that its echo is like output.
+    /// Checks that the line editor of a shell does not wrap a text, which would make its echo look like output.
     ///
     /// # Errors
     /// If it does.
@@ -266,15 +266,15 @@ impl Task {
         entry.lines += text.matches('\n').count() + 1;
         entry.echoed = None;
         entry.closed = false;
-        entry.look_at = now + AT_PROMPT;
-        entry.pause = FIRST_PAUSE;
+        entry.look_at = now + PROMPT_SILENCE;
+        entry.pause = MIN_PAUSE;
         self.last_input = now;
-        let shown = text.trim_start_matches("\x1b[200~").trim_end_matches("\x1b[201~");
-        shown.clone_into(&mut entry.typed);
-        self.echo.expect(&format!("{shown}\n"), offset);
+        let echo = text.trim_start_matches("\x1b[200~").trim_end_matches("\x1b[201~");
+        echo.clone_into(&mut entry.typed);
+        self.echo.expect(&format!("{echo}\n"), offset);
         self.outgoing.extend(text.bytes().map(|byte| if byte == b'\n' { b'\r' } else { byte }));
         self.outgoing.extend(*b"\r");
-        self.write_waiting();
+        self.write_input();
     }
 
     /// Types the next part of the entry, unless a client holds the terminal. The current part ends if the program is at
@@ -283,20 +283,20 @@ impl Task {
         if self.write_lock.admits(None).is_err() {
             return self.end_entry(|_| {});
         }
-        let over = self.entry.as_ref().filter(|_| is_at_prompt).map(|entry| self.entry_output(entry));
+        let output = self.entry.as_ref().filter(|_| is_at_prompt).map(|entry| self.entry_output(entry));
         let end = self.intake.transcript.history().end();
         let Some(entry) = &mut self.entry else { return };
-        if let Some(over) = over {
-            entry.outputs.push(over);
+        if let Some(output) = output {
+            entry.outputs.push(output);
             entry.entered = end;
             entry.lines = 0;
         }
-        if let Some(next) = entry.rest.pop_front() {
+        if let Some(next) = entry.pending_lines.pop_front() {
             self.type_entry(&next);
         }
     }
 
-    /// Answers the callers of an entry, if it has ended or their time is up.
+    /// Answers the caller of an entry that has ended, or whose time limit has passed.
     pub(super) fn check_entry(&mut self) {
         let Some(entry) = &self.entry else { return };
         let now = Instant::now();
@@ -318,10 +318,10 @@ impl Task {
         if now < entry.look_at {
             return;
         }
-        // Nothing counts before the echo of the entered lines.
+        // Ignore all output before the echo of the entered lines.
         let echoed = entry.echoed.or_else(|| nth_line_end(history, entry.entered, entry.lines));
         let verdict = match echoed {
-            Some(_) if !self.is_stirring() => {
+            Some(_) if !self.has_traffic() => {
                 let row = self.row_before_cursor();
                 let mut kind = entry.prompt.classify_row(&row);
                 let foreground = self.pty.foreground();
@@ -336,7 +336,7 @@ impl Task {
                 if is_other_program && self.shell.is_reporting() && foreground == Some(self.shell_process()) {
                     kind = RowKind::Other;
                 }
-                let has_more = !entry.rest.is_empty() && !is_other_program;
+                let has_more = !entry.pending_lines.is_empty() && !is_other_program;
                 if has_more && kind == RowKind::Other && entry.prompt.may_continue(&row) {
                     kind = RowKind::Continuation;
                 }
@@ -344,7 +344,7 @@ impl Task {
                     InputState::Awaits if entry.prompt.reads_while_it_works() && row.is_empty() => InputState::Unknown,
                     state => state,
                 };
-                verdict(kind, state, now.saturating_duration_since(self.last_output), has_more)
+                judge_row(kind, state, now.saturating_duration_since(self.last_output), has_more)
             }
             _ => Verdict::NotYet,
         };
@@ -355,13 +355,15 @@ impl Task {
         entry.pause = (2 * entry.pause).min(MAX_PAUSE);
         match verdict {
             Verdict::NotYet => {}
-            Verdict::Over if entry.taken_back => self.refuse_entry(&RunError::Incomplete),
-            Verdict::Over if !entry.rest.is_empty() => self.type_next_entry(true),
-            Verdict::Over => {
+            Verdict::Complete if entry.taken_back => self.refuse_entry(&RunError::Incomplete),
+            Verdict::Complete if !entry.pending_lines.is_empty() => self.type_next_entry(true),
+            Verdict::Complete => {
                 self.reached_prompt = entry.group.map(|group| (group, self.last_input));
                 self.end_entry(|_| {});
             }
-            Verdict::Incomplete if !entry.rest.is_empty() && !entry.taken_back && !entry.prompt.takes_statements() => {
+            Verdict::Incomplete
+                if !entry.pending_lines.is_empty() && !entry.taken_back && !entry.prompt.takes_statements() =>
+            {
                 self.type_next_entry(false);
             }
             // An empty line ends a block, also one of a single line such as `for x in y: print(x)`.
@@ -371,8 +373,8 @@ impl Task {
                 entry.echoed = None;
                 self.press(b"\r");
             }
-            Verdict::Incomplete | Verdict::Asks if entry.taken_back => {
-                if now >= self.last_input + TAKES_BACK {
+            Verdict::Incomplete | Verdict::AwaitsOtherInput if entry.taken_back => {
+                if now >= self.last_input + DISCARD_TIMEOUT {
                     self.refuse_unfinished();
                 }
             }
@@ -380,7 +382,7 @@ impl Task {
                 entry.taken_back = true;
                 self.press(b"\x03");
             }
-            Verdict::Asks if entry.input => {
+            Verdict::AwaitsOtherInput if entry.input => {
                 let asks = InputRequest {
                     program: self.reader_name(),
                     full_screen,
@@ -389,7 +391,7 @@ impl Task {
                 };
                 self.end_entry(|result| result.asks = Some(asks));
             }
-            Verdict::Asks => {}
+            Verdict::AwaitsOtherInput => {}
         }
     }
 
@@ -400,10 +402,10 @@ impl Task {
         }
         self.last_input = Instant::now();
         self.outgoing.extend(keys.iter().copied());
-        self.write_waiting();
+        self.write_input();
     }
 
-    /// Refuses an entry that the program has not given up.
+    /// Refuses an entry that the program has not discarded.
     fn refuse_unfinished(&mut self) {
         let row = format!("{}{}", self.row_before_cursor(), self.row_behind_cursor()).trim_end().to_owned();
         self.refuse_entry(&RunError::Unfinished { row });
@@ -421,7 +423,7 @@ impl Task {
         let mut ranges = entry.outputs.clone();
         ranges.push(self.entry_output(&entry));
         let mut excerpt = excerpt::read_printed(history, &ranges, Zone::Output, entry.limit);
-        // Editors of lines draw an entry again.
+        // Line editors redraw an entry.
         if entry.outputs.is_empty() {
             excerpt.head.drain(..entry.prompt.redrawn_entry(&excerpt.head, &entry.typed));
         }
@@ -436,7 +438,7 @@ impl Task {
             timed_out: false,
             ended: None,
             replaced_by: None,
-            not_entered: (!entry.rest.is_empty()).then(|| Vec::from(entry.rest).join("\n")),
+            not_entered: (!entry.pending_lines.is_empty()).then(|| Vec::from(entry.pending_lines).join("\n")),
             asks: None,
             offset: ranges.first().map_or(0, |range| range.start),
             end: ranges.last().map_or(0, |range| range.end),
@@ -450,7 +452,7 @@ impl Task {
     /// Returns the output of the current part of an entry, without its echo and the prompt after it.
     fn entry_output(&self, entry: &PromptEntry) -> Range<u64> {
         let history = self.intake.transcript.history();
-        let begin =
+        let start =
             entry.echoed.or_else(|| nth_line_end(history, entry.entered, entry.lines)).unwrap_or_else(|| history.end());
         let row = self.row_before_cursor();
         let is_at_prompt = matches!(entry.prompt.classify_row(&row), RowKind::Prompt { .. });
@@ -464,19 +466,19 @@ impl Task {
                 };
             end = end - open.len() as u64 + output_bytes as u64;
         }
-        begin..end.max(begin)
+        start..end.max(start)
     }
 }
 
 /// A tab for a line editor, after the key of `quoted-insert` (readline and ZLE, with the keys of Emacs or of vi).
 const QUOTED_TAB: &str = "\x16\t";
 
-/// Bytes in which to search for the lines of an echo. An editor of lines may draw a long line again for each part of it.
-const ECHO_LOOKED_AT: u64 = 4 << 20;
+/// Maximum size of an echo, in bytes. A line editor may redraw a long line for each part of it.
+const MAX_ECHO_BYTES: u64 = 4 << 20;
 
 /// Returns the offset after the `nth` end of a line after `from`, counted from 1.
 fn nth_line_end(history: &crate::history::History, from: u64, nth: usize) -> Option<u64> {
-    let (start, text) = history.read(from..history.end().min(from + ECHO_LOOKED_AT));
+    let (start, text) = history.read(from..history.end().min(from + MAX_ECHO_BYTES));
     let mut ends = memchr::memchr_iter(b'\n', text.as_bytes());
     ends.nth(nth.checked_sub(1)?).map(|at| start + at as u64 + 1)
 }
@@ -491,22 +493,22 @@ mod tests {
         let milliseconds = Duration::from_millis;
         let cases = [
             (prompt, InputState::Awaits, 14, Verdict::NotYet),
-            (prompt, InputState::Awaits, 15, Verdict::Over),
+            (prompt, InputState::Awaits, 15, Verdict::Complete),
             (prompt, InputState::Relays, 100, Verdict::NotYet),
-            (prompt, InputState::Relays, 150, Verdict::Over),
+            (prompt, InputState::Relays, 150, Verdict::Complete),
             (prompt, InputState::Works, 10_000, Verdict::NotYet),
             (RowKind::Continuation, InputState::Awaits, 120, Verdict::Incomplete),
             (RowKind::Continuation, InputState::Relays, 300, Verdict::NotYet),
             (RowKind::Continuation, InputState::Relays, 400, Verdict::Incomplete),
-            (RowKind::Other, InputState::Awaits, 150, Verdict::Asks),
+            (RowKind::Other, InputState::Awaits, 150, Verdict::AwaitsOtherInput),
             (RowKind::Other, InputState::Relays, 10_000, Verdict::NotYet),
             (RowKind::Other, InputState::Unknown, 10_000, Verdict::NotYet),
         ];
         for (row, state, silent, expected) in cases {
-            assert_eq!(verdict(row, state, milliseconds(silent), false), expected, "{row:?} {state:?} {silent}");
+            assert_eq!(judge_row(row, state, milliseconds(silent), false), expected, "{row:?} {state:?} {silent}");
         }
         // The next line is typed as soon as the continuation prompt is shown.
-        let continued = |state, silent| verdict(RowKind::Continuation, state, milliseconds(silent), true);
+        let continued = |state, silent| judge_row(RowKind::Continuation, state, milliseconds(silent), true);
         assert_eq!(continued(InputState::Awaits, 14), Verdict::NotYet);
         assert_eq!(continued(InputState::Awaits, 15), Verdict::Incomplete);
         assert_eq!(continued(InputState::Relays, 150), Verdict::Incomplete);

@@ -5,7 +5,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::Task;
-use crate::exchange::{BASH_KEY, EXCHANGE_TIMEOUT, HoldResult, Redraw, VariablesError, without_answer};
+use crate::exchange::{BASH_KEY, EXCHANGE_TIMEOUT, HoldResult, Redraw, VariablesError, split_at_answer_mark};
 use crate::integration::{IntegrationSession, Kind};
 use crate::process::catches;
 use crate::transcript::Mark;
@@ -41,7 +41,7 @@ impl Task {
         };
         let deadline = Instant::now() + EXCHANGE_TIMEOUT;
         self.exchanging = Some(Exchanging { reply, deadline, nonce: integration.nonce, redraw });
-        self.write_waiting();
+        self.write_input();
     }
 
     pub(super) fn fit_to_answer(&self) -> Result<IntegrationSession, VariablesError> {
@@ -79,7 +79,7 @@ impl Task {
                 if catches(pid, Signal::USR1.as_raw()) == Some(true) {
                     Ok(integration)
                 } else {
-                    Err(VariablesError::Deaf)
+                    Err(VariablesError::NoHandler)
                 }
             }
         }
@@ -89,7 +89,7 @@ impl Task {
     pub(super) fn sift(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
         let Some(exchanging) = &mut self.exchanging else { return vec![bytes.to_vec()] };
         match &mut exchanging.redraw {
-            None => match without_answer(bytes, &exchanging.nonce) {
+            None => match split_at_answer_mark(bytes, &exchanging.nonce) {
                 Some((before, after)) => {
                     let parts = vec![before.to_vec(), after.to_vec()];
                     self.end_exchange(Ok(()));

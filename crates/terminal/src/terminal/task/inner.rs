@@ -66,7 +66,7 @@ impl Task {
             if is_split || is_completed || line.len() > MAX_LINE_BYTES || self.check_lines(line.as_bytes()).is_err() {
                 return Err(VariablesError::NotTypeable);
             }
-            command::entered(&line).map_err(|_| VariablesError::NotTypeable).map(|_| (line, integration))
+            command::normalize(&line).map_err(|_| VariablesError::NotTypeable).map(|_| (line, integration))
         });
         match line {
             // The caller may have stopped listening.
@@ -83,7 +83,7 @@ impl Task {
         self.outgoing.extend(command::keys(line, Kind::Posix, editor, true));
         let began = Instant::now();
         self.typed_line = Some(HiddenLineTask { typing, purpose, began, deadline: began + patience });
-        self.write_waiting();
+        self.write_input();
     }
 
     /// Takes in output while the terminal types a hidden line. Returns what is ordinary output.

@@ -10,7 +10,7 @@ use crate::lines::settled;
 use crate::process::Discipline;
 use crate::screen::styled_rows;
 use crate::terminal::Input;
-use crate::transcript::{Mark, Marked};
+use crate::transcript::{Mark, OffsetMark};
 use crate::wait::{PatternMatch, Reason};
 
 /// Maximum characters of a question in an entry.
@@ -65,8 +65,8 @@ impl Task {
     }
 
     /// Returns whether an input goes into rows that a program draws in place: it takes keys, and the input is a key
-    /// that may choose from them, or `row`, that of the cursor, is not the end of the printed text. A program that takes
-    /// lines draws where text stands below the cursor.
+    /// that may choose from them, or `row`, that of the cursor, is not the end of the printed text. A program that
+    /// takes lines draws where text stands below the cursor.
     fn draws_in_place(&self, row: &str, action: &LoggedAction) -> bool {
         match self.pty.line_discipline() {
             None => return false,
@@ -92,7 +92,7 @@ impl Task {
     }
 
     /// Logs a line that the shell takes, and how its command ends. A command of a request has its own entry.
-    pub(super) fn log_mark(&mut self, marked: &Marked) {
+    pub(super) fn log_mark(&mut self, marked: &OffsetMark) {
         if self.inputs.is_off() {
             return;
         }

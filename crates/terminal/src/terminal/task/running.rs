@@ -21,26 +21,26 @@ use crate::process::{Exit, InputState, takes_entries};
 use crate::terminal::excerpt;
 use crate::terminal::input_watch::{Awaited, InputWatch, ScreenState};
 use crate::terminal::shell::Shell;
-use crate::transcript::{Mark, Marked};
+use crate::transcript::{Mark, OffsetMark};
 use crate::wait::InputWait;
 
-/// The way back to a caller of a command.
+/// Channel for the answer to the caller of a command.
 pub(super) type Reply = oneshot::Sender<Result<CommandResult, RunError>>;
 
 /// A command that waits for the shell to be at its prompt again.
 ///
-/// A prompt is on the screen some milliseconds before the terminal has read its mark and learns that the shell has
-/// taken every typed line. A caller that saw the prompt must not get a refusal in between.
+/// A prompt is on the screen some milliseconds before the terminal has read its mark and all typed lines count as
+/// taken. A caller that saw the prompt must not be refused in between.
 pub(super) struct Entering {
     pub(super) request: CommandRequest,
     pub(super) reply: Reply,
-    /// Time at which the caller gets a refusal, where a shell is to come back to its prompt and does not.
+    /// Time of the refusal if a shell does not return to its prompt.
     until: Instant,
-    /// True if a program was starting at the last look.
+    /// True if a program was starting at the last check.
     was_starting: bool,
     /// Time limit of the command, and of the wait for a shell or program that is starting.
     pub(super) deadline: Instant,
-    /// Time of the next look for the prompt; each pause is longer.
+    /// Time of the next check for the prompt; the pauses grow.
     pub(super) look_at: Instant,
     pause: Duration,
 }
@@ -48,18 +48,18 @@ pub(super) struct Entering {
 /// The expected prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ExpectedPrompt {
-    /// The shell comes back to it at any moment.
+    /// The shell is about to return to it.
     Soon,
     /// A shell or another program that takes entries is starting.
     AfterStart,
-    /// Something else runs, or requests input.
+    /// Another program runs, or requests input.
     No,
 }
 
 impl Entering {
-    /// Waits for the prompt again: the shell has just got its marks.
+    /// Restarts the wait for the prompt: the shell has just been integrated.
     pub(super) fn renew(&mut self) {
-        self.until = (Instant::now() + COMES_TO_PROMPT).min(self.deadline);
+        self.until = (Instant::now() + PROMPT_TIMEOUT).min(self.deadline);
     }
 
     /// Reports the reason for the refusal.
@@ -91,21 +91,22 @@ impl Entering {
     }
 }
 
-/// Times of the looks for a prompt without marks, after the last output.
-const PROMPT_LOOKS: [Duration; 3] = [Duration::from_millis(20), Duration::from_millis(100), Duration::from_millis(500)];
+/// Times of the checks for a prompt without marks, after the last output.
+const PROMPT_CHECK_TIMES: [Duration; 3] =
+    [Duration::from_millis(20), Duration::from_millis(100), Duration::from_millis(500)];
 
-/// Time limit of a command's wait for a shell that is in the foreground itself and not at its prompt yet.
-const COMES_TO_PROMPT: Duration = Duration::from_secs(2);
+/// Time limit for a shell in the foreground to reach its prompt.
+const PROMPT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Maximum age of a command whose program may still execute another one.
 const COMMAND_START_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The first pause between two looks for the prompt of a program that is starting, and the longest one.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
+/// The shortest and the longest pause between two checks for the prompt of a program that is starting.
+const MIN_PAUSE: Duration = Duration::from_millis(50);
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
-/// Required silence of a program that passes input on, until the row of the cursor is not a beginning.
-const STANDS_STILL: Duration = Duration::from_secs(3);
+/// Required silence of a relay, after which the row of the cursor counts as complete.
+const STABLE_ROW_TIME: Duration = Duration::from_secs(3);
 
 /// A command with a waiting caller.
 pub(super) struct Running {
@@ -114,14 +115,14 @@ pub(super) struct Running {
     logged: u64,
     pub(super) deadline: Instant,
     limit: Limit,
-    /// Ends when the command waits for input; none where the caller waits for its end only.
+    /// Ends when the command waits for input; `None` if the caller waits only for its end.
     input: Option<InputWatch>,
     kind: Kind,
-    /// Command to enter once this one has succeeded, and the folder that this one changes to.
+    /// Command to enter after this one has succeeded, and the directory that this one changes to.
     then: Option<(String, String)>,
-    /// The command has ended when the shell has shown more prompts than this.
+    /// Number of prompts before the command: it has ended when the shell has shown more.
     prompts: u64,
-    /// Offsets: of all output at the entry of the line, where the shell took it, where the command began and ended.
+    /// Offsets of the output: at the entry of the line, where the shell took it, where the command began and ended.
     entered: u64,
     /// Version of the screen just before the entry of the line.
     version: u64,
@@ -133,9 +134,9 @@ pub(super) struct Running {
     is_one_entry: bool,
     /// Another command has started after its end.
     is_passed: bool,
-    /// Number of times that the shell requests more and gets it: where it has no line editor it reads line by line.
+    /// Number of requests for further lines that the entered text answers, without a line editor.
     asks: usize,
-    /// The shell wants more than it got.
+    /// The shell requests more text than was entered.
     incomplete: bool,
     /// Offset at which the shell had taken a line that it may not have understood.
     refused: Option<u64>,
@@ -143,17 +144,17 @@ pub(super) struct Running {
     claimed: Option<u64>,
     /// The inner shell of the command has exited.
     pub(super) has_ended_shell: bool,
-    /// Time of the next look for the last output of an inner shell that has exited.
-    left: Option<Instant>,
-    /// Time to send the end of input once more: a shell that is just about to read loses typed input.
-    take_back: Option<Instant>,
+    /// Time of the next check for the last output of an inner shell that has exited.
+    exit_check_at: Option<Instant>,
+    /// Time to send the end of input again: a shell that is about to read loses typed input.
+    discard_at: Option<Instant>,
 }
 
 /// The longest line that a shell prints for its own end, such as `logout`, in bytes.
 const MAX_FAREWELL_BYTES: u64 = 32;
 
-/// Time limit for a shell to give up what was not complete.
-const TAKES_BACK: Duration = Duration::from_millis(250);
+/// Time limit for a shell to discard incomplete text.
+const DISCARD_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Time limit for the last output of an inner shell that has exited, and for the mark of its outer shell.
 const INNER_EXIT_TIMEOUT: Duration = Duration::from_millis(500);
@@ -165,7 +166,7 @@ impl Running {
     /// Returns the time of its next step.
     pub(super) fn due(&self) -> Instant {
         let look = self.input.as_ref().filter(|_| self.is_under_way()).map(InputWatch::due);
-        [self.take_back, look, self.left].into_iter().flatten().fold(self.deadline, Instant::min)
+        [self.discard_at, look, self.exit_check_at].into_iter().flatten().fold(self.deadline, Instant::min)
     }
 
     /// Returns the watch over its input.
@@ -173,13 +174,13 @@ impl Running {
         self.input.as_mut()
     }
 
-    /// Returns whether the command itself has begun and not ended, rather than the change of directory before it.
+    /// Returns whether the command itself runs, not the change of directory before it.
     fn is_under_way(&self) -> bool {
         self.then.is_none() && self.began.is_some() && self.ended.is_none()
     }
 }
 
-/// Reason why a command is no longer waited for.
+/// Reason for the end of the wait for a command.
 enum CommandAbort {
     AtPrompt,
     OutOfTime,
@@ -187,14 +188,14 @@ enum CommandAbort {
     Exited(Exit),
     Replaced(String),
     /// The inner shell has ended, and the shell around it reports nothing.
-    Left,
+    InnerShellEnded,
 }
 
 impl Running {
-    fn record_mark(&mut self, marked: &Marked) {
+    fn record_mark(&mut self, marked: &OffsetMark) {
         match marked.mark {
             Mark::LineTaken if self.taken.is_none() => self.taken = Some(marked.offset),
-            // Another client typed a line during the command: the shell has executed it without a prompt between.
+            // Another client typed a line during the command, and the shell executed it without a prompt between.
             Mark::CommandStarted if self.is_one_entry && self.ended.is_some() => self.is_passed = true,
             Mark::CommandStarted => {
                 self.began.get_or_insert(marked.offset);
@@ -215,57 +216,57 @@ impl Running {
 }
 
 impl Task {
-    /// Enters a command now, or as soon as the shell reaches its prompt; refuses it where no prompt can follow.
+    /// Enters a command now, or when the shell reaches its prompt; refuses it if no prompt can follow.
     pub(super) fn begin_command(&mut self, request: CommandRequest, reply: Reply) {
         let now = Instant::now();
-        let (until, deadline) = (now + COMES_TO_PROMPT.min(request.timeout), now + request.timeout);
-        let (look_at, pause, was_starting) = (now, FIRST_PAUSE, false);
+        let (until, deadline) = (now + PROMPT_TIMEOUT.min(request.timeout), now + request.timeout);
+        let (look_at, pause, was_starting) = (now, MIN_PAUSE, false);
         self.enter_command(Entering { request, reply, until, was_starting, deadline, look_at, pause });
     }
 
     /// Tries again to enter the commands that wait for a prompt.
     fn enter_waiting_commands(&mut self) {
         for queued_commands in std::mem::take(&mut self.queued_commands) {
-            // A caller that disconnected does not want it any more.
+            // A caller that disconnected no longer needs it.
             if !queued_commands.reply.is_closed() {
                 self.enter_command(queued_commands);
             }
         }
     }
 
-    /// Returns whether the shell itself is in the foreground, so that its prompt may come at any moment.
-    fn comes_to_prompt(&self) -> bool {
+    /// Returns whether the shell itself is in the foreground, so that its prompt may follow.
+    fn may_reach_prompt(&self) -> bool {
         self.shell.integration.is_some()
             && !self.shell.is_replaced()
             && self.running.is_none()
             && self.pty.foreground() == Some(self.shell_process())
     }
 
-    /// Returns whether the foreground program is about to show a prompt, by all signs.
+    /// Returns the prompt that the foreground program is probably about to show.
     fn expected_prompt(&self) -> ExpectedPrompt {
         if self.running.is_some() || self.entry.is_some() || self.intake.screen.modes().alternate_screen {
             return ExpectedPrompt::No;
         }
         let is_own_program = self.shell.integration.is_none() || self.shell.is_replaced();
         let is_first_prompt = !is_own_program && !self.shell.is_inner && self.shell.prompts == 0;
-        // Reads the processes only where the answer depends on them.
+        // Read the processes only if the answer depends on them.
         let waits = || match self.input_state() {
             InputState::Awaits => true,
             InputState::Works => false,
             InputState::Relays | InputState::Unknown => {
-                Instant::now() >= self.last_output + STANDS_STILL && !self.row_before_cursor().trim().is_empty()
+                Instant::now() >= self.last_output + STABLE_ROW_TIME && !self.row_before_cursor().trim().is_empty()
             }
         };
         let is_starting = match is_first_prompt || is_own_program {
             true => !waits(),
-            // While another program takes the foreground, its state is that of none.
+            // The state is that of no program while another one takes the foreground.
             false => self.is_inner_program_starting().is_none_or(|is_starting| is_starting && !waits()),
         };
         if is_starting {
             ExpectedPrompt::AfterStart
         } else if is_first_prompt
-            || self.comes_to_prompt()
-            || self.has_just_left()
+            || self.may_reach_prompt()
+            || self.has_just_left_inner_shell()
             || self.shows_known_prompt()
             || self.has_unread_prompt()
             || self.has_command_just_begun()
@@ -277,7 +278,7 @@ impl Task {
         }
     }
 
-    /// Returns whether the shell has started a program that takes entries, and there was no input since. None while the
+    /// Returns whether the shell has started a program that takes entries, without input since. `None` while the
     /// foreground changes.
     fn is_inner_program_starting(&self) -> Option<bool> {
         if !(self.shell.running && self.shell.began.is_some_and(|began| began >= self.last_input)) {
@@ -289,38 +290,38 @@ impl Task {
         takes_entries(session, group, shell)
     }
 
-    /// Returns whether the foreground program waits after unread output: the row of the cursor does not show its prompt
-    /// so far.
+    /// Returns whether the foreground program waits after unread output, so that the row of the cursor may not show its
+    /// prompt yet.
     fn has_unread_prompt(&self) -> bool {
         self.pty.has_unread() && self.input_state() == InputState::Awaits
     }
 
-    /// Returns whether the command of the shell is so young that its program is unknown: the process forked for it has
+    /// Returns whether the command of the shell began so recently that its program is unknown: the forked process has
     /// not executed it, or has executed one such as `env` that executes another.
     fn has_command_just_begun(&self) -> bool {
         let Some(began) = self.shell.began.filter(|_| self.shell.running) else { return false };
         let is_forked =
             || self.pty.foreground().is_some_and(|group| self.shell.is_forked(group.as_raw_nonzero().get()));
         let age = began.elapsed();
-        age < COMMAND_START_TIMEOUT || age < COMES_TO_PROMPT && is_forked()
+        age < COMMAND_START_TIMEOUT || age < PROMPT_TIMEOUT && is_forked()
     }
 
-    /// Returns whether the shell has been sent a line, and the mark of its start may be unread: the shell prints the mark and
-    /// hands the foreground over after that. For a look after that at the foreground.
+    /// Returns whether a line was sent to the shell and the mark of its start may be unread: the shell prints the mark
+    /// before it gives the foreground to the program. Precedes a check of the foreground.
     fn has_unread_start(&self) -> bool {
         self.shell.sent && !self.shell.running && self.pty.has_unread()
     }
 
-    /// Returns whether an inner shell ended a moment ago, so that the shell around it is about to show its prompt.
-    fn has_just_left(&self) -> bool {
-        self.inner_ended_at.is_some_and(|left| Instant::now() < left + COMES_TO_PROMPT)
+    /// Returns whether an inner shell has just ended, so that the shell around it is about to show its prompt.
+    fn has_just_left_inner_shell(&self) -> bool {
+        self.inner_ended_at.is_some_and(|ended_at| Instant::now() < ended_at + PROMPT_TIMEOUT)
     }
 
-    /// Returns the time of the next look at the row of the cursor for commands that wait for a prompt without marks: a
-    /// moment after the last output, and once more. A shell reads a little after it has shown its prompt.
-    pub(super) fn prompt_look_at(&self) -> Option<Instant> {
+    /// Returns the time of the next check of the cursor's row for commands that wait for a prompt without marks. The
+    /// checks follow the last output, because a shell reads only after it has shown its prompt.
+    pub(super) fn next_prompt_check(&self) -> Option<Instant> {
         let now = Instant::now();
-        PROMPT_LOOKS.iter().map(|pause| self.last_output + *pause).find(|at| *at > now)
+        PROMPT_CHECK_TIMES.iter().map(|pause| self.last_output + *pause).find(|time| *time > now)
     }
 
     pub(super) fn enter_command(&mut self, entering: Entering) {
@@ -350,7 +351,7 @@ impl Task {
             {
                 return Err(RunError::HalfTyped { text });
             }
-            let command = command::entered(&request.command)?;
+            let command = command::normalize(&request.command)?;
             self.check_lines(command.as_bytes())?;
             // Its marks are in its prompts, so that the output begins with the end of the first row.
             if kind == Kind::Posix {
@@ -365,9 +366,9 @@ impl Task {
                 let now = Instant::now();
                 let expected = self.expected_prompt();
                 let (until, until_when, error) = match expected {
-                    // The last look at the program while it was starting may be long ago.
+                    // The last check of the starting program may be long ago.
                     ExpectedPrompt::Soon if was_starting => {
-                        let until = (now + COMES_TO_PROMPT).min(deadline);
+                        let until = (now + PROMPT_TIMEOUT).min(deadline);
                         (until, until, error)
                     }
                     ExpectedPrompt::Soon => (until, until, error),
@@ -393,7 +394,7 @@ impl Task {
             }
         };
         let logged = self.log_command(&request);
-        let (first, then) = match change {
+        let (first, next_command) = match change {
             Some(change) => (change, Some((command, request.working_directory.unwrap_or_default()))),
             None => (command, None),
         };
@@ -404,7 +405,7 @@ impl Task {
             limit: request.limit,
             input: request.input.then(|| InputWatch::new(InputWait::Known, Instant::now())),
             kind,
-            then,
+            then: next_command,
             prompts: 0,
             entered: 0,
             version: 0,
@@ -419,10 +420,10 @@ impl Task {
             refused: None,
             claimed: None,
             has_ended_shell: false,
-            left: None,
-            take_back: None,
+            exit_check_at: None,
+            discard_at: None,
         };
-        self.enter(running, &first);
+        self.enter_line(running, &first);
     }
 
     fn fit_to_run(&self) -> Result<Kind, RunError> {
@@ -451,13 +452,13 @@ impl Task {
         Ok(kind)
     }
 
-    /// Returns the typed text at the prompt without its Enter.
+    /// Returns the unentered text at the prompt.
     pub(super) fn half_typed(&self) -> Option<String> {
         self.shell.draft.standing(|| self.intake.behind_prompt())
     }
 
-    /// Enters a line, whose end `running` waits for.
-    fn enter(&mut self, running: Running, line: &str) {
+    /// Enters a line and waits for its end with `running`.
+    fn enter_line(&mut self, running: Running, line: &str) {
         let offset = self.intake.transcript.history().end();
         let editor = if self.intake.screen.modes().bracketed_paste {
             Editor::TakesPastes
@@ -487,41 +488,41 @@ impl Task {
             ..running
         });
         self.shell.draft.type_in(b"\r", None);
-        self.shell.send_off(1 + asks, None, offset);
+        self.shell.record_lines(1 + asks, None, offset);
         self.outgoing.extend(keys);
-        self.write_waiting();
+        self.write_input();
     }
 
-    /// Takes in a mark, after the shell's own state has.
-    pub(super) fn follow_command(&mut self, marked: &Marked) {
+    /// Processes a mark, after the state of the shell.
+    pub(super) fn follow_command(&mut self, marked: &OffsetMark) {
         if let Some(running) = &mut self.running {
             running.record_mark(marked);
             if running.incomplete && marked.mark == Mark::MoreWanted && running.kind != Kind::Fish {
-                // Taken back as a person would.
-                running.take_back = Some(Instant::now() + TAKES_BACK);
+                // Discards the text with the keys that a person would press.
+                running.discard_at = Some(Instant::now() + DISCARD_TIMEOUT);
                 self.outgoing.extend([0x03]);
-                self.write_waiting();
+                self.write_input();
             }
         }
     }
 
-    /// Answers the callers of a command, if it has ended or their time is up.
+    /// Answers the caller of a command that has ended, or whose time limit has passed.
     pub(super) fn check_command(&mut self) {
         self.enter_waiting_commands();
         if let Some(running) = &mut self.running
-            && let Some(again) = &mut running.take_back
-            && Instant::now() >= *again
+            && let Some(discard_at) = &mut running.discard_at
+            && Instant::now() >= *discard_at
         {
-            *again = Instant::now() + TAKES_BACK;
+            *discard_at = Instant::now() + DISCARD_TIMEOUT;
             self.outgoing.extend([0x03]);
-            self.write_waiting();
+            self.write_input();
         }
         if self.running.is_none() {
             return;
         }
-        let left = self.has_left_for_good();
+        let has_inner_shell_ended = self.has_inner_shell_ended();
         let Some(running) = &self.running else { return };
-        let over = if let Some(exit) = self.exit() {
+        let abort = if let Some(exit) = self.exit() {
             CommandAbort::Exited(exit)
         } else if let Some(program) = self.shell.replaced_by.clone() {
             CommandAbort::Replaced(program)
@@ -529,41 +530,41 @@ impl Task {
             || running.is_passed && running.then.is_none()
         {
             CommandAbort::AtPrompt
-        } else if left {
-            CommandAbort::Left
+        } else if has_inner_shell_ended {
+            CommandAbort::InnerShellEnded
         } else if Instant::now() >= running.deadline {
             CommandAbort::OutOfTime
-        } else if let Some(asks) = self.input_request() {
+        } else if let Some(asks) = self.check_for_input() {
             CommandAbort::AwaitsInput(asks)
         } else {
             return;
         };
-        if matches!(over, CommandAbort::Left) {
+        if matches!(abort, CommandAbort::InnerShellEnded) {
             self.leave_ended_shells();
         }
         self.mark_screen();
         let Some(mut running) = self.running.take() else { return };
-        if running.incomplete && matches!(over, CommandAbort::AtPrompt | CommandAbort::OutOfTime) {
+        if running.incomplete && matches!(abort, CommandAbort::AtPrompt | CommandAbort::OutOfTime) {
             return self.report_result(running.logged, running.reply, Err(RunError::Incomplete));
         }
-        if matches!(over, CommandAbort::AtPrompt)
+        if matches!(abort, CommandAbort::AtPrompt)
             && let Some(error) = self.refusal(&running)
         {
             return self.report_result(running.logged, running.reply, Err(error));
         }
-        if matches!(over, CommandAbort::AtPrompt)
+        if matches!(abort, CommandAbort::AtPrompt)
             && let Some((line, folder)) = running.then.take()
         {
             if running.exit_code != Some(0) {
-                let message = self.ran(&running, over).output.trim_end().to_owned();
+                let message = self.command_result(&running, abort).output.trim_end().to_owned();
                 return self.report_result(
                     running.logged,
                     running.reply,
                     Err(RunError::NoFolder { folder, said: message }),
                 );
             }
-            if let Some(elsewhere) = self.elsewhere(&folder) {
-                let said = format!("nothing, but it is in {elsewhere}; a function may have the name `builtin`");
+            if let Some(elsewhere) = self.other_directory(&folder) {
+                let said = format!("none, but the directory is {elsewhere}; a function named `builtin` may exist");
                 return self.report_result(running.logged, running.reply, Err(RunError::NoFolder { folder, said }));
             }
             // A person may have begun to type between the change of directory and the command.
@@ -571,31 +572,31 @@ impl Task {
                 return self.report_result(running.logged, running.reply, Err(RunError::Held(holder)));
             }
             return match self.half_typed() {
-                None => self.enter(running, &line),
+                None => self.enter_line(running, &line),
                 Some(text) => {
                     let error = Err(RunError::HalfTyped { text });
                     self.report_result(running.logged, running.reply, error);
                 }
             };
         }
-        let ran = self.ran(&running, over);
+        let ran = self.command_result(&running, abort);
         self.report_result(running.logged, running.reply, Ok(ran));
     }
 
-    /// Returns the directory of the shell if that is another one than the named one: a function of the user may have taken
-    /// the change. None where that is not known: within an inner shell, and of a name that begins at the former directory.
-    fn elsewhere(&self, folder: &str) -> Option<String> {
+    /// Returns the directory of the shell if it differs from the requested one: a function of the user may have
+    /// replaced the builtin. `None` if unknown: within an inner shell, and for a name relative to the former directory.
+    fn other_directory(&self, folder: &str) -> Option<String> {
         if self.shell.is_inner || !Path::new(folder).is_absolute() {
             return None;
         }
-        let place = |path: &Path| fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
+        let file_id = |path: &Path| fs::metadata(path).ok().map(|actual| (actual.dev(), actual.ino()));
         let directory = self.directory()?;
-        let (wanted, found) = (place(Path::new(folder))?, place(Path::new(&directory))?);
-        (wanted != found).then_some(directory)
+        let (requested, actual) = (file_id(Path::new(folder))?, file_id(Path::new(&directory))?);
+        (requested != actual).then_some(directory)
     }
 
-    /// Looks whether the command waits for input, if it is time to.
-    fn input_request(&mut self) -> Option<InputRequest> {
+    /// Checks for a wait of the command for input, if a check is due.
+    fn check_for_input(&mut self) -> Option<InputRequest> {
         let now = Instant::now();
         let is_due = self
             .running
@@ -604,8 +605,8 @@ impl Task {
         if !is_due {
             return None;
         }
-        if self.is_stirring() {
-            self.running.as_mut()?.input()?.stirred(now);
+        if self.has_traffic() {
+            self.running.as_mut()?.input()?.restart(now);
             return None;
         }
         let look = self.look_for_input();
@@ -626,7 +627,7 @@ impl Task {
         let _ = reply.send(ran);
     }
 
-    /// Returns the reason that the shell ran nothing, or not all, of a command at whose end it is.
+    /// Returns the reason why the shell ran nothing, or only a part, of a command that has ended.
     fn refusal(&self, running: &Running) -> Option<RunError> {
         let history = self.intake.transcript.history();
         let message = |from: Option<u64>, upto: Option<u64>| {
@@ -634,7 +635,7 @@ impl Task {
             let message = settled(&history.read(from..upto.unwrap_or(history.end()).max(from)).1);
             match upto {
                 Some(_) => message.trim().to_owned(),
-                // The prompt follows, without a mark: bash calls no hook after an event that it has not found.
+                // The prompt follows without a mark: bash calls no hook after a history event that it has not found.
                 None => message.trim_start().lines().next().unwrap_or_default().to_owned(),
             }
         };
@@ -644,7 +645,7 @@ impl Task {
             (Some(began), Some(_)) if running.kind == Kind::Fish => {
                 Some(RunError::NothingRan { said: message(Some(began), running.ended) })
             }
-            // Without a message, the exit code is that of the command before.
+            // Without a message, the exit code is that of the previous command.
             (Some(_), refused) => Some(message(running.taken, refused))
                 .filter(|message| !message.is_empty())
                 .map(|message| RunError::PartlyRan { said: message }),
@@ -652,78 +653,82 @@ impl Task {
     }
 
     /// Returns whether the inner shell has exited and its last output has arrived.
-    fn has_left_for_good(&mut self) -> bool {
+    fn has_inner_shell_ended(&mut self) -> bool {
         let has_left = self.shell.has_left();
         let is_around_reporting = self.outer_shells.last().is_some_and(Shell::is_reporting);
-        let is_stirring = self.is_stirring();
+        let has_traffic = self.has_traffic();
         let now = Instant::now();
         let Some(running) = self.running.as_mut().filter(|_| has_left) else { return false };
         let patience = if is_around_reporting { OUTER_PROMPT_TIMEOUT } else { INNER_EXIT_TIMEOUT };
-        let look_at = *running.left.get_or_insert(now + patience);
+        let look_at = *running.exit_check_at.get_or_insert(now + patience);
         let settled = self.last_output + INNER_EXIT_TIMEOUT;
         if now < look_at {
             return false;
         }
-        if is_stirring || now < settled {
-            running.left = Some(settled.max(now + INNER_EXIT_TIMEOUT));
+        if has_traffic || now < settled {
+            running.exit_check_at = Some(settled.max(now + INNER_EXIT_TIMEOUT));
             return false;
         }
         true
     }
 
-    fn ran(&self, running: &Running, over: CommandAbort) -> CommandResult {
+    fn command_result(&self, running: &Running, abort: CommandAbort) -> CommandResult {
         let history = self.intake.transcript.history();
-        let at_prompt = matches!(over, CommandAbort::AtPrompt);
+        let at_prompt = matches!(abort, CommandAbort::AtPrompt);
         let ended = running.ended.or(running.claimed.filter(|_| at_prompt)).unwrap_or(history.end());
         let range = match running.began {
             Some(began) => began..ended.max(began),
             None => running.entered..running.entered,
         };
         let mut excerpt = excerpt::read_printed(history, std::slice::from_ref(&range), Zone::Output, running.limit);
-        if matches!(over, CommandAbort::Exited(_))
+        if matches!(abort, CommandAbort::Exited(_))
             && let Some(end) = self.intake.transcript.output_end().filter(|end| range.contains(end))
         {
-            // bash reports that it ends, and its traps may print after that.
-            let (_, behind) = history.read(end..range.end);
-            let word = behind.split_inclusive('\n').next().unwrap_or_default().len() as u64;
+            // bash prints a farewell, and its traps may print after it.
+            let (_, text_after) = history.read(end..range.end);
+            let farewell_bytes = text_after.split_inclusive('\n').next().unwrap_or_default().len() as u64;
             let output = excerpt::read_printed(history, &[range.start..end], Zone::Output, running.limit);
-            let behind = excerpt::read_printed(history, &[end + word..range.end], Zone::Output, running.limit);
-            if excerpt.tail.is_none() && word <= MAX_FAREWELL_BYTES {
-                excerpt.head = output.head + &behind.head;
+            let output_after =
+                excerpt::read_printed(history, &[end + farewell_bytes..range.end], Zone::Output, running.limit);
+            if excerpt.tail.is_none() && farewell_bytes <= MAX_FAREWELL_BYTES {
+                excerpt.head = output.head + &output_after.head;
             }
         }
-        // A bash that a signal ends prints nothing.
+        // A bash that a signal kills prints nothing.
         let is_killed = running.exit_code.is_some_and(|code| code > 128);
         if running.has_ended_shell && running.kind == Kind::Bash && !is_killed {
             let text = excerpt.tail.as_mut().unwrap_or(&mut excerpt.head);
-            let said_by_bash = ["exit\n", "logout\n"].into_iter().find_map(|word| text.strip_suffix(word));
-            if let Some(length) = said_by_bash.filter(|rest| rest.is_empty() || rest.ends_with('\n')).map(str::len) {
+            let without_farewell = ["exit\n", "logout\n"].into_iter().find_map(|word| text.strip_suffix(word));
+            if let Some(length) = without_farewell
+                .filter(|output_before| output_before.is_empty() || output_before.ends_with('\n'))
+                .map(str::len)
+            {
                 text.truncate(length);
             }
         }
-        if let CommandAbort::AwaitsInput(InputRequest { full_screen: false, .. }) = &over
+        if let CommandAbort::AwaitsInput(InputRequest { full_screen: false, .. }) = &abort
             && let Some(rows) = self.marks.moved_rows_since(running.version, &self.intake).filter(|rows| rows.lost == 0)
         {
-            // Its question is on the rows that it drew on.
+            // Its question is on the rows that it drew.
             excerpt = excerpt::join_lines(rows.changed_below_command(&self.intake), excerpt.next, running.limit);
         }
         CommandResult {
-            exit_code: match &over {
+            exit_code: match &abort {
                 CommandAbort::AtPrompt => running.exit_code,
                 CommandAbort::Exited(exit) => Some(exit.code),
                 _ => None,
             },
-            timed_out: matches!(over, CommandAbort::OutOfTime),
-            ended: match &over {
+            timed_out: matches!(abort, CommandAbort::OutOfTime),
+            ended: match &abort {
                 CommandAbort::Exited(exit) => Some(*exit),
                 _ => None,
             },
-            replaced_by: match &over {
+            replaced_by: match &abort {
                 CommandAbort::Replaced(program) => Some(program.clone()),
                 _ => None,
             },
             not_entered: None,
-            asks: match over {
+            asks: match abort {
                 CommandAbort::AwaitsInput(asks) => Some(asks),
                 _ => None,
             },

@@ -1,4 +1,4 @@
-//! Everything a terminal has printed, as text, by position.
+//! The output of a terminal as text, by offset.
 //!
 //! Owns the text of one terminal with its escapes removed: compact, bounded by budgets of bytes,
 //! and addressed by *offsets*, which count bytes of text since the terminal opened and never move.
@@ -7,9 +7,9 @@
 //! Beyond the disk budget the history drops them, and readers learn where the text now begins. A
 //! failing disk loses only the blocks on it.
 //!
-//! Two control characters stay in the text because readers of lines need them: `\r` (what follows
-//! overwrites the line from its start; twice: after an erasure of the line) and `\x08` (one
-//! cell back). [`lines::settled`](crate::lines) turns them into what a person saw in the end.
+//! Two control characters stay in the text because readers of lines need them: `\r` (the following
+//! text overwrites the line from its start; twice: after an erasure of the line) and `\x08` (one
+//! cell back). [`lines::settled`](crate::lines) computes the final lines from them.
 
 mod spill;
 
@@ -18,27 +18,27 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use spill::{Place, Spill};
+use spill::{BlockPosition, Spill};
 
-/// Minimum size of the uncompressed newest text, once there is as much.
-pub(crate) const HOT: usize = 128 * 1024;
+/// Minimum size of the uncompressed newest text, in bytes, if there is as much.
+pub(crate) const MIN_HOT_BYTES: usize = 128 * 1024;
 
 /// Maximum length of a history's text, as a multiple of its budget.
 const MAX_TEXT_PER_BUDGET: usize = 4;
 
-/// Storage of the blocks for which memory has no room.
+/// Disk storage of the blocks that exceed the memory budget.
 #[derive(Debug, Clone)]
 pub(crate) struct Disk {
-    /// A folder for a file without a name.
+    /// Directory of the unnamed file.
     pub(crate) folder: PathBuf,
-    /// The most bytes that the file takes.
+    /// Maximum size of the file, in bytes.
     pub(crate) budget: usize,
 }
 
 /// Kind of a stretch of text, if known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Zone {
-    /// Output of programs. Everything is, where no shell integration reports otherwise.
+    /// Output of programs, and all text without marks of a shell.
     Output,
     /// The shell's prompt.
     Prompt,
@@ -63,9 +63,9 @@ pub(crate) struct History {
     zones: VecDeque<(u64, Zone)>,
     budget: usize,
     disk: Option<Disk>,
-    /// Made when it is first needed: most terminals never print so much.
+    /// Created on first use: few terminals print that much.
     spill: Option<Spill>,
-    /// A read from the disk failed: the history drops the blocks on it when it settles next.
+    /// True if a read from the disk failed: the next [`Self::settle`] drops the blocks on it.
     unreadable: AtomicBool,
     /// Bytes of text decompressed for readers, for tests of how little they read.
     #[cfg(test)]
@@ -83,17 +83,17 @@ struct BlockTotals {
 
 impl BlockTotals {
     fn add(&mut self, block: &Sealed) {
-        self.bytes += block.kept.length();
+        self.bytes += block.content.length();
         self.text += block.length;
     }
 
     fn remove(&mut self, block: &Sealed) {
-        self.bytes -= block.kept.length();
+        self.bytes -= block.content.length();
         self.text -= block.length;
     }
 
     fn exceeds(&self, budget: usize) -> bool {
-        // Text that compresses well is still as long for its readers.
+        // Readers process the uncompressed length, so it is limited, too.
         self.bytes > budget || self.text > budget.saturating_mul(MAX_TEXT_PER_BUDGET)
     }
 }
@@ -104,14 +104,14 @@ struct Sealed {
     start: u64,
     length: usize,
     newlines: usize,
-    kept: RetainedOutput,
+    content: RetainedOutput,
 }
 
 /// Compressed bytes of a block, in memory or on disk.
 #[derive(Debug)]
 enum RetainedOutput {
     Memory(Box<[u8]>),
-    Disk(Place),
+    Disk(BlockPosition),
 }
 
 impl RetainedOutput {
@@ -130,8 +130,8 @@ impl Sealed {
 }
 
 impl History {
-    /// Begins an empty history that holds at most about `budget` bytes of compressed text
-    /// besides the newest 128 to 256 KiB, and nothing on disk.
+    /// Creates an empty history for about `budget` bytes of compressed text besides the newest
+    /// 128 to 256 KiB, without a disk.
     #[must_use]
     pub(crate) fn new(budget: usize) -> Self {
         Self {
@@ -151,19 +151,19 @@ impl History {
         }
     }
 
-    /// Returns this history with room on disk for what memory has no room for.
+    /// Adds disk storage for the blocks that exceed the memory budget.
     #[must_use]
     pub(crate) fn with_disk(self, disk: Option<Disk>) -> Self {
         Self { disk: disk.filter(|disk| disk.budget > 0), ..self }
     }
 
-    /// Offset of the oldest held text: 0 until the budget is spent.
+    /// Returns the offset of the oldest stored text: 0 until the budget is exceeded.
     #[must_use]
     pub(crate) fn start(&self) -> u64 {
         self.sealed.front().map_or(self.hot_start, |block| block.start)
     }
 
-    /// Offset just after the newest text.
+    /// Returns the offset after the newest text.
     #[must_use]
     pub(crate) fn end(&self) -> u64 {
         self.hot_start + self.hot.len() as u64
@@ -198,13 +198,13 @@ impl History {
         self.zones.back().map_or(Zone::Output, |&(_, zone)| zone)
     }
 
-    /// Makes all later text part of `zone`.
+    /// Begins `zone` at the end of the text.
     pub(crate) fn begin_zone(&mut self, zone: Zone) {
         let end = self.end();
         match self.zones.back_mut() {
             Some((_, last)) if *last == zone => {}
             Some((start, last)) if *start == end => {
-                // The zone that ends here has no text: it never was.
+                // Remove an empty zone.
                 *last = zone;
                 let doubled = self.zones.len() >= 2 && self.zones[self.zones.len() - 2].1 == zone;
                 if doubled {
@@ -215,8 +215,8 @@ impl History {
         }
     }
 
-    /// Makes the current stretch part of `zone`: it turns out to be something else.
-    pub(crate) fn turn_zone(&mut self, zone: Zone) {
+    /// Changes the kind of the current zone.
+    pub(crate) fn change_zone(&mut self, zone: Zone) {
         if let Some((_, last)) = self.zones.back_mut() {
             *last = zone;
         }
@@ -236,31 +236,30 @@ impl History {
             .filter(|(clipped, _)| !clipped.is_empty())
     }
 
-    /// Compresses what is no longer new, moves to disk what memory no longer has room for, and drops what the
-    /// budgets no longer cover.
+    /// Compresses older text, moves blocks beyond the memory budget to disk, and drops those beyond the disk budget.
     ///
-    /// Called once per portion of output rather than per character, so that pushing stays cheap.
+    /// Call it once per portion of output, not per character.
     pub(crate) fn settle(&mut self) {
         if self.unreadable.swap(false, Ordering::Relaxed) {
             self.lose_disk();
         }
-        while self.hot.len() >= 2 * HOT {
-            let cut = floor_char_boundary(&self.hot, HOT);
-            let text = &self.hot[..cut];
+        while self.hot.len() >= 2 * MIN_HOT_BYTES {
+            let block_end = floor_char_boundary(&self.hot, MIN_HOT_BYTES);
+            let text = &self.hot[..block_end];
             let block = Sealed {
                 start: self.hot_start,
-                length: cut,
+                length: block_end,
                 newlines: text.bytes().filter(|&byte| byte == b'\n').count(),
-                kept: RetainedOutput::Memory(lz4_flex::block::compress(text.as_bytes()).into_boxed_slice()),
+                content: RetainedOutput::Memory(lz4_flex::block::compress(text.as_bytes()).into_boxed_slice()),
             };
             self.in_memory.add(&block);
             self.sealed.push_back(block);
-            self.hot.drain(..cut);
-            self.hot_start += cut as u64;
+            self.hot.drain(..block_end);
+            self.hot_start += block_end as u64;
         }
         while self.in_memory.exceeds(self.budget) && self.on_disk < self.sealed.len() {
             if !self.spill_oldest() {
-                // Text has no holes: everything older than a dropped block is dropped as well.
+                // The text has no gaps: all blocks older than a dropped one are dropped, too.
                 self.lose_disk();
                 self.drop_oldest();
             }
@@ -269,13 +268,13 @@ impl History {
         while self.zones.len() >= 2 && self.zones[1].0 <= start {
             self.zones.pop_front();
         }
-        // Marks without text between them would otherwise grow without a bound.
+        // Limit the number of zones.
         while self.zones.len() > MAX_ZONES {
             self.zones.pop_front();
         }
     }
 
-    /// Moves the oldest block of those in memory to disk. Returns whether it is there now.
+    /// Moves the oldest block in memory to disk. Returns true on success.
     fn spill_oldest(&mut self) -> bool {
         let Some(disk) = &self.disk else { return false };
         let budget = disk.budget;
@@ -283,41 +282,42 @@ impl History {
             match Spill::new(&disk.folder, disk.budget) {
                 Ok(spill) => self.spill = Some(spill),
                 Err(error) => {
-                    tracing::warn!(%error, folder = %disk.folder.display(), "older output cannot be kept on disk");
+                    tracing::warn!(%error, folder = %disk.folder.display(), "failed to create the file for older output");
                     self.disk = None;
                     return false;
                 }
             }
         }
-        let Some(RetainedOutput::Memory(bytes)) = self.sealed.get_mut(self.on_disk).map(|block| &mut block.kept) else {
+        let Some(RetainedOutput::Memory(bytes)) = self.sealed.get_mut(self.on_disk).map(|block| &mut block.content)
+        else {
             return false;
         };
         let bytes = std::mem::take(bytes);
-        let place = loop {
+        let position = loop {
             let Some(spill) = self.spill.as_mut().filter(|spill| spill.could_hold(bytes.len())) else { break None };
             if !spill.has_room_for(bytes.len()) {
                 self.drop_oldest();
                 continue;
             }
             match spill.write(&bytes) {
-                Ok(place) => break Some(place),
-                // A full disk leaves the room that the file has already.
+                Ok(position) => break Some(position),
+                // On a full disk, the file keeps its current size.
                 Err(error) if spill.stop_growing() => {
-                    tracing::warn!(%error, "older output cannot be written to disk: less of it is kept");
+                    tracing::warn!(%error, "failed to write older output to disk: less of it is stored");
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "older output is no longer kept on disk");
+                    tracing::warn!(%error, "failed to write older output to disk: its blocks are dropped");
                     self.disk = None;
                     break None;
                 }
             }
         };
-        // Dropping may have moved it to the front.
+        // Dropped blocks may have moved it to the front.
         let block = &mut self.sealed[self.on_disk];
-        block.kept = RetainedOutput::Memory(bytes);
-        let Some(place) = place else { return false };
+        block.content = RetainedOutput::Memory(bytes);
+        let Some(position) = position else { return false };
         self.in_memory.remove(block);
-        block.kept = RetainedOutput::Disk(place);
+        block.content = RetainedOutput::Disk(position);
         self.spilled.add(block);
         self.on_disk += 1;
         while self.spilled.exceeds(budget) && self.on_disk > 0 {
@@ -328,13 +328,13 @@ impl History {
 
     fn drop_oldest(&mut self) {
         let Some(oldest) = self.sealed.pop_front() else { return };
-        match oldest.kept {
+        match oldest.content {
             RetainedOutput::Memory(_) => self.in_memory.remove(&oldest),
             RetainedOutput::Disk(place) => {
                 self.spilled.remove(&oldest);
                 self.on_disk -= 1;
                 if let Some(spill) = &mut self.spill {
-                    spill.give_up(place);
+                    spill.drop_oldest(place);
                 }
             }
         }
@@ -350,18 +350,18 @@ impl History {
     fn text_of(&self, block: &Sealed) -> Option<String> {
         #[cfg(test)]
         self.decompressed.fetch_add(block.length, Ordering::Relaxed);
-        let text = match &block.kept {
+        let text = match &block.content {
             RetainedOutput::Memory(bytes) => {
-                Ok(decompressed(bytes, block.length).expect("a block in memory is as it was made"))
+                Ok(decompress(bytes, block.length).expect("a block in memory does not change"))
             }
-            // What comes from a disk is foreign again.
+            // Do not trust bytes from a disk.
             RetainedOutput::Disk(place) => self.spill.as_ref()?.read(*place).and_then(|bytes| {
-                decompressed(&bytes, block.length).ok_or_else(|| std::io::ErrorKind::InvalidData.into())
+                decompress(&bytes, block.length).ok_or_else(|| std::io::ErrorKind::InvalidData.into())
             }),
         };
         let log_error = |error: &std::io::Error| {
             if !self.unreadable.swap(true, Ordering::Relaxed) {
-                tracing::warn!(%error, "older output cannot be read from disk");
+                tracing::warn!(%error, "failed to read older output from disk");
             }
         };
         text.inspect_err(log_error).ok()
@@ -378,37 +378,37 @@ impl History {
     #[must_use]
     pub(crate) fn read(&self, range: Range<u64>) -> (u64, String) {
         let from = range.start.max(self.start());
-        let to = range.end.min(self.end());
+        let end = range.end.min(self.end());
         let mut text = String::new();
-        let mut begins = from;
-        if from >= to {
+        let mut text_start = from;
+        if from >= end {
             return (from.min(self.end()), text);
         }
         let mut take = |start: u64, block: &str| {
             let stop = start + block.len() as u64;
-            if stop <= from || start >= to {
+            if stop <= from || start >= end {
                 return;
             }
             let low = ceil_char_boundary(block, from.saturating_sub(start) as usize);
-            let high = floor_char_boundary(block, (to.min(stop) - start) as usize);
+            let high = floor_char_boundary(block, (end.min(stop) - start) as usize);
             if low < high {
                 if text.is_empty() {
-                    begins = start + low as u64;
+                    text_start = start + low as u64;
                 }
                 text.push_str(&block[low..high]);
             }
         };
         // An unreadable block separates the text before it from the text after it: the returned text begins after it.
         let mut blocks: Vec<(u64, String)> = Vec::new();
-        for block in self.blocks(&(from..to)).rev() {
-            let Some(whole) = self.text_of(block) else { break };
-            blocks.push((block.start, whole));
+        for block in self.blocks(&(from..end)).rev() {
+            let Some(block_text) = self.text_of(block) else { break };
+            blocks.push((block.start, block_text));
         }
         for (start, block) in blocks.into_iter().rev() {
             take(start, &block);
         }
         take(self.hot_start, &self.hot);
-        (begins, text)
+        (text_start, text)
     }
 
     /// Returns the uncompressed newest text, with the offset of its first byte.
@@ -417,8 +417,8 @@ impl History {
         (self.hot_start, &self.hot)
     }
 
-    /// Returns the offset of the `nth` newline of `range`, counted from its end and from 1; if there are fewer, how
-    /// many there are.
+    /// Returns the offset of the `nth` newline of `range`, counted from its end and from 1. The error is the number of
+    /// newlines if there are fewer.
     ///
     /// Counts blocks entirely within the range without decompressing them.
     pub(crate) fn newline_from_end(&self, range: Range<u64>, nth: usize) -> Result<u64, usize> {
@@ -426,53 +426,53 @@ impl History {
         if nth == 0 || range.is_empty() {
             return Err(0);
         }
-        let mut seen = match nth_newline(self.hot_start, &self.hot, &range, nth) {
+        let mut counted = match nth_newline(self.hot_start, &self.hot, &range, nth) {
             Ok(found) => return Ok(found),
-            Err(seen) => seen,
+            Err(counted) => counted,
         };
         for block in self.blocks(&range).rev() {
-            if range.start <= block.start && block.end() <= range.end && seen + block.newlines < nth {
-                seen += block.newlines;
+            if range.start <= block.start && block.end() <= range.end && counted + block.newlines < nth {
+                counted += block.newlines;
                 continue;
             }
-            let Some(text) = self.text_of(block) else { return Err(seen) };
-            match nth_newline(block.start, &text, &range, nth - seen) {
+            let Some(text) = self.text_of(block) else { return Err(counted) };
+            match nth_newline(block.start, &text, &range, nth - counted) {
                 Ok(found) => return Ok(found),
-                Err(more) => seen += more,
+                Err(more) => counted += more,
             }
         }
-        Err(seen)
+        Err(counted)
     }
 
-    /// Bytes of memory held for text, without the fixed part.
+    /// Returns the bytes of memory for text, without the fixed part.
     #[cfg(test)]
     pub(crate) fn memory(&self) -> usize {
         self.in_memory.bytes + self.hot.capacity()
     }
 }
 
-/// The same as [`History::newline_from_end`], in `text`, which begins at `start`.
+/// Does the same as [`History::newline_from_end`] for `text`, which begins at `start`.
 fn nth_newline(start: u64, text: &str, range: &Range<u64>, nth: usize) -> Result<u64, usize> {
     let within = |offset: u64| offset.saturating_sub(start).min(text.len() as u64) as usize;
     let (low, high) = (within(range.start), within(range.end));
     let bytes = &text.as_bytes()[low..high.max(low)];
-    let found = memchr::memrchr_iter(b'\n', bytes).nth(nth - 1);
-    found.map(|at| start + (low + at) as u64).ok_or_else(|| memchr::memchr_iter(b'\n', bytes).count())
+    let position = memchr::memrchr_iter(b'\n', bytes).nth(nth - 1);
+    position.map(|at| start + (low + at) as u64).ok_or_else(|| memchr::memchr_iter(b'\n', bytes).count())
 }
 
-/// More changes of zone than any budget of real text has: about 1.5 MiB of marks.
+/// Maximum number of zones, more than real text has. They take about 1.5 MiB.
 const MAX_ZONES: usize = 100_000;
 
-fn decompressed(bytes: &[u8], length: usize) -> Option<String> {
+fn decompress(bytes: &[u8], length: usize) -> Option<String> {
     String::from_utf8(lz4_flex::block::decompress(bytes, length).ok()?).ok()
 }
 
-/// The largest index of a character's start that is not above `index`.
+/// Returns the largest character boundary that is at most `index`.
 pub(crate) fn floor_char_boundary(text: &str, index: usize) -> usize {
     (0..=index.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0)
 }
 
-/// The smallest index of a character's start that is not below `index`.
+/// Returns the smallest character boundary that is at least `index`.
 pub(crate) fn ceil_char_boundary(text: &str, index: usize) -> usize {
     (index.min(text.len())..=text.len()).find(|&at| text.is_char_boundary(at)).unwrap_or(text.len())
 }
@@ -588,7 +588,7 @@ mod tests {
         let disk = Disk { folder: "/no/such/folder".into(), budget: 1 << 20 };
         let mut history = History::new(100_000).with_disk(Some(disk));
         for _ in 0..20 {
-            history.push_str(&noise(HOT, &mut 1));
+            history.push_str(&noise(MIN_HOT_BYTES, &mut 1));
             history.settle();
         }
         assert!(history.start() > 0 && history.on_disk == 0);
@@ -597,11 +597,11 @@ mod tests {
 
     #[test]
     fn a_disk_that_becomes_full_keeps_the_newest_of_what_it_has_room_for() {
-        let mut history = on_disk(HOT, 4 << 20);
+        let mut history = on_disk(MIN_HOT_BYTES, 4 << 20);
         let (mut whole, mut seed) = (String::new(), 7);
         let mut print = |history: &mut History, blocks: usize| {
             for _ in 0..blocks {
-                let text = noise(HOT, &mut seed);
+                let text = noise(MIN_HOT_BYTES, &mut seed);
                 history.push_str(&text);
                 whole.push_str(&text);
                 history.settle();
@@ -619,9 +619,9 @@ mod tests {
 
     #[test]
     fn a_disk_that_fails_loses_what_lies_on_it_and_nothing_else() {
-        let mut history = on_disk(3 * HOT, 16 << 20);
+        let mut history = on_disk(3 * MIN_HOT_BYTES, 16 << 20);
         for _ in 0..20 {
-            history.push_str(&noise(HOT, &mut 3));
+            history.push_str(&noise(MIN_HOT_BYTES, &mut 3));
             history.settle();
         }
         let (kept, end) = (history.sealed[history.on_disk].start, history.end());
@@ -631,7 +631,7 @@ mod tests {
         history.settle();
         assert_eq!(history.start(), kept);
         for _ in 0..20 {
-            history.push_str(&noise(HOT, &mut 4));
+            history.push_str(&noise(MIN_HOT_BYTES, &mut 4));
             history.settle();
         }
         let start = history.start();

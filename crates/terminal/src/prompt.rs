@@ -43,10 +43,10 @@ fn prompt_suffix_len(row: &str, prompts: &[&str]) -> Option<usize> {
     prompts.iter().find(|prompt| row.ends_with(**prompt)).map(|prompt| prompt.len())
 }
 
-/// Returns the length of the end of a row from the last `begin`, if the text after `begin` passes.
-fn suffix_len_from(row: &str, begin: &str, passes: impl Fn(&str) -> bool) -> Option<usize> {
-    let at = row.rfind(begin)?;
-    passes(&row[at + begin.len()..]).then_some(row.len() - at)
+/// Returns the length of the end of a row from the last `prefix` on, if the text after `prefix` passes.
+fn suffix_len_from(row: &str, prefix: &str, passes: impl Fn(&str) -> bool) -> Option<usize> {
+    let start = row.rfind(prefix)?;
+    passes(&row[start + prefix.len()..]).then_some(row.len() - start)
 }
 
 /// Returns the character of a psql prompt that shows the input state, before the sigil and the transaction state; see
@@ -72,7 +72,7 @@ const INTERPRETERS: &[Interpreter] = &[
     },
     Interpreter {
         name: IPYTHON,
-        prompt: |row| suffix_len_from(row, "In [", |rest| is_number_then(rest, "]: ")),
+        prompt: |row| suffix_len_from(row, "In [", |rest| is_number_with_suffix(rest, "]: ")),
         continuation: |row| row.trim_start().starts_with("...:"),
         ends_with_empty_line: true,
         repeats_entries: false,
@@ -177,7 +177,7 @@ const CONTINUATIONS: &[&str] = &[
 ];
 
 /// Maximum length of a continuation prompt that is only punctuation, in characters.
-const MAX_CONTINUATION_SIGNS: usize = 4;
+const MAX_CONTINUATION_CHARS: usize = 4;
 
 /// Name of the interpreter entry for Node and similar programs.
 const NODE: &str = "node";
@@ -191,9 +191,10 @@ const PYTHON: &str = "python";
 /// Programs without a prompt.
 const PROMPTLESS_PROGRAMS: &[&str] = &["bc", "dc"];
 
-/// Returns whether a text is a number and then `end`.
-fn is_number_then(text: &str, end: &str) -> bool {
-    text.strip_suffix(end).is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+/// Returns whether a text is a number followed by `suffix`.
+fn is_number_with_suffix(text: &str, suffix: &str) -> bool {
+    text.strip_suffix(suffix)
+        .is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// A prompt that a program without marks has shown.
@@ -223,9 +224,9 @@ pub(crate) enum RowKind {
         /// Bytes before the prompt.
         output_bytes: usize,
     },
-    /// The program wants more of the entry.
+    /// A continuation prompt: the program requests more of the entry.
     Continuation,
-    /// Neither.
+    /// Neither of both.
     Other,
 }
 
@@ -250,14 +251,16 @@ impl LearnedPrompt {
                 return Some(Self { kind: Kind::Known(interpreter), text, is_shell: false });
             }
         }
-        let (sigil, blanks) = sigil(before_cursor)?;
+        let (find_sigil, blanks) = find_sigil(before_cursor)?;
         let prompt = &before_cursor[..before_cursor.len() - blanks];
         // A question that ends with a sigil is a sentence.
         let is_word = !prompt.trim().contains(' ') && !CONTINUATIONS.contains(&prompt.trim());
-        let is_percentage = sigil == '%' && prompt.trim_end_matches('%').ends_with(|last: char| last.is_ascii_digit());
-        let is_shell =
-            SHELL_SIGILS.contains(&sigil) || has_place(before_cursor) || program.is_some_and(command::is_shell_name);
-        (blanks <= 2 && !is_percentage && !prompt.contains('?') && (is_word || has_place(prompt))).then(|| Self {
+        let is_percentage =
+            find_sigil == '%' && prompt.trim_end_matches('%').ends_with(|last: char| last.is_ascii_digit());
+        let is_shell = SHELL_SIGILS.contains(&find_sigil)
+            || names_location(before_cursor)
+            || program.is_some_and(command::is_shell_name);
+        (blanks <= 2 && !is_percentage && !prompt.contains('?') && (is_word || names_location(prompt))).then(|| Self {
             kind: Kind::Other,
             text: before_cursor.to_owned(),
             is_shell,
@@ -278,7 +281,7 @@ impl LearnedPrompt {
     /// prompt, or shows a continuation prompt.
     ///
     /// # Errors
-    /// If the text has an empty line that the program would take as an entry: the meaning of that line.
+    /// If the text has an empty line that is an entry to the program. The error is the meaning of that line.
     pub(crate) fn split_entries(&self, text: &str) -> Result<Vec<String>, &'static str> {
         let has_empty_line = text.split('\n').any(|line| line.trim().is_empty());
         match self.kind {
@@ -302,7 +305,7 @@ impl LearnedPrompt {
 
     /// Returns whether the program reads input even while it executes an entry, as Node does while it awaits
     /// a promise.
-    pub(crate) fn reads_while_it_works(&self) -> bool {
+    pub(crate) fn reads_during_execution(&self) -> bool {
         matches!(self.kind, Kind::Known(interpreter) if interpreter.name == NODE)
     }
 
@@ -310,11 +313,11 @@ impl LearnedPrompt {
     pub(crate) fn may_continue(&self, before_cursor: &str) -> bool {
         let row = before_cursor.trim();
         let has_signs_only = !row.is_empty()
-            && row.chars().count() <= MAX_CONTINUATION_SIGNS
+            && row.chars().count() <= MAX_CONTINUATION_CHARS
             && row.chars().all(|character| character.is_ascii_punctuation());
-        let begin: String = self.text.chars().take(MIN_SHARED_CHARS).collect();
-        let is_variant = begin.chars().count() == MIN_SHARED_CHARS
-            && row.starts_with(&begin)
+        let shared_prefix: String = self.text.chars().take(MIN_SHARED_CHARS).collect();
+        let is_variant = shared_prefix.chars().count() == MIN_SHARED_CHARS
+            && row.starts_with(&shared_prefix)
             && row.ends_with(|character: char| character.is_ascii_punctuation());
         has_signs_only || is_variant || CONTINUATIONS.contains(&row)
     }
@@ -351,8 +354,8 @@ impl LearnedPrompt {
         self.kind == Kind::Other && before_cursor.len() > self.text.len() && before_cursor.ends_with(&self.text)
     }
 
-    /// Returns the length in bytes of the redrawn entry `typed` at the beginning of `output`, with the rows before it that
-    /// an editor of lines reserves for a menu.
+    /// Returns the length in bytes of the redrawn entry `typed` at the beginning of `output`, with the rows before it
+    /// that an editor of lines reserves for a menu.
     pub(crate) fn redrawn_entry(&self, output: &str, typed: &str) -> usize {
         let Kind::Known(interpreter) = self.kind else { return 0 };
         let reserved = match interpreter.prints_blank_line {
@@ -360,18 +363,18 @@ impl LearnedPrompt {
             false => 0,
         };
         // The entry number in the prompt may or may not be incremented yet.
-        let begin = without_digits(&self.text);
-        let first = format!("{begin}{}", without_digits(typed.lines().next().unwrap_or_default()));
+        let prompt = without_digits(&self.text);
+        let first = format!("{prompt}{}", without_digits(typed.lines().next().unwrap_or_default()));
         let mut lines = output[reserved..].split_inclusive('\n');
-        // Such a line may be output, and is not if it has the text of the entry.
-        let Some(drawn) = lines.next().filter(|line| without_digits(line).trim_end() == first.trim_end()) else {
+        // Such a line is output unless it has the text of the entry.
+        let Some(first_line) = lines.next().filter(|line| without_digits(line).trim_end() == first.trim_end()) else {
             return 0;
         };
         let is_continued =
-            |line: &str| without_digits(line).starts_with(&begin) || (interpreter.continuation)(&format!("{line} "));
+            |line: &str| without_digits(line).starts_with(&prompt) || (interpreter.continuation)(&format!("{line} "));
         let has_more = typed.trim_end().contains('\n');
-        let rest = lines.take_while(|line| has_more && line.strip_suffix('\n').is_some_and(is_continued));
-        reserved + drawn.len() + rest.map(str::len).sum::<usize>()
+        let further_lines = lines.take_while(|line| has_more && line.strip_suffix('\n').is_some_and(is_continued));
+        reserved + first_line.len() + further_lines.map(str::len).sum::<usize>()
     }
 
     /// Removes the trailing prompt from `output`: an empty line before the prompt, and the prompt itself
@@ -383,8 +386,8 @@ impl LearnedPrompt {
             return;
         }
         let text = output.trim_end_matches(['\n', ' ']);
-        let begin = text.rfind('\n').map_or(0, |at| at + 1);
-        if let Some(length) = (interpreter.prompt)(&format!("{} ", &text[begin..])) {
+        let last_line_start = text.rfind('\n').map_or(0, |newline| newline + 1);
+        if let Some(length) = (interpreter.prompt)(&format!("{} ", &text[last_line_start..])) {
             output.truncate(text.len() + 1 - length);
         }
         if output.ends_with("\n\n") || output == "\n" {
@@ -394,14 +397,14 @@ impl LearnedPrompt {
 }
 
 /// Returns the sigil at the end of a prompt, and the number of blanks after it.
-fn sigil(prompt: &str) -> Option<(char, usize)> {
+fn find_sigil(prompt: &str) -> Option<(char, usize)> {
     let text = prompt.trim_end_matches(' ');
     let last = text.chars().next_back()?;
     (SHELL_SIGILS.contains(&last) || last == '>').then_some((last, prompt.len() - text.len()))
 }
 
-/// Returns whether a prompt names a host, a directory or a home, as prompts of shells do.
-fn has_place(prompt: &str) -> bool {
+/// Returns whether a prompt names a host or a directory, as prompts of shells do.
+fn names_location(prompt: &str) -> bool {
     prompt.contains(['@', '/', '~'])
 }
 
@@ -414,26 +417,26 @@ fn without_digits(text: &str) -> String {
 
 /// Returns whether `row` is the prompt `learned` with a different directory, time or number.
 fn is_variant(learned: &str, row: &str) -> bool {
-    if sigil(learned) != sigil(row) || sigil(row).is_none() || row.chars().count() > MAX_ROW_CHARS {
+    if find_sigil(learned) != find_sigil(row) || find_sigil(row).is_none() || row.chars().count() > MAX_ROW_CHARS {
         return false;
     }
     let is_path = |prompt: &str| prompt.starts_with(['/', '~']);
-    let shared = learned.chars().zip(row.chars()).take_while(|(one, other)| one == other).count();
+    let shared = learned.chars().zip(row.chars()).take_while(|(left, right)| left == right).count();
     without_digits(learned) == without_digits(row)
         || (is_path(learned) && is_path(row))
-        || (has_place(learned) && shared >= MIN_SHARED_CHARS)
+        || (names_location(learned) && shared >= MIN_SHARED_CHARS)
 }
 
-/// Returns the length in bytes of output without a final newline, after which zsh or fish has printed its
-/// prompt: they print a marker and fill the row, so that the prompt starts on the next row only after output.
-pub(crate) fn unfinished_line(line: &str, cols: u16) -> usize {
-    // On a continuation row, the return to its beginning appears as backspaces.
+/// Returns the length in bytes of output without a final newline before a prompt of zsh or fish. After such
+/// output, they print a marker and fill the row, so that the prompt starts on the next row.
+pub(crate) fn unfinished_line_bytes(line: &str, cols: u16) -> usize {
+    // On a continuation row, a carriage return appears as backspaces.
     let Some((filled, _)) = line.split_once(['\r', '\x08']) else { return 0 };
-    let before = filled.trim_end_matches(' ');
-    if filled.len() - before.len() + 1 < usize::from(cols) {
+    let text = filled.trim_end_matches(' ');
+    if filled.len() - text.len() + 1 < usize::from(cols) {
         return 0;
     }
-    before.strip_suffix(['%', '#', '⏎', '¶', '~']).unwrap_or(before).len()
+    text.strip_suffix(['%', '#', '⏎', '¶', '~']).unwrap_or(text).len()
 }
 
 #[cfg(test)]
@@ -564,13 +567,13 @@ mod tests {
     #[test]
     fn zsh_and_fish_fill_a_row_behind_output_without_an_end_of_line() {
         let fill = |output: &str| format!("{output}%{}\r \r\rbox% ", " ".repeat(79));
-        assert_eq!(unfinished_line(&fill("abc"), 80), 3);
-        assert_eq!(unfinished_line(&fill(""), 80), 0);
-        assert_eq!(unfinished_line(&fill("100%"), 80), 4);
+        assert_eq!(unfinished_line_bytes(&fill("abc"), 80), 3);
+        assert_eq!(unfinished_line_bytes(&fill(""), 80), 0);
+        assert_eq!(unfinished_line_bytes(&fill("100%"), 80), 4);
         let steps = |output: &str| format!("{output}⏎{}\x08\x08\x08⏎ \r\r{output}⏎ box ~# ", " ".repeat(79));
-        assert_eq!(unfinished_line(&steps("abc"), 80), 3);
-        assert_eq!(unfinished_line("50%\r100%\rbox% ", 80), 0, "a progress bar");
-        assert_eq!(unfinished_line("box% ", 80), 0);
+        assert_eq!(unfinished_line_bytes(&steps("abc"), 80), 3);
+        assert_eq!(unfinished_line_bytes("50%\r100%\rbox% ", 80), 0, "a progress bar");
+        assert_eq!(unfinished_line_bytes("box% ", 80), 0);
     }
 
     #[test]

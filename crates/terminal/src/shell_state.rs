@@ -1,10 +1,10 @@
-//! The state of a shell that decides the meaning of a command line: its directory, variables, parameters, functions,
-//! aliases, traps, keys, options, jobs and open files.
+//! The state of a shell that a command line depends on: its directory, variables, parameters, functions, aliases,
+//! traps, keys, options, jobs and open files.
 //!
 //! A shell at its prompt reports it in an exchange ([`exchange`](crate::exchange)). This module keeps only hashes,
-//! enough to compare two states and to name the differences. It leaves out variables that change on their own, such as
-//! `SECONDS` and what prompts keep to themselves ([`is_volatile`]). The report is the shell's own: a shell prepared to
-//! lie before the first request goes undetected.
+//! enough to compare two states and to name the differences. It omits variables that change on their own, such as
+//! `SECONDS` and private variables of prompts ([`is_volatile`]). The shell itself reports its state: a shell that was
+//! manipulated before the first request goes undetected.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::integration::Kind;
 
-/// The keys of the hashes, random so that no program can make a text with the hash of another one.
+/// Random keys of the hashes, so that no program can construct a text with the hash of another one.
 static HASHING: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 /// Maximum number of named differences. A count replaces the others.
@@ -26,7 +26,7 @@ const MAX_NAMED: usize = 5;
 /// Maximum number of named signals and events of traps.
 const MAX_TRAPS: usize = 10;
 
-/// Maximum number of programs to compare by their place in `PATH`; of more, every place counts.
+/// Maximum number of programs to compare by their path in `PATH`; with more, every path counts.
 const MAX_PROGRAMS: usize = 5000;
 
 /// The state of a shell at one moment.
@@ -34,19 +34,19 @@ const MAX_PROGRAMS: usize = 5000;
 pub(crate) struct ShellState {
     /// The hash of each part, by its name.
     parts: BTreeMap<String, u64>,
-    /// The names of the parts that change with every drawing of the prompt. They do not count as a difference.
+    /// The names of the parts that change with each prompt. They are not compared.
     varying: BTreeSet<String>,
-    /// The jobs in the background, by their processes. One that ended is no difference.
+    /// The background jobs, by their processes. The end of a job is not a difference.
     jobs: BTreeSet<String>,
-    /// The signals and events that the user's traps are for.
+    /// The signals and events of the user's traps.
     traps: Vec<String>,
 }
 
-/// The open files of a shell that its commands get, by their descriptors.
+/// The open files of a shell that its commands inherit, by descriptor.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct OpenFiles(BTreeMap<u32, String>);
 
-/// The state of a terminal at a question to a person, where known.
+/// The state of a terminal at a question to a person.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NotedState {
     /// The state of its shell, for comparison before the next approved input.
@@ -59,7 +59,7 @@ pub enum NotedState {
         /// Its name.
         program: Option<String>,
     },
-    /// There is nothing to compare.
+    /// The state is unknown, so nothing is compared.
     Unknown {
         /// The reason.
         why: String,
@@ -67,7 +67,7 @@ pub enum NotedState {
 }
 
 impl ShellState {
-    /// Reads what a shell has reported, and the traps that bash lists apart. Returns `None` if the report has no end.
+    /// Parses the report of a shell, and the separate list of bash's traps. Returns `None` if the report is truncated.
     pub(crate) fn parse(answer: &[u8], traps: Option<&[u8]>) -> Option<Self> {
         let texts: Vec<&[u8]> = answer.split(|&byte| byte == 0).collect();
         let mut state = Self::default();
@@ -80,15 +80,19 @@ impl ShellState {
                 ("end", _) => is_whole = true,
                 ("path", _) => search_path = Some(text.into_owned()),
                 ("functions", _) => {
-                    definitions(&text, function_of).for_each(|(name, text)| state.add_function(name, text));
+                    split_definitions(&text, parse_function_name)
+                        .for_each(|(name, text)| state.add_function(name, text));
                 }
                 ("variables", _) => {
-                    definitions(&text, variable_of).for_each(|(name, text)| state.add_variable(name, text, Kind::Bash));
+                    split_definitions(&text, parse_variable_name)
+                        .for_each(|(name, text)| state.add_variable(name, text, Kind::Bash));
                 }
-                ("jobs", _) => state.jobs.extend(processes_of(&text)),
+                ("jobs", _) => state.jobs.extend(parse_job_processes(&text)),
                 ("schedule", _) => state.add_schedule(&text),
-                ("aliases", _) => definitions(&text, alias_of).for_each(|(name, text)| state.add("alias", name, text)),
-                ("commands", _) => programs.extend(text.lines().filter_map(program_of)),
+                ("aliases", _) => {
+                    split_definitions(&text, parse_alias_name).for_each(|(name, text)| state.add("alias", name, text))
+                }
+                ("commands", _) => programs.extend(text.lines().filter_map(parse_hashed_program)),
                 ("traps", _) => state.add_traps(&text),
                 (_, Some(("function", name))) => state.add_function(name, &text),
                 (_, Some(("variable", name))) => state.add_variable(name, &text, Kind::Zsh),
@@ -101,14 +105,14 @@ impl ShellState {
             }
         }
         if let Some(traps) = traps {
-            // The parameters follow, which a function cannot see either.
+            // The parameters follow, which a function cannot read either.
             let end = traps.iter().position(|&byte| byte == 0).unwrap_or(traps.len());
             state.add_traps(&String::from_utf8_lossy(&traps[..end]));
             state.add("parameters", "", &String::from_utf8_lossy(&traps[end..]));
         }
         let is_few = programs.len() <= MAX_PROGRAMS;
         for (name, place) in programs {
-            // A shell's own look-ups are not changes.
+            // Lookups of the shell itself are not changes.
             if !(is_few && search_path.as_deref().is_some_and(|path| is_first(path, &name, &place))) {
                 state.add("place of", &name, &place);
             }
@@ -118,28 +122,28 @@ impl ShellState {
         is_whole.then_some(state)
     }
 
-    /// Adds what the kernel knows of the process: its directory and its limits.
+    /// Adds the directory and the limits of the process, as reported by the kernel.
     pub(crate) fn add_process(&mut self, pid: i32) {
         let directory = format!("/proc/{pid}/cwd");
-        let place = fs::metadata(&directory).map(|found| (found.dev(), found.ino()));
-        self.add("directory", "", &format!("{place:?} {:?}", fs::read_link(&directory)));
+        let file_id = fs::metadata(&directory).map(|metadata| (metadata.dev(), metadata.ino()));
+        self.add("directory", "", &format!("{file_id:?} {:?}", fs::read_link(&directory)));
         self.add("limits", "", &fs::read_to_string(format!("/proc/{pid}/limits")).unwrap_or_default());
     }
 
-    /// Adds the patterns that zsh has out of use.
+    /// Adds the disabled patterns of zsh.
     pub(crate) fn add_patterns(&mut self, patterns: &[u8]) {
         self.add("disabled patterns", "", &String::from_utf8_lossy(patterns));
     }
 
     fn add(&mut self, kind: &str, name: &str, text: &str) {
         let key = if name.is_empty() { kind.to_owned() } else { format!("{kind} {name}") };
-        // Two parts with one name count together.
-        let before = self.parts.get(&key).copied();
-        self.parts.insert(key, HASHING.hash_one((before, text)));
+        // Combine the hashes of parts with the same name.
+        let previous = self.parts.get(&key).copied();
+        self.parts.insert(key, HASHING.hash_one((previous, text)));
     }
 
     fn add_variable(&mut self, name: &str, text: &str, shell: Kind) {
-        if runs_by_itself(name, text) {
+        if has_hook_code(name, text) {
             self.traps.push(name.to_owned());
         }
         if !is_volatile(name, text, shell) {
@@ -159,55 +163,55 @@ impl ShellState {
         self.traps.extend(["--on-signal ", "--on-event ", "--on-variable "].into_iter().filter_map(signal));
     }
 
-    /// Adds the list of commands that zsh runs at a time of their own.
+    /// Adds the list of scheduled commands of zsh.
     fn add_schedule(&mut self, text: &str) {
-        let own = text.lines().filter(|line| !line.contains("__steplatch_"));
-        let own = own.filter_map(|line| line.trim_start().split_once(' ')).map(|(_, event)| event);
-        let own: Vec<&str> = own.collect();
-        self.add("schedule", "", &own.join("\n"));
-        self.traps.extend((!own.is_empty()).then(|| "sched".to_owned()));
+        let events = text.lines().filter(|line| !line.contains("__steplatch_"));
+        let events = events.filter_map(|line| line.trim_start().split_once(' ')).map(|(_, event)| event);
+        let events: Vec<&str> = events.collect();
+        self.add("schedule", "", &events.join("\n"));
+        self.traps.extend((!events.is_empty()).then(|| "sched".to_owned()));
     }
 
     fn add_traps(&mut self, text: &str) {
         self.add("traps", "", text);
-        let listed = text.lines().filter(|line| line.starts_with("trap -- ") && *line != OWN_TRAP_OF_ZSH);
+        let listed = text.lines().filter(|line| line.starts_with("trap -- ") && *line != ZSH_INTEGRATION_TRAP);
         self.traps.extend(listed.filter_map(|line| Some(line.rsplit_once(' ')?.1.to_owned())));
     }
 
-    /// Returns the signals and events that the user's traps are for, at most [`MAX_TRAPS`].
+    /// Returns the signals and events of the user's traps, at most [`MAX_TRAPS`].
     pub(crate) fn traps(&self) -> Vec<String> {
         self.traps.iter().take(MAX_TRAPS).cloned().collect()
     }
 
     /// Returns the names of the parts that differ, as the beginning of a sentence; `None` if there are none.
-    pub(crate) fn difference(&self, now: &Self) -> Option<String> {
-        let names = self.parts.keys().chain(now.parts.keys().filter(|name| !self.parts.contains_key(*name)));
-        let varies = |name: &String| self.varying.contains(name) || now.varying.contains(name);
-        let differs = |name: &&String| self.parts.get(*name) != now.parts.get(*name) && !varies(name);
-        let new_jobs = now.jobs.iter().filter(|job| !self.jobs.contains(*job));
+    pub(crate) fn difference(&self, current: &Self) -> Option<String> {
+        let names = self.parts.keys().chain(current.parts.keys().filter(|name| !self.parts.contains_key(*name)));
+        let varies = |name: &String| self.varying.contains(name) || current.varying.contains(name);
+        let differs = |name: &&String| self.parts.get(*name) != current.parts.get(*name) && !varies(name);
+        let new_jobs = current.jobs.iter().filter(|job| !self.jobs.contains(*job));
         let differing: Vec<&str> = names.filter(differs).chain(new_jobs).map(String::as_str).collect();
-        let named = differing.iter().take(MAX_NAMED).copied().collect::<Vec<_>>().join(", ");
+        let names = differing.iter().take(MAX_NAMED).copied().collect::<Vec<_>>().join(", ");
         match differing.len() {
             0 => None,
-            count if count > MAX_NAMED => Some(format!("{named} and {} more", count - MAX_NAMED)),
-            _ => Some(named),
+            count if count > MAX_NAMED => Some(format!("{names} and {} more", count - MAX_NAMED)),
+            _ => Some(names),
         }
     }
 }
 
 impl OpenFiles {
-    /// The number up to which a program has descriptors that it got by name.
-    const MAX_NAMED: u32 = 9;
+    /// Highest descriptor that a command line can name.
+    const MAX_DESCRIPTOR: u32 = 9;
 
-    /// Reads those of a process. Leaves out what its commands do not get.
+    /// Reads the open files of a process that its commands inherit.
     pub(crate) fn of_process(pid: i32) -> Self {
         let listed = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
         let numbers = listed.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        Self(numbers.filter_map(|number| Some((number, Self::described(pid, number)?))).collect())
+        Self(numbers.filter_map(|number| Some((number, Self::describe_file(pid, number)?))).collect())
     }
 
-    /// Returns the file of a descriptor, with its position where commands would read on from there.
-    fn described(pid: i32, number: u32) -> Option<String> {
+    /// Returns the file of a descriptor, with its position if commands continue to read there.
+    fn describe_file(pid: i32, number: u32) -> Option<String> {
         const O_ACCMODE: u64 = 0o3;
         const O_WRONLY: u64 = 0o1;
         const O_APPEND: u64 = 0o2000;
@@ -216,25 +220,25 @@ impl OpenFiles {
         let field = |name: &str| info.lines().find_map(|line| Some(line.strip_prefix(name)?.trim()));
         let flags = u64::from_str_radix(field("flags:")?, 8).ok()?;
         let path = format!("/proc/{pid}/fd/{number}");
-        let found = fs::metadata(&path).ok()?;
-        let (kind, target) = (found.file_type(), fs::read_link(&path).ok()?);
-        // Shells and their plugins keep pipes of their own at higher numbers.
-        if flags & O_CLOEXEC != 0 || (number > Self::MAX_NAMED && !kind.is_file()) {
+        let metadata = fs::metadata(&path).ok()?;
+        let (kind, target) = (metadata.file_type(), fs::read_link(&path).ok()?);
+        // Shells and their plugins have private pipes at higher numbers.
+        if flags & O_CLOEXEC != 0 || (number > Self::MAX_DESCRIPTOR && !kind.is_file()) {
             return None;
         }
-        // A terminal that is opened again is the same one.
+        // A reopened terminal is the same one.
         let flags = if kind.is_char_device() { 0 } else { flags & (O_ACCMODE | O_APPEND) };
         let position = field("pos:").filter(|_| kind.is_file() && flags & O_ACCMODE != O_WRONLY).unwrap_or_default();
-        Some(format!("{target:?} {} {} {flags} {position}", found.dev(), found.ino()))
+        Some(format!("{target:?} {} {} {flags} {position}", metadata.dev(), metadata.ino()))
     }
 
-    /// Returns the names of the descriptors that differ, as the beginning of a sentence; `None` if there are none. At
-    /// numbers without a name, others may come and go.
-    pub(crate) fn difference(&self, now: &Self) -> Option<String> {
-        let numbers: BTreeSet<u32> = self.0.keys().chain(now.0.keys()).copied().collect();
-        let differs = |number: &u32| match (self.0.get(number), now.0.get(number)) {
-            (Some(before), Some(now)) => before != now,
-            (before, now) => *number <= Self::MAX_NAMED && before.is_some() != now.is_some(),
+    /// Returns the names of the descriptors that differ, as the beginning of a sentence; `None` if there are none.
+    /// Higher descriptors may be opened and closed.
+    pub(crate) fn difference(&self, current: &Self) -> Option<String> {
+        let numbers: BTreeSet<u32> = self.0.keys().chain(current.0.keys()).copied().collect();
+        let differs = |number: &u32| match (self.0.get(number), current.0.get(number)) {
+            (Some(before), Some(current)) => before != current,
+            (before, current) => *number <= Self::MAX_DESCRIPTOR && before.is_some() != current.is_some(),
         };
         let differing: Vec<String> =
             numbers.into_iter().filter(differs).map(|number| format!("file descriptor {number}")).collect();
@@ -242,25 +246,28 @@ impl OpenFiles {
     }
 }
 
-/// The trap by which the integration of zsh answers, as zsh lists it.
-const OWN_TRAP_OF_ZSH: &str = r#"trap -- '__steplatch_exchange parameters "$@"' USR1"#;
+/// The trap of the integration in zsh, as zsh lists it.
+const ZSH_INTEGRATION_TRAP: &str = r#"trap -- '__steplatch_exchange parameters "$@"' USR1"#;
 
 /// Returns the processes in a list of jobs: bare numbers, and in zsh before an equals sign.
-fn processes_of(text: &str) -> impl Iterator<Item = String> {
-    let words = text.split(|sign: char| sign.is_whitespace() || sign == ':');
+fn parse_job_processes(text: &str) -> impl Iterator<Item = String> {
+    let words = text.split(|character: char| character.is_whitespace() || character == ':');
     let number = |word: &&str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
     words.filter_map(move |word| word.split('=').next().filter(number)).map(|number| format!("job {number}"))
 }
 
-/// Divides a list of definitions where one begins, with the names that `name` finds in first lines.
-fn definitions<'t>(text: &'t str, name: fn(&'t str) -> Option<&'t str>) -> impl Iterator<Item = (&'t str, &'t str)> {
+/// Splits a list of definitions, with the names that `name` parses from their first lines.
+fn split_definitions<'t>(
+    text: &'t str,
+    name: fn(&'t str) -> Option<&'t str>,
+) -> impl Iterator<Item = (&'t str, &'t str)> {
     let mut begins: Vec<(&str, usize)> = Vec::new();
     let mut at = 0;
     for line in text.split_inclusive('\n') {
         begins.extend(name(line.trim_end()).map(|name| (name, at)));
         at += line.len();
     }
-    // Text before the first one belongs to it.
+    // Text before the first definition belongs to it.
     if let Some(first) = begins.first_mut() {
         first.1 = 0;
     }
@@ -269,41 +276,43 @@ fn definitions<'t>(text: &'t str, name: fn(&'t str) -> Option<&'t str>) -> impl 
 }
 
 /// Returns the name in the first line of a function that bash prints.
-fn function_of(line: &str) -> Option<&str> {
+fn parse_function_name(line: &str) -> Option<&str> {
     line.strip_suffix(" ()").filter(|name| !name.is_empty() && !name.contains(char::is_whitespace))
 }
 
 /// Returns the name in the first line of a variable that bash prints.
-fn variable_of(line: &str) -> Option<&str> {
-    let (attributes, rest) = line.strip_prefix("declare -")?.split_once(' ')?;
-    let name = rest.split_once('=').map_or(rest, |(name, _)| name);
+fn parse_variable_name(line: &str) -> Option<&str> {
+    let (attributes, assignment) = line.strip_prefix("declare -")?.split_once(' ')?;
+    let name = assignment.split_once('=').map_or(assignment, |(name, _)| name);
     let is_name = !name.is_empty() && name.bytes().all(|byte| byte == b'_' || byte.is_ascii_alphanumeric());
     (is_name && attributes.bytes().all(|byte| byte == b'-' || byte.is_ascii_alphabetic())).then_some(name)
 }
 
-/// Returns the name in the first line of an alias that bash or zsh prints, or the whole line of an abbreviation of fish.
-fn alias_of(line: &str) -> Option<&str> {
-    let rest = line.strip_prefix("alias ").or_else(|| line.strip_prefix("abbr "))?;
-    Some(rest.split_once('=').map_or(rest, |(name, _)| name))
+/// Returns the name in the first line of an alias that bash or zsh prints, or the whole line of an abbreviation of
+/// fish.
+fn parse_alias_name(line: &str) -> Option<&str> {
+    let definition = line.strip_prefix("alias ").or_else(|| line.strip_prefix("abbr "))?;
+    Some(definition.split_once('=').map_or(definition, |(name, _)| name))
 }
 
-/// Returns the name and the place in a line of `hash -l` of bash.
-fn program_of(line: &str) -> Option<(String, String)> {
-    let (place, name) = line.strip_prefix("builtin hash -p ")?.rsplit_once(' ')?;
-    Some((name.to_owned(), place.to_owned()))
+/// Returns the name and the path in a line of `hash -l` of bash.
+fn parse_hashed_program(line: &str) -> Option<(String, String)> {
+    let (path, name) = line.strip_prefix("builtin hash -p ")?.rsplit_once(' ')?;
+    Some((name.to_owned(), path.to_owned()))
 }
 
-/// Returns whether the search path leads to this place for the program's name, or led there when there was a file.
-fn is_first(search_path: &str, name: &str, place: &str) -> bool {
-    let mut places = search_path.split(':').map(|folder| Path::new(folder).join(name));
-    let is_gone = !Path::new(place).is_file() && places.clone().any(|known| known == Path::new(place));
-    is_gone || places.find(|place| place.is_file()).is_some_and(|found| found == Path::new(place))
+/// Returns whether the search path leads to this path for a program's name, or has led there before the removal of the
+/// file.
+fn is_first(search_path: &str, name: &str, expected: &str) -> bool {
+    let mut paths = search_path.split(':').map(|folder| Path::new(folder).join(name));
+    let is_gone = !Path::new(expected).is_file() && paths.clone().any(|known| known == Path::new(expected));
+    is_gone || paths.find(|expected| expected.is_file()).is_some_and(|found| found == Path::new(expected))
 }
 
-/// Returns whether a variable changes on its own, or by a look at it: clocks, counters, values that line editors and
-/// prompts keep to themselves. A shell may compute prompts in the background. What programs inherit is compared in any case.
+/// Returns whether a variable changes on its own or when it is read: clocks, counters, private values of line editors
+/// and prompts. A shell may compute prompts in the background. Exported variables are compared in any case.
 fn is_volatile(name: &str, text: &str, shell: Kind) -> bool {
-    const OF_BASH: &[&str] = &[
+    const BASH_VARIABLES: &[&str] = &[
         "BASHPID",
         "BASH_ALIASES",
         "BASH_ARGC",
@@ -337,7 +346,7 @@ fn is_volatile(name: &str, text: &str, shell: Kind) -> bool {
         "SHELLOPTS",
         "SRANDOM",
     ];
-    const OF_ZSH: &[&str] = &[
+    const ZSH_VARIABLES: &[&str] = &[
         "?",
         "!",
         "#",
@@ -381,7 +390,7 @@ fn is_volatile(name: &str, text: &str, shell: Kind) -> bool {
         "region_highlight",
         "status",
     ];
-    const OF_FISH: &[&str] = &[
+    const FISH_VARIABLES: &[&str] = &[
         "CMD_DURATION",
         "argv",
         "fish_last_status",
@@ -391,10 +400,10 @@ fn is_volatile(name: &str, text: &str, shell: Kind) -> bool {
         "status",
         "status_generation",
     ];
-    /// Of all.
-    const COMMON: &[&str] = &["_", "COLUMNS", "LINENO", "LINES"];
-    /// The integration's own that change; others of its names are compared.
-    const OWN: &[&str] = &[
+    /// Variables of all shells.
+    const COMMON_VARIABLES: &[&str] = &["_", "COLUMNS", "LINENO", "LINES"];
+    /// Variables of the integration that change; its other variables are compared.
+    const INTEGRATION_VARIABLES: &[&str] = &[
         "__steplatch_a",
         "__steplatch_at",
         "__steplatch_bang",
@@ -423,8 +432,8 @@ fn is_volatile(name: &str, text: &str, shell: Kind) -> bool {
         "__steplatch_time",
         "__steplatch_without",
     ];
-    /// Of the usual prompts and their plugins.
-    const PREFIXES: &[&str] = &[
+    /// Prefixes of variables of common prompts and their plugins.
+    const PROMPT_PREFIXES: &[&str] = &[
         "_p9k",
         "__p9k",
         "P9K_",
@@ -449,12 +458,12 @@ fn is_volatile(name: &str, text: &str, shell: Kind) -> bool {
         "_hydro_",
     ];
     let names = match shell {
-        Kind::Bash => OF_BASH,
-        Kind::Zsh => OF_ZSH,
-        Kind::Fish => OF_FISH,
+        Kind::Bash => BASH_VARIABLES,
+        Kind::Zsh => ZSH_VARIABLES,
+        Kind::Fish => FISH_VARIABLES,
         Kind::Posix => &[],
     };
-    // What fish takes for its own functions depends on these.
+    // The functions of fish depend on these.
     let is_place = || name.starts_with("__fish_") && name.ends_with("_dir");
     let is_inherited = || match shell {
         Kind::Bash => text.split(' ').nth(1).is_some_and(|attributes| attributes.contains('x')),
@@ -462,13 +471,14 @@ fn is_volatile(name: &str, text: &str, shell: Kind) -> bool {
         Kind::Fish => text.lines().any(|line| line.contains(", exported,")),
         Kind::Posix => false,
     };
-    [names, COMMON, OWN].iter().any(|names| names.contains(&name))
-        || (PREFIXES.iter().any(|prefix| name.starts_with(prefix)) && !is_place() && !is_inherited())
+    [names, COMMON_VARIABLES, INTEGRATION_VARIABLES].iter().any(|names| names.contains(&name))
+        || (PROMPT_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) && !is_place() && !is_inherited())
 }
 
-/// Returns whether a shell executes what this variable has before or after each command, apart from what the integration put there.
-fn runs_by_itself(name: &str, text: &str) -> bool {
-    const OF_INTEGRATION: [&str; 8] = [
+/// Returns whether a shell executes code of this variable before or after each command, besides that of the
+/// integration.
+fn has_hook_code(name: &str, text: &str) -> bool {
+    const INTEGRATION_CODE: [&str; 8] = [
         r"\$((__steplatch_count += 1))",
         r"\${__steplatch_elsewhere:+\$(__steplatch_mark_start)}",
         r##"\${__steplatch_hook#\"\${PROMPT_COMMAND[999]:=\$__steplatch_hook}\"}"##,
@@ -479,24 +489,25 @@ fn runs_by_itself(name: &str, text: &str) -> bool {
         r"__steplatch_status=$?\n",
     ];
     let without_integration =
-        |value: &str| OF_INTEGRATION.iter().fold(value.to_owned(), |value, part| value.replace(part, ""));
+        |value: &str| INTEGRATION_CODE.iter().fold(value.to_owned(), |value, code| value.replace(code, ""));
     match name {
-        // The shell expands it as a prompt.
+        // The shell expands this variable like a prompt.
         "PS0" => {
-            let own = without_integration(text);
-            own.contains("$(") || own.contains('`') || own.contains("${")
+            let user_code = without_integration(text);
+            user_code.contains("$(") || user_code.contains('`') || user_code.contains("${")
         }
-        // Other expansions of a prompt only read.
+        // Other expansions of a prompt have no effects.
         "PS1" | "RPS1" => {
-            let own = without_integration(text);
-            own.contains("$(") || own.contains('`')
+            let user_code = without_integration(text);
+            user_code.contains("$(") || user_code.contains('`')
         }
         "PROMPT_COMMAND" => {
             let value = text.split_once("PROMPT_COMMAND=").map_or(text, |(_, value)| value);
-            let own = without_integration(value);
-            let has_word = |part: &str| part.chars().any(char::is_alphabetic);
-            own.split(']')
-                .any(|part| has_word(part.trim_end_matches(|sign: char| sign == '[' || sign.is_ascii_digit())))
+            let user_code = without_integration(value);
+            let has_word = |code: &str| code.chars().any(char::is_alphabetic);
+            user_code.split(']').any(|code| {
+                has_word(code.trim_end_matches(|character: char| character == '[' || character.is_ascii_digit()))
+            })
         }
         "preexec_functions" | "precmd_functions" => {
             let mut entries = text.split_whitespace().filter(|entry| entry.starts_with("$'"));
@@ -559,7 +570,7 @@ mod tests {
         assert!(zsh("__steplatch_exchange signal \"$@\"").traps().is_empty(), "the integration's own");
         let listed =
             |text: &str| ShellState::parse(format!("traps\0{text}\n\0end\0\0").as_bytes(), None).unwrap().traps();
-        assert!(listed(OWN_TRAP_OF_ZSH).is_empty());
+        assert!(listed(ZSH_INTEGRATION_TRAP).is_empty());
         assert_eq!(listed("trap -- '__steplatch_exchange parameters \"$@\"; evil' USR1"), ["USR1"]);
     }
 

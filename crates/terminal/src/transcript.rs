@@ -611,7 +611,7 @@ impl Writer {
                     Zone::Output => self.prompt_follows_output = self.is_behind_output(),
                     // The shell draws the prompt again and took no line: the text between is not a command line. It may
                     // come from a background job.
-                    Zone::Input if !self.alternate => self.history.turn_zone(Zone::Output),
+                    Zone::Input if !self.alternate => self.history.change_zone(Zone::Output),
                     _ => {}
                 }
                 self.enter(Zone::Prompt);

@@ -1,9 +1,8 @@
-//! Waiting for what a terminal prints.
+//! Waits for output of a terminal.
 //!
-//! Owns the conditions that end a wait and the search of the output. A wait first searches what is
-//! there already, from its offset on, and then receives every portion that arrives; it never polls.
-//! It searches text once: each pass begins where the last one ended, a little earlier where a match
-//! may cross the border.
+//! Owns the conditions that end a wait and the search of the output. A wait first searches the
+//! existing output from its offset on, and then every portion that arrives; it never polls. Each pass
+//! begins at the end of the last one, or a little earlier if a match may cross the border.
 
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -19,24 +18,24 @@ use crate::process::Exit;
 /// Target and time limit of a wait.
 #[derive(Debug, Clone, Default)]
 pub struct Wait {
-    /// Patterns to look for; the first match ends the wait. May be empty where `until` names something else.
+    /// Patterns to look for; the first match ends the wait. May be empty if `until` names another event.
     pub patterns: Vec<Pattern>,
-    /// Place to look at.
+    /// Text to search.
     pub target: Target,
-    /// Offset to look from; without it, the output since the last input.
+    /// Offset at which to begin the search; by default, that of the last input.
     pub since: Option<u64>,
     /// Event that ends the wait besides a match and the end of the program.
     pub until: Until,
     /// Set if the wait also ends when the program waits for typed input, see [`Reason::Input`].
     pub input: Option<InputWait>,
-    /// A match ends the wait only once the program waits for typed input, and only where it reads it in this way.
-    /// Output in the meantime may take the match away.
+    /// Set if a match ends the wait only when the program waits for typed input in this mode. Output in the meantime
+    /// may remove the match.
     pub reads: Option<InputReading>,
-    /// True if the program must read whole lines for that: the terminal or a line editor collects them. Where it reads keys, Enter
-    /// answers the question behind the one whose text is found.
+    /// True if the program must read whole lines for `reads`, which the terminal or a line editor collects. If it reads
+    /// keys, Enter could answer the question after the matched one.
     pub reads_lines: bool,
-    /// The rows of a match on the screen that are not plain, with their styles and the cursor, from top to bottom: the entry that
-    /// is pointed at. Machines of older versions have the texts that stand out on the whole screen.
+    /// The styled rows of a match on the screen, with their styles and the cursor, from top to bottom: the selected
+    /// entry. Machines of older versions have the highlighted texts of the entire screen.
     pub highlighted: Vec<String>,
     /// Time limit of the wait.
     pub timeout: Duration,
@@ -46,13 +45,13 @@ pub struct Wait {
     pub after_input: bool,
 }
 
-/// Place where a wait looks for its patterns.
+/// Text in which a wait searches for its patterns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Target {
-    /// In the output as text, also what has scrolled away.
+    /// The output as text, including scrolled text.
     #[default]
     Output,
-    /// On the drawn screen, for full-screen programs.
+    /// The drawn screen, for full-screen programs.
     Screen,
 }
 
@@ -66,33 +65,33 @@ pub enum Until {
     Prompt,
     /// Nothing else: the wait is for the end of the program.
     Exit,
-    /// So much time without output.
+    /// A period without output.
     Quiet(Quiet),
 }
 
 /// Condition on which a program counts as waiting for typed input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum InputWait {
-    /// Only where the kernel shows it: the program sleeps in a read of the terminal, and no input remains to read.
+    /// Only if the kernel shows it: the program sleeps in a read of the terminal, and no input remains.
     Known,
-    /// Also where the kernel does not show it, as for event loops, once the program has been quiet for a while.
+    /// Also if the kernel does not show it, as for event loops, and the program has been quiet for a while.
     KnownOrQuiet,
 }
 
 /// Mode in which a program reads the input that it waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum InputReading {
-    /// The program shows what is typed, or takes keys.
+    /// The program echoes typed input, or reads keys.
     Shown,
-    /// The program reads a line without showing it, as for a password.
+    /// The program reads a line without echo, such as a password.
     Hidden,
     /// Either of both.
     Any,
 }
 
 impl InputReading {
-    /// Returns whether a program that reads lines `unseen`, or not, reads in this mode.
-    pub(crate) fn is(self, unseen: bool) -> bool {
+    /// Returns whether this mode includes input without echo, or with it.
+    pub(crate) fn includes(self, unseen: bool) -> bool {
         match self {
             Self::Shown => !unseen,
             Self::Hidden => unseen,
@@ -111,7 +110,7 @@ pub struct Quiet {
 }
 
 impl Quiet {
-    /// The same patience whether or not there was output.
+    /// Returns the same silence with and without output.
     #[must_use]
     pub fn for_duration(duration: Duration) -> Self {
         Self { after_output: duration, without_output: duration }
@@ -126,13 +125,13 @@ pub enum Reason {
     /// The shell is at its prompt.
     Prompt,
     /// The program has ended, or the shell of the awaited prompt became another program, see [`Waited::replaced_by`]. A
-    /// wait for input that may guess ([`InputWait::KnownOrQuiet`]) waits for that program.
+    /// wait with [`InputWait::KnownOrQuiet`] continues with that program.
     Exit,
     /// There was no output for the requested time.
     Quiet,
     /// The foreground program waits for typed input, or the shell for the rest of a line.
     Input,
-    /// The time was up.
+    /// The time limit passed.
     Timeout,
 }
 
@@ -145,9 +144,9 @@ pub struct PatternMatch {
     pub text: String,
     /// Matches of its groups, group 1 first.
     pub groups: Vec<Option<String>>,
-    /// The position of the match in the output, as offsets; none for a match on the screen.
+    /// Offsets of the match in the output; `None` for a match on the screen.
     pub range: Option<Range<u64>>,
-    /// The match is in the echo of the input, and there was no other match.
+    /// True if the match is in the echo of the input, and no other match exists.
     pub in_echo: bool,
 }
 
@@ -170,30 +169,29 @@ pub struct Waited {
     pub reason: Reason,
     /// The match, if there was one.
     pub found: Option<PatternMatch>,
-    /// Offset from which the next wait may look: after the match, else after all output.
+    /// Offset for the search of the next wait: after the match, or after all output.
     pub offset: u64,
-    /// The exit of the program, once it has ended.
+    /// The exit of the program, if it has ended.
     pub exit: Option<Exit>,
     /// A pattern whose search did not reach the end.
     pub gave_up: Option<TooMuchWork>,
-    /// Offset of the oldest output held when the wait began, where that is later than the requested offset.
+    /// Offset of the oldest stored output at the start of the wait, if that is after the requested offset.
     pub missed_before: Option<u64>,
-    /// The program that replaced the shell of the awaited prompt, as after `exec`. No prompt will come then, and the
-    /// reason is [`Reason::Exit`] although the terminal lives on.
+    /// The program that replaced the shell of the awaited prompt, as after `exec`. No prompt follows, and the
+    /// reason is [`Reason::Exit`] although the terminal is open.
     pub replaced_by: Option<String>,
 }
 
-/// Size of the text that one pass searches. The rest waits for the next pass, so that other requests have their turn in
-/// between.
-const WINDOW: u64 = 1 << 20;
+/// Maximum size of the text that one pass searches, in bytes. Other requests are served between two passes.
+const MAX_PASS_BYTES: u64 = 1 << 20;
 
-/// Maximum distance that a match that spans lines may reach back over a border between two passes.
-const REACH: u64 = 16 * 1024;
+/// Maximum length of the part of a multi-line match before the border of two passes, in bytes.
+const MAX_OVERLAP_BYTES: u64 = 16 * 1024;
 
-/// Maximum distance to look back for the beginning of a line.
+/// Maximum distance to search back for the beginning of a line, in bytes.
 const MAX_LINE_BYTES: usize = 64 * 1024;
 
-/// Size of the part to search of a repeatedly overwritten line, in its final state.
+/// Maximum length of the end of an overwritten line to search, in bytes.
 const MAX_DRAWN_BYTES: usize = 16 * 1024;
 
 /// The search of one wait through the output.
@@ -210,9 +208,9 @@ pub(crate) struct Search {
 #[derive(Debug)]
 pub(crate) enum Pass {
     Found(PatternMatch),
-    /// There is no more to search.
+    /// All text is searched.
     Nothing,
-    /// There is more to search already.
+    /// Unsearched text remains.
     More,
 }
 
@@ -222,28 +220,28 @@ impl Search {
         Self { patterns, spans_lines, from, searched: from }
     }
 
-    /// Looks at `from` and later again.
-    pub(crate) fn look_again_from(&mut self, from: u64) {
+    /// Repeats the search from `from` on.
+    pub(crate) fn restart_from(&mut self, from: u64) {
         self.searched = self.searched.min(from.max(self.from));
     }
 
-    /// Searches the new text, one window of it.
+    /// Searches at most `MAX_PASS_BYTES` of the new text.
     pub(crate) fn advance(&mut self, history: &History, echo: EchoZones<'_>) -> Result<Pass, TooMuchWork> {
         if self.patterns.is_empty() || self.searched > history.end() {
             return Ok(Pass::Nothing);
         }
         self.from = self.from.max(history.start());
         self.searched = self.searched.max(self.from);
-        let stop = history.end().min(self.searched + WINDOW);
-        // A pass may have matched a part of a line that may match in whole now.
-        let back = if self.spans_lines { REACH } else { MAX_LINE_BYTES as u64 };
+        let stop = history.end().min(self.searched + MAX_PASS_BYTES);
+        // The line at the border may be longer now, so search it again.
+        let back = if self.spans_lines { MAX_OVERLAP_BYTES } else { MAX_LINE_BYTES as u64 };
         let earliest = self.searched.saturating_sub(back).max(self.from);
         let (base, text) = text_between(history, earliest, stop);
         let text = text.as_ref();
         let border = ceil_char_boundary(text, (self.searched - base) as usize);
         let begin = if self.spans_lines { 0 } else { text[..border].rfind('\n').map_or(0, |newline| newline + 1) };
-        for part in echo.outside(history, base + begin as u64..stop) {
-            if let Some(found) = self.first_in(text, base, part)? {
+        for part in echo.output_ranges(history, base + begin as u64..stop) {
+            if let Some(found) = self.find_first(text, base, part)? {
                 return Ok(Pass::Found(found));
             }
         }
@@ -254,7 +252,7 @@ impl Search {
         Ok(if stop < history.end() { Pass::More } else { Pass::Nothing })
     }
 
-    /// Searches overwritten lines as they look in the end, which is how people see them.
+    /// Searches overwritten lines in their final state.
     ///
     /// `text` begins `begin` bytes after the offset `base`.
     fn in_settled_lines(
@@ -268,32 +266,32 @@ impl Search {
         if !text.contains(['\r', '\x08']) {
             return Ok(None);
         }
-        let mut at = base + begin as u64;
+        let mut offset = base + begin as u64;
         for line in text.split_inclusive('\n') {
-            let range = at..at + line.len() as u64;
-            at = range.end;
-            if !line.contains(['\r', '\x08']) || !echo.inside(history, range.clone()).is_empty() {
+            let range = offset..offset + line.len() as u64;
+            offset = range.end;
+            if !line.contains(['\r', '\x08']) || !echo.echo_ranges(history, range.clone()).is_empty() {
                 continue;
             }
-            // Of a line drawn a thousand times, people see the last drawings.
-            let drawn = &line[ceil_char_boundary(line, line.len().saturating_sub(MAX_DRAWN_BYTES))..];
-            let shown = settled(drawn.trim_end_matches('\n'));
-            if let Some(found) = self.first_in(&shown, 0, 0..shown.len() as u64)? {
+            // Only the last drawings of a line are visible.
+            let last_drawing = &line[ceil_char_boundary(line, line.len().saturating_sub(MAX_DRAWN_BYTES))..];
+            let final_line = settled(last_drawing.trim_end_matches('\n'));
+            if let Some(found) = self.find_first(&final_line, 0, 0..final_line.len() as u64)? {
                 return Ok(Some(PatternMatch { range: Some(range), ..found }));
             }
         }
         Ok(None)
     }
 
-    /// Searches the echo, which counts when nothing better came.
+    /// Searches the echo, which counts if no other text matches.
     pub(crate) fn in_echo(&self, history: &History, echo: EchoZones<'_>) -> Option<PatternMatch> {
         let stop = history.end();
         let from = self.from.max(history.start());
-        for part in echo.inside(history, from..stop) {
+        for part in echo.echo_ranges(history, from..stop) {
             // A match that begins in the echo may end after it.
-            let (base, text) = text_between(history, part.start, (part.end + REACH).min(stop));
+            let (base, text) = text_between(history, part.start, (part.end + MAX_OVERLAP_BYTES).min(stop));
             let text: &str = text.as_ref();
-            let found = self.first_in(text, base, base..base + text.len() as u64).ok().flatten();
+            let found = self.find_first(text, base, base..base + text.len() as u64).ok().flatten();
             if let Some(found) = found
                 && found.range.as_ref().is_some_and(|range| range.start < part.end)
             {
@@ -303,8 +301,8 @@ impl Search {
         None
     }
 
-    /// The match that begins first within `part`; between two that begin together, the pattern named first.
-    fn first_in(&self, text: &str, base: u64, part: Range<u64>) -> Result<Option<PatternMatch>, TooMuchWork> {
+    /// Returns the first match within `part`; at the same offset, that of the first pattern.
+    fn find_first(&self, text: &str, base: u64, part: Range<u64>) -> Result<Option<PatternMatch>, TooMuchWork> {
         let stop = floor_char_boundary(text, (part.end - base) as usize);
         let start = ceil_char_boundary(text, (part.start - base) as usize);
         let visible = &text[..stop];
@@ -320,13 +318,13 @@ impl Search {
     }
 }
 
-/// Searches a screen for the match that begins first, and returns the rows that it is in.
-pub(crate) fn on_screen(
+/// Searches a screen for the first match, and returns it with its rows.
+pub(crate) fn search_screen(
     patterns: &[Pattern],
     screen: &str,
 ) -> Result<Option<(PatternMatch, Range<usize>)>, TooMuchWork> {
     let search = Search { patterns: patterns.to_vec(), spans_lines: true, from: 0, searched: 0 };
-    let found = search.first_in(screen, 0, 0..screen.len() as u64)?;
+    let found = search.find_first(screen, 0, 0..screen.len() as u64)?;
     Ok(found.map(|found| {
         let row = |at: u64| screen[..floor_char_boundary(screen, at as usize)].matches('\n').count();
         let rows = found.range.as_ref().map_or(0..0, |range| row(range.start)..row(range.end) + 1);
@@ -334,24 +332,24 @@ pub(crate) fn on_screen(
     }))
 }
 
-/// Returns the held text between two offsets, borrowed where it is in one piece.
-fn text_between(history: &History, from: u64, to: u64) -> (u64, std::borrow::Cow<'_, str>) {
+/// Returns the stored text between two offsets, borrowed if it is contiguous.
+fn text_between(history: &History, from: u64, end: u64) -> (u64, std::borrow::Cow<'_, str>) {
     let (hot_start, hot) = history.newest();
     if from >= hot_start {
         let low = ceil_char_boundary(hot, (from - hot_start) as usize);
-        let high = floor_char_boundary(hot, (to - hot_start) as usize).max(low);
+        let high = floor_char_boundary(hot, (end - hot_start) as usize).max(low);
         (hot_start + low as u64, std::borrow::Cow::Borrowed(&hot[low..high]))
     } else {
-        let (base, text) = history.read(from..to);
+        let (base, text) = history.read(from..end);
         (base, std::borrow::Cow::Owned(text))
     }
 }
 
-/// Returns whether a match of this pattern may contain the end of a line. Returns true too often rather than too
-/// seldom.
+/// Returns whether a match of this pattern may contain a line end. The result may be a false positive, never a false
+/// negative.
 fn may_span_lines(pattern: &str) -> bool {
-    const SIGNS: [&str; 10] = ["\n", r"\n", r"\s", r"\S", r"\W", r"\D", r"\x", r"\u", "[^", "(?"];
-    SIGNS.iter().any(|sign| pattern.contains(sign))
+    const LINE_END_SYNTAX: [&str; 10] = ["\n", r"\n", r"\s", r"\S", r"\W", r"\D", r"\x", r"\u", "[^", "(?"];
+    LINE_END_SYNTAX.iter().any(|syntax| pattern.contains(syntax))
 }
 
 /// Knowledge about the echo for a search of the output.
@@ -359,19 +357,19 @@ fn may_span_lines(pattern: &str) -> bool {
 pub(crate) struct EchoZones<'a> {
     /// The recognised echo.
     pub(crate) recognised: &'a Echo,
-    /// True if the command line that is open now was sent off, so that all of it is echo.
+    /// True if the open command line was entered, so that all of it is echo.
     pub(crate) open_line_was_sent: bool,
 }
 
 impl EchoZones<'_> {
-    /// The parts of `range` that are echo, in order and without overlaps.
-    fn inside(self, history: &History, range: Range<u64>) -> Vec<Range<u64>> {
+    /// Returns the parts of `range` that are echo, in order and without overlaps.
+    fn echo_ranges(self, history: &History, range: Range<u64>) -> Vec<Range<u64>> {
         let end = history.end();
-        let typed = history.zones(range.clone()).filter_map(|(part, zone)| {
+        let echo = history.zones(range.clone()).filter_map(|(part, zone)| {
             let open = part.end == end && history.zone() == Zone::Input;
             (zone == Zone::Input && (!open || self.open_line_was_sent)).then_some(part)
         });
-        let mut parts: Vec<Range<u64>> = typed.chain(self.recognised.within(range)).collect();
+        let mut parts: Vec<Range<u64>> = echo.chain(self.recognised.within(range)).collect();
         parts.sort_unstable_by_key(|part| part.start);
         let mut merged: Vec<Range<u64>> = Vec::with_capacity(parts.len());
         for part in parts {
@@ -383,18 +381,18 @@ impl EchoZones<'_> {
         merged
     }
 
-    /// The parts of `range` that are not echo, in order.
-    fn outside(self, history: &History, range: Range<u64>) -> Vec<Range<u64>> {
+    /// Returns the parts of `range` that are not echo, in order.
+    fn output_ranges(self, history: &History, range: Range<u64>) -> Vec<Range<u64>> {
         let mut parts = Vec::new();
-        let mut at = range.start;
-        for echo in self.inside(history, range.clone()) {
-            if at < echo.start {
-                parts.push(at..echo.start);
+        let mut offset = range.start;
+        for echo in self.echo_ranges(history, range.clone()) {
+            if offset < echo.start {
+                parts.push(offset..echo.start);
             }
-            at = echo.end;
+            offset = echo.end;
         }
-        if at < range.end || parts.is_empty() && at == range.end && range.is_empty() {
-            parts.push(at..range.end);
+        if offset < range.end || parts.is_empty() && offset == range.end && range.is_empty() {
+            parts.push(offset..range.end);
         }
         parts
     }
@@ -427,7 +425,7 @@ mod tests {
             let at = self.history.end();
             self.history.push_str(text);
             if let crate::echo::Followed::Withdrawn(from) = self.echo.follow(at, text) {
-                self.search.look_again_from(from);
+                self.search.restart_from(from);
             }
             self.history.settle();
             loop {
@@ -506,7 +504,7 @@ mod tests {
     #[test]
     fn the_first_of_several_patterns_is_the_one_that_comes_first_in_the_output() {
         let patterns = ["never", "b+", "a"].map(|pattern| Pattern::new(pattern).unwrap());
-        let (found, rows) = on_screen(&patterns, "xx bb a").unwrap().unwrap();
+        let (found, rows) = search_screen(&patterns, "xx bb a").unwrap().unwrap();
         assert_eq!(rows, 0..1);
         assert_eq!((found.pattern, found.text.as_str()), (1, "bb"));
     }

@@ -1,8 +1,7 @@
-//! Older output on disk, in a file that no other process sees.
+//! Older output on disk, in a file that no other process can open.
 //!
-//! Owns a file without a name (it disappears with this process in any case) and uses it as a ring: blocks go in at one
-//! end and out at the other, in the same order, so the file never grows beyond its budget. The history interprets the
-//! blocks.
+//! Owns an unnamed file, which is removed at the end of this process, and uses it as a ring buffer of blocks, so that
+//! the file never exceeds its budget. The history interprets the blocks.
 
 use std::fs::File;
 use std::io;
@@ -16,20 +15,20 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 pub(crate) struct Spill {
     file: File,
     capacity: u64,
-    /// The position of the oldest byte that is still used, counted without regard to the ring.
+    /// Offset of the oldest used byte, counted from the first byte ever written.
     oldest: u64,
-    /// Offset of the next byte, counted likewise.
+    /// Offset of the next byte, counted in the same way.
     next: u64,
 }
 
 /// The position of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
-    at: u64,
+pub(crate) struct BlockPosition {
+    offset: u64,
     length: usize,
 }
 
-impl Place {
+impl BlockPosition {
     /// Returns the number of bytes of the block.
     #[must_use]
     pub(crate) fn length(self) -> usize {
@@ -38,22 +37,22 @@ impl Place {
 }
 
 impl Spill {
-    /// Begins without a block, in a file of at most `capacity` bytes in `folder`.
+    /// Creates an empty file of at most `capacity` bytes in `folder`.
     ///
     /// # Errors
-    /// If the folder is not there or takes no file.
+    /// If the folder does not exist or the file cannot be created.
     pub(crate) fn new(folder: &Path, capacity: usize) -> io::Result<Self> {
-        let file = off_the_runtime(|| tempfile::tempfile_in(folder))?;
+        let file = run_blocking(|| tempfile::tempfile_in(folder))?;
         Ok(Self { file, capacity: capacity as u64, oldest: 0, next: 0 })
     }
 
-    /// Returns whether there is room for a block of `length` bytes without giving up another one.
+    /// Returns whether there is room for a block of `length` bytes without dropping another one.
     #[must_use]
     pub(crate) fn has_room_for(&self, length: usize) -> bool {
         self.next - self.oldest + length as u64 <= self.capacity
     }
 
-    /// Returns whether a block of `length` bytes fits into the whole file.
+    /// Returns whether a block of `length` bytes fits into the empty file.
     #[must_use]
     pub(crate) fn could_hold(&self, length: usize) -> bool {
         length as u64 <= self.capacity
@@ -63,41 +62,41 @@ impl Spill {
     ///
     /// # Errors
     /// If the disk is full or fails; the file then keeps all other blocks, but not this one.
-    pub(crate) fn write(&mut self, block: &[u8]) -> io::Result<Place> {
-        debug_assert!(self.has_room_for(block.len()), "whoever writes makes room first");
-        let place = Place { at: self.next, length: block.len() };
-        let (begin, first) = self.split(place);
-        off_the_runtime(|| {
-            self.file.write_all_at(&block[..first], begin)?;
+    pub(crate) fn write(&mut self, block: &[u8]) -> io::Result<BlockPosition> {
+        debug_assert!(self.has_room_for(block.len()), "the caller makes room first");
+        let position = BlockPosition { offset: self.next, length: block.len() };
+        let (start, first) = self.split_block(position);
+        run_blocking(|| {
+            self.file.write_all_at(&block[..first], start)?;
             self.file.write_all_at(&block[first..], 0)
         })?;
         self.next += block.len() as u64;
-        Ok(place)
+        Ok(position)
     }
 
-    /// Reads a held block.
+    /// Reads a stored block.
     ///
     /// # Errors
     /// If the disk fails.
-    pub(crate) fn read(&self, place: Place) -> io::Result<Vec<u8>> {
-        let (begin, first) = self.split(place);
-        let mut block = vec![0; place.length];
-        off_the_runtime(|| {
+    pub(crate) fn read(&self, position: BlockPosition) -> io::Result<Vec<u8>> {
+        let (start, first) = self.split_block(position);
+        let mut block = vec![0; position.length];
+        run_blocking(|| {
             let (head, tail) = block.split_at_mut(first);
-            self.file.read_exact_at(head, begin)?;
+            self.file.read_exact_at(head, start)?;
             self.file.read_exact_at(tail, 0)
         })?;
         Ok(block)
     }
 
-    /// Gives up the oldest block, which is at `place`.
-    pub(crate) fn give_up(&mut self, place: Place) {
-        debug_assert_eq!(place.at, self.oldest, "blocks are given up in the order in which they came");
-        self.oldest = place.at + place.length as u64;
+    /// Drops the oldest block, which is at `position`.
+    pub(crate) fn drop_oldest(&mut self, position: BlockPosition) {
+        debug_assert_eq!(position.offset, self.oldest, "blocks are dropped in the order of their writing");
+        self.oldest = position.offset + position.length as u64;
     }
 
-    /// Makes do with the room that the file has already. Returns whether that may help: the blocks keep their
-    /// places only as long as the ring has not begun anew.
+    /// Limits the file to its current size. Returns whether that is possible: the blocks keep their positions only
+    /// until the ring wraps around.
     pub(crate) fn stop_growing(&mut self) -> bool {
         let helps = 0 < self.next && self.next < self.capacity;
         if helps {
@@ -131,26 +130,26 @@ impl Spill {
         self.file = full;
     }
 
-    /// Lets every read and write fail, like a removed disk.
+    /// Makes every read and write fail, like a removed disk.
     #[cfg(test)]
     pub(crate) fn break_down(&mut self) {
         self.file = File::open("/").expect("a folder, of which no bytes can be read");
     }
 
-    /// Returns the position of a block in the file, and the number of its bytes that follow there; the rest is at the
-    /// beginning.
-    fn split(&self, place: Place) -> (u64, usize) {
-        let begin = place.at % self.capacity.max(1);
-        let first = (self.capacity - begin).min(place.length as u64);
-        (begin, first as usize)
+    /// Returns the position of a block in the file, and the number of its bytes there. The remaining bytes are at the
+    /// beginning of the file.
+    fn split_block(&self, position: BlockPosition) -> (u64, usize) {
+        let start = position.offset % self.capacity.max(1);
+        let first = (self.capacity - start).min(position.length as u64);
+        (start, first as usize)
     }
 }
 
-/// Does something that a disk may be slow at. What else the runtime has to do moves to another thread.
-fn off_the_runtime<T>(act: impl FnOnce() -> T) -> T {
+/// Runs a disk operation that may be slow. The other tasks of the runtime move to another thread.
+fn run_blocking<T>(act: impl FnOnce() -> T) -> T {
     match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(act),
-        // A runtime of one thread has no other to move to, and without a runtime there is no task to delay.
+        // A runtime with one thread has no other thread, and without a runtime there is no task to delay.
         _ => act(),
     }
 }
@@ -164,7 +163,7 @@ mod tests {
         let mut spill = Spill::new(&std::env::temp_dir(), 10).unwrap();
         let first = spill.write(b"abcdef").unwrap();
         assert!(!spill.has_room_for(5) && spill.could_hold(10) && !spill.could_hold(11));
-        spill.give_up(first);
+        spill.drop_oldest(first);
         let second = spill.write(b"0123456").unwrap();
         assert_eq!(spill.read(second).unwrap(), b"0123456");
         let third = spill.write(b"xyz").unwrap();
@@ -181,8 +180,8 @@ mod tests {
     async fn a_task_may_write_and_read() {
         let length = tokio::spawn(async {
             let mut spill = Spill::new(&std::env::temp_dir(), 100).unwrap();
-            let place = spill.write(b"from a task").unwrap();
-            spill.read(place).unwrap().len()
+            let position = spill.write(b"from a task").unwrap();
+            spill.read(position).unwrap().len()
         });
         assert_eq!(length.await.unwrap(), 11);
     }

@@ -1,8 +1,8 @@
-//! State of a process, as the kernel reports it: its name, its working directory, the program in it, and what it sleeps
-//! in.
+//! State of a process, as the kernel reports it: its name, working directory, program, and the system call that it
+//! sleeps in.
 //!
-//! Every call reads `/proc` (proc(5)) anew and keeps nothing. A process that has ended, or that we may not inspect,
-//! gives `None`.
+//! Every call reads `/proc` (proc(5)), without a cache. It returns `None` for a process that has ended, or that may not
+//! be inspected.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
@@ -20,20 +20,20 @@ pub(crate) fn program_of(pid: i32) -> Option<String> {
     Some(path.file_name()?.to_string_lossy().into_owned())
 }
 
-/// Returns the name of what is in the foreground: of the first process of its group, or of one that has
-/// outlived it. `session` is the terminal's own program.
+/// Returns the name of the foreground program: of the first process of its group, or of one that has outlived it.
+/// `session` is the terminal's own program.
 pub(crate) fn name_of_group(session: i32, group: i32) -> Option<String> {
     name_of(group).or_else(|| members_of(session, group).first().and_then(|pid| name_of(*pid)))
 }
 
-/// Returns the name of the program in a group that reads the terminal `device`: an editor rather than the program that
-/// started it. Of several, the last one. None without a known reader.
+/// Returns the name of the last program in a group that reads the terminal `device`, for example an editor instead of
+/// the program that started it. `None` without a known reader.
 pub(crate) fn reader_of_group(session: i32, group: i32, device: &Path, line_editing: bool) -> Option<String> {
-    let reads = |pid: &i32| stillness(*pid, device).awaits_input(line_editing);
+    let reads = |pid: &i32| wait_channel(*pid, device).awaits_input(line_editing);
     members_of(session, group).into_iter().rev().find(reads).and_then(name_of)
 }
 
-/// Returns the folder that a process works in, if it is still there.
+/// Returns the working directory of a process, if it exists.
 pub(crate) fn folder_of(pid: i32) -> Option<String> {
     let folder = fs::read_link(format!("/proc/{pid}/cwd")).ok()?;
     let folder = folder.to_string_lossy().into_owned();
@@ -64,7 +64,7 @@ impl ProcessImage {
         // The second field is a name in parentheses, which may contain blanks and parentheses.
         let (_, behind_name) = line.rsplit_once(')')?;
         let fields: Vec<&str> = behind_name.split_ascii_whitespace().collect();
-        // A process that has ended has no program in it.
+        // An ended process has no program.
         if matches!(fields.first(), None | Some(&"Z" | &"X")) {
             return None;
         }
@@ -72,7 +72,7 @@ impl ProcessImage {
         for (value, field) in layout.iter_mut().zip(FIELDS) {
             *value = fields.get(field - 3)?.parse().ok()?;
         }
-        // Nor has a process that is ending at this moment.
+        // A process that is ending has none either.
         if layout[1] == 0 {
             return None;
         }
@@ -85,16 +85,16 @@ impl ProcessImage {
 pub(crate) enum InputState {
     /// The process waits for input.
     Awaits,
-    /// The process does something else.
+    /// The process is busy.
     Works,
-    /// The process passes input on to another machine or another terminal, and what happens there is not visible.
+    /// The process passes input on to another machine or terminal, whose state is not visible.
     Relays,
     /// Unknown: a process sleeps in a wait that may or may not concern the terminal.
     Unknown,
 }
 
 impl InputState {
-    /// Returns whether the program waits for input; none where that is unknown.
+    /// Returns whether the program waits for input; `None` if unknown.
     pub(crate) fn awaits(self) -> Option<bool> {
         match self {
             Self::Awaits => Some(true),
@@ -104,7 +104,7 @@ impl InputState {
     }
 }
 
-/// Programs that pass typed input on to a program that this machine or this terminal does not show.
+/// Programs that pass typed input on to a program on another machine or terminal.
 const RELAYS: &[&str] = &[
     "abduco",
     "apt",
@@ -140,7 +140,7 @@ const RELAYS: &[&str] = &[
     "zellij",
 ];
 
-/// Relays that poll for input during the remote command, also for one without a terminal that reads nothing.
+/// Relays that poll for input during the remote command, even if that reads none.
 const POLLING_RELAYS: &[&str] =
     &["autossh", "docker", "kubectl", "nerdctl", "plink", "podman", "socat", "ssh", "sshpass"];
 
@@ -163,13 +163,14 @@ const ENTRY_PROGRAMS_WITH_FILES: &[&str] =
 const LAUNCHERS: &[&str] =
     &["chrt", "env", "ionice", "nice", "nohup", "numactl", "setarch", "setsid", "stdbuf", "taskset", "time", "timeout"];
 
-/// Returns whether a process of a group, or one above it up to `shell`, is a program that takes entries at a prompt, or
-/// passes them on: what a program runs while it starts may have the foreground. `session` is the terminal's own program.
+/// Returns whether a process of a group, or an ancestor up to `shell`, is a program that takes entries at a prompt, or
+/// relays them. The ancestors count because a starting program may give the foreground to a child. `session` is the
+/// terminal's own program.
 ///
-/// None if that is about to change: the group has ended, and the program above it has not taken the foreground back, or
-/// a process is just being executed.
+/// `None` during a transition: the group has ended and its parent has not taken the foreground back, or a process is
+/// being executed.
 pub(crate) fn takes_entries(session: i32, group: i32, shell: i32) -> Option<bool> {
-    // Of a group whose first process has ended, any other one.
+    // If the first process of a group has ended, use any other one.
     let living = |pid: &i32| fields_of(*pid).is_some();
     let member = Some(group).filter(living).or_else(|| members_of(session, group).first().copied());
     let member = member.or_else(|| all_members_of(group).first().copied());
@@ -189,7 +190,7 @@ pub(crate) fn takes_entries(session: i32, group: i32, shell: i32) -> Option<bool
     is_known.then_some(false)
 }
 
-/// Returns whether a process is a program that takes entries at a prompt; none while it is being executed.
+/// Returns whether a process is a program that takes entries at a prompt; `None` while it is being executed.
 fn is_entry_program(pid: i32) -> Option<bool> {
     let name = name_of(pid)?;
     let read = || fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -201,25 +202,25 @@ fn is_entry_program(pid: i32) -> Option<bool> {
         // The execution may have been completed in between.
         line = read();
     }
-    let words: Vec<&[u8]> = line.split(|byte| *byte == 0).filter(|word| !word.is_empty()).collect();
-    Some(names_entry_program(&name, &words))
+    let arguments: Vec<&[u8]> = line.split(|byte| *byte == 0).filter(|argument| !argument.is_empty()).collect();
+    Some(names_entry_program(&name, &arguments))
 }
 
 /// Returns whether the program `name` with this command line takes entries at a prompt.
-fn names_entry_program(name: &str, words: &[&[u8]]) -> bool {
+fn names_entry_program(name: &str, arguments: &[&[u8]]) -> bool {
     if RELAYS.contains(&name) || ENTRY_PROGRAMS_WITH_FILES.contains(&name) {
         return true;
     }
     // "-bash", "python3.11", and a program started by way of another, such as `busybox sh`.
-    let Some((first, arguments)) = words.split_first() else { return false };
+    let Some((first, arguments)) = arguments.split_first() else { return false };
     let program = String::from_utf8_lossy(first.rsplit(|byte| *byte == b'/').next().unwrap_or_default()).into_owned();
-    let program = program.trim_start_matches('-').trim_end_matches(|end: char| end.is_ascii_digit() || end == '.');
+    let program = program.trim_start_matches('-').trim_end_matches(|last: char| last.is_ascii_digit() || last == '.');
     let takes_no_file =
         |arguments: &[&[u8]]| arguments.iter().all(|word| word.starts_with(b"-") && !word.starts_with(b"-c"));
     match program {
         "busybox" => arguments.get(1..).is_some_and(takes_no_file),
         _ if ENTRY_PROGRAMS.contains(&program) => takes_no_file(arguments),
-        // Its own options and settings come first.
+        // Its own options and settings precede the program.
         _ if LAUNCHERS.contains(&program) => {
             (0..arguments.len()).any(|at| !arguments[at].starts_with(b"-") && names_entry_program("", &arguments[at..]))
         }
@@ -227,7 +228,7 @@ fn names_entry_program(name: &str, words: &[&[u8]]) -> bool {
     }
 }
 
-/// Returns whether a process has a program in it: during an execve(2) its environment has no end yet
+/// Returns whether a process has loaded its program: during an execve(2) its environment has no end yet
 /// (proc_pid_stat(5), field 51).
 fn is_loaded(pid: i32) -> bool {
     let line = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -237,8 +238,8 @@ fn is_loaded(pid: i32) -> bool {
 
 /// Returns the state of the processes of the group `group` towards typed input of the terminal `device`.
 ///
-/// `session` is the terminal's own program. `line_editing` is whether the program takes keys one by one rather than
-/// whole lines, `is_echoed` whether the terminal shows typed input.
+/// `session` is the terminal's own program. `line_editing`: the program takes single keys instead of whole lines.
+/// `is_echoed`: the terminal shows typed input.
 pub(crate) fn input_state(session: i32, group: i32, device: &Path, line_editing: bool, is_echoed: bool) -> InputState {
     let members = members_of(session, group);
     if line_editing && members.iter().any(|pid| has_reader_elsewhere(*pid, group, device)) {
@@ -248,7 +249,7 @@ pub(crate) fn input_state(session: i32, group: i32, device: &Path, line_editing:
     let mut relays = false;
     for pid in members {
         let name = name_of(pid).unwrap_or_default();
-        // A relay that requests a password itself reads the terminal as whole lines.
+        // A relay that requests a password itself reads whole lines.
         if line_editing && is_relay(&name) {
             return InputState::Relays;
         }
@@ -256,7 +257,7 @@ pub(crate) fn input_state(session: i32, group: i32, device: &Path, line_editing:
             relays = true;
             continue;
         }
-        match stillness(pid, device) {
+        match wait_channel(pid, device) {
             channel if channel.awaits_input(line_editing) => return InputState::Awaits,
             WaitChannel::ReadsTerminal | WaitChannel::WaitsForSome | WaitChannel::Unknown => {
                 state = InputState::Unknown;
@@ -267,19 +268,18 @@ pub(crate) fn input_state(session: i32, group: i32, device: &Path, line_editing:
     if relays { InputState::Relays } else { state }
 }
 
-/// Returns whether a child of a process that belongs to another group reads the terminal: GNU screen leaves that to one
-/// in its own session.
+/// Returns whether a child in another group reads the terminal: that of GNU screen does, in its own session.
 fn has_reader_elsewhere(pid: i32, group: i32, device: &Path) -> bool {
     let is_elsewhere = |child: &i32| fields_of(*child).is_some_and(|(_, its_group)| its_group != group);
     let mut children = children_of(pid).into_iter().filter(is_elsewhere);
-    children.any(|child| stillness(child, device) == WaitChannel::ReadsTerminal)
+    children.any(|child| wait_channel(child, device) == WaitChannel::ReadsTerminal)
 }
 
-/// Maximum number of processes of a group, and of threads of a process, in one look.
+/// Maximum number of inspected processes of a group, and of threads of a process.
 const MAX_INSPECTED: usize = 16;
 
-/// The living processes of a group: its first one, children of the same parent or of the terminal's own program,
-/// and what they have started.
+/// Returns the living processes of a group: its first one, children of the same parent or of the terminal's own
+/// program, and their descendants.
 fn members_of(session: i32, group: i32) -> Vec<i32> {
     let mut members = Vec::new();
     let of_group = |pid: i32| fields_of(pid).is_some_and(|(_, its_group)| its_group == group);
@@ -308,7 +308,7 @@ fn all_members_of(group: i32) -> Vec<i32> {
     processes.filter(|pid| fields_of(*pid).is_some_and(|(_, its_group)| its_group == group)).collect()
 }
 
-/// Returns the parent of a process, also of one that has ended and that its parent has not reaped.
+/// Returns the parent of a process, which may be a zombie.
 fn parent_of(pid: i32) -> Option<i32> {
     let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     line.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
@@ -333,49 +333,49 @@ fn children_of(pid: i32) -> Vec<i32> {
 /// Call in which a process sleeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WaitChannel {
-    /// In a read of the terminal, or until the terminal or something else is readable.
+    /// In a read of the terminal, or in a poll of the terminal and possibly other descriptors.
     ReadsTerminal,
-    /// Until one of several things happens, which may be a key.
+    /// In a wait for several events, which may include a key.
     WaitsForSome,
     /// The process computes.
     Runs,
-    /// The process does not wait for the terminal: it sleeps in something else.
+    /// In another system call, which does not wait for the terminal.
     Other,
     /// Unknown.
     Unknown,
 }
 
 impl WaitChannel {
-    /// Returns whether a program that sleeps here waits for typed input. One that reads single keys waits for many things at
-    /// once, and the keyboard is one of them.
+    /// Returns whether a program that sleeps here waits for typed input. A program that reads single keys usually waits
+    /// for many events, including keys.
     fn awaits_input(self, line_editing: bool) -> bool {
         self == Self::ReadsTerminal || line_editing && self == Self::WaitsForSome
     }
 }
 
-fn stillness(pid: i32, device: &Path) -> WaitChannel {
-    let first = thread_stillness(pid, pid, device);
+fn wait_channel(pid: i32, device: &Path) -> WaitChannel {
+    let first = thread_wait_channel(pid, pid, device);
     if first == WaitChannel::ReadsTerminal {
         return first;
     }
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return first };
     let threads = threads.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let others = threads.filter(|thread| *thread != pid).take(MAX_INSPECTED);
-    let mut all = vec![first];
-    all.extend(others.map(|thread| thread_stillness(pid, thread, device)));
-    let any = |channel: WaitChannel| all.contains(&channel);
-    if any(WaitChannel::ReadsTerminal) {
+    let other_threads = threads.filter(|thread| *thread != pid).take(MAX_INSPECTED);
+    let mut channels = vec![first];
+    channels.extend(other_threads.map(|thread| thread_wait_channel(pid, thread, device)));
+    let has_channel = |channel: WaitChannel| channels.contains(&channel);
+    if has_channel(WaitChannel::ReadsTerminal) {
         WaitChannel::ReadsTerminal
-    } else if any(WaitChannel::WaitsForSome) && any(WaitChannel::Runs) {
-        // One thread waits for keys while another works on the last one.
+    } else if has_channel(WaitChannel::WaitsForSome) && has_channel(WaitChannel::Runs) {
+        // One thread waits for keys while another processes the last one.
         WaitChannel::Unknown
     } else {
         let order = [WaitChannel::WaitsForSome, WaitChannel::Unknown, WaitChannel::Runs];
-        order.into_iter().find(|channel| any(*channel)).unwrap_or(WaitChannel::Other)
+        order.into_iter().find(|channel| has_channel(*channel)).unwrap_or(WaitChannel::Other)
     }
 }
 
-fn thread_stillness(pid: i32, thread: i32, device: &Path) -> WaitChannel {
+fn thread_wait_channel(pid: i32, thread: i32, device: &Path) -> WaitChannel {
     let Ok(line) = fs::read_to_string(format!("/proc/{pid}/task/{thread}/syscall")) else {
         return sleeps_on_terminal(pid, thread);
     };
@@ -395,7 +395,7 @@ fn thread_stillness(pid: i32, thread: i32, device: &Path) -> WaitChannel {
             None => WaitChannel::Unknown,
         }
     } else if SELECTS.contains(&call) {
-        match polled(pid, call, arguments) {
+        match polled_descriptors(pid, call, arguments) {
             Some(descriptors) if descriptors.iter().any(|polled| is_terminal(*polled) == Some(true)) => {
                 WaitChannel::ReadsTerminal
             }
@@ -407,14 +407,14 @@ fn thread_stillness(pid: i32, thread: i32, device: &Path) -> WaitChannel {
     }
 }
 
-/// Maximum descriptors of one system call in one look.
+/// Maximum number of inspected descriptors of one system call.
 const MAX_POLLED_DESCRIPTORS: u64 = 1024;
 
-/// Returns the descriptors that a system call waits to read from. None where the system does not reveal them.
+/// Returns the descriptors that a system call waits to read from; `None` if the system does not reveal them.
 ///
 /// Reads the arguments of poll(2) and select(2) from the memory of the process, which the kernel allows for
 /// descendants, and the interest list of epoll(7) from proc_pid_fdinfo(5).
-fn polled(pid: i32, call: i64, [first, second]: [u64; 2]) -> Option<Vec<u64>> {
+fn polled_descriptors(pid: i32, call: i64, [first, second]: [u64; 2]) -> Option<Vec<u64>> {
     let memory = |address: u64, bytes: u64| {
         let mut buffer = vec![0; usize::try_from(bytes).ok()?];
         File::open(format!("/proc/{pid}/mem")).ok()?.read_exact_at(&mut buffer, address).ok()?;
@@ -437,9 +437,10 @@ fn polled(pid: i32, call: i64, [first, second]: [u64; 2]) -> Option<Vec<u64>> {
         let count = first.min(MAX_POLLED_DESCRIPTORS);
         let bits = memory(second, count.div_ceil(64) * 8)?;
         let is_set = |descriptor: &u64| {
-            let at = usize::try_from(*descriptor).unwrap_or(usize::MAX);
-            let byte = if cfg!(target_endian = "big") { at / 64 * 8 + 7 - at % 64 / 8 } else { at / 8 };
-            bits.get(byte).is_some_and(|byte| byte >> (at % 8) & 1 == 1)
+            let bit_index = usize::try_from(*descriptor).unwrap_or(usize::MAX);
+            let byte =
+                if cfg!(target_endian = "big") { bit_index / 64 * 8 + 7 - bit_index % 64 / 8 } else { bit_index / 8 };
+            bits.get(byte).is_some_and(|byte| byte >> (bit_index % 8) & 1 == 1)
         };
         Some((0..count).filter(is_set).collect())
     } else if call == libc::SYS_io_uring_enter {
@@ -448,20 +449,21 @@ fn polled(pid: i32, call: i64, [first, second]: [u64; 2]) -> Option<Vec<u64>> {
         let listed = fs::read_to_string(format!("/proc/{pid}/fdinfo/{first}")).ok()?;
         let entries = listed.lines().filter_map(|line| line.strip_prefix("tfd:"));
         let reads = entries.filter_map(|entry| {
-            let mut words = entry.split_ascii_whitespace();
-            let descriptor = words.next()?.parse().ok()?;
-            let events = u32::from_str_radix(words.nth(1)?, 16).ok()?;
+            let mut fields = entry.split_ascii_whitespace();
+            let descriptor = fields.next()?.parse().ok()?;
+            let events = u32::from_str_radix(fields.nth(1)?, 16).ok()?;
             (events & libc::EPOLLIN.cast_unsigned() != 0).then_some(descriptor)
         });
         Some(reads.collect())
     }
 }
 
-/// Returns the little known about a process whose system calls we may not read: where in the kernel it sleeps.
+/// Returns the wait channel of a process whose system calls may not be read, from the kernel function that it sleeps
+/// in.
 fn sleeps_on_terminal(pid: i32, thread: i32) -> WaitChannel {
     match fs::read_to_string(format!("/proc/{pid}/task/{thread}/wchan")).as_deref() {
         Ok("n_tty_read") => WaitChannel::ReadsTerminal,
-        // Reads of terminals sleep here, and reads of sockets do.
+        // Reads of terminals and of sockets sleep here.
         Ok("wait_woken") | Err(_) => WaitChannel::Unknown,
         Ok("0" | "") => WaitChannel::Unknown,
         Ok(_) => WaitChannel::Other,

@@ -305,7 +305,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::history::HOT;
+    use crate::history::MIN_HOT_BYTES;
 
     fn counted(lines: usize) -> History {
         let mut history = History::new(1 << 20);
@@ -374,11 +374,11 @@ mod tests {
             history.decompressed.load(Ordering::Relaxed)
         };
         // One block for where it begins, one or two for ten thousand characters; the end is not compressed at all.
-        assert!(decompressed(Part::From(0), Limit::HeadAndTail(10_000)) <= 3 * HOT);
-        assert!(decompressed(Part::From(held / 2), Limit::Head(10_000)) <= 4 * HOT);
+        assert!(decompressed(Part::From(0), Limit::HeadAndTail(10_000)) <= 3 * MIN_HOT_BYTES);
+        assert!(decompressed(Part::From(held / 2), Limit::Head(10_000)) <= 4 * MIN_HOT_BYTES);
         assert_eq!(decompressed(Part::Tail(50), Limit::HeadAndTail(10_000)), 0);
         // A million lines are found by the counts of their blocks.
-        assert!(decompressed(Part::Tail(1_000_000), Limit::HeadAndTail(10_000)) <= 5 * HOT);
+        assert!(decompressed(Part::Tail(1_000_000), Limit::HeadAndTail(10_000)) <= 5 * MIN_HOT_BYTES);
     }
 
     proptest! {

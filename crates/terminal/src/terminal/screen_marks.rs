@@ -1,8 +1,8 @@
-//! The rows of the main screen at the time of a client's look, to find the rows that have changed since.
+//! The rows of the main screen when a client read it, to find the rows that have changed since.
 //!
-//! For a program that prints line after line, the new output is the text since the last look. A program that moves the
-//! cursor to other rows changes older text: new are the rows that differ or have scrolled off. A mark stores a hash of
-//! each row, some hundred bytes in total.
+//! For a program that prints line after line, the new output is the text since the last read. A program that moves the
+//! cursor to other rows changes older text: the new output is the rows that differ or have scrolled off. A mark stores
+//! a hash of each row, some hundred bytes in total.
 
 use std::collections::VecDeque;
 use std::collections::hash_map::RandomState;
@@ -15,10 +15,10 @@ use crate::lines::settled;
 use crate::screen::Screen;
 use crate::transcript::{Mark, Motion, OffsetMark};
 
-/// Maximum marks; of an older one, the rows are unknown.
+/// Maximum number of marks. The rows of older ones are unknown.
 const MAX_MARKS: usize = 64;
 
-/// Maximum rows that scrolled away and take part in the comparison.
+/// Maximum number of scrolled rows to compare.
 const MAX_ROWS_ABOVE: usize = 1000;
 
 /// The marks of one terminal.
@@ -29,22 +29,22 @@ pub(super) struct ScreenMarks {
     marks: VecDeque<ScreenMark>,
     /// The last version in which the program drew on other rows than the lowest one.
     moved_at: u64,
-    /// The last version in which that was another program than the shell at its prompt.
+    /// The last version in which a program other than the shell at its prompt did so.
     output_moved_at: u64,
     /// The output of the last command, until the next one begins.
     ended: Option<EndedOutput>,
 }
 
-/// The end of the output of a command. A shell may draw its prompt over the rows of it.
+/// The end of the output of a command. A shell may draw its prompt over these rows.
 #[derive(Debug)]
 struct EndedOutput {
     /// The version of the screen at the last input before it.
     input: u64,
     /// Offset of its end.
     offset: u64,
-    /// Offset of what the shell has printed since.
-    behind: u64,
-    /// The rows that a program drew on, as they were then.
+    /// Offset of the later output of the shell.
+    shell_output: u64,
+    /// The content of the rows that a program drew on.
     rows: Option<Vec<String>>,
 }
 
@@ -58,9 +58,9 @@ struct ScreenMark {
 /// The rows since a mark.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct RowsSince {
-    /// Lines of the screen and of what scrolled away since, each one row unless the screen wrapped it.
+    /// Lines of the screen and of the rows that scrolled off since. A wrapped line has several rows.
     pub(super) lines: Vec<ScreenLine>,
-    /// Rows that scrolled away and are now unknown.
+    /// Number of scrolled rows that are unknown.
     pub(super) lost: u64,
     /// Index of the line with the cursor, if that is visible and the line has text.
     cursor_line: Option<usize>,
@@ -74,11 +74,12 @@ impl RowsSince {
         let first = i128::from(intake.command_row) - i128::from(scrolled);
         let cursor_line = self.cursor_line;
         let is_changed = |line: &ScreenLine| line.is_changed && i128::from(line.row) >= first;
-        // Rows between them are part of the text, such as empty ones.
-        let begin = self.lines.iter().position(is_changed).unwrap_or(self.lines.len());
-        let end = self.lines.iter().rposition(is_changed).map_or(0, |last| last + 1);
+        // Unchanged rows between them, such as empty ones, are part of the text.
+        let first = self.lines.iter().position(is_changed).unwrap_or(self.lines.len());
+        let after_last = self.lines.iter().rposition(is_changed).map_or(0, |last| last + 1);
         let lines = self.lines.into_iter().enumerate();
-        let changed = lines.filter(move |(index, _)| (begin..end).contains(index) || Some(*index) == cursor_line);
+        let changed =
+            lines.filter(move |(index, _)| (first..after_last).contains(index) || Some(*index) == cursor_line);
         changed.map(|(_, line)| line.text)
     }
 }
@@ -95,17 +96,17 @@ impl ScreenMarks {
         }
     }
 
-    /// Follows the beginnings and ends of commands; an end is the last output so far. `input` is the version of the
+    /// Records the start and the end of commands; an end is at the last output. `input` is the version of the
     /// screen at the last input.
     pub(super) fn follow(&mut self, marked: &OffsetMark, input: u64, intake: &OutputPipeline) {
         match marked.mark {
             Mark::CommandStarted => self.ended = None,
-            // fish reports an end again at its prompt, after its hooks.
+            // fish repeats the end at its prompt, after its hooks.
             Mark::CommandEnded(_) if self.ended.as_ref().is_none_or(|ended| ended.input != input) => {
                 let rows = self.moved_rows_since(input, intake).filter(|rows| rows.lost == 0);
                 let rows = rows.map(|rows| rows.changed_below_command(intake).collect());
-                let behind = intake.transcript.history().end();
-                self.ended = Some(EndedOutput { input, offset: marked.offset, behind, rows });
+                let shell_output = intake.transcript.history().end();
+                self.ended = Some(EndedOutput { input, offset: marked.offset, shell_output, rows });
             }
             _ => {}
         }
@@ -124,9 +125,9 @@ impl ScreenMarks {
         self.marks.push_back(ScreenMark { version, scrolled: screen.scrolled(), rows });
     }
 
-    /// Returns a part of the output. Where the program drew on several rows, the news of a client are the lines of the
-    /// screen, and the text since the last input, in version `input` of the screen, is that of the lines that changed
-    /// below the command line.
+    /// Returns a part of the output. If the program drew on several rows, the new output is the lines of the screen,
+    /// and the output since the last input, at version `input` of the screen, is the changed lines below the command
+    /// line.
     pub(super) fn excerpt(
         &self,
         intake: &OutputPipeline,
@@ -155,7 +156,7 @@ impl ScreenMarks {
         let Some(rows) = rows else { return text() };
         let end = intake.transcript.history().end();
         if rows.lost > 0 {
-            // The text that scrolled away is in the history, and the screen ends it.
+            // The scrolled text is in the history; the screen is its end.
             let screen = rows.lines.into_iter().filter(|line| line.row >= 0).map(|line| line.text);
             let tail = Some(excerpt::join_lines(screen, end, Limit::Head(usize::MAX)).head);
             return Excerpt { tail, ..text() };
@@ -172,71 +173,77 @@ impl ScreenMarks {
         (self.output_moved_at > version).then(|| self.rows_since(version, intake.screen.as_ref())).flatten()
     }
 
-    /// Returns the rows since a noted version. None if the rows of then are unknown, or have another size now.
+    /// Returns the rows since a marked version. `None` if its rows are unknown, or the size of the screen has changed.
     fn rows_since(&self, version: u64, screen: &dyn Screen) -> Option<RowsSince> {
         let mark = self.marks.iter().rev().find(|mark| mark.version == version)?;
         let (scrolled, epoch) = screen.scrolled();
         if mark.scrolled.1 != epoch || screen.modes().alternate_screen {
             return None;
         }
-        let above = scrolled.checked_sub(mark.scrolled.0)?;
-        let rows = screen.rows_from(usize::try_from(above).unwrap_or(usize::MAX).min(MAX_ROWS_ABOVE));
-        let here = rows.len() - usize::from(screen.size().rows);
-        // Fewer are there where the program has emptied what scrolled away, too.
-        let lost = above.saturating_sub(MAX_ROWS_ABOVE as u64);
+        let scrolled_rows = scrolled.checked_sub(mark.scrolled.0)?;
+        let rows = screen.rows_from(usize::try_from(scrolled_rows).unwrap_or(usize::MAX).min(MAX_ROWS_ABOVE));
+        let first_screen_row = rows.len() - usize::from(screen.size().rows);
+        // There are fewer rows if the program has erased the scrollback.
+        let unknown_rows = scrolled_rows.saturating_sub(MAX_ROWS_ABOVE as u64);
         let blank = self.hasher.hash_one("");
         let mut lines: Vec<ScreenLine> = Vec::new();
-        let mut goes_on = false;
-        let cursor = Some(screen.cursor()).filter(|cursor| cursor.visible).map(|cursor| here + usize::from(cursor.row));
+        let mut is_continuation = false;
+        let cursor = Some(screen.cursor())
+            .filter(|cursor| cursor.visible)
+            .map(|cursor| first_screen_row + usize::from(cursor.row));
         let mut cursor_line = None;
         for (index, (text, continues)) in rows.into_iter().enumerate() {
-            let known = index as u64 + above - here as u64;
-            let was = usize::try_from(known).ok().and_then(|known| mark.rows.get(known).copied()).unwrap_or(blank);
-            let is_changed = self.hasher.hash_one(text.trim_end()) != was;
-            match lines.last_mut().filter(|_| goes_on) {
+            let marked_row = index as u64 + scrolled_rows - first_screen_row as u64;
+            let old_hash = usize::try_from(marked_row)
+                .ok()
+                .and_then(|marked_row| mark.rows.get(marked_row).copied())
+                .unwrap_or(blank);
+            let is_changed = self.hasher.hash_one(text.trim_end()) != old_hash;
+            match lines.last_mut().filter(|_| is_continuation) {
                 Some(line) => {
                     line.text.push_str(&text);
                     line.is_changed |= is_changed;
                 }
-                None => lines.push(ScreenLine { row: index as i64 - here as i64, text, is_changed }),
+                None => lines.push(ScreenLine { row: index as i64 - first_screen_row as i64, text, is_changed }),
             }
-            goes_on = continues;
+            is_continuation = continues;
             if cursor == Some(index) {
                 cursor_line = Some(lines.len() - 1);
             }
         }
-        // A question may look as another one did that was there before.
+        // A new question may have the same text as an earlier one there.
         let cursor_line = cursor_line.filter(|line| !lines[*line].text.trim().is_empty());
         if let Some(line) = cursor_line {
             lines[line].is_changed = true;
         }
-        Some(RowsSince { lines, lost, cursor_line })
+        Some(RowsSince { lines, lost: unknown_rows, cursor_line })
     }
 }
 
 impl EndedOutput {
-    /// Returns the output since an input and the text after it. None if that is too much, or all of it is in the text.
+    /// Returns the output since an input and the later output of the shell. `None` beyond the limit, or if the text of
+    /// the history is complete.
     fn excerpt(&self, history: &History, input_offset: u64, limit: Limit) -> Option<Excerpt> {
         let read = |range, format| excerpt::read_since_input(history, range, input_offset, limit, format);
         let mut output = match &self.rows {
-            Some(rows) => excerpt::join_lines(rows.iter().cloned(), self.behind, limit),
+            Some(rows) => excerpt::join_lines(rows.iter().cloned(), self.shell_output, limit),
             None => read(input_offset..self.offset, excerpt::settle_keeping_blanks),
         };
-        let behind = match self.rows {
-            Some(_) => self.behind..history.end(),
+        let shell_output = match self.rows {
+            Some(_) => self.shell_output..history.end(),
             None => self.offset..history.end(),
         };
-        let behind = read(behind, settled);
-        let is_whole = |part: &Excerpt| part.left_out == 0 && part.tail.is_none() && part.dropped_before.is_none();
-        if !is_whole(&output) || !is_whole(&behind) {
+        let shell_output = read(shell_output, settled);
+        let is_complete = |part: &Excerpt| part.left_out == 0 && part.tail.is_none() && part.dropped_before.is_none();
+        if !is_complete(&output) || !is_complete(&shell_output) {
             return None;
         }
         let is_divided = output.head.is_empty() || output.head.ends_with('\n') || self.rows.is_none();
-        if !is_divided && !behind.head.is_empty() {
+        if !is_divided && !shell_output.head.is_empty() {
             output.head.push('\n');
         }
         let output_bytes = output.head.len();
-        output.head.push_str(&behind.head);
+        output.head.push_str(&shell_output.head);
         let is_within = output.head.chars().nth(limit.chars()).is_none();
         is_within.then(|| Excerpt { output_bytes: Some(output_bytes as u64), next: history.end(), ..output })
     }

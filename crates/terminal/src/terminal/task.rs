@@ -55,7 +55,7 @@ use crate::screen::{Screen, Size, highlights, row_of_cursor, styled_rows};
 use crate::transcript::{Mark, Motion, Transcript};
 use crate::wait::{
     EchoZones, InputReading, InputWait, Pass, PatternMatch, Quiet, Reason, Search, Target, Until, Wait, Waited,
-    on_screen,
+    search_screen,
 };
 
 /// Parts of a terminal.
@@ -710,7 +710,7 @@ impl Task {
         let Some(text) = from.checked_sub(start).and_then(|at| newest.get(at as usize..)) else { return };
         if let Followed::Withdrawn(offset) = self.echo.follow(from, text) {
             for wait in &mut self.waits {
-                wait.search.look_again_from(offset);
+                wait.search.restart_from(offset);
             }
         }
     }
@@ -1184,7 +1184,7 @@ impl Task {
             && *looked_at != self.screen_version
         {
             *looked_at = self.screen_version;
-            let found = on_screen(patterns, &self.intake.screen.text());
+            let found = search_screen(patterns, &self.intake.screen.text());
             let is_pointed_at = |expected: &[String], rows: &Range<usize>| {
                 let picture = self.intake.screen.picture();
                 styled_rows(&picture, rows.clone()) == expected
@@ -1218,7 +1218,7 @@ impl Task {
             let wait = &mut self.waits[index];
             // The drawing of a full-screen program is not a question in a line.
             let is_elsewhere = wait.screen.is_none() && self.intake.screen.modes().alternate_screen;
-            if wait.reads.is_some_and(|reads| reads.is(unseen))
+            if wait.reads.is_some_and(|reads| reads.includes(unseen))
                 && (reads_lines || !wait.reads_lines)
                 && !is_elsewhere
                 && let Some(found) = wait.matched.take()

@@ -18,7 +18,7 @@ use crate::command::{self, CommandResult, InputRequest, RunError};
 use crate::history::Zone;
 use crate::limit::Limit;
 use crate::process::InputState;
-use crate::prompt::{LearnedPrompt, RowKind, unfinished_line};
+use crate::prompt::{LearnedPrompt, RowKind, unfinished_line_bytes};
 use crate::screen::Size;
 use crate::terminal::excerpt;
 
@@ -341,7 +341,9 @@ impl Task {
                     kind = RowKind::Continuation;
                 }
                 let state = match self.input_state() {
-                    InputState::Awaits if entry.prompt.reads_while_it_works() && row.is_empty() => InputState::Unknown,
+                    InputState::Awaits if entry.prompt.reads_during_execution() && row.is_empty() => {
+                        InputState::Unknown
+                    }
                     state => state,
                 };
                 judge_row(kind, state, now.saturating_duration_since(self.last_output), has_more)
@@ -460,7 +462,7 @@ impl Task {
         if is_at_prompt || self.shell.prompts > entry.prompts || self.pty.foreground() != entry.group {
             let open = history.open_line();
             let output_bytes =
-                match (unfinished_line(open, self.intake.screen.size().cols), entry.prompt.classify_row(open)) {
+                match (unfinished_line_bytes(open, self.intake.screen.size().cols), entry.prompt.classify_row(open)) {
                     (0, RowKind::Prompt { output_bytes }) => output_bytes,
                     (unfinished, _) => unfinished,
                 };

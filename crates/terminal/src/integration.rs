@@ -1,6 +1,6 @@
-//! Shells that report what they are doing, without a change to the user's dotfiles.
+//! Shells that report their state, without a change to the user's dotfiles.
 //!
-//! A shell started through here reads the user's own files and also ours, which make it print marks
+//! A shell with integration reads the user's files and those of this module, which make it print marks
 //! (OSC 133) around its prompt and around the output of a command. The marks carry a nonce, so that
 //! similar marks of a program do not count. The end of a command carries a number that no earlier
 //! one had, because a command can print its shell's prompt, and a record of earlier output. That
@@ -29,13 +29,14 @@ const FISH: &str = include_str!("integration/fish.fish");
 /// The variable that hands the nonce to the shell, which takes it out of its environment at once.
 const NONCE_VARIABLE: &str = "STEPLATCH_SHELL_NONCE";
 
-/// The variable that hands over how the files of an exchange begin; taken out likewise, as are the next two.
+/// The variable with the path prefix of the files of an exchange. The shell removes it, too, and the next two.
 const EXCHANGE_VARIABLE: &str = "STEPLATCH_SHELL_EXCHANGE";
 
-/// The variable that hands over where the user's zsh files are, if not at home.
+/// The variable with the directory of the user's zsh files, if that is not the home directory.
 const ZDOTDIR_VARIABLE: &str = "STEPLATCH_SHELL_ZDOTDIR";
 
-/// The variable that hands over the integration of a login bash, to which `ENV` refers, and the one for the user's `ENV`.
+/// The variable that hands over the integration of a login bash, to which `ENV` refers, and the one for the user's
+/// `ENV`.
 const LOGIN_VARIABLE: &str = "STEPLATCH_SHELL_LOGIN";
 const ENV_VARIABLE: &str = "STEPLATCH_SHELL_ENV";
 
@@ -61,7 +62,7 @@ pub(crate) enum Kind {
     Posix,
 }
 
-/// Agreement with a shell that is about to start, or with a shell within it.
+/// Integration session of a shell that is about to start, or of a shell within it.
 #[derive(Debug, Clone)]
 pub(crate) struct IntegrationSession {
     pub(crate) kind: Kind,
@@ -91,7 +92,7 @@ impl Integration {
         Ok(installed)
     }
 
-    /// Changes a command line and its environment so that the shell in it reports what it does.
+    /// Changes a command line and its environment so that the shell in it reports its state.
     ///
     /// Returns nothing where the command starts no shell that has an integration, or where its arguments name a command
     /// to run, other startup files, or none.
@@ -141,7 +142,7 @@ impl Integration {
     }
 }
 
-/// Returns the shell that a command line starts, and whether as a login shell, if it is one without any ado.
+/// Returns the shell that a plain command line starts, and true for a login shell.
 fn recognised(arguments: &[OsString]) -> Option<(Kind, bool)> {
     let [program, flags @ ..] = arguments else { return None };
     let kind = match Path::new(program).file_name()?.to_str()? {
@@ -161,7 +162,7 @@ fn recognised(arguments: &[OsString]) -> Option<(Kind, bool)> {
     Some((kind, login))
 }
 
-/// Returns `text` as one word of a command line of that shell that means nothing but itself.
+/// Quotes `text` as one literal word of a command line of a shell.
 pub(crate) fn quoted(text: impl AsRef<OsStr>, kind: Kind) -> OsString {
     use std::os::unix::ffi::{OsStrExt, OsStringExt};
     let mut word = vec![b'\''];
@@ -176,13 +177,13 @@ pub(crate) fn quoted(text: impl AsRef<OsStr>, kind: Kind) -> OsString {
     OsString::from_vec(word)
 }
 
-/// Writes a file that a shell may be reading right now: it sees the old one or the new one, never half of it.
+/// Writes a file atomically, because a shell may be reading it.
 fn write(path: &Path, text: &str) -> io::Result<()> {
     let mut name = OsString::from(".fresh-");
     name.push(std::process::id().to_string());
     name.push(path.file_name().unwrap_or_default());
     let fresh = path.with_file_name(name);
-    // A file that an earlier process with our number left behind.
+    // Remove the file of an earlier process with the same process id.
     let _ = fs::remove_file(&fresh);
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
     io::Write::write_all(&mut file, text.as_bytes())?;

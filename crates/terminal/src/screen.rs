@@ -1,7 +1,7 @@
-//! The screen that a program draws on, behind a small trait of our own.
+//! The screen that a program draws on, behind a small trait.
 //!
-//! The emulator makes no promise about its interface, so everything else here
-//! knows it only as a [`Screen`]: bytes go in, values come out. Readers get
+//! The interface of the emulator is not stable, so all other code uses it only
+//! through [`Screen`]: bytes are its input, values its output. Readers receive
 //! copies, never a shared screen.
 
 pub(crate) mod control;
@@ -113,19 +113,19 @@ pub(crate) trait Screen: Send {
     /// Returns the number of `asked` repetitions of a character to draw: no more than the screen can show, and than the
     /// portion has left.
     fn grant_repeats(&mut self, asked: u16) -> u16;
-    /// Takes combining characters off the cells at the cursor, which carry more than any script needs.
+    /// Removes excess combining characters from the cells at the cursor.
     fn relieve(&mut self);
     /// Changes the size, and wraps the lines of the main screen to it.
     fn resize(&mut self, size: Size);
     /// Takes the answers to the program's queries, as bytes to write to it.
     fn take_replies(&mut self) -> Vec<u8>;
-    /// The size as of now.
+    /// The current size.
     fn size(&self) -> Size;
     /// The title that the program set, or an empty text.
     fn title(&self) -> String;
-    /// The cursor as of now.
+    /// The current cursor.
     fn cursor(&self) -> Cursor;
-    /// The modes as of now.
+    /// The current modes.
     fn modes(&self) -> Modes;
     /// A row as plain text, blanks at the right cut; empty if there is none. Costs far less than all rows.
     fn row(&self, index: u16) -> String;

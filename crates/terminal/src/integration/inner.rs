@@ -16,12 +16,13 @@ const ZSH: &str = include_str!("inner/zsh.zsh");
 const FISH: &str = include_str!("inner/fish.fish");
 const POSIX: &str = include_str!("inner/posix.sh");
 
-/// Draws the agreement with an inner shell of unknown kind.
+/// Creates a session for an inner shell of unknown kind.
 pub(crate) fn agree() -> IntegrationSession {
     IntegrationSession { kind: Kind::Posix, nonce: random(), files: None }
 }
 
-/// printf(1) in every shell, whatever aliases and functions the user has: quotes prevent an alias, also a global one, and
+/// printf(1) in every shell, whatever aliases and functions the user has: quotes prevent an alias, also a global one,
+/// and
 /// `command` passes functions over. In zsh and fish it is the program, elsewhere the builtin.
 const PRINTF: &str = "'command' 'printf'";
 
@@ -89,7 +90,7 @@ fn printf_of(kind: Kind) -> &'static str {
     }
 }
 
-/// Puts marks around what a line prints. `#` keeps the nonce in the line, by which bash finds it in its history.
+/// Adds marks around the output of a line. `#` keeps the nonce in the line, by which bash finds it in its history.
 fn framed(printf: &str, nonce: &str, script: &str) -> String {
     let mut line = String::from(" ");
     let mark = |end: &str| format!("{printf} \"\\033]133;V{end};k={nonce}\\007\"");
@@ -121,14 +122,14 @@ impl HiddenTyping {
     /// Maximum bytes held back: the longest answer, and its line as the shell draws it.
     const MAX_HELD_BYTES: usize = 8 << 20;
 
-    /// `marked` is whether the prompt that follows carries marks.
+    /// Creates an empty state. `marked`: the following prompt carries marks.
     pub(crate) fn new(nonce: &str, marked: bool) -> Self {
         let mark = |text: &str| format!("\x1b]133;{text};k={nonce}\x07").into_bytes();
         let prompt = marked.then(|| [mark("A"), mark("B")]);
         Self { begin: mark("V;b"), end: mark("V"), prompt, held: Vec::new() }
     }
 
-    /// Takes output in. Returns the answer once the prompt is back.
+    /// Processes output. Returns the answer when the prompt is back.
     pub(crate) fn hold(&mut self, bytes: &[u8]) -> Option<HiddenAnswer> {
         let searched = self.held.len().saturating_sub(self.begin.len());
         self.held.extend_from_slice(bytes);
@@ -168,7 +169,7 @@ impl HiddenTyping {
         self.held.len() > Self::MAX_HELD_BYTES
     }
 
-    /// Returns the output held back when there will be no answer.
+    /// Returns the held output if no answer follows.
     pub(crate) fn give_up(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.held)
     }

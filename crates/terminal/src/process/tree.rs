@@ -1,11 +1,11 @@
-//! Ending everything that a terminal started.
+//! Ends all processes that a terminal started.
 //!
-//! Closing a terminal hangs up its session, and a process that ignores that lives on: `nohup`,
-//! `setsid`, a daemon that forks twice. So three signs identify the family in `/proc`: its session,
-//! its ancestors, and for processes that left both, a variable in the environment of their start.
-//! It then receives ever stronger signals until no process remains, or the report lists the
-//! remaining ones by name. A process that discarded even that variable is ours if no other terminal
-//! can have started it; if one can, the report only lists it.
+//! Closing a terminal hangs up its session, but processes can ignore that: `nohup`, `setsid`, a daemon
+//! that forks twice. Three properties in `/proc` identify the family: the session, the ancestors, and a
+//! variable in the initial environment. The family receives increasingly strong signals until no
+//! process remains, or the report lists the remaining ones by name. A process without any of these
+//! properties belongs to the family if no other terminal can have started it; otherwise the report
+//! only lists it.
 
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,9 +27,9 @@ use super::system::watched;
 pub struct Survivor {
     /// Its process id.
     pub pid: i32,
-    /// Its name, as the kernel has it.
+    /// Its name, as the kernel reports it.
     pub name: String,
-    /// True if it has no sign of its origin, may be another terminal's, and was therefore left alone.
+    /// True if its origin is unknown: it may belong to another terminal, and received no signal.
     pub doubtful: bool,
 }
 
@@ -64,8 +64,7 @@ pub(crate) async fn end_all(
     end_known(Some(leader), id, first, Some(kin)).await
 }
 
-/// The same for what another process started under `id` and did not live to end: every process that carries that
-/// mark, with all descendants.
+/// Ends the processes that a former process started under `id`: all that carry its mark, with their descendants.
 pub(crate) async fn end_left(id: String) -> Vec<Survivor> {
     end_known(None, id, Some(Signal::TERM), None).await
 }
@@ -79,7 +78,7 @@ async fn end_known(
     let polite = [(first.unwrap_or(Signal::HUP), 400), (Signal::TERM, 400)];
     let firm = [(Signal::KILL, 1000), (Signal::KILL, 1000)];
     let steps = polite.into_iter().filter(|_| first != Some(Signal::KILL)).chain(firm);
-    // A process once seen belongs to the family, also after the end of the parent that led to it.
+    // A known process belongs to the family even after the end of its parent.
     let mut seen: BTreeMap<i32, PidHandle> = BTreeMap::new();
     for (signal, patience) in steps {
         seen.retain(|_, member| member.lives());
@@ -96,7 +95,7 @@ async fn end_known(
         }
         for member in seen.values() {
             member.signal(signal);
-            // A stopped process does not see a signal before it continues.
+            // A stopped process handles a signal only after it continues.
             member.signal(Signal::CONT);
         }
         let deadline = Instant::now() + Duration::from_millis(patience);
@@ -152,7 +151,7 @@ pub(crate) struct OrphanMatcher {
 #[derive(Debug, Default)]
 struct TerminalProcesses {
     members: BTreeMap<i32, Process>,
-    /// Those that may be another terminal's.
+    /// Processes that may belong to another terminal.
     doubtful: BTreeMap<i32, Process>,
 }
 
@@ -240,7 +239,7 @@ fn members(
     let mut members = known;
     members.extend(processes.iter().filter_map(|(&pid, process)| {
         let Some(leader) = leader else {
-            // Its parent has ended, and there is no other sign of its origin.
+            // Its parent has ended, and its origin is otherwise unknown.
             return (pid != us && marked(pid)).then_some(pid);
         };
         let session = leader.pid.as_raw_nonzero().get();

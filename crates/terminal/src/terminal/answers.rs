@@ -1,10 +1,9 @@
 //! Answers of the terminal to printed queries: cursor position, device attributes, colours.
 //!
-//! An answer reaches the program as input, like a key. A query that comes from a log or a file, by
-//! `cat`, has no program behind it: its answer would wait for the shell, which takes it for a
-//! command. So the terminal holds an answer until a program can be there that reads it. The answer
-//! belongs to the process group that had the terminal when the query came: the terminal drops it as
-//! soon as another group has it.
+//! An answer reaches the program as input, like a key. A query in a file that `cat` prints
+//! has no program that reads the answer: the shell would take it for a command. So the terminal holds
+//! an answer until a program may read it. The answer belongs to the process group in the foreground
+//! at the query: the terminal drops it when another group takes the foreground.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -31,8 +30,8 @@ pub(super) const PROMPT_COMES: Duration = Duration::from_secs(1);
 /// later than a change of the modes, because the kernel passes it on in the background.
 pub(super) const END_COMES: Duration = Duration::from_millis(200);
 
-/// Time until the first look at a program that sent a query while the terminal collected lines. Each further look is
-/// twice as late.
+/// Time until the first check of a program that sent a query while the terminal collected lines. The time doubles for
+/// each further check.
 const FIRST_LOOK: Duration = Duration::from_millis(5);
 
 /// Knowledge about the reader of the terminal, when there is no unread output.
@@ -68,11 +67,11 @@ struct Answer {
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     waiting: VecDeque<Answer>,
-    /// The length of what waits, in bytes.
+    /// Length of the waiting answers, in bytes.
     length: usize,
-    /// Since when the shell's prompt is to come.
+    /// Time since which the shell's prompt is expected.
     prompt_due_since: Option<Instant>,
-    /// Time of the next look at the reader, and the time from then to the look after that.
+    /// Time of the next check of the reader, and the pause until the following one.
     inspect_at: Option<Instant>,
     step: Duration,
 }
@@ -93,17 +92,17 @@ impl Answers {
         self.waiting.is_empty()
     }
 
-    /// Returns the time of the next look at the reader without an occasion.
+    /// Returns the time of the next scheduled check of the reader.
     pub(super) fn inspect_at(&self) -> Option<Instant> {
         self.inspect_at
     }
 
-    /// Looks at the reader later, because there is more to read.
+    /// Postpones the check of the reader, because output remains to be read.
     pub(super) fn postpone(&mut self, now: Instant) {
         self.inspect_at = Some(now + FIRST_LOOK);
     }
 
-    /// Drops what waits.
+    /// Drops the waiting answers.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }

@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Terminals that flood and may be ready to run at the same time.
+/// Maximum number of flooding terminals that run at the same time.
 const AT_ONCE: usize = 2;
 
-/// More of them than this are a crowd.
+/// Number of flooding terminals above which a pause follows each turn.
 const CROWD: usize = 4;
 
 /// The pause after a turn in a crowd. With turns of some twelve kilobytes that is a dozen megabytes a second in all,

@@ -1,8 +1,8 @@
-//! Times at which a wait for typed input looks at the foreground program.
+//! Times at which a wait for typed input checks the foreground program.
 //!
-//! No event announces that a program begins to read. A wait therefore looks once the program has been silent for a
-//! moment, and again after pauses that grow to a second: at most a few looks at `/proc` of some tens of microseconds.
-//! Output and input begin the moment anew.
+//! No event announces that a program begins to read. A wait therefore checks a silent program after a short time, and
+//! again after pauses that grow to a second. Each check of `/proc` takes some tens of microseconds. Output and input
+//! restart the silence.
 
 use std::time::Duration;
 
@@ -11,33 +11,32 @@ use tokio::time::Instant;
 use crate::process::InputState;
 use crate::wait::InputWait;
 
-/// Silence of a program before the first look at it. Programs write a question in one piece, or nearly so.
+/// Silence of a program before the first check. Most programs write a question at once.
 const SETTLED: Duration = Duration::from_millis(70);
 
-/// Time until the second look at a waiting program. What it wrote just before it began to read may still be on its way:
-/// the kernel passes it on in a separate task.
+/// Time until the second check of a waiting program. Output from just before its read may arrive later, because the
+/// kernel passes it on in a separate task.
 const CONFIRMED: Duration = Duration::from_millis(30);
 
 /// Required silence of a program with an unknown state.
 const SETTLED_UNKNOWN: Duration = Duration::from_millis(800);
 
-/// Required silence of a program with an unknown state, or an editor of lines, that shows the text that the wait is
-/// for.
+/// Required silence of a program with an unknown state, or of a line editor, that shows the awaited text.
 const SETTLED_FOUND: Duration = Duration::from_millis(200);
 
 /// Required silence of a program that takes keys, where the rows that a wait looks for are not on the screen: it draws
 /// them once it has what it waits for in addition to keys.
 const SETTLED_DRAWING: Duration = Duration::from_secs(2);
 
-/// Required silence of a program that passes input on, without a question on the screen. Longer, because a silent
+/// Required silence of a relay, without a question on the screen. Longer, because a silent
 /// remote command looks the same.
 const SETTLED_RELAY: Duration = Duration::from_secs(3);
 
-/// The first pause between two looks, which doubles with each, and the maximum.
+/// The first pause between two checks, which doubles each time, and the longest one.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
-/// Result of a look at a program.
+/// Result of a check of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Look {
     pub(super) state: InputState,
@@ -51,7 +50,7 @@ pub(super) enum ScreenState {
     Full,
     /// The program takes keys one by one, and nothing is in the row of the cursor.
     EditorAtEmptyRow,
-    /// Neither.
+    /// Neither of both.
     Lines,
 }
 
@@ -66,19 +65,19 @@ pub(super) enum Awaited {
     OtherScreen,
 }
 
-/// The looks of one wait.
+/// The checks of one wait.
 #[derive(Debug)]
 pub(super) struct InputWatch {
     wait: InputWait,
     silent_since: Instant,
-    /// The last look has shown that it waits.
+    /// True if the last check found that it waits.
     seen_waiting: bool,
     pause: Duration,
     look_at: Instant,
 }
 
 impl InputWatch {
-    /// Begins with the last output or input at `silent_since`.
+    /// Creates a watch of a program that is silent since `silent_since`.
     pub(super) fn new(wait: InputWait, silent_since: Instant) -> Self {
         Self { wait, silent_since, seen_waiting: false, pause: FIRST_PAUSE, look_at: silent_since + SETTLED }
     }
@@ -93,13 +92,13 @@ impl InputWatch {
         self.wait == InputWait::KnownOrQuiet
     }
 
-    /// Returns the time of the next look.
+    /// Returns the time of the next check.
     pub(super) fn due(&self) -> Instant {
         self.look_at
     }
 
-    /// Takes in what a look at `now` has shown. Returns whether the program waits for input. `awaited` is the text
-    /// there.
+    /// Records the result of a check at `now`. Returns whether the program waits for input. `awaited` is the text on
+    /// the screen.
     pub(super) fn looked(&mut self, Look { state, screen }: Look, awaited: Awaited, now: Instant) -> bool {
         let full_screen = screen == ScreenState::Full;
         let is_quiet = |settled: Duration| now >= self.silent_since + settled;

@@ -1,7 +1,7 @@
-//! Viewers that wait until the screen is another one, and what of it each of them does not know.
+//! Viewers that wait for a changed screen, and the rows that each of them does not know.
 //!
 //! A viewer knows a version of the screen. Each row has the first version with its current text, so a viewer receives
-//! the rows that are newer than its version. A hash identifies a row: 16 bytes a row, however much it shows.
+//! the rows that are newer than its version. A hash identifies a row, so a row takes 16 bytes.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use super::{ScreenDelta, ScreenUpdate};
 use crate::screen::Picture;
 
-/// The way back to a viewer.
+/// Channel for the answer to a viewer.
 #[derive(Debug)]
 pub(crate) enum ScreenReply {
     /// The viewer receives the whole screen.
@@ -32,7 +32,7 @@ impl ScreenReply {
 /// A viewer that waits, and the version that it knows.
 #[derive(Debug)]
 pub(crate) struct ScreenWatcher {
-    /// None for a viewer that knows nothing, which gets an answer at once.
+    /// `None` for a viewer that knows no version, which receives an immediate answer.
     pub(crate) known: Option<u64>,
     pub(crate) reply: ScreenReply,
 }
@@ -63,7 +63,7 @@ impl ScreenWatchers {
 
     /// Answers viewers with the current screen.
     pub(super) fn answer(&mut self, watchers: Vec<ScreenWatcher>, update: &ScreenUpdate) {
-        // Also for a viewer that receives the whole: it may request the rows next.
+        // Record the screen for a viewer of whole screens, too: it may request rows next.
         self.rows.record_screen(update.version, &update.picture);
         for ScreenWatcher { known, reply } in watchers {
             // A viewer may leave at this moment.

@@ -1,8 +1,8 @@
-//! The writer's seat: who may type.
+//! The write lock of a terminal, which restricts typing to its holder.
 //!
-//! Usually every client may type. A person who takes over holds the seat, and every other client
-//! gets a refusal with the name of the holder and the time since when. The seat keeps a record of
-//! that period for the next client that reads without holding it.
+//! Without a holder, every client may type. A person who takes over holds the lock, and the terminal
+//! refuses the input of all other clients with the name of the holder and the start of the hold. The
+//! lock stores a record of that period for the next client that reads without holding it.
 
 use std::time::SystemTime;
 
@@ -17,11 +17,11 @@ pub struct LockHolder {
     pub since: SystemTime,
 }
 
-/// The proof of being the holder; made by the client that takes the seat.
+/// Proof of the holder, created by the client that takes the lock.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct HoldKey(pub String);
 
-/// A time in which a client held the terminal, for those who come back to it.
+/// A period in which a client held the terminal, for clients that return to it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Handover {
     /// The client that held it.
@@ -37,7 +37,7 @@ pub struct Handover {
     pub note: Option<String>,
 }
 
-/// The seat of one terminal.
+/// The write lock of one terminal.
 #[derive(Debug, Default)]
 pub(super) struct WriteLock {
     held: Option<(LockHolder, HoldKey, u64)>,
@@ -45,7 +45,7 @@ pub(super) struct WriteLock {
 }
 
 impl WriteLock {
-    /// Takes the seat, or takes it again with the same key. Returns the holder if another client holds it.
+    /// Takes the lock, or takes it again with the same key. Returns the holder if another client holds it.
     pub(super) fn acquire(&mut self, holder: LockHolder, key: HoldKey, offset: u64) -> Result<(), LockHolder> {
         match &self.held {
             Some((_, held_with, _)) if *held_with == key => Ok(()),
@@ -57,7 +57,7 @@ impl WriteLock {
         }
     }
 
-    /// Gives the seat back, with a note to the next client that types. Only the key of the holder does that.
+    /// Releases the lock with the key of the holder, and stores a note to the next client that types.
     pub(super) fn give_back(&mut self, key: &HoldKey, note: Option<String>, now: SystemTime, offset: u64) {
         if let Some((holder, _, from)) = self.held.take_if(|(_, held_with, _)| held_with == key) {
             // Two holds without a read between them are one absence.
@@ -69,7 +69,7 @@ impl WriteLock {
         }
     }
 
-    /// Checks that a client with `key`, or without one, may type. Returns the holder of the seat if not.
+    /// Checks that a client with `key`, or without one, may type. Returns the holder if it may not.
     pub(super) fn admits(&self, key: Option<&HoldKey>) -> Result<(), LockHolder> {
         match &self.held {
             Some((holder, held_with, _)) if key != Some(held_with) => Err(holder.clone()),

@@ -83,7 +83,8 @@ impl<W, R: Clone, N, T: Clone> EffectDesk<W, R, N, T> {
         }
     }
 
-    /// Registers a waiter for an effect in progress, or returns the result of a finished effect, including a settled opening.
+    /// Registers a waiter for an effect in progress, or returns the result of a finished effect, including a settled
+    /// opening.
     /// `Err` returns the waiter if there is no result.
     ///
     /// # Errors
@@ -126,7 +127,7 @@ impl<W, R: Clone, N, T: Clone> EffectDesk<W, R, N, T> {
         }
     }
 
-    /// Forgets the shells of single commands that are not open any more.
+    /// Drops the shells of single commands that are no longer open.
     pub fn retain_shells(&mut self, is_open: impl Fn(&T) -> bool) {
         self.shells.retain(|_, shell| is_open(&shell.terminal));
     }
@@ -140,8 +141,8 @@ impl<W, R: Clone, N, T: Clone> EffectDesk<W, R, N, T> {
         }
     }
 
-    /// Records that the requester of `steps`, as [`names_step`] takes it, needs their results no longer: it has stored
-    /// them, or has given the steps up. Calls `notify` for each effect in progress. Returns the terminals to close.
+    /// Records that the requester of `steps`, as [`names_step`] takes it, no longer needs their results: it has stored
+    /// them, or has abandoned the steps. Calls `notify` for each effect in progress. Returns the terminals to close.
     pub fn settle(&mut self, steps: &str, mut notify: impl FnMut(&N)) -> Vec<T> {
         self.ledger.settle(steps);
         for (key, performing) in self.ledger.performing() {
@@ -150,8 +151,8 @@ impl<W, R: Clone, N, T: Clone> EffectDesk<W, R, N, T> {
                 notify(&performing.notified);
             }
         }
-        let behind = self.shells.range(steps.to_owned()..).map(|(step, _)| step);
-        let settled: Vec<String> = behind.take_while(|step| names_step(steps, step)).cloned().collect();
+        let following = self.shells.range(steps.to_owned()..).map(|(step, _)| step);
+        let settled: Vec<String> = following.take_while(|step| names_step(steps, step)).cloned().collect();
         let shells = settled.iter().filter_map(|step| self.shells.remove(step));
         // If a run ends before it stored the result, no client knows the terminal.
         let is_run = steps.ends_with('/');

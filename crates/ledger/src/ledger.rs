@@ -8,9 +8,9 @@ use crate::effect::{Effect, EffectKey, names_step};
 /// repeated request must not perform them again.
 #[derive(Debug, Clone, Copy)]
 pub struct LedgerLimits {
-    /// Maximum number of kept names of finished effects. Effects that their requester still settles do not count.
+    /// Maximum number of stored names of finished effects. Effects that their requester still settles do not count.
     pub max_names: usize,
-    /// Maximum size of the kept results, in bytes. The newest result stays, however large it is.
+    /// Maximum size of the stored results, in bytes. The newest result stays, whatever its size.
     pub max_result_bytes: usize,
 }
 
@@ -21,7 +21,7 @@ pub enum EffectState<'a, P, R> {
     Performing(&'a mut P),
     /// Performed, with this result.
     Performed(&'a R),
-    /// Begun before. Its result never arrived or was dropped, so that no process may perform it again.
+    /// Begun earlier, with a result that never arrived or was dropped. No process may perform it again.
     Unknown,
 }
 
@@ -30,7 +30,7 @@ pub enum EffectState<'a, P, R> {
 pub struct Ledger<P, R> {
     limits: LedgerLimits,
     entries: BTreeMap<EffectKey, Entry<P, R>>,
-    /// Effects that are over and whose requester settles them no more, in the order in which that became so.
+    /// Ended effects that no requester will settle, oldest first.
     ended: VecDeque<EffectKey>,
     /// Effects with a kept result, by the number of the result.
     results: BTreeMap<u64, EffectKey>,
@@ -52,11 +52,11 @@ struct Entry<P, R> {
 /// State of the report that the requester of an effect has stored its result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Settlement {
-    /// The requester does not report that.
+    /// The requester sends no such report.
     Unreported,
-    /// The requester will report that.
+    /// The requester will report it.
     Pending,
-    /// The requester has reported that, or has given the effect up.
+    /// The requester has reported it, or has abandoned the effect.
     Settled,
 }
 
@@ -113,8 +113,8 @@ impl<P, R> Ledger<P, R> {
         self.settled.contains(step) || wholes.any(|whole| self.settled.contains(whole))
     }
 
-    /// Adds an effect that begins now and that [`Self::find`] does not find. `is_settled_later` is whether the requester
-    /// calls [`Self::settle`] once it has stored the result.
+    /// Adds an effect that begins now and that [`Self::find`] does not find. `is_settled_later` is whether the
+    /// requester calls [`Self::settle`] once it has stored the result.
     pub fn begin(&mut self, key: EffectKey, is_settled_later: bool, performing: P) {
         let settlement = if is_settled_later { Settlement::Pending } else { Settlement::Unreported };
         let replaced = self.entries.insert(key, Entry { state: State::Performing(performing), settlement });
@@ -160,17 +160,17 @@ impl<P, R> Ledger<P, R> {
         }
     }
 
-    /// Records that the requester of `steps`, as [`names_step`] takes it, needs their results no longer: it has stored
-    /// them, or has given the steps up. A request that arrives late finds them unknown and performs nothing.
+    /// Records that the requester of `steps`, as [`names_step`] takes it, no longer needs their results: it has stored
+    /// them, or has abandoned the steps. A request that arrives late finds them unknown and performs nothing.
     pub fn settle(&mut self, steps: &str) {
         for key in self.keys_of(steps) {
             if key.effect != Effect::Open {
                 self.drop_result(&key);
             }
             if let Some(entry) = self.entries.get_mut(&key) {
-                let before = std::mem::replace(&mut entry.settlement, Settlement::Settled);
+                let previous = std::mem::replace(&mut entry.settlement, Settlement::Settled);
                 let is_over = !matches!(entry.state, State::Performing(_));
-                if before == Settlement::Pending {
+                if previous == Settlement::Pending {
                     self.unsettled -= 1;
                     if is_over {
                         self.keep_name(key);
@@ -188,7 +188,7 @@ impl<P, R> Ledger<P, R> {
         }
     }
 
-    /// Returns whether there is an effect that its requester settles later and has not settled.
+    /// Returns whether an effect exists that its requester will settle.
     #[must_use]
     pub fn has_unsettled(&self) -> bool {
         self.unsettled > 0
@@ -212,8 +212,8 @@ impl<P, R> Ledger<P, R> {
     }
 
     fn keys_of(&self, steps: &str) -> Vec<EffectKey> {
-        let behind = self.entries.range(EffectKey::new(Effect::Open, steps)..).map(|(key, _)| key);
-        behind.take_while(|key| names_step(steps, &key.step)).cloned().collect()
+        let following = self.entries.range(EffectKey::new(Effect::Open, steps)..).map(|(key, _)| key);
+        following.take_while(|key| names_step(steps, &key.step)).cloned().collect()
     }
 
     fn end(&mut self, key: &EffectKey, state: State<P, R>) -> Option<P> {
@@ -228,7 +228,7 @@ impl<P, R> Ledger<P, R> {
         Some(performing)
     }
 
-    /// Keeps the name of an effect that has ended, and forgets the oldest one for it.
+    /// Stores the name of an ended effect, and drops the oldest one.
     fn keep_name(&mut self, key: EffectKey) {
         self.ended.push_back(key);
         if self.ended.len() > self.limits.max_names

@@ -22,13 +22,13 @@ const MAX_ENCODED_BYTES: usize = 128 << 10;
 /// Maximum number of bytes of one read.
 const READ_BYTES: usize = 64 << 10;
 
-/// Reason why a connection does not carry the session any more.
+/// Reason why a connection no longer carries the session.
 #[derive(Debug, thiserror::Error)]
 pub enum Ended {
     /// Loss of the connection. The session can continue over another one.
     #[error("the connection ended: {0}")]
     Lost(io::Error),
-    /// Nothing came for [`SILENCE_TIMEOUT`]. The session can continue over another connection.
+    /// Nothing arrived for [`SILENCE_TIMEOUT`]. The session can continue over another connection.
     #[error("the other side was silent for {} s", SILENCE_TIMEOUT.as_secs())]
     Silent,
     /// The local stream has ended; the other side knows. The session has ended.
@@ -40,7 +40,7 @@ pub enum Ended {
     /// The other side contradicts the protocol. The session has ended.
     #[error(transparent)]
     Violation(#[from] Violation),
-    /// The other side speaks something else. The session has ended.
+    /// The other side sends something other than records. The session has ended.
     #[error(transparent)]
     Record(#[from] BadRecord),
 }
@@ -69,14 +69,14 @@ enum Step {
     Queued(io::Result<usize>),
     /// The local stream took bytes.
     Delivered(io::Result<usize>),
-    /// A sign of life of this side is due.
+    /// A heartbeat of this side is due.
     Beat,
     /// The other side was silent for too long.
     Silent,
 }
 
-/// Carries `session` between `local` and the connection of `reader` and `writer`, until either ends. `rest` is what the greeting read
-/// beyond itself.
+/// Carries `session` between `local` and the connection of `reader` and `writer`, until either ends. `rest` is what the
+/// greeting read beyond itself.
 ///
 /// Sends the last bytes of `local` at its end, and closes the session. Dropping the future is the loss of a
 /// connection.
@@ -108,7 +108,7 @@ pub async fn pump(
                 Err(bad) => return bad.into(),
             }
         }
-        // A connection that takes nothing gets one report, however much it brings.
+        // A connection that accepts no bytes gets one report, however much it brings.
         if session.owes_report() && report_end == 0 {
             session.report().write(&mut out);
             report_end = out.len();

@@ -13,8 +13,8 @@ pub(crate) const MAX_DATA_BYTES: usize = 64 << 10;
 /// Maximum length of a received body, in bytes.
 const MAX_BODY_BYTES: usize = MAX_DATA_BYTES;
 
-/// Bytes before a body.
-const HEAD: usize = 5;
+/// Length of the kind and the length before a body, in bytes.
+const HEAD_BYTES: usize = 5;
 
 /// The first bytes of a connection, which distinguish it from one of another program.
 const MAGIC: [u8; 8] = *b"STEPLNK1";
@@ -24,10 +24,10 @@ const MAGIC: [u8; 8] = *b"STEPLNK1";
 pub struct SessionId(pub [u8; 16]);
 
 impl SessionId {
-    /// Makes a new one.
+    /// Creates a random id.
     ///
     /// # Panics
-    /// When the operating system gives no random bytes.
+    /// If the operating system provides no random bytes.
     #[must_use]
     pub fn random() -> Self {
         let mut bytes = [0; 16];
@@ -43,7 +43,7 @@ pub(crate) enum Record {
     Hello(Hello),
     /// The server has received this number of bytes of the session.
     Welcome(u64),
-    /// The server does not have the session, or takes none.
+    /// The server does not have the session, or accepts none.
     Refused(Refusal),
     /// The next bytes of the stream.
     Data(Bytes),
@@ -56,7 +56,7 @@ pub(crate) enum Record {
 
 /// Bytes that are not a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("what came is not spoken by the other side of a link")]
+#[error("the received bytes are not a record of a link")]
 pub struct BadRecord;
 
 mod kind {
@@ -69,53 +69,53 @@ mod kind {
 }
 
 impl Record {
-    /// Appends the record to `out`.
-    pub(crate) fn write(&self, out: &mut BytesMut) {
-        let begin = out.len();
-        out.put_bytes(0, HEAD);
+    /// Appends the record to `output`.
+    pub(crate) fn write(&self, output: &mut BytesMut) {
+        let start = output.len();
+        output.put_bytes(0, HEAD_BYTES);
         let kind = match self {
             Self::Hello(Hello { client, session, received, is_new }) => {
-                out.put_slice(&MAGIC);
-                out.put_slice(&client.0);
-                out.put_slice(&session.0);
-                out.put_u64(*received);
-                out.put_u8(u8::from(*is_new));
+                output.put_slice(&MAGIC);
+                output.put_slice(&client.0);
+                output.put_slice(&session.0);
+                output.put_u64(*received);
+                output.put_u8(u8::from(*is_new));
                 kind::HELLO
             }
             Self::Welcome(received) => {
-                out.put_u64(*received);
+                output.put_u64(*received);
                 kind::WELCOME
             }
             Self::Refused(refusal) => {
-                out.put_u8(refusal.code());
+                output.put_u8(refusal.code());
                 kind::REFUSED
             }
             Self::Data(bytes) => {
-                out.put_slice(bytes);
+                output.put_slice(bytes);
                 kind::DATA
             }
             Self::Consumed(count) => {
-                out.put_u64(*count);
+                output.put_u64(*count);
                 kind::CONSUMED
             }
             Self::Close => kind::CLOSE,
         };
-        fill_head(out, begin, kind);
+        fill_head(output, start, kind);
     }
 
-    /// Takes the first whole record out of `bytes`; none as long as it is not whole.
+    /// Removes the first record from `bytes`; returns `None` until it is complete.
     pub(crate) fn read(bytes: &mut BytesMut) -> Result<Option<Self>, BadRecord> {
-        let Some((head, _)) = bytes.split_first_chunk::<HEAD>() else { return Ok(None) };
+        let Some((head, _)) = bytes.split_first_chunk::<HEAD_BYTES>() else { return Ok(None) };
         let [kind, length @ ..] = *head;
         let length = u32::from_be_bytes(length) as usize;
         if length > MAX_BODY_BYTES || !is_length_of(kind, length) {
             return Err(BadRecord);
         }
-        if bytes.len() < HEAD + length {
+        if bytes.len() < HEAD_BYTES + length {
             return Ok(None);
         }
-        let mut body = bytes.split_to(HEAD + length).freeze();
-        body.advance(HEAD);
+        let mut body = bytes.split_to(HEAD_BYTES + length).freeze();
+        body.advance(HEAD_BYTES);
         Ok(Some(match kind {
             kind::HELLO => {
                 let mut magic = [0; 8];
@@ -140,17 +140,17 @@ impl Record {
 }
 
 /// Appends a record of data without a copy in between.
-pub(crate) fn write_data(out: &mut BytesMut, data: &[u8]) {
-    let begin = out.len();
-    out.put_bytes(0, HEAD);
-    out.put_slice(data);
-    fill_head(out, begin, kind::DATA);
+pub(crate) fn write_data(output: &mut BytesMut, data: &[u8]) {
+    let start = output.len();
+    output.put_bytes(0, HEAD_BYTES);
+    output.put_slice(data);
+    fill_head(output, start, kind::DATA);
 }
 
-fn fill_head(out: &mut BytesMut, begin: usize, kind: u8) {
-    let length = u32::try_from(out.len() - begin - HEAD).expect("a body is at most 64 KiB long");
-    out[begin] = kind;
-    out[begin + 1..begin + HEAD].copy_from_slice(&length.to_be_bytes());
+fn fill_head(output: &mut BytesMut, start: usize, kind: u8) {
+    let length = u32::try_from(output.len() - start - HEAD_BYTES).expect("a body is at most 64 KiB long");
+    output[start] = kind;
+    output[start + 1..start + HEAD_BYTES].copy_from_slice(&length.to_be_bytes());
 }
 
 /// Returns whether a record of this kind may have a body of this length.

@@ -8,20 +8,20 @@ use crate::record::{MAX_DATA_BYTES, Record};
 /// Maximum number of sent bytes that the other side has not consumed.
 pub const WINDOW: usize = 1 << 20;
 
-/// Consumed bytes after which an acknowledgement goes out even if nothing else does.
+/// Number of consumed bytes after which an acknowledgement is sent on its own.
 const ACK_BYTES: u64 = (WINDOW / 8) as u64;
 
 /// The other side contradicts what both sides know, so the stream cannot continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
     /// The other side has consumed or received more than this side sent, or less than it has reported before.
-    #[error("the other side of the link names a position of the stream that cannot be ({0})")]
+    #[error("the other side of the link sent an impossible position of the stream ({0})")]
     Position(u64),
     /// The other side has sent more than fits into the window.
-    #[error("the other side of the link sends more than it may")]
+    #[error("the other side of the link exceeds the window")]
     Window,
     /// The other side has sent a greeting in the middle of a connection.
-    #[error("the other side of the link greets twice")]
+    #[error("the other side of the link sent a second greeting")]
     Greeting,
 }
 
@@ -69,7 +69,7 @@ impl Session {
     /// Continues over a new connection. The other side has received `received_there` bytes.
     ///
     /// # Errors
-    /// If that cannot be.
+    /// If that is impossible.
     pub fn resume(&mut self, received_there: u64) -> Result<(), Violation> {
         let sent = received_there.checked_sub(self.consumed_there).and_then(|sent| usize::try_from(sent).ok());
         match sent {
@@ -89,7 +89,7 @@ impl Session {
         WINDOW.saturating_sub(self.outgoing.len())
     }
 
-    /// Queues bytes; at most as many as there is room for.
+    /// Queues bytes, at most as many as fit.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         debug_assert!(bytes.len() <= self.room(), "the caller asks for the room first");
         self.outgoing.extend_from_slice(bytes);
@@ -102,11 +102,11 @@ impl Session {
 
     /// Returns the next bytes for the connection, which count as sent over it.
     pub(crate) fn next_data(&mut self) -> Option<&[u8]> {
-        let begin = self.sent;
-        let end = self.outgoing.len().min(begin + MAX_DATA_BYTES);
+        let start = self.sent;
+        let end = self.outgoing.len().min(start + MAX_DATA_BYTES);
         self.sent = end;
         self.offered = self.offered.max(self.consumed_there + end as u64);
-        (begin < end).then(|| &self.outgoing[begin..end])
+        (start < end).then(|| &self.outgoing[start..end])
     }
 
     /// Takes a record of the other side.

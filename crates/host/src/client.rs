@@ -43,10 +43,10 @@ pub struct HostHello {
     pub terminals: usize,
 }
 
-/// Reason for the missing answer.
+/// Reason why a request has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AskError {
-    /// The host did not do it.
+    /// The host refused the request, or failed to perform it.
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// The host has ended, and its terminals with it.
@@ -66,7 +66,7 @@ pub enum AskError {
     NotConnected {
         /// The name of the machine.
         host: String,
-        /// Since when.
+        /// Time of the loss of the connection.
         since: Option<SystemTime>,
         /// Reason.
         why: String,
@@ -103,7 +103,7 @@ pub enum AskError {
         /// Number of waiting messages.
         waiting: usize,
     },
-    /// The host on another machine has sent what no terminal host sends.
+    /// The host on another machine has sent an impossible answer.
     #[error("host '{host}' sent an answer that cannot be: {what}")]
     Implausible {
         /// The name of the machine.
@@ -156,7 +156,7 @@ pub(crate) fn is_printable(character: char) -> bool {
     !character.is_control() && !is_format(character)
 }
 
-/// Says since when, for a sentence.
+/// Describes a time, for a sentence.
 fn moment(since: Option<SystemTime>) -> String {
     let seconds = since.and_then(|since| since.elapsed().ok()).map(|elapsed| elapsed.as_secs());
     seconds.map_or_else(String::new, |seconds| match seconds {
@@ -174,7 +174,7 @@ pub struct Host {
 
 #[derive(Debug)]
 struct Shared {
-    /// Tells this connection from every other one of this process.
+    /// Unique number of the connection in this process.
     number: u64,
     greeting: HostHello,
     outbox: Outbox,
@@ -188,7 +188,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Ends a request: takes it back if it has not left, else has the host end it.
+    /// Cancels a request: removes it from the queue, or requests its cancellation from the host.
     fn cancel(&self, number: u64) {
         if !self.outbox.withdraw(number) {
             // An ended host answers nothing any more, and sends nothing.
@@ -283,7 +283,7 @@ impl Host {
         tokio::time::timeout(time_limit, connected).await.map_err(silent)?
     }
 
-    /// Speaks over `stream`.
+    /// Connects over `stream`.
     pub(crate) async fn from_stream(stream: UnixStream, peer: Peer, on_secret: &OnSecret) -> io::Result<Self> {
         let stream = Arc::new(stream);
         let outbox = Outbox::new(stream.clone());
@@ -377,7 +377,7 @@ impl Host {
         ask_over(&self.shared, ask).await
     }
 
-    /// Returns the steps of runs whose results the host keeps, as of now. Later calls of [`Self::settle`] reach them.
+    /// Returns the steps of runs whose results the host currently stores. Later calls of [`Self::settle`] reach them.
     ///
     /// # Errors
     /// If the host does not answer.
@@ -408,7 +408,7 @@ impl Host {
         }
     }
 
-    /// Gives a step of a client up. Such steps have no entry here. Does not wait for the host.
+    /// Abandons a step of a client. Such steps have no entry here. Does not wait for the host.
     pub(crate) fn give_up(&self, step: &str) {
         // An ended host has nothing in progress. The answer has no receiver.
         let _ = self.shared.outbox.send_note(next_number(), &Ask::Settle(vec![step.to_owned()]));
@@ -503,7 +503,7 @@ async fn request<T: DeserializeOwned + Send + 'static>(shared: &Shared, number: 
         Err(RequestRefused::Full(waiting)) => {
             cancel.answered = true;
             shared.waiting.lock().answers.remove(&number);
-            // Of the step, nothing is there to settle.
+            // The step has nothing to settle.
             if let Some(step) = step.filter(|_| is_new_step) {
                 shared.steps.lock().remove(step);
             }
@@ -531,7 +531,7 @@ async fn request<T: DeserializeOwned + Send + 'static>(shared: &Shared, number: 
     Ok(answer??)
 }
 
-/// Returns the error of an unreadable answer. Its reason may quote the answer whole.
+/// Returns the error of an unreadable answer. Its reason may quote the entire answer.
 fn garbled(error: &impl std::fmt::Display) -> AskError {
     AskError::Garbled(
         error.to_string().chars().filter(|character| is_printable(*character)).take(MAX_REASON_CHARS).collect(),
@@ -592,7 +592,7 @@ impl Waiting {
             let _ = answer.sender.send(body.map(<[u8]>::to_vec));
         } else if let Some(events) = table.events.get(&number) {
             let Some(body) = body else {
-                // What is missing would garble what follows.
+                // A missing event would garble the following ones.
                 table.events.remove(&number);
                 return;
             };

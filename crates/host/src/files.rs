@@ -1,4 +1,5 @@
-//! Files of this machine and of other ones: requests about them ([`MachineFiles`]) and copies from one machine to another ([`MachineFiles::copy`]).
+//! Files of this machine and of other ones: requests about them ([`MachineFiles`]) and copies from one machine to
+//! another ([`MachineFiles::copy`]).
 //!
 //! A copy consists of pieces, each with a repeatable request: it survives a lost connection as terminals do, and its
 //! memory is one piece. The machine of the target compares the digest of the whole before it puts the file in its
@@ -78,7 +79,7 @@ impl MachineFiles {
         Self { place: Place::There(host, timeout), step: Some(step), is_first: false }
     }
 
-    /// Returns the file that the step has written before; none if it has written none.
+    /// Returns the file that the step has already written, if any.
     ///
     /// # Errors
     /// The machine does not answer.
@@ -115,7 +116,7 @@ impl MachineFiles {
         self.ask(FileAsk::List(path.clone()), move || disk::list(&path)).await
     }
 
-    /// Makes a directory and the missing ones above it.
+    /// Creates a directory and its missing parents.
     ///
     /// # Errors
     /// If the system refuses it, or the machine does not answer.

@@ -1,8 +1,8 @@
-//! All terminal hosts of a daemon, as if they were one.
+//! All terminal hosts of a daemon, behind one interface.
 //!
-//! Usually there is one. After an upgrade there may also be an older one, which keeps its terminals until the last of
-//! them closes and opens no new ones. The daemon leaves a host of another protocol version alone and lists it in the
-//! status.
+//! Usually there is one host. After an upgrade there may also be an older one, which opens no new terminals and ends
+//! when the last of its terminals closes. The daemon sends no requests to a host of another protocol version, and lists
+//! it in the status.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ffi::OsString;
@@ -46,7 +46,7 @@ pub enum Starter {
         program: PathBuf,
         /// The arguments that make it a host.
         arguments: Vec<OsString>,
-        /// Another program and its arguments, for the case that the first one does not become a host.
+        /// Another program and its arguments, used if the first one does not become a host.
         otherwise: Option<(PathBuf, Vec<OsString>)>,
         /// Path of its log.
         log: PathBuf,
@@ -73,7 +73,7 @@ impl Starter {
     }
 }
 
-/// Reason for a missing host.
+/// Reason why no host opened the terminal.
 #[derive(Debug, thiserror::Error)]
 pub enum HostsError {
     /// Its start failed.
@@ -90,7 +90,7 @@ pub enum HostsError {
     Remote(#[from] RemoteError),
 }
 
-/// The host that a terminal ended with.
+/// The host with whose end a terminal ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LostHost {
     /// Its process id, on its machine.
@@ -157,8 +157,8 @@ struct Shared {
     version: String,
     on_secret: OnSecret,
     table: Mutex<Table>,
-    /// True if a noted host was not there any more at the beginning, or has ended since, and may have performed any
-    /// step of the last daemon.
+    /// True if a noted host had ended at the start of this daemon, or has ended since, and may have performed any step
+    /// of the last daemon.
     missed: AtomicBool,
     /// Steps that are in doubt because a host has ended.
     doubts: Mutex<Doubts>,
@@ -172,7 +172,7 @@ struct Shared {
     remote: OnceLock<RemoteHosts>,
 }
 
-/// Steps of runs whose effects a host may have performed that has ended. The notes of such hosts stay until the journal
+/// Steps of runs whose effects an ended host may have performed. The notes of such hosts stay until the journal
 /// has the outcome of each step: the next daemon must not take a begun step for a new one.
 #[derive(Debug, Default)]
 struct Doubts {
@@ -209,14 +209,14 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of remembered lost terminals.
 const MAX_LOST_TERMINALS: usize = 1000;
 
-/// Interval between two looks at the terminals of a host of an older version.
+/// Interval between two checks of the terminals of a host of an older version.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Time limit of an answer that concerns no terminal, or all of them. Every client of the daemon may wait for the
 /// answer, and a stopped host never sends it.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Sends a request, and waits for the answer no longer than [`ANSWER_TIMEOUT`].
+/// Sends a request, and waits at most [`ANSWER_TIMEOUT`] for the answer.
 pub(crate) async fn answer<T: DeserializeOwned + Send + 'static>(host: &Host, ask: &Ask) -> Result<T, AskError> {
     let pid = host.greeting().pid;
     tokio::time::timeout(ANSWER_TIMEOUT, host.ask(ask)).await.unwrap_or_else(|_| {
@@ -225,12 +225,13 @@ pub(crate) async fn answer<T: DeserializeOwned + Send + 'static>(host: &Host, as
     })
 }
 
-/// Time that a caller waits for a list of a host that has left the one before unanswered. Longer than the way to a distant
-/// machine and back.
+/// Time limit for a list of a host that did not answer the previous request. Longer than the round trip to a distant
+/// machine.
 const SILENT_LIST_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Requests the terminals of a host on another machine, as [`answer`] does. Callers wait for a silent host no longer than
-/// [`SILENT_LIST_TIMEOUT`]; its answer counts if it comes later, so that a slow host is not taken for a silent one again.
+/// Requests the terminals of a host on another machine, as [`answer`] does. Callers wait for a silent host no longer
+/// than [`SILENT_LIST_TIMEOUT`]; its answer counts if it comes later, so that a slow host is not taken for a silent one
+/// again.
 pub(crate) async fn list<T: DeserializeOwned + Send + 'static>(host: &Host) -> Result<T, AskError> {
     let silent = || AskError::HostSilent { pid: host.greeting().pid };
     let was_silent = host.is_silent();
@@ -249,7 +250,7 @@ pub(crate) async fn list<T: DeserializeOwned + Send + 'static>(host: &Host) -> R
     listed.map_err(|_| silent())?
 }
 
-/// Returns the terminal that one of the hosts of this machine finds, as soon as it finds it.
+/// Returns the first terminal that one of the hosts of this machine finds.
 async fn find_terminal(hosts: Vec<Host>, ask: Ask) -> Result<Option<HostedTerminal>, AskError> {
     let ask = Arc::new(ask);
     let mut asking = JoinSet::new();
@@ -290,7 +291,7 @@ impl Hosts {
     /// none. `on_secret` receives every text that their terminals' users want hidden.
     ///
     /// # Errors
-    /// If the read of a directory fails.
+    /// If reading a directory fails.
     #[boxed]
     pub async fn find(
         folder: &Path,
@@ -409,7 +410,7 @@ impl Hosts {
         self.remote(name)?.find_machine(name)?.current(patience).await.map(drop)
     }
 
-    /// Does the same at once, for a person: reports any failure.
+    /// Does the same without a delay, for a person, and reports any failure.
     ///
     /// # Errors
     /// If there is no such machine, or the first attempt does not reach it within that time.
@@ -624,15 +625,15 @@ impl Hosts {
         for record in doubts.records.iter_mut().filter(|record| are_all && record.doubted.is_none()) {
             record.doubted = Some(pending.clone());
             if let Err(error) = records::doubt(&self.shared.notes, record) {
-                tracing::warn!(%error, "the steps of a terminal host that has ended cannot be noted");
+                tracing::warn!(%error, "failed to note the steps of an ended terminal host");
             }
         }
         doubts.steps.get_or_insert_default().extend(pending);
         self.shared.end_doubts(&mut doubts);
     }
 
-    /// Gives a step of a client up: prevents its effects in progress where that is still possible, and closes the
-    /// shells of its single commands. Does not wait for the hosts.
+    /// Abandons a step of a client: prevents its effects in progress if possible, and closes the shells of its single
+    /// commands. Does not wait for the hosts.
     pub fn give_up(&self, step: &str) {
         self.connected().iter().for_each(|host| host.give_up(step));
     }
@@ -675,7 +676,7 @@ impl Hosts {
             let doubts = self.shared.doubts.lock();
             doubts.records.iter().any(|record| record.doubted.as_ref().is_some_and(|steps| steps.contains(step)))
         };
-        // What another machine claims to know counts for nothing here.
+        // Ignore the claims of other machines.
         (self.shared.missed.load(Ordering::Relaxed) || is_noted()) && self.host_with_step(step).is_none()
     }
 
@@ -836,7 +837,7 @@ impl Hosts {
         }
     }
 
-    /// Hides texts wherever they come back, also for the daemons to come. A host that does not answer in time carries the
+    /// Hides texts in all output, also for later daemons. A host that does not answer in time carries the
     /// requests out once it continues, before any later request.
     #[boxed]
     pub async fn remember(&self, secrets: &[SecretText]) {
@@ -844,7 +845,7 @@ impl Hosts {
         for host in self.reachable() {
             for secret in secrets {
                 let (host, ask) = (host.clone(), Ask::Remember(secret.clone()));
-                // A host that has ended at this moment returns no text any more.
+                // A host that has just ended returns no text.
                 telling.spawn(async move { drop(answer::<()>(&host, &ask).await) });
             }
         }

@@ -1,8 +1,8 @@
 //! The write half of a connection. Writes frames whole, in order.
 //!
-//! Writes a frame at once where the socket has room, without another task in between. Keeps bytes without room, and
-//! writes them as room comes. Senders of events wait for that. A request that finds too many others waiting is refused,
-//! and nothing of it is sent. Answers do neither, because the server reads no requests while many of them wait.
+//! Writes a frame directly if the socket has room, and queues it otherwise. Senders of events wait for room. A request
+//! is refused, and not sent in part, if too many others wait. Answers neither wait nor are refused, because the server
+//! reads no requests while many answers wait.
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,12 +18,12 @@ use crate::wire::{append_frame, write_frame};
 /// Number of queued bytes from which senders of events have to wait.
 const MAX_QUEUED_BYTES: usize = 1 << 20;
 
-/// Number of queued bytes of answers from which a server reads no further requests. Events stop earlier, so that a client
-/// that is flooded with them can still type.
+/// Number of queued bytes of answers from which a server reads no further requests. Events stop earlier, so that a
+/// client that is flooded with them can still type.
 const MAX_UNREAD_BYTES: usize = 8 << 20;
 
-/// Maximum size of the requests that wait for a peer that reads nothing, in bytes, and their maximum number. One request
-/// fits whatever its size.
+/// Maximum size of the requests that wait for a peer that reads nothing, in bytes, and their maximum number. One
+/// request fits whatever its size.
 const MAX_WAITING_REQUEST_BYTES: usize = 32 << 20;
 const MAX_WAITING_REQUESTS: usize = 4096;
 
@@ -122,8 +122,8 @@ impl Outbox {
         self.send(number, |unsent| write_frame(unsent, number, body), |unsent| unsent.exceeds(1))
     }
 
-    /// Sends a note that cannot be refused. Ends the connection if the other side has read too little for too long: the next
-    /// connection begins with what the other side has kept.
+    /// Sends a note that cannot be refused. Ends the connection if the other side has read too little for too long: the
+    /// next connection begins with what the other side has kept.
     pub(crate) fn send_note(&self, number: u64, body: &impl Serialize) -> Result<(), OutboxClosed> {
         let sent =
             self.send(number, |unsent| write_frame(unsent, number, body), |unsent| unsent.exceeds(MAX_NOTES_FACTOR));
@@ -134,7 +134,7 @@ impl Outbox {
         sent.map_err(|_| OutboxClosed)
     }
 
-    /// Takes a frame back that has not begun to leave. Returns whether there was one.
+    /// Removes a queued frame of which nothing was written. Returns whether there was one.
     pub(crate) fn withdraw(&self, number: u64) -> bool {
         let mut unsent = self.lock();
         let mut begin = 0;
@@ -199,7 +199,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// Sends a frame once the other side is not far behind.
+    /// Sends a frame when few bytes wait for the other side.
     pub(crate) async fn send_paced(&self, number: u64, body: &impl Serialize) -> Result<(), OutboxClosed> {
         self.await_fewer_than(MAX_QUEUED_BYTES).await?;
         self.send_message(number, body)

@@ -1,4 +1,4 @@
-//! Notes of the running hosts, in a directory that lasts.
+//! Notes of the running hosts, in a persistent directory.
 //!
 //! Hosts listen in the runtime directory, which another environment does not find, and which may disappear while they
 //! live. A note holds the socket and the process id of a host; a host whose socket was removed receives a signal to
@@ -23,10 +23,10 @@ pub(crate) struct HostRecord {
     pub(crate) doubted: Option<BTreeSet<String>>,
 }
 
-/// The time between two looks, where no event announces a change.
+/// The time between two checks, because no event announces a change.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Maximum number of such looks for a host that has to listen again, also on a busy machine.
+/// Maximum number of such checks for a host that has to listen again, also on a busy machine.
 pub(crate) const MAX_LOOKS: usize = 500;
 
 impl HostRecord {
@@ -74,7 +74,7 @@ pub(crate) fn doubt(folder: &Path, record: &HostRecord) -> io::Result<()> {
     replace(&file(folder, &record.socket), record)
 }
 
-/// Writes a note, whole or not at all.
+/// Writes a note atomically.
 pub(crate) fn replace(target: &Path, note: &impl Serialize) -> io::Result<()> {
     let bytes = rmp_serde::to_vec_named(note).map_err(io::Error::other)?;
     let mut written = tempfile::NamedTempFile::new_in(target.parent().unwrap_or(Path::new(".")))?;

@@ -1,9 +1,10 @@
-//! The far end of a connection to another machine: finds or starts the terminal host over there, and carries bytes to it.
+//! The far end of a connection to another machine: finds or starts the terminal host over there, and carries bytes to
+//! it.
 //!
-//! The near end starts a relay through OpenSSH and speaks with it over standard input and output. First come two lines of JSON in
-//! each direction: the relay's [`RelayHello`] after [`MARK`] (a login shell may print before it), the near end's
-//! [`RelayRequest`], and the [`RelayReply`]. Then the connection belongs to a link (`steplatch-link`) with the terminal
-//! host.
+//! The near end starts a relay through OpenSSH and speaks with it over standard input and output. First come two lines
+//! of JSON in each direction: the relay's [`RelayHello`] after [`MARK`] (a login shell may print before it), the near
+//! end's [`RelayRequest`], and the [`RelayReply`]. Then the connection belongs to a link (`steplatch-link`) with the
+//! terminal host.
 
 use std::io::{self, BufRead, Read, Write};
 use std::net::Shutdown;
@@ -90,7 +91,7 @@ pub struct Relay {
 /// Reason for the early end of a relay.
 #[derive(Debug, thiserror::Error)]
 pub enum RelayError {
-    /// The near end sent nothing that a relay understands.
+    /// The near end sent an invalid request.
     #[error("what came from the other machine is no request of a relay: {0}")]
     Request(String),
     /// The connection or the host has ended.
@@ -99,7 +100,8 @@ pub enum RelayError {
 }
 
 impl Relay {
-    /// Greets over `output`, reads the request from `input`, and then carries bytes between them and the host until either side ends.
+    /// Greets over `output`, reads the request from `input`, and then carries bytes between them and the host until
+    /// either side ends.
     ///
     /// # Errors
     /// If the request is invalid, or the connection ends before it reaches the host.
@@ -129,7 +131,7 @@ impl Relay {
         }
     }
 
-    /// Finds the host that the near end wants.
+    /// Finds the host that the near end requests.
     async fn reached(&self, request: RelayRequest) -> Result<RelayReply, HostsError> {
         let failed = HostsError::NotStarted;
         // Two relays that begin at the same moment start one host.
@@ -199,7 +201,8 @@ pub(crate) fn linked(socket: &Path) -> io::Result<UnixStream> {
     Ok(stream)
 }
 
-/// Carries bytes in both directions until either side ends. Two threads that block cost less time for each byte than a runtime.
+/// Carries bytes in both directions until either side ends. Two threads that block cost less time for each byte than a
+/// runtime.
 fn carry(stream: UnixStream, mut input: impl Read + Send + 'static, mut output: impl Write) -> Result<(), RelayError> {
     let mut to_host = stream.try_clone()?;
     // The thread ends with the process: a relay whose host has ended has nothing more to do.

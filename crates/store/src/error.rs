@@ -1,4 +1,4 @@
-//! The errors of a journal, by what its caller can do about them.
+//! The errors of a journal, by the possible reactions of its caller.
 
 use std::path::PathBuf;
 
@@ -10,12 +10,12 @@ type Cause = Box<dyn std::error::Error + Send + Sync>;
 /// Error of appending records. The journal has appended none of them.
 #[derive(Debug, thiserror::Error)]
 pub enum AppendError {
-    /// Another writer wrote in between: this writer decided on a history that is not the newest.
+    /// Another writer wrote in between, so the append is based on an outdated history.
     #[error("run {run} is at entry {is}, not at {expected}")]
     Conflict {
         /// The run.
         run: RunId,
-        /// The entry that the writer believed to be the last.
+        /// The expected last entry.
         expected: u64,
         /// The last entry.
         is: u64,
@@ -25,27 +25,27 @@ pub enum AppendError {
     Storage(#[from] StorageError),
 }
 
-/// Reason why a journal cannot serve a request.
+/// Reason that a journal cannot serve a request.
 #[derive(Debug, thiserror::Error)]
 pub enum StorageError {
-    /// Another process has taken the journal over, and this one must stop.
+    /// Another process has taken over the journal, and this one must stop.
     #[error("the journal was taken over: its owner has number {owner}, and this is owner {own}")]
     NotOwner {
         /// The number of this journal, from its opening.
         own: u64,
-        /// The number of the owner now.
+        /// The number of the current owner.
         owner: u64,
     },
-    /// There is no room. Later attempts may find some.
+    /// The disk is full. Later attempts may succeed.
     #[error("no disk space is left for the journal; free some, or raise runs.disk_mb")]
     Full(Cause),
-    /// The place is only readable.
+    /// The file is read-only.
     #[error("the journal cannot be written to, only read")]
     ReadOnly(Cause),
     /// The content of the file differs from the written one, or the file is not a database.
     #[error("the journal is damaged: {0}")]
     Damaged(Cause),
-    /// Its file disappeared, or gave way to another one, while it was open: further writes would not last.
+    /// Its file was removed or replaced while it was open: further writes would be lost.
     #[error("the journal's file was removed or replaced while it was in use; start the daemon again")]
     Gone,
     /// The disk or the file failed.
@@ -114,7 +114,7 @@ pub enum OpenError {
         #[source]
         cause: std::io::Error,
     },
-    /// The file is there and does not work.
+    /// The file exists but cannot be used.
     #[error("the journal '{}' cannot be used", .path.display())]
     Storage {
         /// The file.

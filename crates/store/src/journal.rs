@@ -1,4 +1,4 @@
-//! The interface of a journal, and the values that go in and out of it.
+//! The interface of a journal, with its arguments and results.
 
 use std::future::Future;
 
@@ -11,43 +11,43 @@ use crate::{AppendError, ReadError, StorageError};
 pub struct Record {
     /// Its number within the run, from 1 and without gaps.
     pub seq: u64,
-    /// Format version of `text`. Readers refuse versions that they do not know, by name.
+    /// Format version of `text`. Readers refuse unknown versions with an error that names them.
     pub version: u16,
     /// The entry.
     pub text: String,
 }
 
-/// Summary of a run in lists, kept beside its history so that a list reads no histories.
+/// Summary of a run for lists, stored beside its history so that a list reads no histories.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary {
-    /// The state of the run, in one word of its writer's; a filter of lists uses it.
+    /// The state of the run, as a word defined by its writer; lists can be filtered by it.
     pub state: String,
-    /// Time at which the run ended, in milliseconds since 1970. Only a run that has this may be forgotten as finished.
+    /// Time at which the run ended, in milliseconds since 1970. Only such a run may be removed as finished.
     pub finished_at: Option<u64>,
-    /// Everything else, as its writer's JSON.
+    /// All other data, as JSON of its writer.
     pub text: String,
 }
 
-/// Entries to append, all or nothing.
+/// Entries to append atomically.
 #[derive(Debug, Clone)]
 pub struct Append {
     /// The run whose history it is.
     pub run: RunId,
-    /// The entry that the writer believes to be the last (0: none yet).
+    /// The expected last entry (0: none yet).
     pub after: u64,
     /// Format version of `texts`.
     pub version: u16,
-    /// The entries. Without any, only the summary of a known run changes.
+    /// The entries. If empty, only the summary of a known run changes.
     pub texts: Vec<String>,
-    /// The new summary in lists; without one, lists keep the previous one.
+    /// The new summary; without one, the previous summary remains.
     pub summary: Option<Summary>,
-    /// A name that finds this run again, and that no second run can get.
+    /// A unique name of this run, for look-ups.
     pub key: Option<String>,
-    /// Data that the writer needs until the run has ended, in the place of the previous data: secrets that no entry
-    /// shows. A summary that has the run finished drops it.
+    /// Data that the writer needs until the run has ended, such as secrets that no entry shows. It replaces the
+    /// previous data. A summary of a finished run removes it.
     pub private: Option<String>,
-    /// New texts of entries up to `after`, because the stored ones contain secrets. Apart from the secrets their
-    /// meaning must stay the same.
+    /// New texts of entries up to `after`, because the stored ones contain secrets. Except for the secrets, their
+    /// meaning must not change.
     pub redacted: Vec<(u64, String)>,
 }
 
@@ -58,19 +58,19 @@ impl Append {
         Self { run, after, version, texts, summary: None, key: None, private: None, redacted: Vec::new() }
     }
 
-    /// Returns the same with a summary.
+    /// Sets the summary.
     #[must_use]
     pub fn with_summary(self, summary: Summary) -> Self {
         Self { summary: Some(summary), ..self }
     }
 
-    /// Returns the same with a key.
+    /// Sets the key.
     #[must_use]
     pub fn with_key(self, key: impl Into<String>) -> Self {
         Self { key: Some(key.into()), ..self }
     }
 
-    /// Returns the same with data that only its writer needs.
+    /// Sets the private data.
     #[must_use]
     pub fn with_private(self, private: impl Into<String>) -> Self {
         Self { private: Some(private.into()), ..self }
@@ -80,24 +80,24 @@ impl Append {
 /// The result of an [`Append`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Appended {
-    /// The entries are there.
+    /// The entries are stored.
     Written {
         /// The number of the last one.
         last: u64,
     },
-    /// The key belongs to a run already, and the journal has written nothing.
+    /// The key already belongs to a run, so nothing was written.
     Existing {
         /// The run of the key; it may be the run of this append.
         run: RunId,
     },
 }
 
-/// A run, as lists show it.
+/// A run in a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownRun {
     /// The run.
     pub run: RunId,
-    /// Its place in the order in which runs began; never given twice by one journal.
+    /// Its position in the order in which runs began; a journal never reuses it.
     pub number: u64,
     /// The number of its last entry.
     pub last: u64,
@@ -108,22 +108,22 @@ pub struct KnownRun {
 /// Filter of a list of runs. The default is all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RunFilter {
-    /// Only those whose summary has this state.
+    /// Only runs whose summary has this state.
     pub state: Option<String>,
-    /// Only finished ones, or only unfinished ones.
+    /// Only finished runs, or only unfinished runs.
     pub finished: Option<bool>,
-    /// Only those with a smaller [`KnownRun::number`]: the continuation of a list that ended with that one.
+    /// Only runs with a smaller [`KnownRun::number`], to continue a list after that run.
     pub before: Option<u64>,
     /// Maximum number of runs to return.
     pub limit: Option<usize>,
 }
 
-/// Rules for the finished runs to keep. The journal drops a run when either rule drops it.
+/// Rules for the retention of finished runs. A run must satisfy both rules to remain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
-    /// Number of runs that finished last.
+    /// Number of the most recently finished runs.
     pub keep: usize,
-    /// Those that finished at or after this moment, in milliseconds since 1970.
+    /// Earliest time of the end of a run, in milliseconds since 1970.
     pub finished_since: Option<u64>,
 }
 
@@ -139,7 +139,7 @@ pub struct Retention {
 /// let last = journal.append(&run, 0, 1, vec!["started".to_owned(), "asked".to_owned()]).await?;
 /// assert_eq!(last, 2);
 ///
-/// // A writer that decided on an old history is refused.
+/// // An append that is based on an outdated history is refused.
 /// let late = journal.append(&run, 1, 1, vec!["asked again".to_owned()]).await;
 /// assert!(matches!(late, Err(AppendError::Conflict { .. })));
 ///
@@ -149,14 +149,14 @@ pub struct Retention {
 /// # }
 /// ```
 pub trait Journal: Send + Sync + 'static {
-    /// Appends entries with what belongs to them, all or nothing. Returns once they are as durable as this journal
-    /// makes them. A caller that stops waiting does not cancel its append.
+    /// Appends entries with their further data atomically. Returns once they are stored with the durability of this
+    /// journal. A caller that stops waiting does not cancel its append.
     ///
     /// # Errors
-    /// If the writer decided on an old history, or the journal cannot write.
+    /// If the append is based on an outdated history, or the journal cannot write.
     fn write(&self, append: Append) -> impl Future<Output = Result<Appended, AppendError>> + Send;
 
-    /// Appends `texts` to the history of `run`, all or none, after its entry number `after` (0: none yet). Returns the
+    /// Appends `texts` to the history of `run` atomically, after its entry number `after` (0: none yet). Returns the
     /// number of the last entry.
     ///
     /// # Errors
@@ -180,8 +180,8 @@ pub trait Journal: Send + Sync + 'static {
     /// Returns the entries of `run` from number `from` on, in order; none for an unknown run.
     ///
     /// # Errors
-    /// If there is a damaged or too new entry, or the journal cannot read. The entries after such an entry are of no
-    /// use without it.
+    /// If an entry is damaged or has a newer version, or the journal cannot read. The entries after such an entry are
+    /// useless without it.
     fn read(&self, run: &RunId, from: u64) -> impl Future<Output = Result<Vec<Record>, ReadError>> + Send;
 
     /// Returns at most `at_most` entries of `run`, starting at number `from`, in order: fewer only at the end of the
@@ -208,7 +208,7 @@ pub trait Journal: Send + Sync + 'static {
     /// If the journal cannot read.
     fn find(&self, run: &RunId) -> impl Future<Output = Result<Option<KnownRun>, StorageError>> + Send;
 
-    /// Returns the data that the writer keeps privately about `run` until the run has ended.
+    /// Returns the private data of `run`, which the journal stores until the run has ended.
     ///
     /// # Errors
     /// If the journal cannot read.
@@ -220,13 +220,13 @@ pub trait Journal: Send + Sync + 'static {
     /// If the journal cannot read.
     fn run_with_key(&self, key: &str) -> impl Future<Output = Result<Option<RunId>, StorageError>> + Send;
 
-    /// Drops the history of `run`, its summary and its keys; nothing for an unknown run.
+    /// Removes the history of `run`, its summary and its keys, if the run exists.
     ///
     /// # Errors
     /// If the journal cannot write.
     fn forget(&self, run: &RunId) -> impl Future<Output = Result<(), StorageError>> + Send;
 
-    /// Drops the finished runs that `retention` does not keep. Returns them, first finished first.
+    /// Removes the finished runs that `retention` does not keep. Returns them in the order of their ends.
     ///
     /// # Errors
     /// If the journal cannot write. Some may be removed already.

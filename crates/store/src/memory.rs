@@ -1,4 +1,4 @@
-//! A journal that lasts as long as its process.
+//! A journal in the memory of this process.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use crate::{
     Append, AppendError, Appended, Journal, KnownRun, ReadError, Record, Retention, RunFilter, StorageError, Summary,
 };
 
-/// Keeps histories in memory.
+/// Journal that stores histories in memory.
 #[derive(Debug, Default)]
 pub struct MemoryJournal {
     histories: Mutex<Histories>,
@@ -19,7 +19,7 @@ pub struct MemoryJournal {
 struct Histories {
     runs: HashMap<RunId, StoredRun>,
     keys: HashMap<String, RunId>,
-    begun: u64,
+    begun_runs: u64,
 }
 
 #[derive(Debug)]
@@ -51,36 +51,36 @@ impl Histories {
         if let Some(existing) = key.as_ref().and_then(|key| self.keys.get(key)) {
             return Ok(Appended::Existing { run: existing.clone() });
         }
-        let is = self.runs.get(&run).map_or(0, |kept| kept.records.len() as u64);
-        if is != after {
-            return Err(AppendError::Conflict { run, expected: after, is });
+        let last = self.runs.get(&run).map_or(0, |stored| stored.records.len() as u64);
+        if last != after {
+            return Err(AppendError::Conflict { run, expected: after, is: last });
         }
-        if is == 0 && texts.is_empty() {
+        if last == 0 && texts.is_empty() {
             return Ok(Appended::Written { last: 0 });
         }
-        let run_count = &mut self.begun;
-        let kept = self.runs.entry(run.clone()).or_insert_with(|| {
+        let run_count = &mut self.begun_runs;
+        let stored = self.runs.entry(run.clone()).or_insert_with(|| {
             *run_count += 1;
             StoredRun { number: *run_count, records: Vec::new(), summary: None, private: None }
         });
         for (seq, text) in redacted {
-            if let Some(record) = kept.records.iter_mut().find(|record| record.seq == seq) {
+            if let Some(record) = stored.records.iter_mut().find(|record| record.seq == seq) {
                 record.text = text;
             }
         }
         for text in texts {
-            kept.records.push(Record { seq: kept.records.len() as u64 + 1, version, text });
+            stored.records.push(Record { seq: stored.records.len() as u64 + 1, version, text });
         }
         if summary.is_some() {
-            kept.summary = summary;
+            stored.summary = summary;
         }
         if private.is_some() {
-            kept.private = private;
+            stored.private = private;
         }
-        if kept.finished_at().is_some() {
-            kept.private = None;
+        if stored.finished_at().is_some() {
+            stored.private = None;
         }
-        let last = kept.records.len() as u64;
+        let last = stored.records.len() as u64;
         if let Some(key) = key {
             self.keys.insert(key, run);
         }
@@ -93,23 +93,26 @@ impl Histories {
     }
 
     fn forget_finished(&mut self, retention: Retention) -> Vec<RunId> {
-        let mut finished: Vec<(u64, u64, RunId)> =
-            self.runs.iter().filter_map(|(run, kept)| Some((kept.finished_at()?, kept.number, run.clone()))).collect();
+        let mut finished: Vec<(u64, u64, RunId)> = self
+            .runs
+            .iter()
+            .filter_map(|(run, stored)| Some((stored.finished_at()?, stored.number, run.clone())))
+            .collect();
         finished.sort_unstable();
         let surplus = finished.len().saturating_sub(retention.keep);
-        let goes = |(place, (at, _, run)): (usize, (u64, u64, RunId))| {
+        let expired_run = |(place, (at, _, run)): (usize, (u64, u64, RunId))| {
             (place < surplus || retention.finished_since.is_some_and(|since| at < since)).then_some(run)
         };
-        let forgotten: Vec<RunId> = finished.into_iter().enumerate().filter_map(goes).collect();
+        let forgotten: Vec<RunId> = finished.into_iter().enumerate().filter_map(expired_run).collect();
         forgotten.iter().for_each(|run| self.forget(run));
         forgotten
     }
 }
 
 impl MemoryJournal {
-    fn with<R>(&self, act: impl FnOnce(&mut Histories) -> R) -> R {
-        // Every change above takes one step, so a panic elsewhere left nothing half done.
-        act(&mut self.histories.lock())
+    fn with<R>(&self, change: impl FnOnce(&mut Histories) -> R) -> R {
+        // Each change is atomic under the lock, so a panic elsewhere leaves no partial change.
+        change(&mut self.histories.lock())
     }
 }
 
@@ -124,7 +127,7 @@ impl Journal for MemoryJournal {
 
     async fn read_some(&self, run: &RunId, from: u64, at_most: usize) -> Result<Vec<Record>, ReadError> {
         self.with(|histories| {
-            let records = histories.runs.get(run).map(|kept| kept.records.as_slice()).unwrap_or_default();
+            let records = histories.runs.get(run).map(|stored| stored.records.as_slice()).unwrap_or_default();
             let skipped = usize::try_from(from.saturating_sub(1)).unwrap_or(usize::MAX);
             Ok(records.iter().skip(skipped).take(at_most).cloned().collect())
         })
@@ -132,16 +135,16 @@ impl Journal for MemoryJournal {
 
     async fn runs(&self, filter: RunFilter) -> Result<Vec<KnownRun>, StorageError> {
         self.with(|histories| {
-            let matching = |kept: &StoredRun| {
-                filter.before.is_none_or(|before| kept.number < before)
-                    && filter.finished.is_none_or(|finished| kept.finished_at().is_some() == finished)
+            let matching = |stored: &StoredRun| {
+                filter.before.is_none_or(|before| stored.number < before)
+                    && filter.finished.is_none_or(|finished| stored.finished_at().is_some() == finished)
                     && filter
                         .state
                         .as_ref()
-                        .is_none_or(|state| kept.summary.as_ref().is_some_and(|summary| summary.state == *state))
+                        .is_none_or(|state| stored.summary.as_ref().is_some_and(|summary| summary.state == *state))
             };
-            let matching = histories.runs.iter().filter(|(_, kept)| matching(kept));
-            let mut runs: Vec<KnownRun> = matching.map(|(run, kept)| kept.known(run)).collect();
+            let matching = histories.runs.iter().filter(|(_, stored)| matching(stored));
+            let mut runs: Vec<KnownRun> = matching.map(|(run, stored)| stored.known(run)).collect();
             runs.sort_unstable_by_key(|run| std::cmp::Reverse(run.number));
             runs.truncate(filter.limit.unwrap_or(usize::MAX));
             Ok(runs)
@@ -149,11 +152,11 @@ impl Journal for MemoryJournal {
     }
 
     async fn find(&self, run: &RunId) -> Result<Option<KnownRun>, StorageError> {
-        Ok(self.with(|histories| histories.runs.get(run).map(|kept| kept.known(run))))
+        Ok(self.with(|histories| histories.runs.get(run).map(|stored| stored.known(run))))
     }
 
     async fn private(&self, run: &RunId) -> Result<Option<String>, StorageError> {
-        Ok(self.with(|histories| histories.runs.get(run).and_then(|kept| kept.private.clone())))
+        Ok(self.with(|histories| histories.runs.get(run).and_then(|stored| stored.private.clone())))
     }
 
     async fn run_with_key(&self, key: &str) -> Result<Option<RunId>, StorageError> {

@@ -1,13 +1,13 @@
 //! A journal in a SQLite database.
 //!
-//! Owns the file. Two threads work on it, each with its own connection: the writer, which makes one transaction of all
-//! appends that wait for it, and the reader. Callers hold a [`SqliteJournal`] and await; no call of SQLite is ever made
-//! on their runtime.
+//! Owns the file. Two threads use it, each with its own connection: the writer, which commits all waiting appends in
+//! one transaction, and the reader. Callers hold a [`SqliteJournal`] and await; no call of SQLite runs on their
+//! runtime.
 //!
 //! SQLite writes the log ahead and synchronises it at each commit (`journal_mode=WAL`, `synchronous=FULL`):
-//! acknowledged entries are there after a loss of power, if the disk keeps its word.
+//! acknowledged entries survive a power failure, if the disk honours synchronisation.
 //!
-//! Opening a journal takes it over: its former owner, if it still lives, can read, and its next append fails.
+//! Opening a journal takes it over: a former owner that still runs can read, but its next append fails.
 
 mod entry;
 mod reader;
@@ -29,13 +29,13 @@ use crate::{
 use reader::ReaderQuery;
 use writer::{Answer, WriterCommand, WriterRequest};
 
-/// Maximum number of requests that wait for a thread before their callers wait for a place.
+/// Maximum number of queued requests for a thread; further callers wait.
 const MAX_QUEUED_REQUESTS: usize = 1024;
 
-/// Maximum number of entries in one read, so that a long history leaves other readers their turn.
+/// Maximum number of entries in one read, so that a long history does not block other readers.
 const READ_BATCH: usize = 4096;
 
-/// Maximum number of runs that are forgotten in one transaction, so that appends need not wait for all of them.
+/// Maximum number of runs to remove in one transaction, so that appends do not wait for all of them.
 const FORGET_BATCH: usize = 64;
 
 /// Options of a journal.
@@ -43,7 +43,7 @@ const FORGET_BATCH: usize = 64;
 pub struct SqliteOptions {
     /// The newest version of entries that the caller can read; a newer entry stops a reader.
     pub newest_version: u16,
-    /// Maximum size of the database, in bytes; appends beyond fail as with a full disk. Its log comes on top.
+    /// Maximum size of the database, in bytes; appends beyond fail as with a full disk. Its log is not included.
     pub at_most: Option<u64>,
 }
 
@@ -53,7 +53,7 @@ impl Default for SqliteOptions {
     }
 }
 
-/// Keeps histories in a SQLite database.
+/// Journal that stores histories in a SQLite database.
 pub struct SqliteJournal {
     path: PathBuf,
     epoch: u64,
@@ -69,11 +69,11 @@ impl fmt::Debug for SqliteJournal {
 }
 
 impl SqliteJournal {
-    /// Opens the database at `path`, created with its directory if it is missing, and takes it over. Blocks for as
-    /// long as the disk needs.
+    /// Opens the database at `path`, creates it with its directory if it is missing, and takes it over. Blocks on the
+    /// disk.
     ///
     /// # Errors
-    /// If the file is unusable, belongs to another program, or comes from a newer build.
+    /// If the file cannot be used, belongs to another program, or comes from a newer build.
     pub fn open(path: &Path, options: &SqliteOptions) -> Result<Self, OpenError> {
         let (connection, epoch) = schema::open(path, options)?;
         let readers = schema::open_reader(path)?;
@@ -94,14 +94,14 @@ impl SqliteJournal {
         Ok(Self { path: path.to_owned(), epoch, writer, reader, threads })
     }
 
-    /// Returns the number of this owner: one more than that of the owner before.
+    /// Returns the number of this owner, one more than that of the previous owner.
     #[must_use]
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// Moves everything from the log into the database, and empties it: what was overwritten in the database is then
-    /// nowhere. Costs a synchronisation of both. Returns false if a reader needs the log at this moment.
+    /// Moves the log into the database and empties it, so that overwritten data no longer exists in either. Costs a
+    /// synchronisation of both. Returns false if a reader currently needs the log.
     ///
     /// # Errors
     /// If the journal cannot write.
@@ -110,20 +110,20 @@ impl SqliteJournal {
         Ok(matches!(self.ask(WriterCommand::EmptyLog).await?, Answer::Emptied(true)))
     }
 
-    /// Finishes the pending requests and closes the file. Blocks until then; dropping a journal finishes as well and
-    /// does not wait.
+    /// Finishes the pending requests and closes the file. Blocks until then; dropping a journal also finishes them,
+    /// without waiting.
     pub fn close(self) {
         let Self { writer, reader, threads, .. } = self;
         drop((writer, reader));
         for thread in threads {
-            // A thread that panicked has reported it, and has nothing left to finish.
+            // Ignore the error: a thread that panicked has reported it.
             let _ = thread.join();
         }
     }
 
-    async fn ask(&self, ask: WriterCommand) -> Result<Answer, StorageError> {
+    async fn ask(&self, command: WriterCommand) -> Result<Answer, StorageError> {
         let (reply, answer) = oneshot::channel();
-        self.writer.send(WriterRequest { ask, reply }).await.map_err(|_| StorageError::Closed)?;
+        self.writer.send(WriterRequest { command, reply }).await.map_err(|_| StorageError::Closed)?;
         answer.await.map_err(|_| StorageError::Closed)?
     }
 
@@ -142,7 +142,7 @@ impl Journal for SqliteJournal {
         let (run, expected) = (append.run.clone(), append.after);
         match self.ask(WriterCommand::Append(append)).await? {
             Answer::Appended(appended) => Ok(appended),
-            Answer::Conflict { is } => Err(AppendError::Conflict { run, expected, is }),
+            Answer::Conflict { actual_last: is } => Err(AppendError::Conflict { run, expected, is }),
             Answer::Forgotten(_) | Answer::Emptied(_) => unreachable!("an append is answered as an append"),
         }
     }

@@ -1,9 +1,9 @@
-//! The stored form of an entry, and the checks that make it trusted again.
+//! The stored form of an entry, and its verification on read.
 //!
-//! A text up to [`INLINE`] bytes is in the row itself. A longer one, such as the output of a terminal, is compressed in
-//! a row of `blobs` under the SHA-256 of its text, so that the same screen in ten entries takes room once. The checksum
-//! of a row covers the run, the numbers and the text or the name of the blob: it detects a changed row, and one at
-//! another place.
+//! A text up to [`MAX_INLINE_BYTES`] bytes is in the row itself. A longer one, such as the output of a terminal, is
+//! compressed in a row of `blobs` under the SHA-256 of its text, so that ten entries with the same screen store it
+//! once. The checksum of a row covers the run, the numbers and the text or the name of the blob: it detects a changed
+//! row, and one at another place.
 
 use lz4_flex::block;
 use rusqlite::types::Null;
@@ -15,16 +15,16 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::{ReadError, Record};
 
 /// Maximum length of a text in the row of its entry, in bytes.
-pub(super) const INLINE: usize = 16 * 1024;
+pub(super) const MAX_INLINE_BYTES: usize = 16 * 1024;
 
 /// The text is in the row.
-const IN_ROW: i64 = 1;
+const FORMAT_IN_ROW: i64 = 1;
 /// The text is in a blob.
-const IN_BLOB: i64 = 2;
+const FORMAT_IN_BLOB: i64 = 2;
 
-/// No text is more than this many times as long as its compressed form: a length of LZ4 grows by 255 with each of
-/// its bytes. See <https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md>.
-const MAX_RATIO: usize = 255;
+/// Maximum ratio of a text to its compressed form: each byte of a length in LZ4 adds at most 255. See
+/// <https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md>.
+const MAX_COMPRESSION_RATIO: usize = 255;
 
 /// The columns that [`read`] takes, of `records` joined to `blobs`.
 pub(super) const SELECT: &str = "
@@ -50,30 +50,30 @@ impl<'t> Entries<'t> {
     /// Writes the entry `seq`.
     pub(super) fn write(&mut self, seq: u64, version: u16, text: &str) -> rusqlite::Result<()> {
         let (number, seq) = (self.number, seq.cast_signed());
-        if text.len() <= INLINE {
-            let checksum = checksum(self.run, seq, IN_ROW, version.into(), text.as_bytes());
-            self.insert.execute(params![number, seq, IN_ROW, version, checksum, text, Null])?;
+        if text.len() <= MAX_INLINE_BYTES {
+            let checksum = checksum(self.run, seq, FORMAT_IN_ROW, version.into(), text.as_bytes());
+            self.insert.execute(params![number, seq, FORMAT_IN_ROW, version, checksum, text, Null])?;
         } else {
             let hash = Sha256::digest(text.as_bytes());
-            let checksum = checksum(self.run, seq, IN_BLOB, version.into(), &hash);
+            let checksum = checksum(self.run, seq, FORMAT_IN_BLOB, version.into(), &hash);
             store_blob(self.transaction, &hash, text.as_bytes())?;
-            self.insert.execute(params![number, seq, IN_BLOB, version, checksum, Null, hash.as_slice()])?;
+            self.insert.execute(params![number, seq, FORMAT_IN_BLOB, version, checksum, Null, hash.as_slice()])?;
         }
         Ok(())
     }
 }
 
 impl Entries<'_> {
-    /// Stores the entry `seq`, if it is there, with another text.
+    /// Replaces the text of the entry `seq`, if it exists.
     pub(super) fn replace(&mut self, seq: u64, text: &str) -> rusqlite::Result<()> {
-        let place = params![self.number, seq.cast_signed()];
+        let key = params![self.number, seq.cast_signed()];
         let mut find = self.transaction.prepare_cached(FIND)?;
         let Some((version, blob)) =
-            find.query_row(place, |row| Ok((row.get(0)?, row.get::<_, Option<Vec<u8>>>(1)?))).optional()?
+            find.query_row(key, |row| Ok((row.get(0)?, row.get::<_, Option<Vec<u8>>>(1)?))).optional()?
         else {
             return Ok(());
         };
-        self.transaction.prepare_cached("DELETE FROM records WHERE number = ?1 AND seq = ?2")?.execute(place)?;
+        self.transaction.prepare_cached("DELETE FROM records WHERE number = ?1 AND seq = ?2")?.execute(key)?;
         if let Some(blob) = blob {
             self.transaction.prepare_cached(FORGET_BLOB)?.execute([blob])?;
         }
@@ -83,7 +83,7 @@ impl Entries<'_> {
 
 const FIND: &str = "SELECT version, blob FROM records WHERE number = ?1 AND seq = ?2";
 
-/// Drops a blob that no entry has any more.
+/// Removes a blob that no entry uses.
 pub(super) const FORGET_BLOB: &str =
     "DELETE FROM blobs WHERE hash = ?1 AND NOT EXISTS (SELECT 1 FROM records WHERE blob = ?1)";
 
@@ -97,7 +97,7 @@ fn store_blob(transaction: &Transaction<'_>, hash: &[u8], text: &[u8]) -> rusqli
     insert.execute(params![hash, length, block::compress(text)]).map(|_| ())
 }
 
-/// Reads the entry that should be number `seq`, and rejects it if its parts do not fit together.
+/// Reads the entry that should be number `seq`, and verifies its parts.
 pub(super) fn read(row: &Row<'_>, run: &RunId, seq: u64, newest: u16) -> Result<Record, ReadError> {
     let damaged = |what| ReadError::Damaged { run: run.clone(), seq, what };
     let unknown = |version: i64, known: i64| ReadError::UnknownVersion {
@@ -106,35 +106,36 @@ pub(super) fn read(row: &Row<'_>, run: &RunId, seq: u64, newest: u16) -> Result<
         version: version.cast_unsigned(),
         known: known.cast_unsigned(),
     };
-    let number = |column: usize| row.get_ref(column)?.as_i64().map_err(|_| damaged("a number of it is not there"));
-    let bytes = |column: usize| row.get_ref(column)?.as_bytes().map_err(|_| damaged("a part of it is not there"));
+    let number = |column: usize| row.get_ref(column)?.as_i64().map_err(|_| damaged("one of its numbers is missing"));
+    let bytes = |column: usize| row.get_ref(column)?.as_bytes().map_err(|_| damaged("one of its parts is missing"));
 
     if number(0)? != seq.cast_signed() {
-        return Err(damaged("it is not there, and a later one is"));
+        return Err(damaged("it is missing, although a later one exists"));
     }
     let (format, version, expected) = (number(1)?, number(2)?, number(3)?);
     let covered = match format {
-        IN_ROW => bytes(4)?,
-        IN_BLOB => bytes(5)?,
-        newer => return Err(unknown(newer, IN_BLOB)),
+        FORMAT_IN_ROW => bytes(4)?,
+        FORMAT_IN_BLOB => bytes(5)?,
+        newer => return Err(unknown(newer, FORMAT_IN_BLOB)),
     };
     if checksum(run, seq.cast_signed(), format, version, covered) != expected {
-        return Err(damaged("its checksum does not fit"));
+        return Err(damaged("its checksum does not match"));
     }
     let Some(version) = u16::try_from(version).ok().filter(|version| *version <= newest) else {
         return Err(unknown(version, newest.into()));
     };
-    let text = if format == IN_ROW {
+    let text = if format == FORMAT_IN_ROW {
         covered.to_vec()
     } else {
-        let length = usize::try_from(number(6)?).map_err(|_| damaged("its length does not fit"))?;
+        let length = usize::try_from(number(6)?).map_err(|_| damaged("its length does not match"))?;
         let packed = bytes(7)?;
-        if length > packed.len().saturating_mul(MAX_RATIO) {
-            return Err(damaged("its length does not fit"));
+        if length > packed.len().saturating_mul(MAX_COMPRESSION_RATIO) {
+            return Err(damaged("its length does not match"));
         }
-        let text = block::decompress(packed, length).map_err(|_| damaged("its long text cannot be unpacked"))?;
+        let text =
+            block::decompress(packed, length).map_err(|_| damaged("its compressed text cannot be decompressed"))?;
         if Sha256::digest(&text).as_slice() != covered {
-            return Err(damaged("its long text is another one"));
+            return Err(damaged("the hash of its compressed text does not match"));
         }
         text
     };

@@ -23,9 +23,9 @@ pub(super) enum ReaderQuery {
     Records { run: RunId, from: u64, at_most: usize, reply: oneshot::Sender<Result<Vec<Record>, ReadError>> },
     /// The runs that match a filter.
     Runs { filter: RunFilter, reply: oneshot::Sender<Result<Vec<KnownRun>, StorageError>> },
-    /// A run, as lists show it.
+    /// A run in a list.
     Find { run: RunId, reply: oneshot::Sender<Result<Option<KnownRun>, StorageError>> },
-    /// The private data that a run's writer keeps.
+    /// The private data of a run.
     Private { run: RunId, reply: oneshot::Sender<Result<Option<String>, StorageError>> },
     /// The run with a key.
     Key { key: String, reply: oneshot::Sender<Result<Option<RunId>, StorageError>> },
@@ -65,7 +65,7 @@ impl Reader {
             return Ok(Vec::new());
         };
         let mut select = self.connection.prepare_cached(entry::SELECT)?;
-        // A number beyond what the database can hold is beyond every history.
+        // A number beyond the range of the database is beyond every history.
         let Ok(first) = i64::try_from(from) else { return Ok(Vec::new()) };
         let mut rows = select.query(params![number, first, i64::try_from(at_most).unwrap_or(i64::MAX)])?;
         let mut records = Vec::new();

@@ -98,35 +98,34 @@ fn open_where_there_is_room(path: &Path, options: &SqliteOptions) -> Result<(Con
     create(path).map_err(|cause| OpenError::File { path: path.to_owned(), cause })?;
     let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     let storage = |cause: rusqlite::Error| OpenError::Storage { path: path.to_owned(), cause: cause.into() };
-    // Before any change: a foreign database stays unchanged.
+    // Check before any change, so that a foreign database stays unchanged.
     check_format(&connection, path)?;
     connection
         .pragma_update(None, "journal_mode", "WAL")
         .and_then(|()| connection.pragma_update(None, "synchronous", "FULL"))
         .and_then(|()| connection.pragma_update(None, "journal_size_limit", LOG_KEPT))
-        // Overwrites private data when it goes.
+        // Overwrite deleted private data.
         .and_then(|()| connection.pragma_update_and_check(None, "secure_delete", true, |_| Ok(())))
         .map_err(storage)?;
     limit(&connection, options.at_most).map_err(storage)?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(storage)?;
-    // Again under the lock, since another process may have made the tables in the meantime.
+    // Check again under the lock, since another process may have created the tables in the meantime.
     let format = check_format(&transaction, path)?;
     migrate(&transaction, format).map_err(storage)?;
     let epoch = take_over(&transaction).map_err(storage)?;
     transaction.commit().map_err(storage)?;
-    // What a killed owner has left in the log is private, too. Where another process still reads it, it stays for
-    // now.
+    // The log of a killed owner may contain private data. It remains for now if another process reads it.
     let _ = empty_log(&connection);
     Ok((connection, epoch))
 }
 
-/// Copies the contents of the log to the database, and empties it. Returns false if a reader needs it at this moment.
+/// Copies the contents of the log to the database, and empties it. Returns false if a reader currently needs it.
 pub(super) fn empty_log(connection: &Connection) -> rusqlite::Result<bool> {
     // The first column reports whether it was busy: https://www.sqlite.org/pragma.html#pragma_wal_checkpoint
     connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| Ok(row.get::<_, i64>(0)? == 0))
 }
 
-/// Opens a second connection to a database that [`open`] has made ready.
+/// Opens a second connection to a database that [`open`] has prepared.
 pub(super) fn open_reader(path: &Path) -> Result<Connection, OpenError> {
     let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     let guarded = connection.pragma_update(None, "query_only", true);
@@ -134,7 +133,7 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, OpenError> {
     Ok(connection)
 }
 
-/// Fails unless `epoch` is the number of the owner.
+/// Fails unless `own` is the number of the owner.
 pub(super) fn check_owner(transaction: &Transaction<'_>, own: u64) -> Result<(), StorageError> {
     let owner: i64 =
         transaction.prepare_cached("SELECT epoch FROM owner WHERE one = 1")?.query_row([], |row| row.get(0))?;
@@ -142,7 +141,8 @@ pub(super) fn check_owner(transaction: &Transaction<'_>, own: u64) -> Result<(),
     if owner == own { Ok(()) } else { Err(StorageError::NotOwner { own, owner }) }
 }
 
-/// Makes the file, readable by its user only: what terminals printed is in it. SQLite gives its log the same mode.
+/// Creates the file, readable by its user only, since it contains the output of terminals. SQLite gives its log the
+/// same mode.
 fn create(path: &Path) -> std::io::Result<()> {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -165,7 +165,7 @@ fn connect(path: &Path, access: OpenFlags) -> Result<Connection, OpenError> {
     opened.map_err(|cause| OpenError::Storage { path: path.to_owned(), cause: cause.into() })
 }
 
-/// Returns the format of a database that is ours, or empty (format 0).
+/// Returns the format of a steplatch database, or 0 for an empty one.
 fn check_format(connection: &Connection, path: &Path) -> Result<usize, OpenError> {
     let read = || -> rusqlite::Result<(i64, i64, Option<String>)> {
         let application = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;

@@ -233,11 +233,11 @@ async fn an_entry_that_was_changed_stops_the_reader_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let journal = open(&folder);
     let damages = [
-        ("text = 'twO'", "its checksum does not fit"),
-        ("text = NULL", "a part of it is not there"),
-        ("checksum = checksum + 1", "its checksum does not fit"),
-        ("version = 0", "its checksum does not fit"),
-        ("number = 0", "it is not there, and a later one is"),
+        ("text = 'twO'", "its checksum does not match"),
+        ("text = NULL", "one of its parts is missing"),
+        ("checksum = checksum + 1", "its checksum does not match"),
+        ("version = 0", "its checksum does not match"),
+        ("number = 0", "it is missing, although a later one exists"),
     ];
     for (change, what) in damages {
         let run = RunId::random();
@@ -269,10 +269,10 @@ async fn a_long_text_that_was_changed_stops_the_reader() {
     append(&journal, &run, 0, &[&long(1), &long(2)]).await.unwrap();
     let swap = "UPDATE blobs SET (length, packed) = (SELECT length, packed FROM blobs WHERE rowid = 2) WHERE rowid = 1";
     let changes = [
-        (swap, "its long text is another one"),
-        ("UPDATE blobs SET length = 1 << 40", "its length does not fit"),
-        ("UPDATE blobs SET packed = x'ff', length = 10", "its long text cannot be unpacked"),
-        ("DELETE FROM blobs", "a number of it is not there"),
+        (swap, "the hash of its compressed text does not match"),
+        ("UPDATE blobs SET length = 1 << 40", "its length does not match"),
+        ("UPDATE blobs SET packed = x'ff', length = 10", "its compressed text cannot be decompressed"),
+        ("DELETE FROM blobs", "one of its numbers is missing"),
     ];
     for (change, what) in changes {
         tamper(&folder, change);

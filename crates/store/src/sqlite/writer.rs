@@ -17,7 +17,7 @@ use crate::{Append, Appended, Retention, StorageError};
 /// Maximum number of requests that share a transaction.
 const MAX_GROUP_REQUESTS: usize = 512;
 
-/// Length of text that makes a transaction full, in bytes: a long one makes many callers wait.
+/// Maximum length of the text of a transaction, in bytes: a long transaction delays many callers.
 const MAX_GROUP_BYTES: usize = 4 << 20;
 
 /// A test's change to a connection.
@@ -32,9 +32,9 @@ pub(super) enum WriterCommand {
     Forget(RunId),
     /// Drop some of the finished runs beyond the retention.
     ForgetFinished { retention: Retention, at_most: usize },
-    /// Take everything out of the log.
+    /// Empty the write-ahead log.
     EmptyLog,
-    /// Treat the connection as a test wants it.
+    /// Apply a test's change to the connection.
     #[cfg(test)]
     Tamper(Tampering),
 }
@@ -43,23 +43,23 @@ pub(super) enum WriterCommand {
 pub(super) enum Answer {
     /// To an append.
     Appended(Appended),
-    /// To an append that was decided on an old history.
-    Conflict { is: u64 },
-    /// To the dropping thread: the removed runs.
+    /// To an append that was based on an outdated history.
+    Conflict { actual_last: u64 },
+    /// To a removal: the removed runs.
     Forgotten(Vec<RunId>),
-    /// To what empties the log: whether it is empty.
+    /// To a request to empty the log: true if it is empty.
     Emptied(bool),
 }
 
-/// A request and the way to its caller.
+/// A command with the reply channel of its caller.
 pub(super) struct WriterRequest {
-    pub(super) ask: WriterCommand,
+    pub(super) command: WriterCommand,
     pub(super) reply: oneshot::Sender<Result<Answer, StorageError>>,
 }
 
 impl WriterRequest {
     fn weight(&self) -> usize {
-        match &self.ask {
+        match &self.command {
             WriterCommand::Append(append) => {
                 let redacted = append.redacted.iter().map(|(_, text)| text);
                 append.texts.iter().chain(&append.private).chain(redacted).map(String::len).sum()
@@ -73,28 +73,28 @@ pub(super) struct Writer {
     connection: Connection,
     epoch: u64,
     /// The path of the file, and its identity.
-    place: (PathBuf, Option<(u64, u64)>),
+    file_identity: (PathBuf, Option<(u64, u64)>),
 }
 
 impl Writer {
     pub(super) fn new(connection: Connection, epoch: u64, path: &Path) -> Self {
-        Self { connection, epoch, place: (path.to_owned(), identity(path)) }
+        Self { connection, epoch, file_identity: (path.to_owned(), identity(path)) }
     }
 
     /// Writes until all senders are dropped.
-    pub(super) fn serve(mut self, mut asked: mpsc::Receiver<WriterRequest>) {
-        while let Some(first) = asked.blocking_recv() {
+    pub(super) fn serve(mut self, mut requests: mpsc::Receiver<WriterRequest>) {
+        while let Some(first) = requests.blocking_recv() {
             let mut weight = first.weight();
             let mut group = vec![first];
             while group.len() < MAX_GROUP_REQUESTS
                 && weight < MAX_GROUP_BYTES
-                && let Ok(next) = asked.try_recv()
+                && let Ok(next) = requests.try_recv()
             {
                 weight += next.weight();
                 group.push(next);
             }
             let (emptying, group): (Vec<_>, Vec<_>) =
-                group.into_iter().partition(|request| matches!(request.ask, WriterCommand::EmptyLog));
+                group.into_iter().partition(|request| matches!(request.command, WriterCommand::EmptyLog));
             if !group.is_empty() {
                 self.write(group);
             }
@@ -109,13 +109,14 @@ impl Writer {
         match self.transact(&group) {
             Ok(answers) => {
                 for (request, answer) in group.into_iter().zip(answers) {
-                    // A caller that stopped waiting has its request done anyway.
+                    // Ignore the error: the request is done even if its caller has stopped waiting.
                     let _ = request.reply.send(Ok(answer));
                 }
             }
             Err(error) if group.len() > 1 => {
-                // SQLite has rolled the group back. A request that needs too much room must not make the others fail.
-                tracing::warn!(%error, "a transaction of the journal failed and is tried again in its parts");
+                // SQLite has rolled the group back. Retry each request alone, so that one that needs too much space
+                // does not fail the others.
+                tracing::warn!(%error, "a transaction of the journal failed; each of its requests is retried alone");
                 for request in group {
                     let answer = self.transact(std::slice::from_ref(&request)).map(|mut answers| answers.remove(0));
                     let _ = request.reply.send(answer);
@@ -129,14 +130,14 @@ impl Writer {
         }
     }
 
-    /// Performs all requests in one transaction, or none of them. Returns an answer for each request.
+    /// Performs all requests atomically in one transaction. Returns an answer for each request.
     fn transact(&mut self, group: &[WriterRequest]) -> Result<Vec<Answer>, StorageError> {
         #[cfg(test)]
-        if let [WriterRequest { ask: WriterCommand::Tamper(act), .. }] = group {
+        if let [WriterRequest { command: WriterCommand::Tamper(act), .. }] = group {
             act(&self.connection)?;
             return Ok(vec![Answer::Forgotten(Vec::new())]);
         }
-        let (path, opened) = &self.place;
+        let (path, opened) = &self.file_identity;
         if identity(path) != *opened {
             return Err(StorageError::Gone);
         }
@@ -144,13 +145,13 @@ impl Writer {
         schema::check_owner(&transaction, self.epoch)?;
         let mut answers = Vec::with_capacity(group.len());
         for request in group {
-            answers.push(match &request.ask {
+            answers.push(match &request.command {
                 WriterCommand::Append(append_request) => append(&transaction, append_request)?,
                 WriterCommand::Forget(run) => Answer::Forgotten(forget_known(&transaction, run)?),
                 WriterCommand::ForgetFinished { retention, at_most } => {
                     Answer::Forgotten(forget_finished(&transaction, *retention, *at_most)?)
                 }
-                WriterCommand::EmptyLog => unreachable!("it is no part of a transaction"),
+                WriterCommand::EmptyLog => unreachable!("it is not part of a transaction"),
                 #[cfg(test)]
                 WriterCommand::Tamper(_) => unreachable!("tests send it alone, not in a group"),
             });
@@ -160,12 +161,12 @@ impl Writer {
     }
 }
 
-/// Returns the identity of a file, whatever its name.
+/// Returns the device and inode of a file.
 fn identity(path: &Path) -> Option<(u64, u64)> {
     std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
 }
 
-/// Appends, or detects before any change that it must not.
+/// Appends entries, or reports a conflict before any change.
 fn append<'t>(transaction: &'t Transaction<'t>, request: &'t Append) -> rusqlite::Result<Answer> {
     let Append { run, after, version, texts, summary, key, private, redacted } = request;
     if let Some(key) = key {
@@ -177,13 +178,13 @@ fn append<'t>(transaction: &'t Transaction<'t>, request: &'t Append) -> rusqlite
     let mut select = transaction.prepare_cached(
         "SELECT number, (SELECT max(seq) FROM records WHERE records.number = runs.number) FROM runs WHERE run = ?1",
     )?;
-    let found: Option<(i64, Option<i64>)> =
+    let known: Option<(i64, Option<i64>)> =
         select.query_row([run.as_str()], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
-    let is = found.and_then(|(_, last)| last).unwrap_or(0).cast_unsigned();
-    if is != *after {
-        return Ok(Answer::Conflict { is });
+    let actual_last = known.and_then(|(_, last)| last).unwrap_or(0).cast_unsigned();
+    if actual_last != *after {
+        return Ok(Answer::Conflict { actual_last });
     }
-    let number = match found {
+    let number = match known {
         Some((number, _)) => number,
         None if texts.is_empty() => return Ok(Answer::Appended(Appended::Written { last: 0 })),
         None => {
@@ -191,9 +192,9 @@ fn append<'t>(transaction: &'t Transaction<'t>, request: &'t Append) -> rusqlite
             transaction.last_insert_rowid()
         }
     };
-    let mut last = is;
+    let mut last = actual_last;
     let mut entries = entry::Entries::prepare(transaction, number, run)?;
-    for (seq, text) in redacted.iter().filter(|(seq, _)| *seq <= is) {
+    for (seq, text) in redacted.iter().filter(|(seq, _)| *seq <= actual_last) {
         entries.replace(*seq, text)?;
     }
     for text in texts {
@@ -238,20 +239,20 @@ fn forget_finished(
         "(SELECT number FROM runs WHERE finished_at IS NOT NULL ORDER BY finished_at DESC, number DESC LIMIT ?2)) ",
         "ORDER BY finished_at, number LIMIT ?3"
     ))?;
-    let signed = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+    let to_signed = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
     let since = retention.finished_since.map_or(i64::MIN, |since| i64::try_from(since).unwrap_or(i64::MAX));
-    let going: Vec<(i64, RunId)> = select
-        .query_map(params![since, signed(retention.keep), signed(at_most)], |row| {
+    let expired: Vec<(i64, RunId)> = select
+        .query_map(params![since, to_signed(retention.keep), to_signed(at_most)], |row| {
             Ok((row.get(0)?, reader::run(row, 1)?))
         })?
         .collect::<rusqlite::Result<_>>()?;
-    for (number, _) in &going {
+    for (number, _) in &expired {
         forget(transaction, *number)?;
     }
-    Ok(going.into_iter().map(|(_, run)| run).collect())
+    Ok(expired.into_iter().map(|(_, run)| run).collect())
 }
 
-/// Drops a run with everything that no other run uses.
+/// Removes a run, with its blobs that no other run uses.
 fn forget(transaction: &Transaction<'_>, number: i64) -> rusqlite::Result<()> {
     let blobs: Vec<Vec<u8>> = transaction
         .prepare_cached("SELECT DISTINCT blob FROM records WHERE number = ?1 AND blob IS NOT NULL")?

@@ -1,6 +1,6 @@
-//! Waiting in tests: until a named condition holds, for which there is no notification. And the one way to leave a test out.
+//! Waits of tests for named conditions without a notification, and the common way to skip a test.
 //!
-//! All tests have one deadline and one pause between two looks. The deadline is long, because it only bounds a test that
+//! All tests share one deadline and one polling interval. The deadline is long, because it only bounds a test that
 //! fails. For tests only: an expired deadline panics.
 
 use std::fmt::Debug;
@@ -9,116 +9,118 @@ use std::time::{Duration, Instant};
 /// The environment variable with the deadline of all conditions, in seconds.
 pub const DEADLINE_VARIABLE: &str = "STEPLATCH_TEST_PATIENCE";
 
-/// The environment variable that makes a test that is left out a failure, as in CI.
+/// The environment variable that turns a skipped test into a failure, as in CI.
 pub const TEST_ALL_VARIABLE: &str = "STEPLATCH_TEST_ALL";
 
-/// Records that a test is left out, because this machine lacks something.
+/// Reports a skipped test, because this machine lacks a requirement.
 ///
 /// # Panics
 ///
-/// If the environment demands all tests.
-#[allow(clippy::print_stderr, reason = "a test that is left out says so")]
+/// If the environment requires all tests.
+#[allow(clippy::print_stderr, reason = "reports a skipped test")]
 pub fn leave_out(reason: &str) {
-    let all = std::env::var_os(TEST_ALL_VARIABLE).is_some_and(|all| !all.is_empty() && all != "0");
-    assert!(!all, "{TEST_ALL_VARIABLE} demands all tests, and {reason}");
+    let requires_all =
+        std::env::var_os(TEST_ALL_VARIABLE).is_some_and(|requires_all| !requires_all.is_empty() && requires_all != "0");
+    assert!(!requires_all, "{TEST_ALL_VARIABLE} requires all tests, and {reason}");
     eprintln!("left out: {reason}");
 }
 
-/// The deadline where the environment has none.
-const USUAL_DEADLINE: Duration = Duration::from_secs(120);
+/// The deadline without the environment variable.
+const DEFAULT_DEADLINE: Duration = Duration::from_secs(120);
 
-/// The pause between two looks at a condition.
+/// The interval between two evaluations of a condition.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Result of a look at a condition: a truth, or a value that may not exist yet.
-pub trait Look {
+/// The result of evaluating a condition: a boolean, or a value that may not exist yet.
+pub trait Observation {
     /// The value that exists once the condition holds.
     type Value;
 
-    /// Returns the value if the condition holds, and otherwise a description of what was seen.
+    /// Returns the value if the condition holds, and otherwise a description of the observed state.
     ///
     /// # Errors
     /// If the condition does not hold yet.
-    fn seen(self) -> Result<Self::Value, String>;
+    fn into_observed(self) -> Result<Self::Value, String>;
 }
 
-impl Look for bool {
+impl Observation for bool {
     type Value = ();
 
-    fn seen(self) -> Result<(), String> {
+    fn into_observed(self) -> Result<(), String> {
         if self { Ok(()) } else { Err("false".to_owned()) }
     }
 }
 
-impl<T> Look for Option<T> {
+impl<T> Observation for Option<T> {
     type Value = T;
 
-    fn seen(self) -> Result<T, String> {
+    fn into_observed(self) -> Result<T, String> {
         self.ok_or_else(|| "None".to_owned())
     }
 }
 
-/// The error is what was seen instead.
-impl<T, E: Debug> Look for Result<T, E> {
+/// The error describes the observed state.
+impl<T, E: Debug> Observation for Result<T, E> {
     type Value = T;
 
-    fn seen(self) -> Result<T, String> {
-        self.map_err(|seen| format!("{seen:?}"))
+    fn into_observed(self) -> Result<T, String> {
+        self.map_err(|into_observed| format!("{into_observed:?}"))
     }
 }
 
-/// Waits until `condition` holds, and returns its value. The condition is looked at every 10 ms.
+/// Waits until `condition` holds, and returns its value. Evaluates the condition every 10 ms.
 ///
 /// # Panics
-/// After 120 s, or what the environment variable [`DEADLINE_VARIABLE`] says, with `awaited` and what was seen last. Also
-/// when one look takes longer than that.
-pub async fn eventually<L: Look>(awaited: &str, condition: impl AsyncFnMut() -> L) -> L::Value {
+/// After 120 s, or the time in the environment variable [`DEADLINE_VARIABLE`], with `awaited` and the last observed
+/// state. Also if one evaluation takes longer than that.
+pub async fn eventually<L: Observation>(awaited: &str, condition: impl AsyncFnMut() -> L) -> L::Value {
     eventually_within(deadline(), awaited, condition).await
 }
 
-/// Waits as [`eventually`] does, on a thread that may block. A look that never returns is not interrupted.
+/// Waits as [`eventually`] does, on a thread that may block. An evaluation that never returns is not interrupted.
 ///
 /// # Panics
-/// After 120 s, or what the environment variable [`DEADLINE_VARIABLE`] says, with `awaited` and what was seen last.
-pub fn eventually_blocking<L: Look>(awaited: &str, condition: impl FnMut() -> L) -> L::Value {
+/// After 120 s, or the time in the environment variable [`DEADLINE_VARIABLE`], with `awaited` and the last observed
+/// state.
+pub fn eventually_blocking<L: Observation>(awaited: &str, condition: impl FnMut() -> L) -> L::Value {
     blocking_within(deadline(), awaited, condition)
 }
 
-async fn eventually_within<L: Look>(
+async fn eventually_within<L: Observation>(
     deadline: Duration,
     awaited: &str,
     mut condition: impl AsyncFnMut() -> L,
 ) -> L::Value {
     let began = Instant::now();
-    let mut last = None;
+    let mut last_seen = None;
     loop {
-        let left = deadline.saturating_sub(began.elapsed());
-        match tokio::time::timeout(left, condition()).await.map(Look::seen) {
+        let remaining = deadline.saturating_sub(began.elapsed());
+        match tokio::time::timeout(remaining, condition()).await.map(Observation::into_observed) {
             Ok(Ok(value)) => return value,
-            Ok(Err(seen)) => last = Some(seen),
-            Err(_) => expired(deadline, awaited, last.as_deref()),
+            Ok(Err(into_observed)) => last_seen = Some(into_observed),
+            Err(_) => panic_expired(deadline, awaited, last_seen.as_deref()),
         }
         if began.elapsed() >= deadline {
-            expired(deadline, awaited, last.as_deref());
+            panic_expired(deadline, awaited, last_seen.as_deref());
         }
         tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
-fn blocking_within<L: Look>(deadline: Duration, awaited: &str, mut condition: impl FnMut() -> L) -> L::Value {
+fn blocking_within<L: Observation>(deadline: Duration, awaited: &str, mut condition: impl FnMut() -> L) -> L::Value {
     let began = Instant::now();
     loop {
-        match condition().seen() {
+        match condition().into_observed() {
             Ok(value) => return value,
-            Err(seen) if began.elapsed() >= deadline => expired(deadline, awaited, Some(&seen)),
+            Err(into_observed) if began.elapsed() >= deadline => panic_expired(deadline, awaited, Some(&into_observed)),
             Err(_) => std::thread::sleep(POLL_INTERVAL),
         }
     }
 }
 
-fn expired(deadline: Duration, awaited: &str, last: Option<&str>) -> ! {
-    let seen = last.unwrap_or("nothing: the first look has not returned");
-    panic!("{awaited}: not within {deadline:?}; the last look saw: {seen}");
+fn panic_expired(deadline: Duration, awaited: &str, last_seen: Option<&str>) -> ! {
+    let seen = last_seen.unwrap_or("nothing: the first evaluation has not returned");
+    panic!("{awaited}: not within {deadline:?}; last observed: {seen}");
 }
 
 fn deadline() -> Duration {
@@ -126,7 +128,7 @@ fn deadline() -> Duration {
 }
 
 fn deadline_of(seconds: Option<&str>) -> Duration {
-    let Some(text) = seconds else { return USUAL_DEADLINE };
+    let Some(text) = seconds else { return DEFAULT_DEADLINE };
     let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     seconds.unwrap_or_else(|| panic!("{DEADLINE_VARIABLE} is a number of seconds, not {text:?}"))
 }
@@ -153,26 +155,28 @@ mod tests {
     }
 
     #[tokio::test]
-    #[should_panic(expected = "a file: not within 0ns; the last look saw: \"an empty folder\"")]
+    #[should_panic(expected = "a file: not within 0ns; last observed: \"an empty folder\"")]
     async fn an_expired_deadline_panics_with_the_condition_and_what_was_seen_last() {
         eventually_within(Duration::ZERO, "a file", async || Err::<(), _>("an empty folder")).await;
     }
 
     #[test]
-    #[should_panic(expected = "a truth: not within 0ns; the last look saw: false")]
+    #[should_panic(expected = "a truth: not within 0ns; last observed: false")]
     fn a_blocking_wait_panics_in_the_same_way() {
         blocking_within(Duration::ZERO, "a truth", || false);
     }
 
     #[tokio::test]
-    #[should_panic(expected = "an answer: not within 0ns; the last look saw: nothing: the first look has not returned")]
+    #[should_panic(
+        expected = "an answer: not within 0ns; last observed: nothing: the first evaluation has not returned"
+    )]
     async fn a_look_that_never_returns_is_given_up_as_well() {
         eventually_within(Duration::ZERO, "an answer", async || std::future::pending::<bool>().await).await;
     }
 
     #[test]
     fn the_environment_may_set_the_deadline_in_seconds() {
-        assert_eq!(deadline_of(None), USUAL_DEADLINE);
+        assert_eq!(deadline_of(None), DEFAULT_DEADLINE);
         assert_eq!(deadline_of(Some("2.5")), Duration::from_millis(2500));
         let wrong = std::panic::catch_unwind(|| deadline_of(Some("long"))).unwrap_err();
         let wrong = wrong.downcast_ref::<String>().unwrap();

@@ -13,11 +13,11 @@ const PHRASES: [(&str, &str); 32] = [
         "no terminals are open; open one with: steplatch terminal open",
     ),
     (
-        "session_id is required; list_terminal_sessions tells which there are",
+        "session_id is required; list_terminal_sessions lists the sessions",
         "no terminal is named; steplatch terminal list shows them",
     ),
     (
-        "close one with exit_terminal (list_terminal_sessions tells which there are)",
+        "close one with exit_terminal (list_terminal_sessions lists them)",
         "close one with: steplatch terminal close (steplatch terminal list shows them)",
     ),
     ("Missing required environment variables: ", "missing arguments: "),
@@ -38,7 +38,7 @@ const PHRASES: [(&str, &str); 32] = [
         "(steplatch terminal wait waits for its end), or interrupt it with: steplatch terminal send -k ctrl-c",
     ),
     (": send_input and await_output", ": steplatch terminal send and steplatch terminal screen"),
-    ("list_runs tells which there are", "list runs with: steplatch runs list"),
+    ("list_runs lists the runs", "list runs with: steplatch runs list"),
     ("cancel one with cancel_run", "cancel one with: steplatch runs cancel"),
     ("look with get_run", "look with: steplatch runs show"),
     ("list_workflows lists them", "steplatch workflow list shows them"),
@@ -181,10 +181,7 @@ mod tests {
                 "Session 'nope' not found; open sessions: term_a (build), term_b",
                 "terminal 'nope' not found; open terminals: term_a (build), term_b",
             ),
-            (
-                "Run 'x' not found; list_runs tells which there are",
-                "Run 'x' not found; list runs with: steplatch runs list",
-            ),
+            ("Run 'x' not found; list_runs lists the runs", "Run 'x' not found; list runs with: steplatch runs list"),
             (
                 "Missing required environment variables: A, B. Set them with: export A=value, export B=value",
                 "missing arguments: A, B. Give them with: steplatch run … -i A=… -i B=…",

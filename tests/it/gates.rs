@@ -501,7 +501,7 @@ fn a_command_for_one_question_is_no_answer_to_the_next() {
     assert_ne!(by_gate.code, 0, "{by_gate:?}");
     let digest = gates()[0]["digest"].as_str().unwrap().to_owned();
     let shown_otherwise = story.home.runs(&["gates", "answer", &format!("{run}/delete/1@00000000"), "yes"]);
-    assert!(shown_otherwise.stderr.contains("is shown otherwise"), "{shown_otherwise:?}");
+    assert!(shown_otherwise.stderr.contains("has changed since"), "{shown_otherwise:?}");
     story.home.runs(&["gates", "answer", &format!("{run}/delete/1@{}", &digest[..8]), "no"]).well();
 }
 
@@ -526,7 +526,7 @@ fn choices_that_are_hidden_alike_are_told_apart_by_their_numbers() {
         assert_eq!(story.agent.calls("send_input", typed)["success"], true);
     }
     let stale = story.home.runs(&["gates", "answer", &format!("{run}/ask/1@{}", &read[..8]), "2"]);
-    assert!(stale.stderr.contains("is shown otherwise"), "{stale:?}");
+    assert!(stale.stderr.contains("has changed since"), "{stale:?}");
     let listed = story.home.runs(&["gates", "list"]).well();
     assert!(listed.contains("parts of this are hidden as secrets"), "{listed}");
     let alike = story.home.runs(&["gates", "answer", &format!("{run}/ask/1"), "drop ••••••"]);
@@ -574,12 +574,12 @@ fn a_terminal_that_a_state_names_is_shown_held_and_compared() {
     story.home.runs(&["gates", "answer", &format!("{run}/ask/1"), "yes"]).well();
     let ended = story.agent.calls("get_run", json!({"run_id": run, "wait_seconds": 60}));
     assert_eq!(ended["status"], "failed", "{ended:#}");
-    assert!(ended["error"].as_str().unwrap().contains("is none that the person saw"), "{ended:#}");
+    assert!(ended["error"].as_str().unwrap().contains("was not shown to the person"), "{ended:#}");
     // One that was shown and is as it was is used.
     let run = asks("work", json!({}));
     story.home.runs(&["gates", "answer", &format!("{run}/ask/1"), "yes"]).well();
     let ended = story.agent.calls("get_run", json!({"run_id": run, "wait_seconds": 60}));
-    assert!(!ended["error"].as_str().unwrap_or_default().contains("is none that the person saw"), "{ended:#}");
+    assert!(!ended["error"].as_str().unwrap_or_default().contains("was not shown to the person"), "{ended:#}");
     assert!(!evil.exists());
 }
 

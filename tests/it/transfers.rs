@@ -141,7 +141,7 @@ fn an_agent_writes_and_reads_files_of_another_machine_and_a_machine_moves_them()
 
     for (tool, params, words) in [
         ("put_file", json!({"host": "build", "path": "b", "content": "x", "overwrite": false}), "overwrite=true"),
-        ("put_file", json!({"host": "build", "path": "no/b", "content": "x"}), "make it first"),
+        ("put_file", json!({"host": "build", "path": "no/b", "content": "x"}), "create it first"),
         ("put_file", json!({"host": "build", "path": "b"}), "one of content, content_base64 and from"),
         ("put_file", json!({"host": "build", "path": "b", "content": "x", "mode": "rwx"}), "mode is written as 0644"),
         ("put_file", json!({"host": "build", "path": "/etc/passwd", "content": "x"}), "Permission denied"),

@@ -49,7 +49,7 @@ const FIRST_DELAY: Duration = Duration::from_secs(1);
 const MAX_DELAY: Duration = Duration::from_secs(300);
 
 /// Bytes of the salt of a hash.
-const SALT: usize = 16;
+const SALT_BYTES: usize = 16;
 
 /// Proof of a person that gates for people require; it may change while the daemon runs.
 pub trait ProofPolicy: std::fmt::Debug + Send + Sync {
@@ -57,7 +57,7 @@ pub trait ProofPolicy: std::fmt::Debug + Send + Sync {
     fn weakest(&self) -> Proof;
 }
 
-/// Always the same.
+/// A constant requirement.
 impl ProofPolicy for Proof {
     fn weakest(&self) -> Proof {
         *self
@@ -68,9 +68,9 @@ impl ProofPolicy for Proof {
 #[derive(Debug)]
 pub struct Approver {
     file: PathBuf,
-    /// The lock for checking and rewriting the file, so that only one check of a passphrase runs at a time, and none
-    /// during a change.
-    trying: Mutex<()>,
+    /// The lock for checking and rewriting the file, so that checks of a passphrase and changes of it exclude each
+    /// other.
+    check_lock: Mutex<()>,
     /// The last sealing key, which every append of a waiting run needs.
     sealing: parking_lot::Mutex<CachedKey>,
     requirement: ProofRequirement,
@@ -106,14 +106,14 @@ struct Stored {
 struct Tries {
     /// The number of consecutive wrong attempts.
     wrong: u32,
-    /// Time before which further attempts from there get no check.
+    /// Time until which further attempts from this source are refused.
     until: Option<Timestamp>,
 }
 
 const VERSION: u32 = 1;
 
 /// The file beside `approver.json` with the private key, after the removal of the passphrase.
-const CLEARED: &str = "approver.cleared.json";
+const CLEARED_KEY_FILE: &str = "approver.cleared.json";
 
 /// The source of a passphrase. A wrong one delays the next one from the same source only: guesses over the network do
 /// not delay an answer in a terminal.
@@ -128,8 +128,8 @@ pub enum AttemptSource {
 /// Maximum number of addresses with a separate count of wrong attempts; all others share one count.
 const MAX_ADDRESSES: usize = 64;
 
-/// The key for all addresses without a separate count.
-const OTHERS: &str = "other addresses";
+/// The key of the shared count.
+const OTHER_ADDRESSES_KEY: &str = "other addresses";
 
 impl AttemptSource {
     /// Returns the key of the count of wrong attempts.
@@ -148,12 +148,12 @@ impl AttemptSource {
         };
         match tries.contains_key(&address) || tries.len() < MAX_ADDRESSES {
             true => address,
-            false => OTHERS.to_owned(),
+            false => OTHER_ADDRESSES_KEY.to_owned(),
         }
     }
 }
 
-/// Reason for which a passphrase does not open anything.
+/// Reason that a passphrase is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum PassphraseError {
     #[error(
@@ -164,7 +164,7 @@ pub enum PassphraseError {
     #[error("Wrong passphrase; try again in {0} s")]
     /// The passphrase is wrong. Seconds until the check of the next attempt.
     Wrong(u64),
-    #[error("The passphrase was not checked, because wrong ones were given before; try again in {0} s")]
+    #[error("The passphrase was not checked after earlier wrong ones; try again in {0} s")]
     /// Earlier attempts were wrong. Seconds until the check of the next attempt.
     TooSoon(u64),
     #[error("The approver's passphrase cannot be read, so nothing is approved: {0}")]
@@ -175,7 +175,7 @@ pub enum PassphraseError {
 /// Error of reading or changing the stored passphrase.
 #[derive(Debug, thiserror::Error)]
 pub enum ApproverError {
-    /// The disk refuses the file.
+    /// Reading or writing the file failed.
     #[error("'{}': {cause}", .file.display())]
     Storage {
         /// The file.
@@ -186,7 +186,7 @@ pub enum ApproverError {
     /// Writing a change failed. The caller names the file.
     #[error("{0}")]
     Write(io::Error),
-    /// The file has another form.
+    /// The file has an unknown format.
     #[error("'{}': {cause}", .file.display())]
     Malformed {
         /// The file.
@@ -194,7 +194,7 @@ pub enum ApproverError {
         /// The place and the reason.
         cause: serde_json::Error,
     },
-    /// The file has the form of a newer build.
+    /// A newer build wrote the file.
     #[error("'{}' has version {version}, of a newer steplatch", .file.display())]
     Newer {
         /// The file.
@@ -208,7 +208,7 @@ pub enum ApproverError {
     /// Hashing the passphrase failed.
     #[error("{0}")]
     Hash(password_hash::Error),
-    /// Making, sealing or opening the key of the passphrase failed.
+    /// Generating, sealing or opening the key of the passphrase failed.
     #[error(transparent)]
     Key(#[from] KeyError),
     /// The thread that does the work ended.
@@ -222,7 +222,7 @@ impl PassphraseError {
         !matches!(self, Self::Unreadable(_))
     }
 
-    /// Returns the seconds after which the same passphrase may come again, if there was no check.
+    /// Returns the seconds after which a caller may retry the same passphrase, if it was not checked.
     pub fn retry_after_seconds(&self) -> Option<u64> {
         match self {
             Self::TooSoon(seconds) => Some(*seconds),
@@ -236,7 +236,7 @@ impl Approver {
     pub fn new(state: &Path, policy: Arc<dyn ProofPolicy>) -> Self {
         Self {
             file: state.join("approver.json"),
-            trying: Mutex::default(),
+            check_lock: Mutex::default(),
             sealing: parking_lot::Mutex::default(),
             requirement: ProofRequirement::new(state, policy),
         }
@@ -244,7 +244,7 @@ impl Approver {
 
     /// Returns the weakest proof of a person that gates for people accept now. A stricter setting counts from this call on.
     pub fn requires(&self) -> Proof {
-        self.requirement.now()
+        self.requirement.current()
     }
 
     /// Returns the weakest proof that a gate opened then accepts: the strictest requirement since.
@@ -261,7 +261,7 @@ impl Approver {
         by: String,
     ) -> LowerRequirementReply {
         let required = |require: Proof| Some(require.name().to_owned());
-        match self.passes(verb.passphrase.as_ref(), source).await {
+        match self.verify(verb.passphrase.as_ref(), source).await {
             Ok(_) => {
                 let requires = required(self.requirement.lower(by));
                 LowerRequirementReply { success: true, requires, ..LowerRequirementReply::default() }
@@ -276,53 +276,59 @@ impl Approver {
         }
     }
 
-    /// Checks whether `given` is the approver's passphrase. Any value passes where none is set. Returns whether one is
-    /// set.
+    /// Checks that `passphrase` is the approver's. Any value passes if none is set. Returns whether one is set.
     ///
     /// # Errors
     ///
     /// If it does not pass. Each wrong attempt delays the next one from the same source, longer each time.
     #[boxed]
-    pub async fn passes(&self, given: Option<&Passphrase>, source: AttemptSource) -> Result<bool, PassphraseError> {
-        let _alone = self.trying.lock().await;
-        self.checked(given, source).await.map(|stored| stored.is_some())
+    pub async fn verify(
+        &self,
+        passphrase: Option<&Passphrase>,
+        source: AttemptSource,
+    ) -> Result<bool, PassphraseError> {
+        let _guard = self.check_lock.lock().await;
+        self.check_locked(passphrase, source).await.map(|stored| stored.is_some())
     }
 
-    /// Checks a passphrase as [`Self::passes`]. Returns the key that it opens: none where no passphrase is set. Takes twice as
-    /// long.
+    /// Checks a passphrase as [`Self::verify`] and returns the key that it opens; `None` if no passphrase is
+    /// set. Takes twice as long.
     ///
     /// # Errors
-    /// As [`Self::passes`].
+    /// As [`Self::verify`].
     #[boxed]
-    pub async fn opens(
+    pub async fn opening_key(
         &self,
-        given: Option<&Passphrase>,
+        passphrase: Option<&Passphrase>,
         source: AttemptSource,
     ) -> Result<Option<OpeningKey>, PassphraseError> {
-        let _alone = self.trying.lock().await;
-        self.opens_alone(given, source).await
+        let _guard = self.check_lock.lock().await;
+        self.open_locked(passphrase, source).await
     }
 
-    /// Does the same for a caller who holds `trying`.
-    async fn opens_alone(
+    /// Does the same for a caller that holds `check_lock`.
+    async fn open_locked(
         &self,
-        given: Option<&Passphrase>,
+        passphrase: Option<&Passphrase>,
         source: AttemptSource,
     ) -> Result<Option<OpeningKey>, PassphraseError> {
-        let stored = self.checked(given, source).await?;
-        let Some((Stored { keys, .. }, given)) = stored.zip(given.cloned()) else { return Ok(None) };
-        apart(move || Ok(StoredKey::open(&keys, &given)?)).await.map(Some).map_err(PassphraseError::Unreadable)
+        let stored = self.check_locked(passphrase, source).await?;
+        let Some((Stored { keys, .. }, passphrase)) = stored.zip(passphrase.cloned()) else { return Ok(None) };
+        run_blocking(move || Ok(StoredKey::open_all(&keys, &passphrase)?))
+            .await
+            .map(Some)
+            .map_err(PassphraseError::Unreadable)
     }
 
-    /// Returns the key that seals the private parts of runs that wait for a person. `None` where no passphrase is set.
-    /// While reading the file fails, returns the last known key.
+    /// Returns the key that seals the private parts of runs that wait for a person. `None` if no passphrase is set.
+    /// Returns the last known key while the file is unreadable.
     #[boxed]
     pub async fn sealing_key(&self) -> Option<SealingKey> {
-        // Looked up before reading the file: the next call finds a change in between.
+        // Read the version before the file: the next call then notices a change in between.
         let read = match self.version().await {
             Ok(None) => Some(CachedKey::default()),
             Ok(version) if version != self.sealing.lock().version => self.stored().await.ok().map(|stored| {
-                let key = stored.and_then(|stored| stored.keys.first().and_then(StoredKey::sealing));
+                let key = stored.and_then(|stored| stored.keys.first().and_then(StoredKey::sealing_key));
                 CachedKey { version, key }
             }),
             Ok(_) | Err(_) => None,
@@ -334,64 +340,69 @@ impl Approver {
         cached.key.clone()
     }
 
-    /// Returns the version of the file; `None` where there is no file.
+    /// Returns the version of the file; `None` without a file.
     async fn version(&self) -> io::Result<Option<FileVersion>> {
         match tokio::fs::metadata(&self.file).await {
-            Ok(about) => Ok(Some((about.dev(), about.ino(), about.len(), about.ctime(), about.ctime_nsec()))),
+            Ok(metadata) => {
+                Ok(Some((metadata.dev(), metadata.ino(), metadata.len(), metadata.ctime(), metadata.ctime_nsec())))
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// Returns the key of a removed passphrase: opening what it sealed needs no person. Where a passphrase is set,
-    /// deletes such a key: it remains after a daemon was killed while it set or removed a passphrase.
+    /// Returns the key of a removed passphrase, which opens its seals without a person. Deletes that key if a
+    /// passphrase is set: a daemon that was killed while it changed the passphrase leaves it behind.
     #[boxed]
     pub async fn cleared_key(&self) -> Option<OpeningKey> {
-        let cleared = self.file.with_file_name(CLEARED);
+        let cleared = self.file.with_file_name(CLEARED_KEY_FILE);
         if self.file.exists() {
             // It may not exist.
             let _ = tokio::fs::remove_file(&cleared).await;
             return None;
         }
         let text = tokio::fs::read_to_string(cleared).await.ok()?;
-        OpeningKey::read(&serde_json::from_str::<Vec<String>>(&text).ok()?)
+        OpeningKey::from_base64(&serde_json::from_str::<Vec<String>>(&text).ok()?)
     }
 
-    /// Checks a passphrase, for a caller who holds `trying`. Returns the stored data; `None` where no passphrase is
+    /// Checks a passphrase, for a caller that holds `check_lock`. Returns the stored data; `None` if no passphrase is
     /// set.
-    async fn checked(
+    async fn check_locked(
         &self,
-        given: Option<&Passphrase>,
+        passphrase: Option<&Passphrase>,
         source: AttemptSource,
     ) -> Result<Option<Stored>, PassphraseError> {
         let Some(mut stored) = self.stored().await.map_err(PassphraseError::Unreadable)? else { return Ok(None) };
-        let Some(given) = given.filter(|given| !given.0.is_empty()) else { return Err(PassphraseError::Missing) };
+        let Some(passphrase) = passphrase.filter(|passphrase| !passphrase.0.is_empty()) else {
+            return Err(PassphraseError::Missing);
+        };
         let now = clock::now();
-        let left = |tries: &Tries| {
-            let left = tries.until.map(|until| until.since(now)).unwrap_or_default();
-            // A clock that was set back makes no delay longer than a wrong passphrase does.
-            left.min(MAX_DELAY)
+        let remaining = |tries: &Tries| {
+            let remaining = tries.until.map(|until| until.since(now)).unwrap_or_default();
+            // A clock that was set back must not extend the delay beyond that of a wrong passphrase.
+            remaining.min(MAX_DELAY)
         };
         let key = source.key(&stored.tries);
         let mut tries = stored.tries.get(&key).copied().unwrap_or_default();
-        let pause = left(&tries);
+        let pause = remaining(&tries);
         if !pause.is_zero() {
-            return Err(PassphraseError::TooSoon(seconds(pause)));
+            return Err(PassphraseError::TooSoon(whole_seconds(pause)));
         }
-        let (given, hash, has_keys) = (given.clone(), stored.hash.clone(), !stored.keys.is_empty());
-        let right = apart(move || {
+        let (passphrase, hash, has_keys) = (passphrase.clone(), stored.hash.clone(), !stored.keys.is_empty());
+        let added_keys = run_blocking(move || {
             let hash = PasswordHash::new(&hash).map_err(ApproverError::MalformedHash)?;
-            if given.0.len() > MAX_PASSPHRASE_BYTES
-                || Argon2::default().verify_password(given.0.as_bytes(), &hash).is_err()
+            if passphrase.0.len() > MAX_PASSPHRASE_BYTES
+                || Argon2::default().verify_password(passphrase.0.as_bytes(), &hash).is_err()
             {
                 return Ok(None);
             }
-            let new = if has_keys { Vec::new() } else { StoredKey::sealed(&OpeningKey::generate()?, &given)? };
-            Ok(Some(new))
+            let new_keys =
+                if has_keys { Vec::new() } else { StoredKey::seal_all(&OpeningKey::generate()?, &passphrase)? };
+            Ok(Some(new_keys))
         });
-        if let Some(new) = right.await.map_err(PassphraseError::Unreadable)? {
-            let changes = stored.tries.remove(&key).is_some() || !new.is_empty();
-            stored.keys.extend(new);
+        if let Some(new_keys) = added_keys.await.map_err(PassphraseError::Unreadable)? {
+            let changes = stored.tries.remove(&key).is_some() || !new_keys.is_empty();
+            stored.keys.extend(new_keys);
             if changes {
                 self.store_attempts(stored.clone()).await?;
             }
@@ -402,26 +413,27 @@ impl Approver {
         tracing::warn!(in_a_row = tries.wrong, from = key, "a wrong approver's passphrase was given");
         // Drops the oldest addresses with few attempts.
         if stored.tries.len() >= MAX_ADDRESSES {
-            stored.tries.retain(|_, tries| !left(tries).is_zero());
+            stored.tries.retain(|_, tries| !remaining(tries).is_zero());
         }
         stored.tries.insert(key, tries);
         self.store_attempts(stored).await?;
-        Err(PassphraseError::Wrong(seconds(pause)))
+        Err(PassphraseError::Wrong(whole_seconds(pause)))
     }
 
     /// Stores the attempts. If that fails, approves nothing, since wrong attempts would have no delay.
     async fn store_attempts(&self, stored: Stored) -> Result<(), PassphraseError> {
         let file = self.file.clone();
-        let kept =
-            apart(move || private_file::write(&file, &stored).map_err(|cause| ApproverError::Storage { file, cause }));
-        kept.await.map_err(PassphraseError::Unreadable)
+        let written = run_blocking(move || {
+            private_file::write(&file, &stored).map_err(|cause| ApproverError::Storage { file, cause })
+        });
+        written.await.map_err(PassphraseError::Unreadable)
     }
 
-    /// Returns whether a passphrase is set, and since when, and which proof gates require.
+    /// Returns the state of the passphrase and the proof that gates require.
     #[boxed]
     pub async fn status(&self) -> GetApproverReply {
         let requires = Some(self.requires().name().to_owned());
-        let unconfirmed = self.requirement.unconfirmed().map(|set| set.name().to_owned());
+        let unconfirmed = self.requirement.unconfirmed().map(|setting| setting.name().to_owned());
         GetApproverReply { requires, unconfirmed, ..self.passphrase_status().await }
     }
 
@@ -441,44 +453,45 @@ impl Approver {
         }
     }
 
-    /// Begins to set or remove a passphrase, for a caller who knows the current one. Until the caller makes or drops
-    /// the change, no check of a passphrase runs.
+    /// Begins to set or remove a passphrase, for a caller who knows the current one. No passphrase is checked until the
+    /// caller applies or drops the change.
     ///
     /// # Errors
     ///
-    /// Returns the reply with the reason for changing nothing.
+    /// Returns a reply with the reason, and changes nothing.
     pub async fn change(
         &self,
         verb: SetApprover,
         source: AttemptSource,
     ) -> Result<PassphraseChange<'_>, Box<SetApproverReply>> {
-        if let Some(new) = &verb.passphrase
-            && (new.0.chars().count() < MIN_PASSPHRASE_CHARS || new.0.len() > MAX_PASSPHRASE_BYTES)
+        if let Some(new_passphrase) = &verb.passphrase
+            && (new_passphrase.0.chars().count() < MIN_PASSPHRASE_CHARS
+                || new_passphrase.0.len() > MAX_PASSPHRASE_BYTES)
         {
             let is_set = !matches!(self.stored().await, Ok(None));
             let error = format!(
                 "A passphrase has at least {MIN_PASSPHRASE_CHARS} characters, and at most {MAX_PASSPHRASE_BYTES} bytes"
             );
-            return Err(unchanged(is_set, error));
+            return Err(refused_change(is_set, error));
         }
-        let alone = self.trying.lock().await;
-        match self.opens_alone(verb.current.as_ref(), source).await {
-            Ok(key) => Ok(PassphraseChange { approver: self, new: verb.passphrase, key, _alone: alone }),
+        let guard = self.check_lock.lock().await;
+        match self.open_locked(verb.current.as_ref(), source).await {
+            Ok(key) => Ok(PassphraseChange { approver: self, new_passphrase: verb.passphrase, key, _guard: guard }),
             Err(PassphraseError::Missing) => {
-                let missing = unchanged(true, "The passphrase that is set is needed to change it".to_owned());
+                let missing = refused_change(true, "Changing the passphrase requires the current one".to_owned());
                 Err(Box::new(SetApproverReply { passphrase_wanted: true, ..*missing }))
             }
             Err(error) => Err(Box::new(SetApproverReply {
                 passphrase_wanted: error.wants_another(),
                 retry_after_seconds: error.retry_after_seconds(),
-                ..*unchanged(true, error.to_string())
+                ..*refused_change(true, error.to_string())
             })),
         }
     }
 
     async fn stored(&self) -> Result<Option<Stored>, ApproverError> {
         let file = self.file.clone();
-        apart(move || {
+        run_blocking(move || {
             let text = match std::fs::read_to_string(&file) {
                 Ok(text) => text,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -498,10 +511,10 @@ impl Approver {
 #[derive(Debug)]
 pub struct PassphraseChange<'a> {
     approver: &'a Approver,
-    new: Option<Passphrase>,
+    new_passphrase: Option<Passphrase>,
     /// The key of the current passphrase.
     key: Option<OpeningKey>,
-    _alone: MutexGuard<'a, ()>,
+    _guard: MutexGuard<'a, ()>,
 }
 
 impl PassphraseChange<'_> {
@@ -510,56 +523,56 @@ impl PassphraseChange<'_> {
         self.key.as_ref()
     }
 
-    /// Makes the change.
-    pub async fn make(self) -> SetApproverReply {
-        let Self { approver, new, key, _alone } = self;
-        let (file, is_set) = (approver.file.clone(), new.is_some());
+    /// Applies the change.
+    pub async fn apply(self) -> SetApproverReply {
+        let Self { approver, new_passphrase, key, _guard } = self;
+        let (file, is_set) = (approver.file.clone(), new_passphrase.is_some());
         let cleared = approver.cleared_key().await;
-        let done = apart(move || match new {
-            Some(new) => set(&file, &new, key, cleared.as_ref()),
-            None => clear(&file, key.as_ref()),
+        let done = run_blocking(move || match new_passphrase {
+            Some(new_passphrase) => store_passphrase(&file, &new_passphrase, key, cleared.as_ref()),
+            None => remove_passphrase(&file, key.as_ref()),
         });
         match done.await {
             Ok(()) => SetApproverReply { success: true, is_set, ..SetApproverReply::default() },
             Err(error) => {
                 let file = approver.file.display();
-                *unchanged(!is_set, format!("The passphrase could not be stored in '{file}': {error}"))
+                *refused_change(!is_set, format!("The passphrase could not be stored in '{file}': {error}"))
             }
         }
     }
 }
 
-/// Stores a passphrase, which opens everything that the one before it did.
-fn set(
+/// Stores a passphrase, which opens everything that its predecessor opened.
+fn store_passphrase(
     file: &Path,
-    new: &Passphrase,
+    new_passphrase: &Passphrase,
     key: Option<OpeningKey>,
     cleared: Option<&OpeningKey>,
 ) -> Result<(), ApproverError> {
-    let mut salt = [0; SALT];
+    let mut salt = [0; SALT_BYTES];
     getrandom::fill(&mut salt).map_err(KeyError::Randomness)?;
     let hash: PasswordHash =
-        Argon2::default().hash_password_with_salt(new.0.as_bytes(), &salt).map_err(ApproverError::Hash)?;
+        Argon2::default().hash_password_with_salt(new_passphrase.0.as_bytes(), &salt).map_err(ApproverError::Hash)?;
     let key = match (key, cleared) {
         (Some(key), _) => key,
-        // The key was in a file that needs no passphrase, so it seals nothing more.
-        (None, Some(cleared)) => OpeningKey::succeeding(cleared)?,
+        // The key was in a file without a passphrase, so it must not seal anything more.
+        (None, Some(cleared)) => OpeningKey::successor_of(cleared)?,
         (None, None) => OpeningKey::generate()?,
     };
-    let keys = StoredKey::sealed(&key, new)?;
+    let keys = StoredKey::seal_all(&key, new_passphrase)?;
     let (hash, since) = (hash.to_string(), clock::to_iso8601(clock::now()));
     let stored = Stored { version: VERSION, hash, since, tries: BTreeMap::new(), keys };
     private_file::write(file, &stored).map_err(ApproverError::Write)?;
-    // The new passphrase opens what that key did. If removing the file fails, the next start removes it.
-    let _ = std::fs::remove_file(file.with_file_name(CLEARED));
+    // The new passphrase opens the seals of that key. If removing the file fails, the next start removes it.
+    let _ = std::fs::remove_file(file.with_file_name(CLEARED_KEY_FILE));
     Ok(())
 }
 
-/// Removes the passphrase. Runs remain sealed until they store themselves again, possibly after the daemon has ended,
-/// so a separate file stores their key.
-fn clear(file: &Path, key: Option<&OpeningKey>) -> Result<(), ApproverError> {
-    let cleared = file.with_file_name(CLEARED);
-    key.map_or(Ok(()), |key| private_file::write(&cleared, &key.plain())).map_err(ApproverError::Write)?;
+/// Removes the passphrase. Runs remain sealed until they are stored again, possibly by the next daemon, so a separate
+/// file stores their key.
+fn remove_passphrase(file: &Path, key: Option<&OpeningKey>) -> Result<(), ApproverError> {
+    let cleared = file.with_file_name(CLEARED_KEY_FILE);
+    key.map_or(Ok(()), |key| private_file::write(&cleared, &key.to_base64())).map_err(ApproverError::Write)?;
     match std::fs::remove_file(file) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(ApproverError::Write(error)),
         _ => Ok(()),
@@ -567,19 +580,19 @@ fn clear(file: &Path, key: Option<&OpeningKey>) -> Result<(), ApproverError> {
 }
 
 /// Returns the reply to a failed change.
-fn unchanged(is_set: bool, error: String) -> Box<SetApproverReply> {
+fn refused_change(is_set: bool, error: String) -> Box<SetApproverReply> {
     Box::new(SetApproverReply { success: false, is_set, error: Some(error), ..SetApproverReply::default() })
 }
 
 /// Runs slow work on a thread that may block.
-async fn apart<T: Send + 'static>(
+async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ApproverError> + Send + 'static,
 ) -> Result<T, ApproverError> {
     tokio::task::spawn_blocking(work).await?
 }
 
-/// Returns whole seconds, rounded up, so that a caller who waits as long has waited enough.
-fn seconds(time: Duration) -> u64 {
+/// Rounds up to whole seconds, so that a caller who waits as long has waited enough.
+fn whole_seconds(time: Duration) -> u64 {
     time.as_secs() + u64::from(time.subsec_nanos() > 0)
 }
 
@@ -593,14 +606,14 @@ mod tests {
         Approver::new(state, Arc::new(Proof::default()))
     }
 
-    fn words(text: &str) -> Option<Passphrase> {
+    fn phrase(text: &str) -> Option<Passphrase> {
         Some(Passphrase(text.to_owned()))
     }
 
     async fn set(approver: &Approver, new: Option<&str>, current: Option<&str>) -> SetApproverReply {
-        let verb = SetApprover { passphrase: new.and_then(words), current: current.and_then(words) };
+        let verb = SetApprover { passphrase: new.and_then(phrase), current: current.and_then(phrase) };
         match approver.change(verb, AttemptSource::Socket).await {
-            Ok(change) => change.make().await,
+            Ok(change) => change.apply().await,
             Err(refused) => *refused,
         }
     }
@@ -629,22 +642,22 @@ mod tests {
     async fn what_is_kept_is_a_hash_for_its_owner_and_a_passphrase_opens_it() {
         let folder = tempfile::tempdir().unwrap();
         let approver = approver_of(folder.path());
-        assert!(approver.passes(None, AttemptSource::Socket).await.is_ok(), "nothing is set");
+        assert!(approver.verify(None, AttemptSource::Socket).await.is_ok(), "nothing is set");
         assert!(!set(&approver, Some("short"), None).await.success);
         assert!(set(&approver, Some("correct horse"), None).await.success);
         let file = folder.path().join("approver.json");
         let text = std::fs::read_to_string(&file).unwrap();
         assert!(text.contains("$argon2id$v=19$") && !text.contains("horse"), "{text}");
         assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-        assert!(matches!(approver.passes(None, AttemptSource::Socket).await, Err(PassphraseError::Missing)));
+        assert!(matches!(approver.verify(None, AttemptSource::Socket).await, Err(PassphraseError::Missing)));
         assert!(matches!(
-            approver.passes(words("").as_ref(), AttemptSource::Socket).await,
+            approver.verify(phrase("").as_ref(), AttemptSource::Socket).await,
             Err(PassphraseError::Missing)
         ));
-        assert!(approver.passes(words("correct horse").as_ref(), AttemptSource::Socket).await.is_ok());
+        assert!(approver.verify(phrase("correct horse").as_ref(), AttemptSource::Socket).await.is_ok());
         // Another daemon of the same folder.
         assert!(
-            approver_of(folder.path()).passes(words("correct horse").as_ref(), AttemptSource::Socket).await.is_ok()
+            approver_of(folder.path()).verify(phrase("correct horse").as_ref(), AttemptSource::Socket).await.is_ok()
         );
         assert!(approver.status().await.is_set);
     }
@@ -654,14 +667,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let approver = std::sync::Arc::new(approver_of(folder.path()));
         set(&approver, Some("correct horse"), None).await;
-        let verb = SetApprover { passphrase: None, current: words("correct horse") };
+        let verb = SetApprover { passphrase: None, current: phrase("correct horse") };
         let change = approver.change(verb, AttemptSource::Socket).await.unwrap();
         let guess = {
             let approver = approver.clone();
-            tokio::spawn(async move { approver.passes(words("battery").as_ref(), AttemptSource::Socket).await })
+            tokio::spawn(async move { approver.verify(phrase("battery").as_ref(), AttemptSource::Socket).await })
         };
         tokio::task::yield_now().await;
-        assert!(change.make().await.success);
+        assert!(change.apply().await.success);
         assert!(matches!(guess.await.unwrap(), Ok(false)), "none is set any more");
         assert!(!folder.path().join("approver.json").exists());
     }
@@ -678,9 +691,10 @@ mod tests {
         assert!(approver.sealing_key().await.is_none());
         assert_eq!(approver.cleared_key().await.unwrap().open(&run, &sealed).as_deref(), Some("text"));
         set(&approver, Some("battery staple"), None).await;
-        assert!(approver.cleared_key().await.is_none() && !folder.path().join(CLEARED).exists());
+        assert!(approver.cleared_key().await.is_none() && !folder.path().join(CLEARED_KEY_FILE).exists());
         assert_ne!(approver.sealing_key().await.unwrap(), first, "the first one lay in a file");
-        let key = approver.opens(words("battery staple").as_ref(), AttemptSource::Socket).await.unwrap().unwrap();
+        let key =
+            approver.opening_key(phrase("battery staple").as_ref(), AttemptSource::Socket).await.unwrap().unwrap();
         assert_eq!(key.open(&run, &sealed).as_deref(), Some("text"));
         // While the file cannot be read, private parts are sealed with the last known key.
         let last = approver.sealing_key().await;
@@ -694,37 +708,40 @@ mod tests {
         let approver = approver_of(folder.path());
         set(&approver, Some("correct horse"), None).await;
         assert!(matches!(
-            approver.passes(words("battery").as_ref(), AttemptSource::Socket).await,
+            approver.verify(phrase("battery").as_ref(), AttemptSource::Socket).await,
             Err(PassphraseError::Wrong(1))
         ));
-        let right = words("correct horse");
+        let right = phrase("correct horse");
         assert!(
-            matches!(approver.passes(right.as_ref(), AttemptSource::Socket).await, Err(PassphraseError::TooSoon(1))),
+            matches!(approver.verify(right.as_ref(), AttemptSource::Socket).await, Err(PassphraseError::TooSoon(1))),
             "not even the right one"
         );
         let next = approver_of(folder.path());
         assert!(
-            matches!(next.passes(right.as_ref(), AttemptSource::Socket).await, Err(PassphraseError::TooSoon(1))),
+            matches!(next.verify(right.as_ref(), AttemptSource::Socket).await, Err(PassphraseError::TooSoon(1))),
             "nor another daemon's"
         );
         time_passes(&approver).await;
         assert!(matches!(
-            approver.passes(words("staple").as_ref(), AttemptSource::Socket).await,
+            approver.verify(phrase("staple").as_ref(), AttemptSource::Socket).await,
             Err(PassphraseError::Wrong(2))
         ));
         for wanted in [4, 8, 16, 32, 64, 128, 256, 300, 300] {
             time_passes(&approver).await;
             let Err(PassphraseError::Wrong(pause)) =
-                approver.passes(words("staple").as_ref(), AttemptSource::Socket).await
+                approver.verify(phrase("staple").as_ref(), AttemptSource::Socket).await
             else {
                 panic!()
             };
             assert_eq!(pause, wanted);
         }
         time_passes(&approver).await;
-        assert!(approver.passes(right.as_ref(), AttemptSource::Socket).await.is_ok());
+        assert!(approver.verify(right.as_ref(), AttemptSource::Socket).await.is_ok());
         assert!(
-            matches!(approver.passes(words("x").as_ref(), AttemptSource::Socket).await, Err(PassphraseError::Wrong(1))),
+            matches!(
+                approver.verify(phrase("x").as_ref(), AttemptSource::Socket).await,
+                Err(PassphraseError::Wrong(1))
+            ),
             "it begins anew"
         );
     }
@@ -734,18 +751,18 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let approver = approver_of(folder.path());
         set(&approver, Some("correct horse"), None).await;
-        let (right, wrong) = (words("correct horse"), words("guessed"));
+        let (right, wrong) = (phrase("correct horse"), phrase("guessed"));
         let from = |address: &str| AttemptSource::Network(address.parse().unwrap());
         for address in ["127.0.0.1", "192.168.0.2"] {
-            let tried = approver.passes(wrong.as_ref(), from(address)).await;
+            let tried = approver.verify(wrong.as_ref(), from(address)).await;
             assert!(matches!(tried, Err(PassphraseError::Wrong(1))), "{address}: {tried:?}");
         }
         for address in ["127.0.0.9", "::1", "::ffff:127.0.0.1"] {
-            let tried = approver.passes(right.as_ref(), from(address)).await;
+            let tried = approver.verify(right.as_ref(), from(address)).await;
             assert!(matches!(tried, Err(PassphraseError::TooSoon(1))), "{address} is the same machine: {tried:?}");
         }
-        assert!(approver.passes(right.as_ref(), AttemptSource::Socket).await.is_ok());
-        assert!(approver.passes(right.as_ref(), from("192.168.0.3")).await.is_ok());
+        assert!(approver.verify(right.as_ref(), AttemptSource::Socket).await.is_ok());
+        assert!(approver.verify(right.as_ref(), from("192.168.0.3")).await.is_ok());
     }
 
     #[test]
@@ -755,7 +772,7 @@ mod tests {
             let address = AttemptSource::Network(IpAddr::from([10, 0, 0, number]));
             tries.insert(address.key(&tries), Tries::default());
         }
-        assert_eq!((tries.len(), tries.contains_key(OTHERS)), (MAX_ADDRESSES + 1, true));
+        assert_eq!((tries.len(), tries.contains_key(OTHER_ADDRESSES_KEY)), (MAX_ADDRESSES + 1, true));
         let of_version_6 = |last: u16| AttemptSource::Network(IpAddr::from([0x2001, 0xdb8, 0, 1, 0, 0, 0, last]));
         assert_eq!(of_version_6(1).key(&BTreeMap::new()), of_version_6(2).key(&BTreeMap::new()));
         assert_eq!(AttemptSource::Socket.key(&tries), "socket");
@@ -771,10 +788,10 @@ mod tests {
         assert!(!set(&approver, Some("another one"), Some("guessed")).await.success);
         time_passes(&approver).await;
         assert!(set(&approver, Some("another one"), Some("correct horse")).await.success);
-        assert!(approver.passes(words("another one").as_ref(), AttemptSource::Socket).await.is_ok());
+        assert!(approver.verify(phrase("another one").as_ref(), AttemptSource::Socket).await.is_ok());
         let cleared = set(&approver, None, Some("another one")).await;
         assert!(cleared.success && !cleared.is_set);
-        assert!(approver.passes(None, AttemptSource::Socket).await.is_ok());
+        assert!(approver.verify(None, AttemptSource::Socket).await.is_ok());
     }
 
     #[tokio::test]
@@ -785,7 +802,7 @@ mod tests {
             ["{", r#"{"version": 9, "hash": "x", "since": "y"}"#, r#"{"version": 1, "hash": "x", "since": "y"}"#]
         {
             std::fs::write(folder.path().join("approver.json"), text).unwrap();
-            let refused = approver.passes(words("anything").as_ref(), AttemptSource::Socket).await.unwrap_err();
+            let refused = approver.verify(phrase("anything").as_ref(), AttemptSource::Socket).await.unwrap_err();
             assert!(matches!(refused, PassphraseError::Unreadable(_)), "{refused}");
             assert!(!set(&approver, Some("new passphrase"), None).await.success, "{text}");
         }

@@ -30,7 +30,7 @@ impl ConnectionId {
     }
 }
 
-/// A client as it introduced itself. What it starts begins in its directory, with its environment.
+/// A client as it introduced itself. Its terminals and runs begin in its directory, with its environment.
 #[derive(Debug, Clone)]
 pub struct Caller {
     /// The name that the client gave itself.
@@ -39,7 +39,7 @@ pub struct Caller {
     pub folder: PathBuf,
     /// The environment of the client.
     pub environment: Arc<[(OsString, OsString)]>,
-    /// True if the caller is a person, who sees for themselves what changed while another person held a terminal.
+    /// True if the caller is a person: a person needs no report of changes by another person who held a terminal.
     pub person: bool,
     /// The surface that the caller uses, in its own words.
     pub surface: Option<String>,
@@ -49,14 +49,14 @@ pub struct Caller {
     pub peer: Option<SocketAddr>,
     /// The connection on which the client reads replies; none for calls that the daemon makes for itself.
     pub connection: Option<ConnectionId>,
-    /// The run in whose name the daemon itself calls.
+    /// The run on whose behalf the daemon itself calls.
     pub run: Option<RunId>,
-    /// Meaning of the definitions that this run refers to, from the start of the root run.
+    /// Pins of the definitions that this run refers to, from the start of the root run.
     pub pins: Option<Arc<Pins>>,
     /// The gate at which a person has approved the current action of this run or its parent.
     pub approved_at: Option<String>,
-    /// The ids of the terminals that they saw, and of the terminals that the run has opened: it acts in no other one.
-    /// `None` without a question to a person, or if what they saw is unknown.
+    /// The ids of the terminals that this person saw, and of those that the run has opened: it acts in no others.
+    /// `None` without a question to a person, or if the seen terminals are unknown.
     pub approved_terminals: Option<Arc<BTreeSet<String>>>,
 }
 
@@ -64,33 +64,33 @@ pub struct Caller {
 const MAX_NAME_CHARS: usize = 80;
 
 /// Removes control and format characters from a name that a client gave itself, and cuts it to [`MAX_NAME_CHARS`].
-fn cleaned(name: &str) -> String {
+fn clean_name(name: &str) -> String {
     let shown = name.chars().filter(|character| !character.is_control() && !is_format(*character));
     shown.take(MAX_NAME_CHARS).collect()
 }
 
 /// The prefix of the surface of the daemon's own MCP servers when they ask a person by a dialog.
-const DIALOG: &str = "mcp elicitation";
+const DIALOG_SURFACE_PREFIX: &str = "mcp elicitation";
 
 impl Caller {
     /// Returns the reason that the caller does not count as a person, if there is one.
     #[boxed]
-    pub async fn no_person(&self) -> Option<PersonRefusal> {
+    pub async fn person_refusal(&self) -> Option<PersonRefusal> {
         if !self.person {
             return Some(PersonRefusal::Agent);
         }
         match (self.standing.verdict().await.refusal, self.peer) {
-            (None, Some(address)) => self.standing.refuses_client(address).await,
+            (None, Some(address)) => self.standing.client_refusal(address).await,
             (refusal, _) => refusal,
         }
     }
 
-    /// Returns whether the request, or the browser that it is for, comes from a terminal that steplatch keeps or from a program that it
-    /// has started: an agent may be there.
+    /// Returns whether the request, or the browser behind it, comes from a terminal of steplatch or from a program that
+    /// steplatch started: an agent may control it.
     #[boxed]
     pub async fn is_from_kept_terminal(&self) -> bool {
         let refusal = match self.peer {
-            Some(address) => self.standing.refuses_client(address).await,
+            Some(address) => self.standing.client_refusal(address).await,
             None => self.standing.verdict().await.refusal,
         };
         matches!(refusal, Some(PersonRefusal::InTerminal | PersonRefusal::Started))
@@ -101,8 +101,8 @@ impl Caller {
         self.run.as_ref().map(ToString::to_string).or_else(|| self.name.clone())
     }
 
-    /// Returns the connection of the client that reads the reply itself. A run reads what its definition states, whatever
-    /// its starter has seen.
+    /// Returns the connection of the client that reads the reply itself. A run reads replies by its definition,
+    /// regardless of what its starter has seen.
     pub fn reader(&self) -> Option<ConnectionId> {
         self.connection.filter(|_| self.run.is_none())
     }
@@ -119,18 +119,18 @@ impl Caller {
         let verdict = self.standing.verdict().await;
         let surface = self.surface.as_deref().unwrap_or_default();
         match verdict.program {
-            Program::Ours if surface.starts_with(DIALOG) => Proof::Dialog,
+            Program::Ours if surface.starts_with(DIALOG_SURFACE_PREFIX) => Proof::Dialog,
             Program::Ours if verdict.has_terminal && self.peer.is_none() => Proof::Terminal,
             _ => Proof::None,
         }
     }
 
-    /// Returns whether the caller is a program in the foreground of a terminal that a person may have: the terminal is no
-    /// kept one, and nothing shows that an agent's program is at it. Where the system hides processes of other users, the
-    /// terminal alone counts.
+    /// Returns whether the caller is a program in the foreground of a terminal that a person may have: it is not a
+    /// terminal of steplatch, and no evidence points to a program of an agent. If the system hides processes of other
+    /// users, the terminal alone counts.
     #[boxed]
     pub async fn is_at_own_terminal(&self) -> bool {
-        let is_person = matches!(self.no_person().await, None | Some(PersonRefusal::Hidden));
+        let is_person = matches!(self.person_refusal().await, None | Some(PersonRefusal::Hidden));
         is_person && self.peer.is_none() && self.standing.verdict().await.has_terminal
     }
 
@@ -140,11 +140,11 @@ impl Caller {
     }
 
     /// Returns the caller's name in histories: for a person, the name of the system's user; for a program, the name
-    /// that it gives.
+    /// that it states.
     #[boxed]
-    pub async fn who(&self) -> String {
+    pub async fn display_name(&self) -> String {
         if self.person {
-            return match self.no_person().await {
+            return match self.person_refusal().await {
                 None => self.person_name(),
                 Some(refusal) => refusal.caller().to_owned(),
             };
@@ -152,10 +152,10 @@ impl Caller {
         self.name.clone().unwrap_or_else(|| "unnamed client".to_owned())
     }
 
-    /// Returns the caller's surface, for the record: in its own words, with the program that states it if that is not
-    /// one of ours.
+    /// Returns the caller's surface, for the record: in its own words, with the name of the program unless it is
+    /// steplatch.
     #[boxed]
-    pub async fn through(&self) -> String {
+    pub async fn display_surface(&self) -> String {
         let surface = self.surface.as_deref().unwrap_or("socket");
         match self.standing.verdict().await.program {
             Program::Ours => surface.to_owned(),
@@ -164,7 +164,7 @@ impl Caller {
         }
     }
 
-    /// Returns the name of a person who takes over a terminal: that of the system's user of the process.
+    /// Returns the name of a person who takes over a terminal: the name of the process's user.
     pub(crate) fn person_name(&self) -> String {
         let user = self.standing.user();
         match User::from_uid(user) {
@@ -201,18 +201,18 @@ impl Caller {
     }
 
     /// Creates the caller that a client's HELLO describes.
-    pub fn introduced(hello: Hello) -> Self {
+    pub fn from_hello(hello: Hello) -> Self {
         let Self { folder, environment, .. } = Self::unknown();
-        let given = hello
-            .environment
-            .map(|given| given.into_iter().map(|(key, value)| (OsString::from(key), OsString::from(value))).collect());
+        let variables = hello.environment.map(|variables| {
+            variables.into_iter().map(|(key, value)| (OsString::from(key), OsString::from(value))).collect()
+        });
         let folder = hello.cwd.map(PathBuf::from).filter(|folder| folder.is_absolute()).unwrap_or(folder);
         Self {
-            name: Some(cleaned(&hello.client)).filter(|name| !name.is_empty()),
+            name: Some(clean_name(&hello.client)).filter(|name| !name.is_empty()),
             person: hello.person,
-            surface: hello.surface.as_deref().map(cleaned),
+            surface: hello.surface.as_deref().map(clean_name),
             peer: hello.peer,
-            ..Self::unnamed(folder, given.unwrap_or(environment))
+            ..Self::unnamed(folder, variables.unwrap_or(environment))
         }
     }
 }

@@ -25,6 +25,8 @@ pub use passkeys::{PasskeyRefusal, Passkeys};
 pub use peer::join_group;
 pub use pins::{DefinitionKind, HostDifference, HostPin, PinError, Pins};
 pub use private_file::write_text as write_private_text;
-pub use secrets::{MASK, RedactedStream, Redactor, TooManySecrets, hideable, hides_in_names, is_short_word, rename};
+pub use secrets::{
+    MASK, RedactedStream, Redactor, TooManySecrets, hideable_lines, hides_in_names, is_short_word, rename_fields,
+};
 pub use standing::{OwnProcesses, PersonRefusal, Standing};
 pub use steplatch_passkey::SignedText;

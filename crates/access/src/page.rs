@@ -2,7 +2,7 @@
 //!
 //! A person gets a ticket in their own terminal, and a browser exchanges it for a session. The two halves of a session
 //! go to the browser once; `page-sessions.json` of the state directory stores only hashes of them. A session represents
-//! a program of the user: what a person must prove, it does not prove.
+//! a program of the user; it does not prove that a person is present.
 
 mod redirect;
 mod session;
@@ -26,11 +26,11 @@ use subtle::ConstantTimeEq as _;
 use crate::private_file;
 use redirect::RedirectFiles;
 use session::{MAX_SESSION_TIME, NamedSession, SessionTable};
-use ticket::TICKET_TIME;
+use ticket::TICKET_LIFETIME;
 pub(crate) use ticket::{Exchange, TicketTable};
 
 /// Random bytes of a ticket and of each half of a session.
-const BYTES: usize = 32;
+const SECRET_BYTES: usize = 32;
 
 /// The SHA-256 hash of a secret, as stored. A secret is random, so that its hash is not guessable.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -42,15 +42,15 @@ impl SecretHash {
         Self(URL_SAFE_NO_PAD.encode(Sha256::digest(secret.as_bytes())))
     }
 
-    /// Compares in constant time.
-    fn is(&self, other: &Self) -> bool {
-        bool::from(self.0.as_bytes().ct_eq(other.0.as_bytes()))
+    /// Compares two hashes in constant time.
+    fn equals(&self, expected: &Self) -> bool {
+        bool::from(self.0.as_bytes().ct_eq(expected.0.as_bytes()))
     }
 }
 
-/// Draws a new secret.
-pub(crate) fn secret() -> io::Result<PageSecret> {
-    let mut random = [0; BYTES];
+/// Generates a random secret.
+pub(crate) fn random_secret() -> io::Result<PageSecret> {
+    let mut random = [0; SECRET_BYTES];
     getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
     Ok(PageSecret(URL_SAFE_NO_PAD.encode(random)))
 }
@@ -87,7 +87,7 @@ impl PageLogins {
             }
         };
         let files = RedirectFiles::new(runtime);
-        let logins = Logins { tickets: TicketTable::lasting(TICKET_TIME), files, sessions };
+        let logins = Logins { tickets: TicketTable::with_lifetime(TICKET_LIFETIME), files, sessions };
         Self { file, clock, logins: Arc::new(Mutex::new(logins)) }
     }
 
@@ -100,7 +100,7 @@ impl PageLogins {
             match written {
                 Ok(file) => {
                     let (logins, hash) = (Arc::downgrade(&self.logins), SecretHash::from_secret(&ticket.0));
-                    let expired = self.clock.sleep(TICKET_TIME);
+                    let expired = self.clock.sleep(TICKET_LIFETIME);
                     tokio::spawn(async move {
                         expired.await;
                         if let Some(logins) = logins.upgrade() {
@@ -117,26 +117,26 @@ impl PageLogins {
 
     /// Issues a ticket.
     fn issue(&self) -> OpenPageReply {
-        let ticket = match secret() {
+        let ticket = match random_secret() {
             Ok(ticket) => ticket,
             Err(error) => {
-                let error = Some(format!("The system gives no random numbers: {error}"));
+                let error = Some(format!("The system provides no random numbers: {error}"));
                 return OpenPageReply { error, ..OpenPageReply::default() };
             }
         };
         self.logins.lock().tickets.issue(SecretHash::from_secret(&ticket.0), self.clock.now());
-        let expires_seconds = TICKET_TIME.as_secs();
+        let expires_seconds = TICKET_LIFETIME.as_secs();
         OpenPageReply { success: true, ticket: Some(ticket), expires_seconds, ..OpenPageReply::default() }
     }
 
-    /// Exchanges a ticket for a session. A ticket that comes a second time ends the session that it began, because one
-    /// of the two who have it is not its owner.
+    /// Exchanges a ticket for a session. A second use of a ticket ends the session that it began, because one of its
+    /// two holders is not its owner.
     pub fn begin(&self, verb: &BeginPageSession) -> BeginPageSessionReply {
         let refused = |error: &str| BeginPageSessionReply { error: Some(error.to_owned()), ..Default::default() };
-        let (cookie, half, name) = match (secret(), secret(), secret()) {
+        let (cookie, half, name) = match (random_secret(), random_secret(), random_secret()) {
             (Ok(cookie), Ok(half), Ok(name)) => (cookie, half, name),
             (Err(error), ..) | (_, Err(error), _) | (.., Err(error)) => {
-                return refused(&format!("The system gives no random numbers: {error}"));
+                return refused(&format!("The system provides no random numbers: {error}"));
             }
         };
         // The page shows the id, which is not a secret.
@@ -147,8 +147,8 @@ impl PageLogins {
         logins.files.remove(&ticket);
         match logins.tickets.exchange(&ticket, &id, now) {
             Exchange::Unknown => refused(
-                "This ticket has expired or is none: a ticket lasts 60 seconds and opens the page once; get another one with: \
-                 steplatch open",
+                "This ticket is invalid or expired: a ticket lasts 60 seconds and opens the page once; get another \
+                 one with: steplatch open",
             ),
             Exchange::UsedBefore(session) => {
                 logins.sessions.end(&session);
@@ -194,28 +194,28 @@ impl PageLogins {
     /// Lists the sessions, the most recently used first.
     pub fn list(&self) -> ListPageSessionsReply {
         let mut logins = self.logins.lock();
-        let shown = logins.sessions.live(self.clock.now()).into_iter().map(|session| PageSessionInfo {
+        let sessions = logins.sessions.live(self.clock.now()).into_iter().map(|session| PageSessionInfo {
             session_id: session.id.clone(),
             browser: session.browser.clone(),
             began: to_iso8601(session.began),
             used: to_iso8601(session.used),
             expires: to_iso8601(session.expires()),
         });
-        ListPageSessionsReply { success: true, sessions: shown.collect() }
+        ListPageSessionsReply { success: true, sessions: sessions.collect() }
     }
 
-    /// Ends one session or all of them, and all tickets with the latter.
+    /// Ends one session, or all of them with all tickets.
     pub fn end(&self, verb: &EndPageSessions) -> EndPageSessionsReply {
         let refused = |error: String| EndPageSessionsReply { error: Some(error), ..Default::default() };
         let mut logins = self.logins.lock();
         let ended = match &verb.session_id {
             None => {
-                logins.tickets = TicketTable::lasting(TICKET_TIME);
+                logins.tickets = TicketTable::with_lifetime(TICKET_LIFETIME);
                 logins.files.clear();
                 logins.sessions.end_all(self.clock.now())
             }
             Some(name) => match logins.sessions.find_by_prefix(name, self.clock.now()) {
-                NamedSession::One(id) => usize::from(logins.sessions.end(&id)),
+                NamedSession::Unique(id) => usize::from(logins.sessions.end(&id)),
                 NamedSession::Several => {
                     return refused(format!("Several sessions of the page begin with '{name}'; write more of the id"));
                 }
@@ -227,7 +227,9 @@ impl PageLogins {
             },
         };
         if !self.store(&logins.sessions) {
-            return refused("The end of the session could not be stored: it counts until the daemon ends".to_owned());
+            return refused(
+                "The end of the session could not be stored: the session is ended until the daemon restarts".to_owned(),
+            );
         }
         EndPageSessionsReply { success: true, ended, error: None }
     }

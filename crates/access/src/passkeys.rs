@@ -1,9 +1,9 @@
 //! Passkeys: keys on devices of the person, whose signatures prove answers to gates.
 //!
 //! Owns the file `passkeys.json` of the state directory: public keys with their names. A browser registers a passkey
-//! with a ticket, which only a person in their own terminal gets. The file has it once that person has confirmed its
-//! fingerprint there: a program that redeemed the ticket first has registered another one. The crate `passkey` decides
-//! the worth of a signature.
+//! with a ticket, which only a person in their own terminal gets. The file contains it once that person has confirmed
+//! its fingerprint there: a program that redeemed the ticket first would have registered another one. The crate
+//! `passkey` verifies signatures.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,11 +21,11 @@ use steplatch_protocol::{
 use steplatch_workflow::SignedAnswer;
 use tokio::sync::watch;
 
-use crate::page::{Exchange, SecretHash, TicketTable, secret};
+use crate::page::{Exchange, SecretHash, TicketTable, random_secret};
 use crate::private_file;
 
 /// Lifetime of a ticket: time to open a browser and find a device.
-const TICKET_TIME: Duration = Duration::from_secs(300);
+const TICKET_LIFETIME: Duration = Duration::from_secs(300);
 
 /// Maximum number of passkeys.
 const MAX_PASSKEYS: usize = 32;
@@ -41,7 +41,7 @@ const VERSION: u32 = 1;
 pub struct Passkeys {
     file: PathBuf,
     clock: Clock,
-    /// Also held during a change of the file.
+    /// The lock is also held during a change of the file.
     pending: Mutex<PendingPasskeys>,
     /// Changes when a browser has registered a passkey.
     registered: watch::Sender<()>,
@@ -64,7 +64,7 @@ struct PendingPasskey {
 
 impl PendingPasskeys {
     fn forget(&mut self, now: Timestamp) {
-        self.passkeys.retain(|pending| pending.since <= now && now.since(pending.since) < TICKET_TIME);
+        self.passkeys.retain(|pending| pending.since <= now && now.since(pending.since) < TICKET_LIFETIME);
     }
 }
 
@@ -96,7 +96,7 @@ impl StoredPasskey {
     }
 }
 
-/// Reason for which a signature does not prove an answer.
+/// Reason that a signature does not prove an answer.
 #[derive(Debug, thiserror::Error)]
 pub enum PasskeyRefusal {
     /// The passkey is not registered here, or no longer.
@@ -105,7 +105,7 @@ pub enum PasskeyRefusal {
     /// The signature does not belong to this answer.
     #[error("The signature of the passkey is refused: {0}")]
     Refused(#[from] PasskeyError),
-    /// A form outside the signed text.
+    /// The form is outside the signed text.
     #[error("An answer that a passkey signs has its form as JSON in 'answer', not in 'form'")]
     Unsigned,
     /// Reading the file failed.
@@ -116,27 +116,27 @@ pub enum PasskeyRefusal {
 impl Passkeys {
     /// Creates the passkeys of a state directory.
     pub fn new(state: &Path, clock: Clock) -> Self {
-        let pending = PendingPasskeys { tickets: TicketTable::lasting(TICKET_TIME), passkeys: Vec::new() };
+        let pending = PendingPasskeys { tickets: TicketTable::with_lifetime(TICKET_LIFETIME), passkeys: Vec::new() };
         let registered = watch::Sender::new(());
         Self { file: state.join("passkeys.json"), clock, pending: Mutex::new(pending), registered }
     }
 
-    /// Issues a ticket. The caller has checked that a person asks.
+    /// Issues a ticket. The caller has checked that the request is a person's.
     pub fn issue(&self) -> AddPasskeyReply {
-        match secret() {
+        match random_secret() {
             Ok(ticket) => {
                 self.pending.lock().tickets.issue(SecretHash::from_secret(&ticket.0), self.clock.now());
-                let expires_seconds = TICKET_TIME.as_secs();
+                let expires_seconds = TICKET_LIFETIME.as_secs();
                 AddPasskeyReply { success: true, ticket: Some(ticket), expires_seconds, ..AddPasskeyReply::default() }
             }
             Err(error) => {
-                let error = Some(format!("The system gives no random numbers: {error}"));
+                let error = Some(format!("The system provides no random numbers: {error}"));
                 AddPasskeyReply { error, ..AddPasskeyReply::default() }
             }
         }
     }
 
-    /// Registers the passkey of a browser that has a ticket. It signs nothing before the confirmation.
+    /// Registers the passkey of a browser that has a ticket. Its signatures count after the confirmation.
     pub fn register(&self, verb: &RegisterPasskey) -> RegisterPasskeyReply {
         let refused = |error: String| RegisterPasskeyReply { error: Some(error), ..Default::default() };
         let registration =
@@ -153,17 +153,17 @@ impl Passkeys {
             Err(error) => return refused(format!("The passkeys cannot be read, so none is added: {error}")),
         };
         if stored.len() >= MAX_PASSKEYS {
-            return refused(too_many());
+            return refused(too_many_passkeys());
         }
-        let waiting = pending.passkeys.iter().map(|pending| &pending.passkey);
-        if stored.iter().chain(waiting).any(|known| known.public_key == registered.public_key) {
+        let pending_passkeys = pending.passkeys.iter().map(|pending| &pending.passkey);
+        if stored.iter().chain(pending_passkeys).any(|known| known.public_key == registered.public_key) {
             return refused("This passkey is registered already".to_owned());
         }
         let ticket = SecretHash::from_secret(&verb.ticket.0);
         if pending.tickets.exchange(&ticket, "passkey", now) != Exchange::First {
             return refused(
-                "This ticket has expired, was used before, or is none: it lasts 5 minutes and registers one passkey; get another \
-                 one with: steplatch gates passkey add"
+                "This ticket is invalid, used or expired: a ticket lasts 5 minutes and registers one passkey; get \
+                 another one with: steplatch gates passkey add"
                     .to_owned(),
             );
         }
@@ -187,65 +187,64 @@ impl Passkeys {
         RegisterPasskeyReply { success: true, passkey: Some(info), error: None }
     }
 
-    /// Returns the passkey that a browser has registered with a ticket, once it has.
+    /// Waits until a browser has registered a passkey with a ticket, and returns the passkey.
     #[boxed]
-    pub async fn registered(&self, verb: &AwaitPasskey) -> AwaitPasskeyReply {
+    pub async fn await_registration(&self, verb: &AwaitPasskey) -> AwaitPasskeyReply {
         let ticket = SecretHash::from_secret(&verb.ticket.0);
         let mut registered = self.registered.subscribe();
-        let found = async {
+        let passkey = async {
             loop {
                 registered.mark_unchanged();
-                let found = {
+                let passkey = {
                     let pending = self.pending.lock();
                     let mut passkeys = pending.passkeys.iter();
                     passkeys.find(|pending| pending.ticket == ticket).map(|pending| pending.passkey.info())
                 };
-                match found {
-                    Some(found) => return Some(found),
+                match passkey {
+                    Some(passkey) => return Some(passkey),
                     None => registered.changed().await.ok()?,
                 }
             }
         };
-        match self.clock.timeout(TICKET_TIME, found).await {
+        match self.clock.timeout(TICKET_LIFETIME, passkey).await {
             Ok(Some(passkey)) => AwaitPasskeyReply { success: true, passkey: Some(passkey), error: None },
             _ => AwaitPasskeyReply {
-                error: Some(
-                    "No browser has registered a passkey within 5 minutes, and the ticket has expired".to_owned(),
-                ),
+                error: Some("No browser registered a passkey within 5 minutes, so the ticket has expired".to_owned()),
                 ..AwaitPasskeyReply::default()
             },
         }
     }
 
-    /// Stores a passkey that a browser has registered, or discards it. The caller has checked that a person asks.
+    /// Stores a passkey that a browser has registered, or discards it. The caller has checked that the request is a
+    /// person's.
     pub fn confirm(&self, verb: &ConfirmPasskey) -> ConfirmPasskeyReply {
         let refused = |error: String| ConfirmPasskeyReply { error: Some(error), ..Default::default() };
         let mut pending = self.pending.lock();
         pending.forget(self.clock.now());
-        let named = |pending: &PendingPasskey| pending.passkey.public_key.fingerprint() == verb.passkey_id;
-        let Some(at) = pending.passkeys.iter().position(named) else {
+        let has_fingerprint = |pending: &PendingPasskey| pending.passkey.public_key.fingerprint() == verb.passkey_id;
+        let Some(index) = pending.passkeys.iter().position(has_fingerprint) else {
             return refused(
-                "No passkey with this fingerprint waits for a confirmation: it is confirmed within 5 minutes after the browser has \
-                 registered it, by its whole fingerprint; register one with: steplatch gates passkey add"
+                "No passkey with this fingerprint waits for a confirmation: confirm it by its whole fingerprint \
+                 within 5 minutes after the browser has registered it; register one with: steplatch gates passkey add"
                     .to_owned(),
             );
         };
-        let info = pending.passkeys[at].passkey.info();
+        let info = pending.passkeys[index].passkey.info();
         if !verb.discard {
             let mut stored = match self.stored() {
                 Ok(stored) => stored,
                 Err(error) => return refused(format!("The passkeys cannot be read, so none is added: {error}")),
             };
             if stored.len() >= MAX_PASSKEYS {
-                return refused(too_many());
+                return refused(too_many_passkeys());
             }
-            stored.push(pending.passkeys[at].passkey.clone());
+            stored.push(pending.passkeys[index].passkey.clone());
             if let Err(error) = self.store(stored) {
                 return refused(format!("The passkey could not be stored: {error}"));
             }
             tracing::info!(passkey = info.passkey_id, name = info.name, "a passkey is confirmed");
         }
-        pending.passkeys.remove(at);
+        pending.passkeys.remove(index);
         ConfirmPasskeyReply { success: true, passkey: Some(info), error: None }
     }
 
@@ -263,20 +262,20 @@ impl Passkeys {
         }
     }
 
-    /// Removes a passkey. The caller has checked that a person asks.
+    /// Removes a passkey. The caller has checked that the request is a person's.
     pub fn remove(&self, verb: &RemovePasskey) -> RemovePasskeyReply {
         let refused = |error: String| RemovePasskeyReply { error: Some(error), ..Default::default() };
-        let _alone = self.pending.lock();
+        let _guard = self.pending.lock();
         let mut stored = match self.stored() {
             Ok(stored) => stored,
             Err(error) => return refused(format!("The passkeys cannot be read: {error}")),
         };
         let query = verb.passkey_id.as_str();
-        let mut matching = stored.iter().enumerate().filter(|(_, passkey)| {
+        let mut matches = stored.iter().enumerate().filter(|(_, passkey)| {
             !query.is_empty() && (passkey.public_key.fingerprint().starts_with(query) || passkey.name == query)
         });
-        let at = match (matching.next(), matching.next()) {
-            (Some((at, _)), None) => at,
+        let index = match (matches.next(), matches.next()) {
+            (Some((index, _)), None) => index,
             (None, _) => {
                 return refused(format!(
                     "No passkey is called '{query}'; list them with: steplatch gates passkey list"
@@ -286,14 +285,14 @@ impl Passkeys {
                 return refused(format!("Several passkeys are called '{query}'; write more of the id"));
             }
         };
-        let removed = stored.remove(at).info();
+        let removed = stored.remove(index).info();
         match self.store(stored) {
             Ok(()) => RemovePasskeyReply { success: true, passkey: Some(removed), error: None },
             Err(error) => refused(format!("The passkey could not be removed: {error}")),
         }
     }
 
-    /// Checks a signature of an answer. Returns the part of it to keep.
+    /// Checks a signature of an answer. Returns the part to store.
     ///
     /// # Errors
     /// If no registered passkey has signed this answer to this question, on its page, after its device verified the person.
@@ -340,7 +339,7 @@ impl Passkeys {
     }
 }
 
-fn too_many() -> String {
+fn too_many_passkeys() -> String {
     format!("There are {MAX_PASSKEYS} passkeys already; remove one: steplatch gates passkey remove")
 }
 
@@ -414,7 +413,7 @@ mod tests {
         let key = SoftAuthenticator::new();
         let ticket = passkeys.issue().ticket.unwrap();
         let verb = AwaitPasskey { ticket: ticket.clone() };
-        let (waited, registered) = tokio::join!(passkeys.registered(&verb), async {
+        let (waited, registered) = tokio::join!(passkeys.await_registration(&verb), async {
             tokio::task::yield_now().await;
             passkeys.register(&registration(&key, &ticket.0))
         });
@@ -427,7 +426,7 @@ mod tests {
         // A passkey that is confirmed too late does not count.
         let ticket = passkeys.issue().ticket.unwrap();
         let registered = passkeys.register(&registration(&key, &ticket.0)).passkey.unwrap();
-        clock.advance(TICKET_TIME);
+        clock.advance(TICKET_LIFETIME);
         let late = ConfirmPasskey { passkey_id: registered.passkey_id, discard: false };
         assert!(passkeys.confirm(&late).error.unwrap().contains("within 5 minutes"));
     }
@@ -442,7 +441,7 @@ mod tests {
         let ticket = passkeys.issue().ticket.unwrap();
         let of_another = RegisterPasskey { ticket: ticket.clone(), ..registration(&key, "made-up") };
         assert!(passkeys.register(&of_another).error.unwrap().contains("another question"));
-        clock.advance(TICKET_TIME + Duration::from_secs(1));
+        clock.advance(TICKET_LIFETIME + Duration::from_secs(1));
         assert!(passkeys.register(&registration(&key, &ticket.0)).error.unwrap().contains("has expired"));
         assert!(passkeys.list().passkeys.is_empty());
         std::fs::write(state.path().join("passkeys.json"), r#"{"version": 9, "passkeys": []}"#).unwrap();

@@ -1,8 +1,7 @@
 //! The process at the other end of a connection.
 //!
-//! A gate for a person relies on it, so the daemon determines it once, as it accepts the connection, from the kernel's
-//! data: later, a process can end, get another parent or pass its socket on. The daemon refuses an unidentified
-//! process.
+//! A gate for a person relies on it, so the daemon reads it from the kernel once, as it accepts the connection: later,
+//! a process can end, get another parent or pass its socket on. The daemon refuses an unidentified process.
 
 mod group;
 mod lineage;
@@ -35,9 +34,9 @@ pub(crate) struct Peer {
 /// The program that runs in a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Program {
-    /// The same file as that of this process.
+    /// The executable of this process.
     Ours,
-    /// Another file, with this name.
+    /// Another executable, with this name.
     Other(String),
     /// The kernel does not show it.
     Unknown,

@@ -1,8 +1,8 @@
-//! The meaning of definitions when a run began.
+//! Digests of definitions at the start of a run.
 //!
-//! A person approves what they could read at that time, so a run does not execute a definition that has changed since.
-//! A run keeps digests, not copies: it reports the changed definition and stops there. The caller carries them from a
-//! run to the runs below it, and the run stores them with what it needs to continue.
+//! A person approves the definitions of that time, so a run does not execute a definition that has changed since. A run
+//! stores digests, not copies: it reports the changed definition and stops there. Its descendants inherit the digests
+//! through the caller, and the run stores them in its private part.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -31,10 +31,10 @@ impl fmt::Display for DefinitionKind {
     }
 }
 
-/// Reason for which a run does not execute a definition.
+/// Reason that a run does not execute a definition.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PinError {
-    /// The name meant another definition at the start of the run.
+    /// The name referred to another definition at the start of the run.
     #[error(
         "{kind} '{name}' was changed after this run was started, and a run executes only what it was started with. Start it again \
          to use the new definition"
@@ -45,7 +45,7 @@ pub enum PinError {
         /// The name.
         name: String,
     },
-    /// The name meant nothing at the start of the run.
+    /// The name referred to no definition at the start of the run.
     #[error(
         "{kind} '{name}' was added after this run was started, and a run executes only what it was started with. Start it again \
          to use the new definition"
@@ -67,10 +67,10 @@ pub enum PinError {
         /// The name.
         name: String,
     },
-    /// A host leads elsewhere than at the start of the run.
+    /// The destination of a host has changed since the start of the run.
     #[error(
-        "Host '{host}' leads elsewhere than when this run was started: {difference}. Nothing was sent there, because a run uses only the \
-         hosts that it was started with. Start it again to use the host as it is now"
+        "Host '{host}' has changed since this run was started: {difference}. Nothing was sent there, because a run \
+         uses only the hosts that it was started with. Start it again to use the changed host"
     )]
     HostChanged {
         /// The name of the host.
@@ -94,10 +94,10 @@ pub enum PinError {
 pub struct HostPin {
     /// The configured destination.
     pub ssh: String,
-    /// The user, the machine and the port that `ssh` makes of it.
+    /// The user, the machine and the port to which `ssh` resolves it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// The machine or the command that it goes through.
+    /// The jump host or the proxy command of the connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub through: Option<String>,
     /// The fingerprints of its known keys; none before the first connection.
@@ -125,7 +125,7 @@ pub enum HostDifference {
         now: String,
     },
     /// Its destination was unknown at the start.
-    #[error("it was not known then where it leads (ssh -G {ssh} did not answer), and it is {now} now")]
+    #[error("its destination was unknown then (ssh -G {ssh} did not answer), and is {now} now")]
     NotKnown {
         /// Its destination.
         ssh: String,
@@ -140,7 +140,7 @@ pub enum HostDifference {
         /// The fingerprints now.
         now: Vec<String>,
     },
-    /// The configuration of `ssh` for it is another one.
+    /// The configuration of `ssh` for it has changed.
     #[error("the configuration of ssh for it was changed (ssh -G {ssh})")]
     Options {
         /// Its destination.
@@ -162,16 +162,16 @@ impl From<HostTarget> for HostPin {
 impl HostPin {
     /// Returns the difference from a host's present target. Keys learned since are not a difference if none was known.
     fn difference(&self, now: &Self) -> Option<HostDifference> {
-        let place = |pin: &Self| match (&pin.address, &pin.through) {
+        let destination = |pin: &Self| match (&pin.address, &pin.through) {
             (Some(address), Some(through)) => format!("{} ({address} through {through})", pin.ssh),
             (Some(address), None) => format!("{} ({address})", pin.ssh),
             (None, _) => pin.ssh.clone(),
         };
         if self.ssh == now.ssh && self.address.is_none() && now.address.is_some() {
-            return Some(HostDifference::NotKnown { ssh: self.ssh.clone(), now: place(now) });
+            return Some(HostDifference::NotKnown { ssh: self.ssh.clone(), now: destination(now) });
         }
         if (&self.ssh, &self.address, &self.through) != (&now.ssh, &now.address, &now.through) {
-            return Some(HostDifference::Destination { before: place(self), now: place(now) });
+            return Some(HostDifference::Destination { before: destination(self), now: destination(now) });
         }
         if !self.keys.is_empty() && self.keys != now.keys {
             return Some(HostDifference::Keys { before: self.keys.clone(), now: now.keys.clone() });
@@ -179,8 +179,8 @@ impl HostPin {
         (self.options != now.options).then(|| HostDifference::Options { ssh: self.ssh.clone() })
     }
 
-    /// Returns it for a person: its destination, its keys, and what is unknown.
-    pub fn described(&self) -> String {
+    /// Describes the host for a person: its destination, its keys, and its unknown parts.
+    pub fn describe(&self) -> String {
         let mut text = match &self.address {
             Some(address) => format!("{address} (ssh {})", self.ssh),
             None => format!("ssh {}", self.ssh),
@@ -198,13 +198,13 @@ impl HostPin {
     }
 }
 
-/// The meaning, at the start of a run, of the definitions that it refers to. It executes only these.
+/// The definitions that a run refers to, as they were at its start. It executes only these.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pins {
-    /// The digests of what names of workflows meant; `None` for a name that meant none.
+    /// The digests of workflows by name; `None` for a name without a workflow.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub workflows: BTreeMap<String, Option<Signature>>,
-    /// Those of nodes and graphs.
+    /// The digests of nodes and graphs.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub nodes: BTreeMap<String, Option<Signature>>,
     /// The hosts that definitions name; `None` for a name that no host had. Without a map, an older version did not pin any.
@@ -219,24 +219,24 @@ pub struct Pins {
 }
 
 impl Pins {
-    /// Returns whether the run refers to nothing.
+    /// Returns whether the run has no references.
     fn is_empty(&self) -> bool {
         self.workflows.is_empty() && self.nodes.is_empty() && self.hosts.as_ref().is_none_or(BTreeMap::is_empty)
     }
 
-    /// Returns a digest of all of it; nothing where the run refers to nothing.
+    /// Returns a digest of all pins; `None` for a run without references.
     pub fn signature(&self) -> Option<Signature> {
         let text = || serde_json::to_string(self).unwrap_or_default();
         (!self.is_empty()).then(|| Signature::of_text(&text()))
     }
 
-    /// Returns a digest of it with the nodes of the run.
+    /// Returns a digest of all pins and the nodes of the run.
     pub fn signature_with(&self, nodes: &[Value]) -> Option<Signature> {
         let text = || serde_json::to_string(&(self, nodes)).unwrap_or_default();
         (!self.is_empty() || !nodes.is_empty()).then(|| Signature::of_text(&text()))
     }
 
-    /// Returns whether the run referred to a name that meant no workflow.
+    /// Returns whether a name that the run refers to had no workflow.
     pub fn has_no_workflow(&self, name: &str) -> bool {
         self.workflows.get(name) == Some(&None)
     }
@@ -246,20 +246,20 @@ impl Pins {
         self.nodes.get(id).is_some_and(Option::is_some)
     }
 
-    /// Checks that a name of a workflow still means the same.
+    /// Checks that a name still refers to the same workflow.
     ///
     /// # Errors
     ///
-    /// If it meant something else at the start of the run, or the run did not refer to it.
+    /// If it referred to another definition at the start of the run, or the run does not refer to it.
     pub fn check_workflow(&self, name: &str, now: &Signature) -> Result<(), PinError> {
         if self.inner.contains(now) { Ok(()) } else { check(DefinitionKind::Workflow, &self.workflows, name, now) }
     }
 
-    /// Checks that a host is still the same. `now` is `None` for a host without a configuration.
+    /// Checks that a host still has the same target. `now` is `None` for a host without a configuration.
     ///
     /// # Errors
     ///
-    /// If it was something else at the start of the run, or the run did not refer to it.
+    /// If it had another target at the start of the run, or the run does not refer to it.
     pub fn check_host(&self, host: &str, now: Option<&HostPin>) -> Result<(), PinError> {
         let Some(hosts) = &self.hosts else { return Ok(()) };
         let host = host.to_owned();
@@ -268,21 +268,21 @@ impl Pins {
         difference.map_or(Ok(()), |difference| Err(PinError::HostChanged { host, difference }))
     }
 
-    /// Returns the hosts for a person, a line each: their destinations, and what is unknown.
-    pub fn described_hosts(&self) -> Vec<String> {
+    /// Describes the hosts for a person, a line each: their destinations and unknown parts.
+    pub fn describe_hosts(&self) -> Vec<String> {
         let hosts = self.hosts.iter().flatten();
-        let described = |(name, pin): (&String, &Option<HostPin>)| match pin {
-            Some(pin) => format!("{name}: {}", pin.described()),
+        let describe_host = |(name, pin): (&String, &Option<HostPin>)| match pin {
+            Some(pin) => format!("{name}: {}", pin.describe()),
             None => format!("{name}: not configured when the run was started, so it is not used"),
         };
-        hosts.map(described).collect()
+        hosts.map(describe_host).collect()
     }
 
-    /// Checks that a name of a node still means the same.
+    /// Checks that a name still refers to the same node.
     ///
     /// # Errors
     ///
-    /// If it meant something else at the start of the run, or the run did not refer to it.
+    /// If it referred to another definition at the start of the run, or the run does not refer to it.
     pub fn check_node(&self, id: &str, now: &Signature) -> Result<(), PinError> {
         check(DefinitionKind::Node, &self.nodes, id, now)
     }

@@ -1,9 +1,10 @@
 //! The weakest proof of a person that gates accept, over time.
 //!
-//! The setting `gates.require` is in a file that an agent may be able to write. A stricter value counts at once. A
-//! weaker one counts once a person has confirmed it ([`ProofRequirement::lower`]), and only for questions after that: a
-//! question takes the strictest value since its beginning. `gates.json` of the state directory keeps the values that
-//! counted, so that a restarted daemon knows them. It does not keep out a program that can write that file as well.
+//! The setting `gates.require` is in a file that an agent may be able to write. A stricter value applies at once. A
+//! weaker one applies once a person has confirmed it ([`ProofRequirement::lower`]), and only to later questions: a
+//! question requires the strictest value since its beginning. `gates.json` of the state directory stores the history of
+//! the values, so that a restarted daemon knows them. It does not protect against a program that can write that file as
+//! well.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,11 +18,11 @@ use crate::approver::ProofPolicy;
 use crate::private_file;
 
 /// The name of the file in the state directory.
-const FILE: &str = "gates.json";
+const FILE_NAME: &str = "gates.json";
 
 const VERSION: u32 = 1;
 
-/// Maximum number of kept changes; joining two older ones keeps the stricter.
+/// Maximum number of stored changes; merging the two oldest keeps the stricter value.
 const MAX_CHANGES: usize = 64;
 
 /// The requirement of gates.
@@ -29,11 +30,11 @@ const MAX_CHANGES: usize = 64;
 pub(crate) struct ProofRequirement {
     file: PathBuf,
     policy: Arc<dyn ProofPolicy>,
-    /// In the order of time; never empty.
+    /// In chronological order; never empty.
     changes: Mutex<Vec<RequirementChange>>,
 }
 
-/// A value that counted from a time on.
+/// A value that applied from a time on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct RequirementChange {
     at: Timestamp,
@@ -51,11 +52,11 @@ struct Stored {
 
 impl ProofRequirement {
     pub(crate) fn new(state: &Path, policy: Arc<dyn ProofPolicy>) -> Self {
-        let file = state.join(FILE);
+        let file = state.join(FILE_NAME);
         let stored = std::fs::read_to_string(&file).ok().and_then(|text| match serde_json::from_str::<Stored>(&text) {
             Ok(stored) if stored.version == VERSION && !stored.changes.is_empty() => Some(stored.changes),
             Ok(_) | Err(_) => {
-                // Refusing all answers would protect nothing: who can break the file can remove it.
+                // Refusing all answers would protect nothing: a program that can damage the file can remove it.
                 tracing::warn!(file = %file.display(), "it cannot be read; the setting gates.require counts");
                 None
             }
@@ -63,33 +64,33 @@ impl ProofRequirement {
         let first = || vec![RequirementChange { at: Timestamp(0), require: policy.weakest(), by: None }];
         let changes = Mutex::new(stored.unwrap_or_else(first));
         let requirement = Self { file, policy, changes };
-        if requirement.now() > Proof::None {
+        if requirement.current() > Proof::None {
             requirement.write(&requirement.changes.lock());
         }
         requirement
     }
 
-    /// Returns the value that counts now. Records the setting if that is stricter.
-    pub(crate) fn now(&self) -> Proof {
-        self.observed().last().map_or(Proof::Passkey, |change| change.require)
+    /// Returns the current value. Records the setting if it is stricter.
+    pub(crate) fn current(&self) -> Proof {
+        self.updated_changes().last().map_or(Proof::Passkey, |change| change.require)
     }
 
-    /// Returns the strictest value that counted at any time since.
+    /// Returns the strictest value since a time.
     pub(crate) fn strictest_since(&self, since: Timestamp) -> Proof {
-        let changes = self.observed();
+        let changes = self.updated_changes();
         let ended_before = changes.iter().skip(1).take_while(|next| next.at < since).count();
         changes.iter().skip(ended_before).map(|change| change.require).max().unwrap_or(Proof::Passkey)
     }
 
-    /// Returns the setting, if it is weaker than what counts: a person has not confirmed it.
+    /// Returns the setting if it is weaker than the current value: a person has not confirmed it.
     pub(crate) fn unconfirmed(&self) -> Option<Proof> {
         let set = self.policy.weakest();
-        (set < self.now()).then_some(set)
+        (set < self.current()).then_some(set)
     }
 
     /// Applies the setting. The caller has checked that a person wants it.
     pub(crate) fn lower(&self, by: String) -> Proof {
-        let mut changes = self.observed();
+        let mut changes = self.updated_changes();
         let require = self.policy.weakest();
         if changes.last().is_some_and(|last| require < last.require) {
             self.add(&mut changes, RequirementChange { at: clock::now(), require, by: Some(by) });
@@ -98,7 +99,7 @@ impl ProofRequirement {
     }
 
     /// Returns the changes, with the setting among them if it is stricter than the last one.
-    fn observed(&self) -> MutexGuard<'_, Vec<RequirementChange>> {
+    fn updated_changes(&self) -> MutexGuard<'_, Vec<RequirementChange>> {
         let mut changes = self.changes.lock();
         let require = self.policy.weakest();
         if changes.last().is_none_or(|last| require > last.require) {
@@ -118,7 +119,7 @@ impl ProofRequirement {
 
     fn write(&self, changes: &[RequirementChange]) {
         let stored = Stored { version: VERSION, changes: changes.to_vec() };
-        // It counts in this daemon anyway.
+        // This daemon applies it in any case.
         if let Err(error) = private_file::write(&self.file, &stored) {
             tracing::warn!(%error, file = %self.file.display(), "the requirement of gates was not stored");
         }
@@ -145,17 +146,17 @@ mod tests {
         let requirement = ProofRequirement::new(state.path(), setting.clone());
         let asked = clock::now();
         *setting.0.lock() = Proof::None;
-        assert_eq!((requirement.now(), requirement.unconfirmed()), (Proof::Terminal, Some(Proof::None)));
+        assert_eq!((requirement.current(), requirement.unconfirmed()), (Proof::Terminal, Some(Proof::None)));
         // Nor for the next daemon.
         let requirement = ProofRequirement::new(state.path(), setting.clone());
-        assert_eq!((requirement.now(), requirement.strictest_since(asked)), (Proof::Terminal, Proof::Terminal));
+        assert_eq!((requirement.current(), requirement.strictest_since(asked)), (Proof::Terminal, Proof::Terminal));
         assert_eq!(requirement.lower("ana".to_owned()), Proof::None);
         let later = Timestamp(clock::now().0 + 1);
         assert_eq!(
             (requirement.strictest_since(asked), requirement.strictest_since(later)),
             (Proof::Terminal, Proof::None)
         );
-        assert_eq!((requirement.now(), requirement.unconfirmed()), (Proof::None, None));
+        assert_eq!((requirement.current(), requirement.unconfirmed()), (Proof::None, None));
         let requirement = ProofRequirement::new(state.path(), setting);
         assert_eq!(requirement.strictest_since(asked), Proof::Terminal, "it is stored");
     }
@@ -165,14 +166,14 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let setting = Arc::new(Setting(Mutex::new(Proof::None)));
         let requirement = ProofRequirement::new(state.path(), setting.clone());
-        assert!(!state.path().join(FILE).exists(), "nothing to store");
+        assert!(!state.path().join(FILE_NAME).exists(), "nothing to store");
         let asked = clock::now();
         *setting.0.lock() = Proof::Passphrase;
         assert_eq!(requirement.strictest_since(asked), Proof::Passphrase);
         // Raised and confirmed to be lower again while the question waits.
         *setting.0.lock() = Proof::Dialog;
         requirement.lower("ana".to_owned());
-        assert_eq!((requirement.strictest_since(asked), requirement.now()), (Proof::Passphrase, Proof::Dialog));
+        assert_eq!((requirement.strictest_since(asked), requirement.current()), (Proof::Passphrase, Proof::Dialog));
     }
 
     #[test]
@@ -184,7 +185,7 @@ mod tests {
             *setting.0.lock() = Proof::None;
             requirement.lower("ana".to_owned());
             *setting.0.lock() = Proof::Dialog;
-            requirement.now();
+            requirement.current();
         }
         assert_eq!(requirement.changes.lock().len(), MAX_CHANGES);
         assert_eq!(requirement.strictest_since(Timestamp(0)), Proof::Passkey);
@@ -193,7 +194,7 @@ mod tests {
     #[test]
     fn a_file_that_cannot_be_read_leaves_the_setting() {
         let state = tempfile::tempdir().unwrap();
-        std::fs::write(state.path().join(FILE), "{").unwrap();
-        assert_eq!(ProofRequirement::new(state.path(), Arc::new(Proof::Dialog)).now(), Proof::Dialog);
+        std::fs::write(state.path().join(FILE_NAME), "{").unwrap();
+        assert_eq!(ProofRequirement::new(state.path(), Arc::new(Proof::Dialog)).current(), Proof::Dialog);
     }
 }

@@ -23,7 +23,7 @@ use tokio::sync::watch;
 use known::{KnownSecrets, Scope};
 pub use stream::RedactedStream;
 pub use words::is_short_word;
-use words::{ends_with_beginning, has, places, replaced, starts_with_end};
+use words::{ends_with_beginning, has, places, replace_secret, starts_with_end};
 
 /// Minimum characters of a secret.
 const MIN_SECRET_CHARS: usize = 4;
@@ -32,7 +32,7 @@ const MIN_SECRET_CHARS: usize = 4;
 const MIN_VALUE_CHARS: usize = 6;
 
 /// Maximum secrets that callers register by typing, in total and in each terminal with lines typed with the echo off.
-/// The daemon forgets none while it runs, because its text remains readable: it refuses further ones.
+/// The daemon forgets none while it runs, because their text remains readable: it refuses further ones.
 const MAX_TYPED_SECRETS: usize = 1000;
 
 /// Maximum number of secrets in all. Runs register most of them: the secrets in their input.
@@ -58,8 +58,8 @@ pub const MASK: &str = "••••••";
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct Redactor {
-    kept: Arc<RwLock<KnownSecrets>>,
-    /// Number of secrets that are hidden everywhere and were ever learned.
+    known: Arc<RwLock<KnownSecrets>>,
+    /// Number of learned secrets that are hidden everywhere.
     learned: Arc<watch::Sender<u64>>,
     terminal: Option<TerminalId>,
 }
@@ -67,8 +67,8 @@ pub struct Redactor {
 /// The number of hidden secrets is at the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{MAX_TYPED_SECRETS} lines are hidden as secrets by now, and none of them is forgotten: type this without secret, or where the \
-     program does not show it, or start the daemon again with: steplatch daemon restart"
+    "{MAX_TYPED_SECRETS} lines are hidden as secrets, the maximum until the daemon ends: type this without secret, or \
+     where the program does not show it, or restart the daemon with: steplatch daemon restart"
 )]
 pub struct TooManySecrets;
 
@@ -82,39 +82,39 @@ impl Redactor {
     ///
     /// # Errors
     ///
-    /// If that exceeds the limit. Registers no part of it then.
+    /// If that exceeds the limit. Then no part of it is registered.
     pub fn add_typed(&self, secret: &str) -> Result<(), TooManySecrets> {
-        let mut kept = self.kept.write();
+        let mut known = self.known.write();
         let mut fresh: Vec<&str> = Vec::new();
-        for line in hideable(secret).chain(hideable(secret).flat_map(values_in)) {
-            if !kept.has(&Scope::Everywhere, line) && !fresh.contains(&line) {
+        for line in hideable_lines(secret).chain(hideable_lines(secret).flat_map(values_in)) {
+            if !known.has(&Scope::Everywhere, line) && !fresh.contains(&line) {
                 fresh.push(line);
             }
         }
-        if kept.typed + fresh.len() > MAX_TYPED_SECRETS {
+        if known.typed + fresh.len() > MAX_TYPED_SECRETS {
             return Err(TooManySecrets);
         }
-        kept.typed += fresh.len();
-        fresh.into_iter().for_each(|line| self.keep_secret(&mut kept, Scope::Everywhere, line));
+        known.typed += fresh.len();
+        fresh.into_iter().for_each(|line| self.keep_secret(&mut known, Scope::Everywhere, line));
         Ok(())
     }
 
     /// Remembers a text to hide, anywhere or in the text of one terminal.
     pub fn hide(&self, hidden: &SecretText) {
         let scope = hidden.terminal.clone().map_or(Scope::Everywhere, Scope::Terminal);
-        let mut kept = self.kept.write();
-        for line in hideable(&hidden.text) {
-            if kept.len() >= MAX_SECRETS || (scope != Scope::Everywhere && kept.len_in(&scope) >= MAX_TYPED_SECRETS) {
+        let mut known = self.known.write();
+        for line in hideable_lines(&hidden.text) {
+            if known.len() >= MAX_SECRETS || (scope != Scope::Everywhere && known.len_in(&scope) >= MAX_TYPED_SECRETS) {
                 tracing::warn!(terminal = ?hidden.terminal, "there are too many secrets: one more is not redacted");
                 return;
             }
-            self.keep_secret(&mut kept, scope.clone(), line);
+            self.keep_secret(&mut known, scope.clone(), line);
         }
     }
 
-    fn keep_secret(&self, kept: &mut KnownSecrets, scope: Scope, line: &str) {
+    fn keep_secret(&self, known: &mut KnownSecrets, scope: Scope, line: &str) {
         let is_everywhere = scope == Scope::Everywhere;
-        if kept.keep_secret(scope, line) && is_everywhere {
+        if known.keep_secret(scope, line) && is_everywhere {
             self.learned.send_modify(|learned| *learned += 1);
         }
     }
@@ -126,41 +126,41 @@ impl Redactor {
 
     /// Returns the secrets learned after the first `before`, the newest first, and the number of all learned ones.
     pub fn learned_since(&self, before: u64) -> (Vec<String>, u64) {
-        let kept = self.kept.read();
+        let known = self.known.read();
         let learned = *self.learned.borrow();
         let fresh = usize::try_from(learned.saturating_sub(before)).unwrap_or(usize::MAX);
-        (kept.arrived_everywhere().rev().take(fresh).map(str::to_owned).collect(), learned)
+        (known.arrived_everywhere().rev().take(fresh).map(str::to_owned).collect(), learned)
     }
 
     /// Returns all secrets that are hidden here, without their encodings, the longest first.
     pub fn known(&self) -> Vec<String> {
-        let mut known = self.kept.read().known(self.terminal.as_ref());
+        let mut known = self.known.read().known(self.terminal.as_ref());
         known.sort_by_key(|text| std::cmp::Reverse(text.len()));
         known
     }
 
     /// Returns the redactor for the text of one terminal.
     pub fn within(&self, terminal: &TerminalId) -> Self {
-        Self { kept: self.kept.clone(), learned: self.learned.clone(), terminal: Some(terminal.clone()) }
+        Self { known: self.known.clone(), learned: self.learned.clone(), terminal: Some(terminal.clone()) }
     }
 
     /// Returns the secrets that are hidden here, with their encodings, the longest first.
     fn values(&self) -> Arc<Vec<String>> {
-        self.kept.read().values(self.terminal.as_ref())
+        self.known.read().values(self.terminal.as_ref())
     }
 
-    /// Returns whether the redactor hides all text here: the machine of the terminal wants more hidden than a search
-    /// can find.
+    /// Returns whether all text is hidden here: the machine of the terminal registered more secrets than a search can
+    /// find.
     fn hides_all(&self) -> bool {
-        self.kept.read().hides_all(self.terminal.as_ref())
+        self.known.read().hides_all(self.terminal.as_ref())
     }
 
-    /// Passes the secrets, the longest first, to a function with its own way of searching.
-    fn with<T>(&self, look: impl FnOnce(&[String]) -> T) -> T {
-        look(&self.values())
+    /// Calls `search` with the secrets, the longest first.
+    fn with_values<T>(&self, search: impl FnOnce(&[String]) -> T) -> T {
+        search(&self.values())
     }
 
-    /// Returns `text` without any secret in it, also where lines divide one.
+    /// Returns `text` without any secret in it, including one divided by line ends.
     pub fn masked(&self, mut text: String) -> String {
         if self.hides_all() && !text.is_empty() {
             return MASK.to_owned();
@@ -174,7 +174,7 @@ impl Redactor {
         text.map(|text| self.masked(text))
     }
 
-    /// Returns a text in rows, such as a screen, without any secret in it, also without one wrapped over several rows.
+    /// Returns a text in rows, such as a screen, without any secret in it, including one wrapped over several rows.
     pub fn masked_screen(&self, mut screen: String) -> String {
         if self.hides_all() && !screen.is_empty() {
             return MASK.to_owned();
@@ -183,7 +183,7 @@ impl Redactor {
         mask_whole(&mut screen, &values);
         let joined_rows = |screen: &str| screen.replace('\n', "");
         let mut joined = joined_rows(&screen);
-        // A divided one keeps its place, so that the rows stay as wide as they are.
+        // Mask each character of a divided secret, so that the rows keep their width.
         for secret in values.iter().filter(|secret| !secret.is_empty()) {
             let mut hidden = Vec::new();
             for found in places(&joined, secret) {
@@ -193,7 +193,7 @@ impl Redactor {
             if hidden.is_empty() {
                 continue;
             }
-            // Line ends have no place.
+            // Line ends do not count.
             let mut place = 0;
             let hide = |character: char| {
                 let is_hidden = character != '\n' && hidden.binary_search(&place).is_ok();
@@ -206,7 +206,7 @@ impl Redactor {
         screen
     }
 
-    /// Returns a screen's cells without any secret in them, also without one wrapped over several rows.
+    /// Returns a screen's cells without any secret in them, including one wrapped over several rows.
     pub fn masked_picture(&self, mut picture: Picture) -> Picture {
         if self.hides_all() {
             for run in picture.rows.iter_mut().flatten() {
@@ -219,10 +219,10 @@ impl Redactor {
         if values.is_empty() {
             return picture;
         }
-        let mut hidden: Vec<Place> = Vec::new();
-        // The blanks at the end of a row may be a part of the wrapped text, or not.
-        for to_the_end in [false, true] {
-            let places = in_reading_order(&picture, to_the_end);
+        let mut hidden: Vec<CharacterPosition> = Vec::new();
+        // The blanks at the end of a row may belong to the wrapped text, or not.
+        for to_row_end in [false, true] {
+            let places = characters_in_order(&picture, to_row_end);
             let text: String = places.iter().map(|(character, _)| character).collect();
             for secret in values.iter() {
                 let length = secret.chars().count();
@@ -235,10 +235,11 @@ impl Redactor {
         hidden.sort_unstable();
         for (row, runs) in picture.rows.iter_mut().enumerate() {
             for (index, run) in runs.iter_mut().enumerate() {
-                let masked = |at: usize| hidden.binary_search(&(row, index, at)).is_ok();
+                let is_hidden = |character: usize| hidden.binary_search(&(row, index, character)).is_ok();
                 let characters = run.text.chars().enumerate();
-                run.text = characters.map(|(at, shown)| if masked(at) { '•' } else { shown }).collect();
-                // Half of an address leads elsewhere.
+                run.text =
+                    characters.map(|(character, original)| if is_hidden(character) { '•' } else { original }).collect();
+                // A link with a mask would lead elsewhere.
                 run.link = run.link.take().filter(|link| !values.iter().any(|secret| has(link, secret)));
             }
         }
@@ -246,16 +247,16 @@ impl Redactor {
     }
 
     /// Returns the match of a group, hidden if it is a part of a secret that the whole match contains.
-    pub fn masked_group(&self, group: Option<String>, whole: &str) -> Option<String> {
+    pub fn masked_group(&self, group: Option<String>, full_match: &str) -> Option<String> {
         let group = self.masked(group?);
         let values = self.values();
-        let part = values.iter().any(|secret| whole.contains(secret) && overlaps(secret, &group));
-        Some(if part { MASK.to_owned() } else { group })
+        let is_part = values.iter().any(|secret| full_match.contains(secret) && overlaps(secret, &group));
+        Some(if is_part { MASK.to_owned() } else { group })
     }
 
-    /// Returns the number of bytes around a portion of a text that finding every secret cut off by the portion needs.
+    /// Returns the number of bytes of context on each side of a portion that reveal every secret cut by the portion.
     pub fn reach(&self) -> usize {
-        // With the ends of the lines that may divide it.
+        // Includes the line ends that may divide it.
         self.values().first().map_or(0, |longest| longest.len() + longest.len() / 8)
     }
 
@@ -264,18 +265,18 @@ impl Redactor {
         if self.hides_all() && !portion.is_empty() {
             return MASK.to_owned();
         }
-        masked_at(text, portion.clone(), self.places(text))
+        mask_ranges(text, portion.clone(), self.places(text))
     }
 
-    /// Returns a text cut out of an unknown one without any secret in it, and without what the cuts may have left of
-    /// one: a beginning that is the end of a secret, an end that is the beginning of one, or all of it. Hides single
-    /// characters too, since a client may read one at a time; [`Self::masked_portion`] hides less where the text around
-    /// is known.
+    /// Masks a fragment of an unknown text: whole secrets, and parts of secrets at its cuts. Such a part is the end of
+    /// a secret at the beginning of the fragment, the beginning of one at its end, or the whole fragment. Hides single
+    /// characters too, since a client may read one at a time; [`Self::masked_portion`] hides less if the surrounding
+    /// text is known.
     pub fn masked_at_cuts(&self, text: &str) -> String {
         if self.hides_all() && !text.is_empty() {
             return MASK.to_owned();
         }
-        // Without the line ends that may divide a secret, and the place in the text of each byte.
+        // The bytes without the line ends that may divide a secret, each with its offset in the text.
         let (places, letters): (Vec<usize>, Vec<u8>) =
             text.bytes().enumerate().filter(|(_, byte)| !is_line_end(byte)).unzip();
         if letters.is_empty() {
@@ -294,38 +295,38 @@ impl Redactor {
                 hidden.push(places[letters.len() - back]..text.len());
             }
         }
-        masked_at(text, 0..text.len(), hidden)
+        mask_ranges(text, 0..text.len(), hidden)
     }
 
     /// Returns the ranges of secrets in a text, also divided by line ends.
     fn places(&self, text: &str) -> Vec<Range<usize>> {
         let values = self.values();
-        let mut found = wrapped(text, &values);
+        let mut found = find_wrapped(text, &values);
         found.extend(values.iter().flat_map(|secret| places(text, secret)));
         found
     }
 
-    /// Hides what a cut left of a secret at the end of `head` and at the beginning of `tail`.
+    /// Hides the parts of a divided secret at the end of `head` and at the beginning of `tail`.
     pub fn masked_cut(&self, head: String, tail: Option<String>) -> (String, Option<String>) {
         let (mut head, mut tail) = (self.masked(head), self.masked_if(tail));
         for secret in self.values().iter() {
-            let cuts = secret.char_indices().map(|(at, _)| at).skip(MIN_SECRET_CHARS - 1);
-            for at in cuts.collect::<Vec<_>>().into_iter().rev() {
-                if let Some(kept) = ends_with_beginning(&head, secret, at) {
-                    head = format!("{kept}{MASK}");
+            let cuts = secret.char_indices().map(|(cut, _)| cut).skip(MIN_SECRET_CHARS - 1);
+            for cut in cuts.collect::<Vec<_>>().into_iter().rev() {
+                if let Some(remainder) = ends_with_beginning(&head, secret, cut) {
+                    head = format!("{remainder}{MASK}");
                 }
-                if let Some(kept) = tail.as_deref().and_then(|tail| starts_with_end(tail, secret, at))
-                    && secret[at..].chars().count() >= MIN_SECRET_CHARS
+                if let Some(remainder) = tail.as_deref().and_then(|tail| starts_with_end(tail, secret, cut))
+                    && secret[cut..].chars().count() >= MIN_SECRET_CHARS
                 {
-                    tail = Some(format!("{MASK}{kept}"));
+                    tail = Some(format!("{MASK}{remainder}"));
                 }
             }
         }
         (head, tail)
     }
 
-    /// Returns a text that was cut out of another one, such as a row of a screen, without any secret in it, and without what the
-    /// cuts left of one.
+    /// Returns a text that was cut out of another one, such as a row of a screen, without any secret or part of a
+    /// divided secret in it.
     pub fn masked_fragment(&self, text: String) -> String {
         let (_, text) = self.masked_cut(String::new(), Some(text));
         let (text, _) = self.masked_cut(text.unwrap_or_default(), None);
@@ -360,43 +361,43 @@ impl Redactor {
     }
 }
 
-/// Secrets of another machine are hidden only in its own terminals: elsewhere they would take words out of questions.
+/// Secrets of another machine are hidden only in its own terminals: elsewhere they would mask words of questions.
 impl MachineSecretSink for Redactor {
     fn place(&self, terminal: &TerminalId, machine: &str) {
-        self.kept.write().place(terminal, machine);
+        self.known.write().place(terminal, machine);
     }
 
     fn hide_on(&self, machine: &str, secret: SecretText) {
-        // A flood of known secrets keeps no client from reading.
-        if self.kept.read().has_for_machine(machine, &secret) {
+        // Avoid the write lock for known secrets, so that a flood of them does not block readers.
+        if self.known.read().has_for_machine(machine, &secret) {
             return;
         }
-        self.kept.write().keep_for_machine(machine, secret);
+        self.known.write().add_for_machine(machine, secret);
     }
 
     fn forget(&self, terminal: &TerminalId) {
-        self.kept.write().forget(terminal);
+        self.known.write().forget(terminal);
     }
 }
 
 /// Returns the parts of a text that can be hidden: its lines, trimmed, if they are long enough.
-pub fn hideable(text: &str) -> impl Iterator<Item = &str> {
+pub fn hideable_lines(text: &str) -> impl Iterator<Item = &str> {
     text.split(['\n', '\r']).map(str::trim).filter(|line| line.chars().count() >= MIN_SECRET_CHARS)
 }
 
 /// Returns the values in a line of a shell or of a protocol that is a secret, if they are long enough: the text after
 /// `=`, after `-p`, after a name with a colon, and the password of an address. A program prints them without the line.
 fn values_in(line: &str) -> Vec<&str> {
-    let unquoted = |text: &'_ str| -> usize {
+    let value_end = |text: &'_ str| -> usize {
         match text.chars().next() {
             Some(quote @ ('"' | '\'')) => text[1..].find(quote).map_or(text.len(), |end| end + 2),
             _ => text.find(char::is_whitespace).unwrap_or(text.len()),
         }
     };
     let mut values = Vec::new();
-    for (at, _) in line.match_indices('=') {
-        let behind = &line[at + 1..];
-        values.push(&behind[..unquoted(behind)]);
+    for (index, _) in line.match_indices('=') {
+        let value = &line[index + 1..];
+        values.push(&value[..value_end(value)]);
     }
     if let Some((_, value)) = line.split_once(": ") {
         values.push(value);
@@ -404,22 +405,22 @@ fn values_in(line: &str) -> Vec<&str> {
         values.extend(value.rsplit_once(' ').map(|(_, last)| last));
     }
     for word in line.split_whitespace() {
-        let short_option = word.strip_prefix("-p").filter(|rest| !rest.starts_with('-'));
-        let password = word.split_once("://").and_then(|(_, rest)| rest.rsplit_once('@')?.0.split_once(':'));
+        let short_option = word.strip_prefix("-p").filter(|tail| !tail.starts_with('-'));
+        let password = word.split_once("://").and_then(|(_, tail)| tail.rsplit_once('@')?.0.split_once(':'));
         values.extend(short_option.into_iter().chain(password.map(|(_, password)| password)));
     }
     let trimmed = values.into_iter().map(|value| value.trim().trim_matches(['"', '\'']));
     trimmed.filter(|value| value.chars().count() >= MIN_VALUE_CHARS).collect()
 }
 
-/// Returns whether a secret is hidden in names of fields as well as in texts. Fields of replies and of entries have names of
-/// lowercase letters and underscores, which a secret like that would break.
+/// Returns whether a secret is hidden in names of fields as well as in texts. Names of protocol fields consist of
+/// lowercase letters and underscores, so such a secret would break them.
 pub fn hides_in_names(secret: &str) -> bool {
     secret.chars().any(|character| !character.is_ascii_lowercase() && character != '_')
 }
 
-/// Renames fields, in order, where `name` returns a new name. A collision loses no field.
-pub fn rename(fields: &mut Map<String, Value>, name: impl Fn(&str) -> Option<String>) {
+/// Renames the fields for which `name` returns a new name, in order. A number distinguishes names that collide.
+pub fn rename_fields(fields: &mut Map<String, Value>, name: impl Fn(&str) -> Option<String>) {
     if !fields.keys().any(|known| name(known).is_some()) {
         return;
     }
@@ -439,66 +440,68 @@ pub fn rename(fields: &mut Map<String, Value>, name: impl Fn(&str) -> Option<Str
 }
 
 /// The position of a character of a picture: its row, the run in it, the character in that.
-type Place = (usize, usize, usize);
+type CharacterPosition = (usize, usize, usize);
 
-/// Every character of a picture with its place; blanks between runs have none.
-fn in_reading_order(picture: &Picture, to_the_end: bool) -> Vec<(char, Option<Place>)> {
+/// Returns every character of a picture with its position; blanks between runs have none.
+fn characters_in_order(picture: &Picture, to_row_end: bool) -> Vec<(char, Option<CharacterPosition>)> {
     let mut characters = Vec::new();
     let blanks = |count: u16| std::iter::repeat_n((' ', None), usize::from(count));
     for (row, runs) in picture.rows.iter().enumerate() {
         let mut col = 0;
         for (index, run) in runs.iter().enumerate() {
             characters.extend(blanks(run.col.saturating_sub(col)));
-            let shown = run.text.chars().enumerate();
-            characters.extend(shown.map(|(at, character)| (character, Some((row, index, at)))));
+            let characters_of_run = run.text.chars().enumerate();
+            characters.extend(
+                characters_of_run.map(|(index_in_run, character)| (character, Some((row, index, index_in_run)))),
+            );
             col = run.col + run.cols;
         }
-        if to_the_end {
+        if to_row_end {
             characters.extend(blanks(picture.cols.saturating_sub(col)));
         }
     }
     characters
 }
 
-/// Fields that hold an id or bytes in base 64: changed, they would mean nothing any more.
-const NOT_TEXT: [&str; 5] = ["session_id", "run_id", "bytes", "snapshot", "png"];
+/// Fields with an id or bytes in Base64: a mask would make them useless.
+const NON_TEXT_FIELDS: [&str; 5] = ["session_id", "run_id", "bytes", "snapshot", "png"];
 
-/// Hides these secrets in a text, where they are in one piece.
+/// Hides undivided secrets in a text.
 fn mask_whole(text: &mut String, secrets: &[String]) {
     for secret in secrets.iter().filter(|secret| !secret.is_empty()) {
-        if let Some(masked) = replaced(text, secret) {
+        if let Some(masked) = replace_secret(text, secret) {
             *text = masked;
         }
     }
 }
 
-/// Hides these secrets in a text, also where lines divide one.
+/// Hides secrets in a text, including those divided by line ends.
 fn mask_text(text: &mut String, secrets: &[String]) {
     mask_whole(text, secrets);
-    // From the end, so that the places before stay as they are.
-    for part in wrapped(text, secrets).into_iter().rev() {
+    // From the end, so that earlier offsets remain valid.
+    for part in find_wrapped(text, secrets).into_iter().rev() {
         text.replace_range(part, MASK);
     }
 }
 
-/// Returns a portion of a text, with a mask over these parts of the text.
-fn masked_at(text: &str, portion: Range<usize>, parts: Vec<Range<usize>>) -> String {
-    let within = parts.into_iter().map(|part| (part.start.max(portion.start), part.end.min(portion.end)));
-    let mut hidden: Vec<(usize, usize)> = within.filter(|(begin, end)| begin < end).collect();
+/// Returns a portion of a text, with a mask over these ranges of the text.
+fn mask_ranges(text: &str, portion: Range<usize>, parts: Vec<Range<usize>>) -> String {
+    let clipped = parts.into_iter().map(|part| (part.start.max(portion.start), part.end.min(portion.end)));
+    let mut hidden: Vec<(usize, usize)> = clipped.filter(|(begin, end)| begin < end).collect();
     hidden.sort_unstable();
-    let (mut masked, mut at) = (String::new(), portion.start);
+    let (mut masked, mut position) = (String::new(), portion.start);
     for (begin, end) in hidden {
-        if end <= at {
+        if end <= position {
             continue;
         }
         // The mask of the last match covers a match that begins within it.
-        if begin >= at {
-            masked.push_str(&text[at..begin]);
+        if begin >= position {
+            masked.push_str(&text[position..begin]);
             masked.push_str(MASK);
         }
-        at = end;
+        position = end;
     }
-    masked.push_str(&text[at.min(portion.end)..portion.end]);
+    masked.push_str(&text[position.min(portion.end)..portion.end]);
     masked
 }
 
@@ -506,31 +509,32 @@ fn is_line_end(byte: &u8) -> bool {
     matches!(byte, b'\n' | b'\r')
 }
 
-/// Returns the parts of a text that make one of these secrets together, divided by ends of lines: in order, and apart from each other.
-fn wrapped(text: &str, secrets: &[String]) -> Vec<Range<usize>> {
+/// Returns the parts of secrets that line ends divide, in order and without overlaps.
+fn find_wrapped(text: &str, secrets: &[String]) -> Vec<Range<usize>> {
     if !text.trim_end_matches(['\n', '\r']).bytes().any(|byte| is_line_end(&byte)) {
         return Vec::new();
     }
     let joined = text.replace(['\n', '\r'], "");
-    let long = |secret: &&String| secret.len() >= MIN_WRAPPED_BYTES && joined.contains(secret.as_str());
-    let found: Vec<&String> = secrets.iter().filter(long).collect();
-    if found.is_empty() {
+    let is_long_match = |secret: &&String| secret.len() >= MIN_WRAPPED_BYTES && joined.contains(secret.as_str());
+    let candidates: Vec<&String> = secrets.iter().filter(is_long_match).collect();
+    if candidates.is_empty() {
         return Vec::new();
     }
-    // The place in the text of each byte between the ends of lines.
-    let places: Vec<usize> =
-        text.bytes().enumerate().filter(|(_, byte)| !is_line_end(byte)).map(|(place, _)| place).collect();
+    // The offset in the text of each byte that is not a line end.
+    let offsets: Vec<usize> =
+        text.bytes().enumerate().filter(|(_, byte)| !is_line_end(byte)).map(|(offset, _)| offset).collect();
     let mut hidden = vec![false; text.len()];
-    for (secret, at) in
-        found.iter().flat_map(|secret| joined.match_indices(secret.as_str()).map(move |(at, _)| (secret, at)))
+    for (secret, start) in candidates
+        .iter()
+        .flat_map(|secret| joined.match_indices(secret.as_str()).map(move |(start, _)| (secret, start)))
     {
-        places[at..at + secret.len()].iter().for_each(|place| hidden[*place] = true);
+        offsets[start..start + secret.len()].iter().for_each(|offset| hidden[*offset] = true);
     }
     let mut parts: Vec<Range<usize>> = Vec::new();
-    for place in (0..text.len()).filter(|place| hidden[*place]) {
-        match parts.last_mut().filter(|part| part.end == place) {
+    for offset in (0..text.len()).filter(|offset| hidden[*offset]) {
+        match parts.last_mut().filter(|part| part.end == offset) {
             Some(part) => part.end += 1,
-            None => parts.push(place..place + 1),
+            None => parts.push(offset..offset + 1),
         }
     }
     parts
@@ -542,14 +546,16 @@ fn mask_in(value: &mut Value, secrets: &[String]) {
         Value::Array(items) => items.iter_mut().for_each(|item| mask_in(item, secrets)),
         Value::Object(fields) => {
             let texts = fields.iter_mut().filter(|(name, field)| {
-                !NOT_TEXT.contains(&name.as_str()) && !field.as_str().is_some_and(|text| own_words::is_one(name, text))
+                !NON_TEXT_FIELDS.contains(&name.as_str())
+                    && !field.as_str().is_some_and(|text| own_words::is_protocol_word(name, text))
             });
             texts.for_each(|(_, field)| mask_in(field, secrets));
-            rename(fields, |name| {
+            rename_fields(fields, |name| {
                 let hidden = || secrets.iter().filter(|secret| hides_in_names(secret));
                 let holds_one = hidden().any(|secret| has(name, secret));
-                holds_one
-                    .then(|| hidden().fold(name.to_owned(), |name, secret| replaced(&name, secret).unwrap_or(name)))
+                holds_one.then(|| {
+                    hidden().fold(name.to_owned(), |name, secret| replace_secret(&name, secret).unwrap_or(name))
+                })
             });
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}

@@ -16,7 +16,7 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::peer::{self, Cut, Lineage, Location, Peer, Program};
 
-/// Reason for which a caller does not count as a person.
+/// Reason for not counting a caller as a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PersonRefusal {
     /// The client does not claim to be a person.
@@ -58,7 +58,7 @@ pub enum PersonRefusal {
 }
 
 impl PersonRefusal {
-    /// Returns the name of the caller in a history, whatever it calls itself.
+    /// Returns the name of the caller in a history, regardless of the name that the caller states.
     pub(crate) fn caller(self) -> &'static str {
         match self {
             Self::Agent => "an agent",
@@ -69,45 +69,45 @@ impl PersonRefusal {
     }
 }
 
-/// Maximum number of concurrent inspections of processes. One takes part of a millisecond; for a process that the
-/// kernel blocks it can take long.
+/// Maximum number of concurrent inspections of processes. One takes a fraction of a millisecond, or long if the kernel
+/// blocks the process.
 const MAX_INSPECTIONS: usize = 16;
 
-/// Time limit of an inspection, including the wait for its turn. Its result is unknown after that.
+/// Time limit of an inspection, including the wait for its slot. Its result is unknown after that.
 const INSPECTION_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The processes below which no person works.
+/// The daemon and its terminal hosts. Their descendants do not count as persons.
 #[derive(Debug, Clone)]
 pub struct OwnProcesses {
     hosts: Hosts,
-    turns: Arc<Semaphore>,
+    inspection_slots: Arc<Semaphore>,
     /// This process, unless its own threads are clients, as in tests.
     daemon: Option<i32>,
 }
 
 impl OwnProcesses {
-    /// Returns the hosts of terminals, and this process if `alone`: if no client runs in it.
-    pub fn new(hosts: Hosts, alone: bool) -> Self {
-        let daemon = i32::try_from(std::process::id()).ok().filter(|_| alone);
-        Self { hosts, turns: Arc::new(Semaphore::new(MAX_INSPECTIONS)), daemon }
+    /// Returns the processes of `hosts`, and this process if `is_separate`, which means that no client runs in it.
+    pub fn new(hosts: Hosts, is_separate: bool) -> Self {
+        let daemon = i32::try_from(std::process::id()).ok().filter(|_| is_separate);
+        Self { hosts, inspection_slots: Arc::new(Semaphore::new(MAX_INSPECTIONS)), daemon }
     }
 
     /// Inspects processes, separately from the threads that serve connections. `None` if that takes too long.
-    async fn look<T: Send + 'static>(&self, at: impl FnOnce(&Self) -> T + Send + 'static) -> Option<T> {
-        let looking = async {
-            let turn = self.turns.clone().acquire_owned().await.ok()?;
+    async fn inspect<T: Send + 'static>(&self, inspection: impl FnOnce(&Self) -> T + Send + 'static) -> Option<T> {
+        let inspection_result = async {
+            let slot = self.inspection_slots.clone().acquire_owned().await.ok()?;
             let own_processes = self.clone();
-            let look = tokio::task::spawn_blocking(move || {
-                let found = at(&own_processes);
-                drop(turn);
-                found
+            let task = tokio::task::spawn_blocking(move || {
+                let result = inspection(&own_processes);
+                drop(slot);
+                result
             });
-            look.await.ok()
+            task.await.ok()
         };
-        tokio::time::timeout(INSPECTION_TIMEOUT, looking).await.ok().flatten()
+        tokio::time::timeout(INSPECTION_TIMEOUT, inspection_result).await.ok().flatten()
     }
 
-    fn now(&self) -> Processes {
+    fn current_processes(&self) -> Processes {
         let own = std::process::id();
         let hosts = self.hosts.processes().into_iter().filter(|pid| self.daemon.is_some() || *pid != own);
         Processes { hosts: hosts.filter_map(|pid| i32::try_from(pid).ok()).collect(), daemon: self.daemon }
@@ -120,7 +120,7 @@ impl OwnProcesses {
             Location::Elsewhere => None,
             Location::Here(clients) if clients.is_empty() => Some(PersonRefusal::UnknownClient),
             Location::Here(clients) => {
-                let processes = self.now();
+                let processes = self.current_processes();
                 clients.iter().find_map(|client| judge(&client.lineage, &processes))
             }
         }
@@ -144,7 +144,7 @@ fn judge(lineage: &Lineage, processes: &Processes) -> Option<PersonRefusal> {
         if processes.daemon == Some(process.pid) {
             return Some(PersonRefusal::Started);
         }
-        // A mark outlives the process that set it, and whatever its value, the daemon set it.
+        // A mark outlives the process that set it, and counts regardless of its value.
         let mark = process.evidence.mark.as_ref()?;
         Some(if mark.parse::<StepId>().is_ok() { PersonRefusal::Started } else { PersonRefusal::InTerminal })
     });
@@ -177,36 +177,36 @@ impl Verdict {
 #[derive(Debug, Clone)]
 pub struct Standing {
     user: Uid,
-    /// None for a client in this process.
-    look: Option<Look>,
+    /// `None` for a client in this process.
+    inspection: Option<Inspection>,
 }
 
 #[derive(Debug, Clone)]
-struct Look {
-    settled: watch::Receiver<Option<Verdict>>,
-    ours: OwnProcesses,
+struct Inspection {
+    verdict: watch::Receiver<Option<Verdict>>,
+    own_processes: OwnProcesses,
 }
 
 impl Standing {
     /// Returns the standing of a client in this process. The daemon trusts its claims.
     pub fn internal() -> Self {
-        Self { user: Uid::current(), look: None }
+        Self { user: Uid::current(), inspection: None }
     }
 
     /// Begins to inspect the process of `user` that has just opened a connection, identified by its id and a handle.
-    pub fn for_process(user: u32, process: Option<(i32, OwnedFd)>, ours: OwnProcesses) -> Self {
-        let (settle, settled) = watch::channel(None);
-        let look = Look { settled, ours: ours.clone() };
+    pub fn for_process(user: u32, process: Option<(i32, OwnedFd)>, own_processes: OwnProcesses) -> Self {
+        let (verdict_sender, verdict) = watch::channel(None);
+        let inspection = Inspection { verdict, own_processes: own_processes.clone() };
         tokio::spawn(async move {
-            let verdict = ours.look(move |ours| {
+            let result = own_processes.inspect(move |own_processes| {
                 let (process, handle) = process?;
                 let peer = Peer::read(process, Some(&handle));
-                let refusal = judge(&peer.lineage, &ours.now());
+                let refusal = judge(&peer.lineage, &own_processes.current_processes());
                 Some(Verdict { refusal, program: peer.program, has_terminal: peer.has_terminal })
             });
-            settle.send_replace(Some(verdict.await.flatten().unwrap_or(Verdict::UNKNOWN)));
+            verdict_sender.send_replace(Some(result.await.flatten().unwrap_or(Verdict::UNKNOWN)));
         });
-        Self { user: Uid::from_raw(user), look: Some(look) }
+        Self { user: Uid::from_raw(user), inspection: Some(inspection) }
     }
 
     /// Returns the user of the process.
@@ -216,18 +216,17 @@ impl Standing {
 
     /// Returns the verdict on the process once it is final.
     pub(crate) async fn verdict(&self) -> Verdict {
-        let Some(look) = &self.look else { return Verdict::INTERNAL };
-        let mut settled = look.settled.clone();
+        let Some(inspection) = &self.inspection else { return Verdict::INTERNAL };
+        let mut verdict = inspection.verdict.clone();
         // A failed inspection proves nothing.
-        settled.wait_for(Option::is_some).await.ok().and_then(|verdict| verdict.clone()).unwrap_or(Verdict::UNKNOWN)
+        verdict.wait_for(Option::is_some).await.ok().and_then(|verdict| verdict.clone()).unwrap_or(Verdict::UNKNOWN)
     }
 
-    /// Returns the reason that a network client at this address, which the process serves, is not a person, if there is
-    /// one.
-    pub(crate) async fn refuses_client(&self, address: SocketAddr) -> Option<PersonRefusal> {
-        let own_processes = &self.look.as_ref()?.ours;
+    /// Returns the reason that a client of this process at a network address is not a person, if there is one.
+    pub(crate) async fn client_refusal(&self, address: SocketAddr) -> Option<PersonRefusal> {
+        let own_processes = &self.inspection.as_ref()?.own_processes;
         own_processes
-            .look(move |own_processes| own_processes.judge_address(address))
+            .inspect(move |own_processes| own_processes.judge_address(address))
             .await
             .unwrap_or(Some(PersonRefusal::UnknownClient))
     }

@@ -1,8 +1,8 @@
 //! Notifications of changes, for subscribers.
 //!
-//! A component that changes something announces the change to every subscriber. Subscribers receive it a little later,
-//! once for many changes of the same thing. The number of things bounds the notes, so a slow subscriber loses nothing
-//! and delays no other component.
+//! A component announces its changes to every subscriber. Subscribers receive it after a short delay, once for many
+//! changes of the same object. The number of objects bounds the pending changes, so a slow subscriber loses nothing and
+//! delays no other component.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use steplatch_runs::RunListener;
 use steplatch_services::ToolListener;
 use tokio::sync::Notify;
 
-/// Time for gathering changes before sending them.
+/// Time to collect changes before sending them.
 const GATHER_TIME: Duration = Duration::from_millis(100);
 
 /// All subscribers. Cheap to clone.

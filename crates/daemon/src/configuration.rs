@@ -27,7 +27,7 @@ pub struct Configuration {
     pub command_pagers: bool,
     /// True if inner shells are integrated with their first command.
     pub command_integration: bool,
-    /// The engine of runs that name none.
+    /// The engine of runs that specify none.
     pub engine: EngineKind,
 }
 
@@ -41,7 +41,7 @@ impl ProofPolicy for GateProof {
     }
 }
 
-/// The current settings of single commands, and the place of the page.
+/// The current settings of single commands, and the address of the page.
 #[derive(Debug)]
 pub(crate) struct CommandSettings {
     pub(crate) configuration: Receiver<Configuration>,
@@ -82,7 +82,7 @@ pub(crate) fn follow_remotes(configuration: Receiver<Configuration>, remotes: Re
     );
 }
 
-/// Has the approver note each required stricter proof, also a proof that no question met.
+/// Makes the approver record each stricter proof, even if no question required it.
 pub(crate) fn follow_gate_proof(configuration: Receiver<Configuration>, approver: &Arc<Approver>) {
     let approver = approver.clone();
     follow(
@@ -103,7 +103,8 @@ pub(crate) fn follow_hosts(configuration: Receiver<Configuration>, hosts: Hosts)
     );
 }
 
-/// Applies a part of the configuration, now and whenever anything in it changes: what a part has an effect on may depend on the rest.
+/// Applies a part of the configuration, now and whenever anything in the configuration changes, because the effect of a
+/// part may depend on other parts.
 fn follow<T: Send + 'static>(
     mut configuration: Receiver<Configuration>,
     part: impl Fn(&Configuration) -> Vec<T> + Send + 'static,

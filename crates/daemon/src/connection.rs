@@ -1,7 +1,7 @@
-//! One client's connection: lines in, lines out.
+//! The connection of one client, a line for each message.
 //!
 //! Every command runs in a separate task, so a long wait does not delay a short command. The outgoing queue is bounded:
-//! a client that does not read slows down what it receives and its own commands (`backlog.rs`), and nothing else.
+//! a client that does not read slows down only its own events and commands (`backlog.rs`).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,9 +20,9 @@ use crate::dispatcher::Dispatcher;
 /// The commands in progress of a connection.
 type InFlight = Arc<Mutex<HashMap<String, AbortHandle>>>;
 
-/// Serves one client until it hangs up or the daemon ends.
+/// Serves one client until it disconnects or the daemon ends.
 ///
-/// `standing` states whether a person can be at the other end.
+/// `standing`: the standing of the client's process as a person.
 pub(crate) async fn serve(
     service: Arc<Dispatcher>,
     stream: impl AsyncRead + AsyncWrite + Send + 'static,
@@ -40,7 +40,7 @@ pub(crate) async fn serve(
     for (_, command) in in_flight.lock().drain() {
         command.abort();
     }
-    // Pending replies are still sent, unless the client does not read.
+    // Send pending replies, unless the client does not read.
     let _ = tokio::time::timeout(std::time::Duration::from_secs(1), sink.shutdown()).await;
 }
 
@@ -55,7 +55,7 @@ async fn read(
     let connection = Some(ConnectionId::next());
     let mut caller = Arc::new(Caller { standing: standing.clone(), connection, ..Caller::unknown() });
     loop {
-        sink.backlog().may_read().await;
+        sink.backlog().wait_until_readable().await;
         let line = match lines.next().await {
             Ok(Some(line)) => line,
             Ok(None) => return,
@@ -79,23 +79,23 @@ async fn read(
                 Ok(())
             }
             Ok(FromClient::Command { command_type, params, request_id, step }) => {
-                match understood(&command_type, params) {
+                match parse_command(&command_type, params) {
                     Err(refusal) => sink.send(&refused(refusal, request_id)).await,
-                    Ok(Understood { command: Command::Hello(hello), warnings, .. }) => {
+                    Ok(ParsedCommand { command: Command::Hello(hello), warnings, .. }) => {
                         let answer = match service.hello(&hello) {
                             Ok(answer) => {
-                                let introduced = Caller::introduced(hello);
-                                caller = Arc::new(Caller { standing: standing.clone(), connection, ..introduced });
+                                let caller_of_hello = Caller::from_hello(hello);
+                                caller = Arc::new(Caller { standing: standing.clone(), connection, ..caller_of_hello });
                                 result(answer, warnings, request_id)
                             }
                             Err(refusal) => refused(refusal, request_id),
                         };
                         sink.send(&answer).await
                     }
-                    Ok(Understood { command, sessions, warnings }) => {
-                        // Reads no further command before: a command that waits for its turn would take more memory
-                        // than its reply.
-                        let turn = sink.backlog().turn(&command).await;
+                    Ok(ParsedCommand { command, sessions, warnings }) => {
+                        // Wait before the next read: a command that waits for its turn would need more memory than its
+                        // reply.
+                        let turn = sink.backlog().wait_for_turn(&command).await;
                         let task = Task { request_id, sessions, warnings, sink: sink.clone(), step, turn };
                         start(service, &caller, command, task, in_flight);
                         Ok(())
@@ -116,49 +116,49 @@ struct Task {
     warnings: Vec<String>,
     sink: EventSink,
     step: Option<String>,
-    /// Kept until the reply is written.
+    /// Held until the reply is written.
     turn: Option<OwnedSemaphorePermit>,
 }
 
 fn start(service: &Arc<Dispatcher>, caller: &Arc<Caller>, command: Command, task: Task, in_flight: &InFlight) {
-    // A task has a place for everything that it moves: thousands of commands wait at once.
+    // Box the command: a task reserves memory for all moved values, and thousands of commands may wait at once.
     let command = Box::new(command);
     let (service, caller, done) = (service.clone(), caller.clone(), in_flight.clone());
     let key = task.request_id.to_string();
-    // Held until the note of the task, so that it cannot end before that.
-    let mut noted = in_flight.lock();
+    // Hold the lock until the task is registered, so that it cannot end earlier.
+    let mut tasks = in_flight.lock();
     let name = key.clone();
-    let place = task.sink.backlog().command();
+    let place = task.sink.backlog().count_command();
     let running = tokio::spawn(async move {
         let _place = place;
         let Task { request_id, sessions, warnings, sink, step, turn: _turn } = task;
-        let (answer, following) = match Box::pin(service.other_session(&caller, &sessions)).await {
+        let (answer, following) = match Box::pin(service.check_session(&caller, &sessions)).await {
             Some(refused) => (refused, None),
             None => service.answer(&caller, command, step).await,
         };
-        // Ignored if sending the reply fails: later work ends on its own without a client.
+        // Ignore an error: later work ends by itself without a client.
         let _ = sink.send(&result(answer, warnings, request_id.clone())).await;
         if let Some(following) = following {
             Box::pin(following.forward(&request_id, &sink)).await;
         }
         done.lock().remove(&name);
     });
-    noted.insert(key, running.abort_handle());
+    tasks.insert(key, running.abort_handle());
 }
 
 /// A parsed command.
-struct Understood {
+struct ParsedCommand {
     command: Command,
     /// The sessions that it names.
     sessions: Vec<String>,
     warnings: Vec<String>,
 }
 
-fn understood(name: &str, mut params: Value) -> Result<Understood, Refusal> {
+fn parse_command(name: &str, mut params: Value) -> Result<ParsedCommand, Refusal> {
     let invalid = |error: String| Refusal { code: ErrorCode::InvalidParams, error };
     let sessions = take_session(name, &mut params).map_err(|error| invalid(error.to_string()))?;
     match Command::parse(name, params) {
-        Some(Ok((command, warnings))) => Ok(Understood { command, sessions, warnings }),
+        Some(Ok((command, warnings))) => Ok(ParsedCommand { command, sessions, warnings }),
         Some(Err(error)) => Err(invalid(error.to_string())),
         None => {
             let known: Vec<&str> = VERBS.iter().map(|verb| verb.name).collect();

@@ -1,4 +1,4 @@
-//! A daemon: its parts, its socket, its end.
+//! The daemon: startup, socket and shutdown.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -39,13 +39,13 @@ pub struct Options {
     pub workers: WorkerStarter,
     /// Retention of finished runs.
     pub runs: RetentionPolicy,
-    /// The configuration that may change while it runs. Without a sender it never changes.
+    /// The configuration, which may change at run time. It is constant without a sender.
     pub configuration: watch::Receiver<Configuration>,
-    /// The time of runs. Terminals and the programs in them follow the system's clock.
+    /// The clock of runs. Terminals and their programs use the system's clock.
     pub clock: Clock,
 }
 
-/// Reason why a daemon did not start.
+/// Reason that a daemon did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// Another daemon owns the state.
@@ -64,8 +64,8 @@ pub enum StartError {
         /// Its length.
         length: usize,
     },
-    /// The journal of runs is unusable.
-    #[error("the journal of runs cannot be opened: {}; {}", error_with_causes(.0), what_to_do(.0))]
+    /// The journal of runs cannot be opened.
+    #[error("the journal of runs cannot be opened: {}; {}", error_with_causes(.0), journal_advice(.0))]
     Journal(#[from] OpenError),
     /// The system refused.
     #[error("the daemon could not start: {0}")]
@@ -73,23 +73,23 @@ pub enum StartError {
 }
 
 /// Explains how to continue without an unusable journal.
-fn what_to_do(error: &OpenError) -> &'static str {
+fn journal_advice(error: &OpenError) -> &'static str {
     match error {
         OpenError::Newer { .. } => "start a newer version, or select another directory with --state-dir",
         OpenError::Foreign { .. } => "select another directory with --state-dir",
         OpenError::File { .. } => "check its permissions, or select another directory with --state-dir",
-        // There is nothing wrong with the file.
+        // The file is intact.
         OpenError::Storage { cause: StorageError::Full(_), .. } => {
-            "leave the file where it is: once there is space, its runs are there again"
+            "do not move the file: its runs are available again once there is space"
         }
         OpenError::Storage { cause: StorageError::ReadOnly(_), .. } => {
             "check its permissions, or select another directory with --state-dir"
         }
         OpenError::Storage { cause: StorageError::Damaged(_), .. } => {
-            "if this persists, move the file away: its runs are not listed then, and new runs go to a new file"
+            "if this persists, move the file: its runs are then not listed, and new runs use a new file"
         }
         OpenError::Storage { .. } => {
-            "leave the file where it is, and look for errors of its disk; if another process has the file open, end it"
+            "do not move the file, and check its disk for errors; if another process has the file open, end it"
         }
     }
 }
@@ -108,26 +108,26 @@ const MAX_SOCKET_PATH_BYTES: usize = 107;
 pub struct Daemon {
     service: Arc<Dispatcher>,
     listener: UnixListener,
-    ours: OwnProcesses,
+    own_processes: OwnProcesses,
     lock: StateLock,
     lock_watch: LockWatch,
 }
 
 impl Daemon {
-    /// Takes the state folder and begins to listen; [`Daemon::serve`] serves the clients.
+    /// Acquires the state directory and begins to listen; [`Daemon::serve`] serves the clients.
     ///
     /// # Errors
-    /// If the state has another owner, or the system refuses a folder, a lock or a socket.
+    /// If another daemon owns the state, or the system refuses a directory, a lock or a socket.
     pub async fn start(options: Options) -> Result<Self, StartError> {
         let place = options.place;
-        let alone = !matches!(options.host, Starter::InProcess(_));
-        let (joined, in_group) = watch::channel(!alone);
-        if alone {
-            // The kernel takes ten milliseconds, during which the daemon opens the state. It starts no process before
-            // that.
+        let is_separate = !matches!(options.host, Starter::InProcess(_));
+        let (joined, in_group) = watch::channel(!is_separate);
+        if is_separate {
+            // Joining takes ten milliseconds, so the daemon opens its state in the meantime. It starts no process
+            // before the end.
             tokio::task::spawn_blocking(move || {
                 if let Err(error) = join_group() {
-                    tracing::info!(%error, "the daemon could not join a control group of its own");
+                    tracing::info!(%error, "the daemon could not join its own control group");
                 }
                 joined.send_replace(true);
             });
@@ -165,13 +165,13 @@ impl Daemon {
             secrets: secrets.clone(),
         });
         configuration::follow_hosts(options.configuration.clone(), hosts.clone());
-        let ours = OwnProcesses::new(hosts.clone(), alone);
+        let own_processes = OwnProcesses::new(hosts.clone(), is_separate);
         let (first, mut may_start) = (hosts.clone(), in_group.clone());
         tokio::spawn(async move {
-            // The thread has ended, so it has made its attempt.
+            // Ignore an error: the thread has ended after its attempt.
             let _ = may_start.wait_for(|joined| *joined).await;
             if let Err(error) = first.prepare().await {
-                tracing::warn!(%error, "no terminal host could be started; the next terminal tries again");
+                tracing::warn!(%error, "no terminal host could be started; the next terminal starts one");
             }
         });
         let parts = DispatcherParts {
@@ -185,9 +185,9 @@ impl Daemon {
             configuration: options.configuration,
             clock: options.clock,
         };
-        let service = Arc::new(Dispatcher::start(parts, alone.then_some(in_group)).await?);
+        let service = Arc::new(Dispatcher::start(parts, is_separate.then_some(in_group)).await?);
         let lock_watch = lock.watch();
-        Ok(Self { service, listener, ours, lock, lock_watch })
+        Ok(Self { service, listener, own_processes, lock, lock_watch })
     }
 
     /// Returns a client over a pipe in this process, with the same lines as over the socket.
@@ -204,8 +204,8 @@ impl Daemon {
         ShutdownHandle { stop: self.service.stop.clone(), listen_again: self.service.listen_again.clone() }
     }
 
-    /// Serves clients until the daemon stops, or its state directory disappears; then closes terminals, unless they
-    /// should stay open, and returns.
+    /// Serves clients until the daemon stops, or its state directory disappears; then closes terminals, unless the mode
+    /// keeps them, and returns.
     ///
     /// # Errors
     ///
@@ -217,29 +217,30 @@ impl Daemon {
                 accepted = self.listener.accept() => match accepted {
                     Ok((stream, _)) => match stream.peer_cred() {
                         Ok(peer) if peer.uid() == user || peer.uid() == 0 => {
-                            // Determined before the first command: the process may end, or pass its socket on.
-                            let handle = handle_of(&stream, peer.pid());
-                            let standing = Standing::for_process(peer.uid(), handle, self.ours.clone());
+                            // Do this before the first command: the process may end, or pass its socket on.
+                            let handle = process_handle(&stream, peer.pid());
+                            let standing = Standing::for_process(peer.uid(), handle, self.own_processes.clone());
                             tokio::spawn(connection::serve(self.service.clone(), stream, standing));
                         }
                         peer => tracing::warn!(?peer, "a connection of another user was refused"),
                     },
-                    Err(error) if is_passing(&error) => {
+                    Err(error) if is_temporary(&error) => {
                         tracing::warn!(%error, "a connection could not be accepted");
-                        // Out of descriptors: waits until some are closed.
+                        // Descriptors are exhausted: wait until some are closed.
                         tokio::time::sleep(Duration::from_millis(50)).await;
                     }
                     Err(error) => return Err(error),
                 },
                 () = self.service.listen_again.notified() => match listen(&self.service.place) {
                     Ok(listener) => self.listener = listener,
-                    Err(error) => tracing::warn!(%error, "the socket cannot be made again"),
+                    Err(error) => tracing::warn!(%error, "the socket cannot be created again"),
                 },
                 ending = self.service.stopped() => break ending,
                 lost = self.lock.lost(&mut self.lock_watch) => {
                     let state = self.service.place.state().display();
-                    tracing::error!(%state, "the state directory was removed or replaced, so this daemon ends; its terminals stay open");
-                    // In a recreated directory, the socket may be another daemon's.
+                    tracing::error!(%state, "the state directory was removed or replaced, so this daemon ends; its \
+                                             terminals stay open");
+                    // The socket in a recreated directory may belong to another daemon.
                     break if lost == LockPlace::Replaced { ShutdownMode::GiveWay } else { ShutdownMode::KeepTerminals };
                 }
             }
@@ -255,18 +256,18 @@ impl Daemon {
 
 /// Returns the process that opened a connection, with a handle that refers to no later process with its id. `None` if
 /// it has ended.
-fn handle_of(stream: &UnixStream, pid: Option<i32>) -> Option<(i32, OwnedFd)> {
+fn process_handle(stream: &UnixStream, pid: Option<i32>) -> Option<(i32, OwnedFd)> {
     let pid = pid?;
     let handle = match sockopt::PeerPidfd.get(stream) {
         Ok(handle) => handle,
-        // A kernel before 6.5 does not report it. The process may have ended since, and another one have its id.
+        // A kernel before 6.5 does not report it. The process may have ended since, and another one may have its id.
         Err(Errno::ENOPROTOOPT) => pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?,
         Err(_) => return None,
     };
     Some((pid, handle))
 }
 
-/// Listens where clients look for a daemon.
+/// Listens on the socket that clients connect to.
 fn listen(place: &DaemonPaths) -> Result<UnixListener, StartError> {
     ensure_private(place.runtime())?;
     let socket = place.socket();
@@ -274,7 +275,7 @@ fn listen(place: &DaemonPaths) -> Result<UnixListener, StartError> {
     if length > MAX_SOCKET_PATH_BYTES {
         return Err(StartError::SocketPath { path: socket.display().to_string(), length });
     }
-    // The daemon that created it has ended, since otherwise it would hold the lock.
+    // The daemon that created the socket has ended, since otherwise it would hold the lock.
     match std::fs::remove_file(&socket) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
         _ => {}
@@ -284,13 +285,13 @@ fn listen(place: &DaemonPaths) -> Result<UnixListener, StartError> {
     Ok(listener)
 }
 
-fn is_passing(error: &io::Error) -> bool {
+fn is_temporary(error: &io::Error) -> bool {
     use rustix::io::Errno;
-    let passing = [Errno::MFILE, Errno::NFILE, Errno::CONNABORTED, Errno::INTR, Errno::NOBUFS, Errno::NOMEM];
-    passing.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+    let temporary_errors = [Errno::MFILE, Errno::NFILE, Errno::CONNABORTED, Errno::INTR, Errno::NOBUFS, Errno::NOMEM];
+    temporary_errors.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
-/// Ends a daemon.
+/// Handle that shuts a daemon down.
 #[derive(Debug, Clone)]
 pub struct ShutdownHandle {
     stop: watch::Sender<Option<ShutdownMode>>,
@@ -298,18 +299,18 @@ pub struct ShutdownHandle {
 }
 
 impl ShutdownHandle {
-    /// Makes the daemon create its socket again, where it was removed.
+    /// Makes the daemon create a removed socket again.
     pub fn listen_again(&self) {
         self.listen_again.notify_one();
     }
 
-    /// Waits until the daemon is to end.
+    /// Waits for the request to end the daemon.
     pub async fn stopped(&self) {
-        // A daemon that cannot be reached has ended.
+        // An unreachable daemon has ended.
         let _ = self.stop.subscribe().wait_for(Option::is_some).await;
     }
 
-    /// Makes the daemon end.
+    /// Requests the end of the daemon.
     pub fn stop(&self, ending: ShutdownMode) {
         self.stop.send_replace(Some(ending));
     }
@@ -323,12 +324,12 @@ mod tests {
 
     #[test]
     fn only_a_damaged_journal_is_to_be_moved_away() {
-        let advice = |cause: StorageError| what_to_do(&OpenError::Storage { path: PathBuf::new(), cause });
+        let advice = |cause: StorageError| journal_advice(&OpenError::Storage { path: PathBuf::new(), cause });
         let cause = || Box::new(io::Error::other("x"));
-        assert!(advice(StorageError::Damaged(cause())).contains("move the file away"));
+        assert!(advice(StorageError::Damaged(cause())).contains("move the file:"));
         for cause in [StorageError::Full(cause()), StorageError::Failed(cause())] {
-            assert!(advice(cause).contains("leave the file where it is"));
+            assert!(advice(cause).contains("do not move the file"));
         }
-        assert!(!advice(StorageError::ReadOnly(cause())).contains("move the file away"));
+        assert!(!advice(StorageError::ReadOnly(cause())).contains("move the file:"));
     }
 }

@@ -1,6 +1,6 @@
 //! Dispatches every verb of the contract.
 //!
-//! One `match` chooses the component that answers; the component that owns the data does the work.
+//! One `match` selects the component that owns the data and performs the command.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -38,7 +38,7 @@ use crate::waiting;
 pub(crate) struct Dispatcher {
     pub(crate) place: DaemonPaths,
     pub(crate) stop: watch::Sender<Option<ShutdownMode>>,
-    /// Notified when a client does not find the socket.
+    /// Notified when the socket is missing.
     pub(crate) listen_again: Arc<Notify>,
     sessions: Sessions,
     ssh: Arc<DaemonSshEnvironment>,
@@ -68,7 +68,7 @@ pub(crate) enum ReplyStream {
     Hold(HeldTerminal),
     Changes(Box<ToolSubscription>),
     Engine(WorkerRequests),
-    /// The daemon ends, and cuts off every client without a reply.
+    /// The daemon ends, and disconnects every client without a reply.
     Stop(watch::Sender<Option<ShutdownMode>>, ShutdownMode),
 }
 
@@ -106,13 +106,13 @@ impl Drop for ConnectionGuard<'_> {
 /// Parts of a dispatcher.
 pub(crate) struct DispatcherParts {
     pub(crate) place: DaemonPaths,
-    /// The processes that have the terminals.
+    /// The terminal hosts.
     pub(crate) hosts: Hosts,
     /// The environment of connections to other machines.
     pub(crate) ssh: Arc<DaemonSshEnvironment>,
     /// The questions of those connections.
     pub(crate) questions: Arc<SshQuestions>,
-    /// Execute functions.
+    /// The workers that execute functions.
     pub(crate) workers: Workers,
     pub(crate) secrets: Arc<Redactor>,
     /// Retention of finished runs.
@@ -123,12 +123,12 @@ pub(crate) struct DispatcherParts {
 }
 
 impl Dispatcher {
-    /// Takes over what the last daemon left. `in_group` is present if the process is only a daemon, and becomes true
-    /// once the processes that it starts are in its control group.
+    /// Takes over the runs and terminals of the last daemon. `in_group` is present if the process is only a daemon, and
+    /// becomes true once its child processes start in its control group.
     ///
     /// # Errors
     ///
-    /// If the journal of runs is unusable.
+    /// If the journal of runs cannot be opened.
     pub(crate) async fn start(
         parts: DispatcherParts,
         in_group: Option<watch::Receiver<bool>>,
@@ -141,13 +141,13 @@ impl Dispatcher {
         let sessions = Sessions::new(hosts, secrets.clone(), policy, stop.subscribe(), private);
         let workflows = Workflows::new(workers.clone());
         let projects = workflows.projects().clone();
-        let hands = ExecutorFactory::new(sessions.clone(), secrets.clone());
+        let executors = ExecutorFactory::new(sessions.clone(), secrets.clone());
         if in_group.is_some()
-            && let Err(error) = hands.adopt_orphans()
+            && let Err(error) = executors.adopt_orphans()
         {
             tracing::warn!(%error, "processes that nodes leave behind are not adopted");
         }
-        let nodes = Arc::new(Nodes::new(hands.clone()));
+        let nodes = Arc::new(Nodes::new(executors.clone()));
         let changes = ChangeHub::default();
         let remotes = RemoteServices::open(place.state(), Arc::new(changes.clone()), secrets.clone());
         configuration::follow_remotes(configuration.clone(), remotes.clone());
@@ -165,7 +165,7 @@ impl Dispatcher {
             workers,
             nodes: nodes.clone(),
             projects,
-            hands,
+            hands: executors,
             approver: approver.clone(),
             passkeys: passkeys.clone(),
             remotes: remotes.clone(),
@@ -178,7 +178,7 @@ impl Dispatcher {
         let recordings = Recordings::new(place.recordings(), secrets.clone());
         let runs = Arc::new(Runs::open(place.journal(), dependencies, keep).await?);
         if let Some(mut in_group) = in_group {
-            // The thread has ended, so it has made its attempt.
+            // Ignore an error: the thread has ended after its attempt.
             let _ = in_group.wait_for(|joined| *joined).await;
         }
         runs.recover().await;
@@ -204,7 +204,7 @@ impl Dispatcher {
         })
     }
 
-    /// Waits until the daemon stops, and returns how.
+    /// Waits until the daemon stops, and returns its shutdown mode.
     pub(crate) async fn stopped(&self) -> ShutdownMode {
         let mut stop = self.stop.subscribe();
         // This struct owns the sender, so it outlives this call.
@@ -220,7 +220,7 @@ impl Dispatcher {
         ConnectionGuard(&self.clients)
     }
 
-    /// Leaves the runs to the next daemon, and closes terminals unless they should stay open.
+    /// Leaves the runs to the next daemon, and closes terminals unless the mode keeps them.
     pub(crate) async fn close(&self, ending: ShutdownMode) {
         self.runs.leave().await;
         self.nodes.close().await;
@@ -249,10 +249,10 @@ impl Dispatcher {
     }
 
     /// Returns the reply to a command that names a session other than the project of `caller`.
-    pub(crate) async fn other_session(&self, caller: &Caller, names: &[String]) -> Option<VerbReply> {
+    pub(crate) async fn check_session(&self, caller: &Caller, names: &[String]) -> Option<VerbReply> {
         for name in names {
             if let Err(error) = self.projects().session(caller, name).await {
-                return Some(self.without_secrets(VerbReply::failure(error.to_string())));
+                return Some(self.mask_reply(VerbReply::failure(error.to_string())));
             }
         }
         None
@@ -260,7 +260,7 @@ impl Dispatcher {
 
     /// Performs a command. Some commands also start a stream of events, which follow the reply.
     ///
-    /// With a `step`, does not repeat opening and typing that happened as that step before.
+    /// With a `step`, does not repeat an opening or an input of that step.
     pub(crate) async fn answer(
         &self,
         caller: &Arc<Caller>,
@@ -268,7 +268,7 @@ impl Dispatcher {
         step: Option<String>,
     ) -> (VerbReply, Option<ReplyStream>) {
         let sessions = &self.sessions;
-        // Every verb has its own box: a waiting command takes the room of its verb, and not of the largest one.
+        // Box each verb separately: a waiting command needs the memory of its verb, not of the largest one.
         let answer = match *command {
             Command::Hello(hello) => match self.hello(&hello) {
                 Ok(answer) => answer,
@@ -309,7 +309,7 @@ impl Dispatcher {
             }
             Command::CopyFile(verb) => {
                 let (reply, events) = Box::pin(sessions.copy_file(caller, verb)).await;
-                return (self.without_secrets(VerbReply::from_reply(reply)), events.map(|events| ReplyStream::Copy(Box::new(events))));
+                return (self.mask_reply(VerbReply::from_reply(reply)), events.map(|events| ReplyStream::Copy(Box::new(events))));
             }
             Command::WatchScreen(verb) => {
                 let (reply, events) = Box::pin(sessions.watch_screen(verb)).await;
@@ -332,25 +332,25 @@ impl Dispatcher {
                 let host = verb.host.clone();
                 VerbReply::from_reply(tokio::select! {
                     reply = Box::pin(sessions.check_host(verb)) => reply,
-                    run = self.questions.opened(&host) => {
+                    run = self.questions.wait_for_open(&host) => {
                         CheckHostReply { question: Some(run), ..CheckHostReply::default() }
                     }
                 })
             }
             Command::AskSshQuestion(verb) => {
-                // The answer may be a secret, and is for ssh as it is.
+                // The answer may be a secret, and ssh needs it unmasked.
                 let reply = Box::pin(self.questions.ask(&self.runs, verb)).await;
                 return (VerbReply::from_reply(reply), None);
             }
             Command::HandBackTerminal(verb) => VerbReply::from_reply(Box::pin(sessions.hand_back(verb)).await),
             Command::RunWorkflow(verb) => {
                 let detail = verb.detail;
-                VerbReply::of_run(detailed(Box::pin(self.runs.run(caller, verb, step)).await, detail))
+                VerbReply::of_run(select_detail(Box::pin(self.runs.run(caller, verb, step)).await, detail))
             }
             Command::ExecuteWorkflow(verb) => VerbReply::from_reply(Box::pin(self.runs.execute(caller, verb, step)).await),
             Command::GetRun(verb) => {
                 let detail = verb.detail;
-                VerbReply::of_run(detailed(Box::pin(self.runs.get_run(verb)).await, detail))
+                VerbReply::of_run(select_detail(Box::pin(self.runs.get_run(verb)).await, detail))
             }
             Command::Decide(verb) => VerbReply::from_reply(Box::pin(self.runs.answer(caller, verb.into())).await),
             Command::ProposePatch(verb) => VerbReply::from_reply(Box::pin(self.runs.propose_patch(caller, verb)).await),
@@ -359,15 +359,15 @@ impl Dispatcher {
                 let (reply, requests) = self.runs.serve_engine(&verb);
                 return (VerbReply::from_reply(reply), requests.map(ReplyStream::Engine));
             }
-            // The engine gets results as they are, since it decides with them; the worker encrypts what it keeps.
+            // The engine receives unmasked results, since it decides with them; the worker encrypts the stored ones.
             Command::PerformTask(verb) => {
                 return (VerbReply::from_reply(Box::pin(self.runs.perform_task(caller, verb)).await), None);
             }
             Command::ReportRequest(verb) => VerbReply::from_reply(self.runs.report_request(verb)),
             Command::GetApprover(_) => VerbReply::from_reply(Box::pin(self.approver.status()).await),
-            // Only a person may lock people out, or in. Where the system hides the processes of others, a passphrase
-            // is the only possible proof, so the first one is set from a terminal whose owner is hidden.
-            Command::SetApprover(verb) => match caller.no_person().await {
+            // Only a person may change the passphrase. If the system hides processes of other users, a passphrase is
+            // the only possible proof, so the first one may be set from a terminal with a hidden owner.
+            Command::SetApprover(verb) => match caller.person_refusal().await {
                 None => VerbReply::from_reply(Box::pin(self.runs.set_approver(verb, caller.source())).await),
                 Some(PersonRefusal::Hidden) if caller.proof().await == Proof::Terminal => {
                     VerbReply::from_reply(Box::pin(self.runs.set_approver(verb, caller.source())).await)
@@ -377,10 +377,11 @@ impl Dispatcher {
                         .to_owned(),
                 ),
             },
-            // As the passphrase itself: an agent that edits the settings does not lower what its own questions need.
+            // Treat this like the passphrase: an agent that edits the settings must not lower the proof for its own
+            // questions.
             Command::LowerRequirement(verb) => match caller.is_at_own_terminal().await {
                 true => {
-                    let by = format!("{} ({})", caller.who().await, caller.through().await);
+                    let by = format!("{} ({})", caller.display_name().await, caller.display_surface().await);
                     VerbReply::from_reply(Box::pin(self.approver.lower_requirement(verb, caller.source(), by)).await)
                 }
                 false => VerbReply::failure(
@@ -388,8 +389,8 @@ impl Dispatcher {
                         .to_owned(),
                 ),
             },
-            // The passphrase proves what the kernel hides.
-            Command::UnlockRuns(verb) => match caller.no_person().await {
+            // The passphrase proves a person even if the kernel hides the process.
+            Command::UnlockRuns(verb) => match caller.person_refusal().await {
                 None | Some(PersonRefusal::Hidden) => {
                     VerbReply::from_reply(Box::pin(self.runs.unlock(verb, caller.source())).await)
                 }
@@ -398,16 +399,16 @@ impl Dispatcher {
                         .to_owned(),
                 ),
             },
-            // A ticket opens everything that the user's programs may do, so that it goes to a person at their terminal.
+            // A ticket grants the rights of the user's programs, so only a person at their terminal receives one.
             Command::OpenPage(verb) => match caller.is_at_own_terminal().await {
                 true => VerbReply::from_reply(self.page.open_page(&verb)),
                 false => VerbReply::failure(
                     "The page is opened by a person, with 'steplatch open', in a terminal of their own".to_owned(),
                 ),
             },
-            // A passkey answers for the person, so that a person at their terminal adds and removes it.
+            // A passkey answers for the person, so only a person at their terminal adds and removes it.
             Command::AddPasskey(verb) => match caller.is_at_own_terminal().await {
-                true => match self.approver.passes(verb.passphrase.as_ref(), caller.source()).await {
+                true => match self.approver.verify(verb.passphrase.as_ref(), caller.source()).await {
                     Ok(_) => VerbReply::from_reply(self.passkeys.issue()),
                     Err(refusal) => VerbReply::from_reply(AddPasskeyReply {
                         passphrase_wanted: refusal.wants_another(),
@@ -420,7 +421,7 @@ impl Dispatcher {
                 ),
             },
             Command::RegisterPasskey(verb) => VerbReply::from_reply(self.passkeys.register(&verb)),
-            Command::AwaitPasskey(verb) => VerbReply::from_reply(Box::pin(self.passkeys.registered(&verb)).await),
+            Command::AwaitPasskey(verb) => VerbReply::from_reply(Box::pin(self.passkeys.await_registration(&verb)).await),
             Command::ConfirmPasskey(verb) => match caller.is_at_own_terminal().await {
                 true => VerbReply::from_reply(self.passkeys.confirm(&verb)),
                 false => VerbReply::failure(
@@ -436,7 +437,7 @@ impl Dispatcher {
                         .to_owned(),
                 ),
             },
-            // A program in a kept terminal may have read the ticket, which stays the person's.
+            // Refuse programs in kept terminals: they may have read the ticket of the person.
             Command::BeginPageSession(verb) => match caller.is_from_kept_terminal().await {
                 false => VerbReply::from_reply(self.page.begin(&verb)),
                 true => VerbReply::failure(
@@ -493,10 +494,10 @@ impl Dispatcher {
             Command::ListGraphs(verb) => VerbReply::from_reply(Box::pin(self.projects().list_graphs(caller, &verb)).await),
             Command::RunGraph(verb) => VerbReply::from_reply(Box::pin(self.runs.run_graph(caller, verb, step)).await),
             Command::ListTools(verb) => VerbReply::from_reply(Box::pin(self.tools.list(caller, verb)).await),
-            Command::CallTool(verb) => match Box::pin(self.tools.called(caller, &verb.name, &verb.arguments)).await {
+            Command::CallTool(verb) => match Box::pin(self.tools.find_checked(caller, &verb.name, &verb.arguments)).await {
                 Ok(tool) => {
                     let detail = verb.detail;
-                    VerbReply::of_run(detailed(Box::pin(self.runs.call_tool(caller, tool, verb, step)).await, detail))
+                    VerbReply::of_run(select_detail(Box::pin(self.runs.call_tool(caller, tool, verb, step)).await, detail))
                 }
                 Err(not_called) => VerbReply::of_run(not_called.into_reply()),
             },
@@ -515,11 +516,11 @@ impl Dispatcher {
                 VerbReply::from_reply(Box::pin(self.remotes.check(verb, run_id)).await)
             }
         };
-        (self.without_secrets(answer), None)
+        (self.mask_reply(answer), None)
     }
 
     /// Removes typed secrets from a reply, including its error and the names of directories.
-    fn without_secrets(&self, mut answer: VerbReply) -> VerbReply {
+    fn mask_reply(&self, mut answer: VerbReply) -> VerbReply {
         self.secrets.mask_in(&mut answer.data);
         answer.error = self.secrets.masked_if(answer.error);
         answer
@@ -572,8 +573,8 @@ impl Dispatcher {
     }
 }
 
-/// Returns the reply about a run with the requested detail: everything, unless the request states otherwise.
-fn detailed(reply: RunReply, detail: Option<RunDetail>) -> RunReply {
+/// Returns the reply about a run with the requested detail, by default complete.
+fn select_detail(reply: RunReply, detail: Option<RunDetail>) -> RunReply {
     match detail {
         Some(RunDetail::Brief) => reply.shortened(),
         Some(RunDetail::Full) | None => reply,

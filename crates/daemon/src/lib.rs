@@ -1,8 +1,8 @@
 //! The process that owns terminals and runs, and serves the contract.
 //!
-//! Owns every effect: it is the only process that types, starts, waits and ends. `workflow` decides runs, `store`
-//! stores them, and this crate performs them. Front-ends are clients of the contract, over a socket or over a pipe in
-//! the same process.
+//! Owns every effect: only this process types, starts programs, waits and ends them. `workflow` decides runs, `store`
+//! stores them, and this crate performs them. Front-ends are clients of the contract, over a socket or a pipe in the
+//! same process.
 
 mod changes;
 mod configuration;

@@ -1,7 +1,6 @@
 //! The lock on a state directory: one directory has one daemon.
 //!
-//! The lock is the kernel's (flock(2)), so it ends with its owner however that ends. The file names the owner, for
-//! people and for clients that look for it.
+//! The kernel's lock (flock(2)) ends with its owner in any case. The file names the owner, for people and clients.
 //!
 //! An flock belongs to the open file description, which a forked child shares until its `exec`. So closing our
 //! descriptor does not release the lock during the start of a child; [`StateLock`] unlocks explicitly, and
@@ -18,7 +17,7 @@ use steplatch_protocol::{DaemonPaths, DaemonRecord};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-/// Time for retries to acquire the lock before it counts as owned: longer than a child takes from fork to exec.
+/// Time for retries before the lock counts as owned: longer than the time of a child from fork to exec.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(200);
 /// The time between two attempts.
 const RETRY_PAUSE: Duration = Duration::from_millis(10);
@@ -34,7 +33,7 @@ pub(crate) struct StateLock {
 ///
 /// Does not watch the directory itself, because its journal changes all the time.
 pub(crate) struct LockWatch {
-    /// Ends the watch on drop. `None` where the system has no room for one.
+    /// Ends the watch on drop. `None` if the system's limit of watches is reached.
     _watcher: Option<RecommendedWatcher>,
     changed: mpsc::Receiver<()>,
 }
@@ -67,7 +66,7 @@ pub enum LockError {
         /// The other daemon.
         owner: DaemonRecord,
     },
-    /// Another process owns it and left no name.
+    /// An unnamed process owns it.
     #[error("another process owns '{state}'")]
     OwnedByUnknown {
         /// The folder.
@@ -97,11 +96,11 @@ impl StateLock {
             .mode(0o600)
             .open(place.lock())
             .map_err(system)?;
-        let give_up = Instant::now() + LOCK_TIMEOUT;
+        let deadline = Instant::now() + LOCK_TIMEOUT;
         loop {
             match file.try_lock() {
                 Ok(()) => break,
-                Err(TryLockError::WouldBlock) if Instant::now() < give_up => tokio::time::sleep(RETRY_PAUSE).await,
+                Err(TryLockError::WouldBlock) if Instant::now() < deadline => tokio::time::sleep(RETRY_PAUSE).await,
                 Err(TryLockError::WouldBlock) => {
                     return Err(match place.running() {
                         Some(owner) => LockError::Owned { state, owner },
@@ -123,23 +122,23 @@ impl StateLock {
 
     /// Begins to watch the locked file.
     pub(crate) fn watch(&self) -> LockWatch {
-        let (tell, changed) = mpsc::channel(1);
-        let kept = tell.clone();
+        let (sender, changed) = mpsc::channel(1);
+        let open_sender = sender.clone();
         let watcher = notify::recommended_watcher(move |_: notify::Result<notify::Event>| {
             // One message covers several changes.
-            let _ = tell.try_send(());
+            let _ = sender.try_send(());
         });
         let watcher = watcher.and_then(|mut watcher| {
-            // Its removal changes its number of links, although it is open here.
+            // A removal changes the number of links of the file, although it is open here.
             watcher.watch(&self.path, RecursiveMode::NonRecursive)?;
             Ok(watcher)
         });
         match watcher {
             Ok(watcher) => LockWatch { _watcher: Some(watcher), changed },
             Err(error) => {
-                tracing::warn!(%error, "the state directory cannot be watched: its removal is not noticed");
-                // The channel stays open and silent.
-                std::mem::forget(kept);
+                tracing::warn!(%error, "the state directory cannot be watched, so its removal is not detected");
+                // Keep the channel open and silent.
+                std::mem::forget(open_sender);
                 LockWatch { _watcher: None, changed }
             }
         }
@@ -160,10 +159,12 @@ impl StateLock {
 
     fn place(&self) -> LockPlace {
         match (self.file.metadata(), std::fs::metadata(&self.path)) {
-            (Ok(own), Ok(current)) if (own.dev(), own.ino()) == (current.dev(), current.ino()) => LockPlace::Same,
+            (Ok(locked), Ok(current)) if (locked.dev(), locked.ino()) == (current.dev(), current.ino()) => {
+                LockPlace::Same
+            }
             (Ok(_), Ok(_)) => LockPlace::Replaced,
             (Ok(_), Err(error)) if error.kind() == io::ErrorKind::NotFound => LockPlace::Removed,
-            // An inaccessible file may be there.
+            // An inaccessible file counts as unchanged.
             _ => LockPlace::Same,
         }
     }
@@ -178,7 +179,7 @@ impl StateLock {
 
 impl Drop for StateLock {
     fn drop(&mut self) {
-        // The name of an owner that has ended would be misleading. If it cannot be removed, the lock still decides.
+        // Remove the name, which would be misleading. If that fails, the lock still decides.
         let _ = self.file.set_len(0);
         // Closing is not enough: a forked child that has not reached its `exec` holds the same lock. The kernel
         // releases it in any case when the last holder closes.

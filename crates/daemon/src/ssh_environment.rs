@@ -1,8 +1,8 @@
 //! The environment of `ssh`, which connects the daemon to other machines.
 //!
-//! It is the daemon's own, with two differences. The agent is that of the client that connected last: a daemon outlives
-//! the login that started it, and the agent of that login. The questions of `ssh` come to this program (`SSH_ASKPASS`,
-//! see ssh(1)).
+//! It is the daemon's environment, with two differences. The agent is that of the last client, because a daemon
+//! outlives the login that started it and the agent of that login. This program answers the questions of `ssh`
+//! (`SSH_ASKPASS`, see ssh(1)).
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -15,17 +15,17 @@ use steplatch_protocol::Hello;
 use crate::ssh_questions::SshQuestions;
 
 /// The variable that names the agent's socket.
-const AGENT: &str = "SSH_AUTH_SOCK";
+const AGENT_VARIABLE: &str = "SSH_AUTH_SOCK";
 
-/// The variable that makes this program pass on a question of `ssh`. It has the ticket of the connection.
+/// The variable that makes this program forward a question of `ssh`. Its value is the ticket of the connection.
 pub const QUESTION_VARIABLE: &str = "STEPLATCH_SSH_QUESTION";
 
 /// The environment of `ssh`.
 #[derive(Debug)]
 pub(crate) struct DaemonSshEnvironment {
-    /// The program that passes questions on, if there is one.
+    /// The program that forwards questions, if there is one.
     program: Option<PathBuf>,
-    /// The questions of ssh, which give out tickets.
+    /// The questions of ssh, which issue tickets.
     questions: Arc<SshQuestions>,
     /// The state directory of the daemon.
     state: PathBuf,
@@ -40,7 +40,7 @@ impl DaemonSshEnvironment {
 
     /// Remembers the agent of a client, if it has one.
     pub(crate) fn record_client(&self, hello: &Hello) {
-        let agent = hello.environment.as_ref().and_then(|environment| environment.get(AGENT));
+        let agent = hello.environment.as_ref().and_then(|environment| environment.get(AGENT_VARIABLE));
         if let Some(socket) = agent.filter(|socket| !socket.is_empty()) {
             *self.agent.lock() = Some(socket.into());
         }
@@ -50,18 +50,19 @@ impl DaemonSshEnvironment {
 impl SshEnvironment for DaemonSshEnvironment {
     fn variables(&self, host: &RemoteHostConfig) -> Vec<(OsString, OsString)> {
         let agent = self.agent.lock().clone();
-        let is_replaced =
-            |key: &OsString| (key == AGENT && agent.is_some()) || key == "SSH_ASKPASS" || key == "SSH_ASKPASS_REQUIRE";
+        let is_replaced = |key: &OsString| {
+            (key == AGENT_VARIABLE && agent.is_some()) || key == "SSH_ASKPASS" || key == "SSH_ASKPASS_REQUIRE"
+        };
         let mut variables: Vec<_> = std::env::vars_os().filter(|(key, _)| !is_replaced(key)).collect();
-        variables.extend(agent.map(|socket| (AGENT.into(), socket)));
+        variables.extend(agent.map(|socket| (AGENT_VARIABLE.into(), socket)));
         match &self.program {
             Some(program) => variables.extend([
                 ("SSH_ASKPASS".into(), program.clone().into()),
                 ("SSH_ASKPASS_REQUIRE".into(), "force".into()),
-                (QUESTION_VARIABLE.into(), self.questions.ticket(host).into()),
+                (QUESTION_VARIABLE.into(), self.questions.issue_ticket(host).into()),
                 ("STEPLATCH_STATE_DIR".into(), self.state.clone().into()),
             ]),
-            // Without a way to ask, ssh fails at once where it would have to.
+            // Without an askpass program, ssh must fail at once instead of asking.
             None => variables.push(("SSH_ASKPASS_REQUIRE".into(), "never".into())),
         }
         variables

@@ -1,7 +1,8 @@
 //! Questions of `ssh` about other machines: host keys, passwords, second factors. A person answers them at a gate.
 //!
-//! Each `ssh` that the daemon starts has a ticket in its environment. The program that `ssh` runs to ask ([`crate::QUESTION_VARIABLE`])
-//! sends the ticket with the question, so that no other client can ask in the name of `ssh`.
+//! Each `ssh` that the daemon starts has a ticket in its environment. The askpass program of `ssh`
+//! ([`crate::QUESTION_VARIABLE`]) sends the ticket with the question, so that no other client can ask on behalf of
+//! `ssh`.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -21,14 +22,14 @@ const MAX_TICKETS: usize = 256;
 /// Maximum length of a question, in characters.
 const MAX_QUESTION_CHARS: usize = 4_000;
 
-/// Time limit of the answer to a question, in seconds. `ssh`, or the server, gives up before.
+/// Time limit of the answer to a question, in seconds. `ssh` or the server stops waiting earlier.
 const ANSWER_SECONDS: u64 = 600;
 
 /// The questions of connections to other machines.
 #[derive(Debug, Default)]
 pub(crate) struct SshQuestions {
     tickets: Mutex<VecDeque<(String, RemoteHostConfig)>>,
-    of_hosts: Mutex<HashMap<String, HostQuestions>>,
+    by_host: Mutex<HashMap<String, HostQuestions>>,
     /// Counts changes of the open questions.
     changed: watch::Sender<u64>,
 }
@@ -36,13 +37,13 @@ pub(crate) struct SshQuestions {
 #[derive(Debug, Default)]
 struct HostQuestions {
     asked: u64,
-    /// The runs of the open ones.
+    /// The runs of the open questions.
     open: Vec<RunId>,
 }
 
 impl SshQuestions {
     /// Returns a ticket for a connection to a machine.
-    pub(crate) fn ticket(&self, host: &RemoteHostConfig) -> String {
+    pub(crate) fn issue_ticket(&self, host: &RemoteHostConfig) -> String {
         let ticket = random_name();
         let mut tickets = self.tickets.lock();
         tickets.push_back((ticket.clone(), host.clone()));
@@ -52,15 +53,15 @@ impl SshQuestions {
     }
 
     /// Waits until a question about a machine is open, and returns its run.
-    pub(crate) async fn opened(&self, host: &str) -> String {
+    pub(crate) async fn wait_for_open(&self, host: &str) -> String {
         let mut changed = self.changed.subscribe();
         loop {
             changed.mark_unchanged();
-            let open = self.of_hosts.lock().get(host).and_then(|questions| questions.open.first().cloned());
+            let open = self.by_host.lock().get(host).and_then(|questions| questions.open.first().cloned());
             if let Some(run) = open {
                 return run.to_string();
             }
-            // This struct owns the sender, which stays.
+            // This struct owns the sender, so the channel stays open.
             let _ = changed.changed().await;
         }
     }
@@ -69,7 +70,7 @@ impl SshQuestions {
     pub(crate) async fn ask(self: &Arc<Self>, runs: &Arc<Runs>, verb: AskSshQuestion) -> AskSshQuestionReply {
         let host = self.tickets.lock().iter().find(|(ticket, _)| *ticket == verb.ticket).map(|(_, host)| host.clone());
         let Some(host) = host else {
-            let error = "this is no question of an ssh that this daemon started".to_owned();
+            let error = "this question does not come from an ssh that this daemon started".to_owned();
             return AskSshQuestionReply { error: Some(error), ..AskSshQuestionReply::default() };
         };
         let question: String = verb.question.trim().chars().take(MAX_QUESTION_CHARS).collect();
@@ -85,11 +86,11 @@ impl SshQuestions {
 
 impl QuestionWatch for SshQuestions {
     fn question_count(&self, host: &str) -> u64 {
-        self.of_hosts.lock().get(host).map_or(0, |questions| questions.asked)
+        self.by_host.lock().get(host).map_or(0, |questions| questions.asked)
     }
 
     fn is_open(&self, host: &str) -> bool {
-        self.of_hosts.lock().get(host).is_some_and(|questions| !questions.open.is_empty())
+        self.by_host.lock().get(host).is_some_and(|questions| !questions.open.is_empty())
     }
 }
 
@@ -104,7 +105,7 @@ impl OpenQuestion {
     fn begin(&self, run: &RunId) {
         *self.run.lock() = Some(run.clone());
         {
-            let mut hosts = self.questions.of_hosts.lock();
+            let mut hosts = self.questions.by_host.lock();
             let questions = hosts.entry(self.host.clone()).or_default();
             questions.asked += 1;
             questions.open.push(run.clone());
@@ -116,20 +117,20 @@ impl OpenQuestion {
 impl Drop for OpenQuestion {
     fn drop(&mut self) {
         let run = self.run.lock().take();
-        if let Some(questions) = self.questions.of_hosts.lock().get_mut(&self.host) {
+        if let Some(questions) = self.questions.by_host.lock().get_mut(&self.host) {
             questions.open.retain(|open| Some(open) != run.as_ref());
         }
         self.questions.changed.send_modify(|changed| *changed += 1);
     }
 }
 
-/// Returns whether a question is one for yes or no, as that about the key of an unknown machine.
+/// Returns whether a question requires yes or no, such as the one about the key of an unknown machine.
 fn is_yes_or_no(question: &str) -> bool {
     question.contains("(yes/no")
 }
 
-/// Returns the machine of the question. The question is foreign text: the gate shows it as a value, and replaces no
-/// placeholder in it.
+/// Returns the machine of the question. The question is foreign text: the gate shows it literally, without replacing
+/// placeholders.
 fn definition(host: &RemoteHostConfig, question: &str) -> Value {
     let shown = question.replace('{', "(").replace('}', ")");
     let mut result = "{ask_answer}";

@@ -1,7 +1,7 @@
 //! The registry of workflows that are tools: of the library, and of remote services.
 //!
-//! All listings of tools come from here. Names, descriptions and schemas of remote ones are foreign text that was
-//! cleaned on receipt; those of the library are made from what its authors wrote.
+//! All lists of tools come from here. Names, descriptions and schemas of remote tools are foreign text, cleaned on
+//! receipt; those of the library come from its authors.
 
 mod files;
 mod listed;
@@ -54,8 +54,8 @@ impl Tools {
     /// Lists the tools that `caller` may use, or that this instance offers to others.
     pub(crate) async fn list(&self, caller: &Caller, verb: ListTools) -> ListToolsReply {
         let listed = match verb.scope.unwrap_or(ToolScope::Offered) {
-            ToolScope::Offered => self.offered(caller).await,
-            ToolScope::Library => self.library(caller).await,
+            ToolScope::Offered => self.offered_tools(caller).await,
+            ToolScope::Library => self.library_tools(caller).await,
         };
         match listed {
             Ok(tools) => ListToolsReply { success: true, tools, error: None },
@@ -63,39 +63,39 @@ impl Tools {
         }
     }
 
-    async fn offered(&self, caller: &Caller) -> Result<Vec<ToolInfo>, DiskError> {
+    async fn offered_tools(&self, caller: &Caller) -> Result<Vec<ToolInfo>, DiskError> {
         let mut tools = self.remotes.tools();
         if self.configuration.borrow().library_tools {
-            tools.extend(self.library(caller).await?);
-            tools.sort_by(|one, other| one.name.cmp(&other.name));
+            tools.extend(self.library_tools(caller).await?);
+            tools.sort_by(|first, second| first.name.cmp(&second.name));
         }
         Ok(tools)
     }
 
-    async fn library(&self, caller: &Caller) -> Result<Vec<ToolInfo>, DiskError> {
+    async fn library_tools(&self, caller: &Caller) -> Result<Vec<ToolInfo>, DiskError> {
         let proven = self.workflows.proven(caller).await?;
         let names: Vec<String> = proven.iter().filter_map(|workflow| workflow.name.clone()).collect();
         let tools = self.remotes.library_names(names).await;
-        Ok(of_library(proven, &tools))
+        Ok(library_tools_of(proven, &tools))
     }
 
-    /// Returns the tool with the name that `caller` calls, after a check of its arguments.
+    /// Finds the tool that `caller` calls, and checks the arguments.
     ///
     /// # Errors
     ///
-    /// If there is no such tool, with the available ones; with every problem of the arguments; or when the disk does
-    /// not answer.
-    pub(crate) async fn called(
+    /// If there is no such tool, with the available ones; with every problem of the arguments; or if the disk does not
+    /// answer.
+    pub(crate) async fn find_checked(
         &self,
         caller: &Caller,
         name: &str,
         arguments: &Map<String, Value>,
     ) -> Result<ToolInfo, CallRejected> {
         if let Some(tool) = self.remotes.tool(name) {
-            // The beginning of its run checks its arguments, whichever command starts it.
+            // The start of its run checks the arguments.
             return Ok(tool);
         }
-        let tools = self.offered(caller).await?;
+        let tools = self.offered_tools(caller).await?;
         let Some(tool) = tools.iter().find(|tool| tool.name == name) else {
             return Err(ToolNotFound::new(name, &tools).into());
         };
@@ -118,7 +118,7 @@ pub(crate) enum CallRejected {
     Arguments(#[from] InvalidArguments),
 }
 
-/// A name that no tool has.
+/// An unknown name of a tool.
 #[derive(Debug)]
 pub(crate) struct ToolNotFound {
     /// The name, at most 80 characters.
@@ -146,7 +146,7 @@ impl CallRejected {
 }
 
 impl ToolNotFound {
-    /// Returns the error that none of `tools` has this name.
+    /// Creates the error for a name that is not in `tools`.
     fn new(name: &str, tools: &[ToolInfo]) -> Self {
         let available: Vec<String> = tools.iter().take(MAX_SUGGESTED_NAMES).map(|tool| tool.name.clone()).collect();
         let more = tools.len() - available.len();
@@ -169,7 +169,7 @@ impl fmt::Display for ToolNotFound {
 }
 
 /// Converts saved workflows to tools, sorted by name.
-fn of_library(proven: Vec<DescribeWorkflowReply>, names: &BTreeMap<String, String>) -> Vec<ToolInfo> {
+fn library_tools_of(proven: Vec<DescribeWorkflowReply>, names: &BTreeMap<String, String>) -> Vec<ToolInfo> {
     let tool = |workflow: DescribeWorkflowReply| {
         let name = workflow.name.clone()?;
         let description = workflow.description.as_deref().map(str::trim).filter(|text| !text.is_empty());
@@ -188,6 +188,6 @@ fn of_library(proven: Vec<DescribeWorkflowReply>, names: &BTreeMap<String, Strin
         })
     };
     let mut tools: Vec<ToolInfo> = proven.into_iter().filter_map(tool).collect();
-    tools.sort_by(|one, other| one.name.cmp(&other.name));
+    tools.sort_by(|first, second| first.name.cmp(&second.name));
     tools
 }

@@ -1,4 +1,4 @@
-//! Waiting for terminals and runs together.
+//! Waits for terminals and runs together.
 
 use futures_util::stream::{FuturesUnordered, Stream, StreamExt as _};
 use steplatch_access::Caller;
@@ -7,14 +7,16 @@ use steplatch_runs::Runs;
 use steplatch_sessions::Sessions;
 use tokio::time::Instant;
 
-/// Waits until a terminal is as `verb` wants it, or until a run has ended or waits at a gate.
+/// Waits until the condition of `verb` holds for a terminal, or until a run has ended or waits at a gate.
 pub(crate) async fn wait(sessions: &Sessions, runs: &Runs, caller: &Caller, mut verb: AwaitOutput) -> AwaitOutputReply {
     let watched = verb.run_ids.take().unwrap_or_default();
     if watched.is_empty() {
         return sessions.wait(caller, verb).await;
     }
     if verb.mode == AwaitMode::All {
-        return refused("mode all waits for terminals; wait for runs with mode any, or one after the other".to_owned());
+        return refused(
+            "mode all supports only terminals; wait for runs with mode any, or one after the other".to_owned(),
+        );
     }
     let began = Instant::now();
     let has_terminals = !verb.session_id.is_empty() || verb.session_ids.as_ref().is_some_and(|ids| !ids.is_empty());
@@ -29,7 +31,7 @@ pub(crate) async fn wait(sessions: &Sessions, runs: &Runs, caller: &Caller, mut 
     AwaitOutputReply { elapsed_time: began.elapsed().as_secs_f64(), ..reply }
 }
 
-/// Waits for the first run that is at rest, or that does not exist. The time is up when all runs continue.
+/// Waits for the first run that is at rest or does not exist. Returns a timeout if all runs continue.
 async fn first_at_rest(mut pending: impl Stream<Item = RunReply> + Unpin) -> AwaitOutputReply {
     while let Some(RunReply { run_id, status, error, .. }) = pending.next().await {
         match status.as_str() {

@@ -147,7 +147,7 @@ impl Workflows {
 
 /// Returns the author of a version that is saved for `caller`.
 pub(super) async fn author(caller: &Caller, reason: Option<String>) -> Author {
-    Author { by: Some(caller.who().await), through: Some(caller.through().await), reason }
+    Author { by: Some(caller.display_name().await), through: Some(caller.display_surface().await), reason }
 }
 
 pub(super) fn create(

@@ -66,7 +66,7 @@ pub(super) async fn perform(shared: &Arc<Engine>, caller: &Arc<Caller>, request:
     };
     let _watched = CancelOnDrop::new(shared, run.clone());
     run.finished().await;
-    match function::result_of(shared, &run).await {
+    match function::node_call_result(shared, &run).await {
         Ok(reply) => outcome_of(reply),
         Err(error) => {
             let run_id = Some(run.id.to_string());

@@ -1,4 +1,4 @@
-//! Child runs of a machine: they are ordinary runs, and end with their parent.
+//! Child runs of a machine: ordinary runs that end with their parent.
 
 mod error;
 
@@ -35,9 +35,10 @@ pub(super) const LEFT_ALONE: &str = "the run that started it went on without it"
 /// Starts the run that a step requests, waits for its end, and returns its outcome. If the step has already started a
 /// run, waits for that run.
 ///
-/// The outcome of one of several branches has neither its log nor the names of workflows, which its action does not return.
+/// The outcome of one of several branches has neither its log nor the names of workflows, which the action of a branch
+/// does not return.
 ///
-/// The future has a named type because a run's driver performs this, and this starts a driver.
+/// The future has a named type because the call is recursive: a driver awaits it, and it starts a driver.
 pub(super) fn perform(
     shared: Arc<Engine>,
     caller: Arc<Caller>,
@@ -90,7 +91,7 @@ impl RunningChild {
     /// parent.
     ///
     /// # Errors
-    /// If `begin` or the lookup of the run fails, or its parent has too many runs below it.
+    /// If `begin` or the lookup of the run fails, or its parent has too many descendants.
     pub(super) async fn start<B, E>(
         shared: &Arc<Engine>,
         parent: &RunInbox,
@@ -111,7 +112,8 @@ impl RunningChild {
             Some(run) => run,
             None => Box::pin(begin(id)).await?,
         };
-        // A paused parent pauses it as well. Ignored by a parent that has finished, or has this entry already.
+        // A paused parent pauses its child as well. A parent that has finished, or has this entry already, ignores the
+        // input.
         parent.send(Input::ChildBegan { step: step.clone(), workflow: run.about.workflow.clone() });
         let cancel = CancelOnDrop::new(shared, run.clone());
         Ok(Self { run, _quota: quota, _cancel: cancel })
@@ -128,7 +130,7 @@ pub(super) async fn report_waits(child: &Run, parent: &RunInbox, step: &StepId) 
         // A repeated input has no effect.
         parent.send(Input::ChildWaits { step: step.clone(), waits });
         if progress.wait_for(|now| waits_now(now) != reported).await.is_err() {
-            // The run has finished, and its waiters learn of that separately.
+            // The run has finished, and its waiters are notified separately.
             std::future::pending::<()>().await;
         }
     }
@@ -168,8 +170,8 @@ pub(super) async fn give_up(run: &Run) {
     run.wait_until_over(END_TIMEOUT).await;
 }
 
-/// Closes the terminals that a run has left to its parent, which has no use for them: it has ended itself, or does not
-/// wait for the run any more, which completed just before its parent gave it up.
+/// Closes the terminals that a run has left to its parent, if the parent does not use them: it has ended, or the run
+/// completed just before the parent abandoned it.
 pub(super) async fn close_left_open(shared: &Engine, caller: &Caller, run: &Arc<Run>) {
     if run.state() != RunState::Completed {
         return;
@@ -201,11 +203,11 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// Begins the run of a step for a parent that an outer engine decides. It decides the child, too.
+/// Begins the run of a step for a parent that an outer engine decides. The same engine decides the child.
 ///
 /// # Errors
-/// If it does not begin: also where it is a remote workflow, which its service decides.
-pub(super) async fn begin_elsewhere(
+/// If the run does not begin, or is a remote workflow, which its service decides.
+pub(super) async fn begin_for_outer_engine(
     shared: &Arc<Engine>,
     caller: &Arc<Caller>,
     run: RunId,
@@ -256,8 +258,8 @@ async fn begin(
         if !child.inherits {
             return Err(error.into());
         }
-        // The child inherited the terminal and did not name it, and another client has closed it: the child begins
-        // without one.
+        // Another client has closed a terminal that the child inherited without naming it: the child begins without
+        // one.
         session_id = None;
     }
     let mut start = Start {

@@ -1,4 +1,4 @@
-//! Origin of a run's definition, and what a name or a request refers to.
+//! Origin of a run's definition, and targets of names and requests.
 
 use std::path::PathBuf;
 
@@ -61,15 +61,15 @@ pub(super) struct LibraryCopy {
 /// Report of a reply on the saving of a definition.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Saving {
-    /// The name that this run saved it under.
+    /// The name under which this run saved it.
     pub(super) saved: Option<String>,
-    /// The equivalent workflow because of which the library did not save it.
+    /// The existing equivalent workflow, so that the library did not save it.
     pub(super) duplicate_of: Option<String>,
-    /// Reason why the library did not save it, in a sentence.
+    /// Reason that the library did not save it, in a sentence.
     pub(super) error: Option<String>,
 }
 
-/// End of a run, as the library needs it.
+/// End of a run, for the library.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RunEnding {
     pub(super) completed: bool,
@@ -112,7 +112,7 @@ impl DefinitionSource {
         }
     }
 
-    /// Returns the report of a reply on the saving of the definition; `unsaved` is the reason why the library did not
+    /// Returns the report of a reply on the saving of the definition; `unsaved`: the reason that the library did not
     /// save it.
     pub(super) fn saving(&self, kept: Option<&LibraryCopy>, unsaved: Option<&str>) -> Saving {
         let is_given = matches!(self, Self::ToKeep { .. });
@@ -124,7 +124,7 @@ impl DefinitionSource {
         }
     }
 
-    /// Returns whether the library has something to do once the run has finished.
+    /// Returns whether the end of the run changes the library.
     pub(super) fn awaits(&self, completed: bool) -> bool {
         match self {
             Self::Given | Self::Function | Self::SavedFunction { .. } | Self::Remote { .. } => false,
@@ -134,13 +134,13 @@ impl DefinitionSource {
     }
 }
 
-/// Failure to resolve a name to something that a run may run.
+/// Failure to resolve a name to a target that a run may execute.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum TargetError {
     /// No usable workflow has the name.
     #[error(transparent)]
     Find(#[from] FindError),
-    /// The name meant something else when the root run began. A new root run uses the new meaning.
+    /// The name referred to another target at the start of the root run. A new root run uses the new target.
     #[error(transparent)]
     Pin(#[from] PinError),
 }
@@ -148,13 +148,13 @@ pub(super) enum TargetError {
 /// Failure to save the definition of a completed run.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum UnsavedError {
-    /// The definition contains a secret. Its author can make that an argument.
+    /// The definition contains a secret. Its author can replace the secret by an argument.
     #[error(
-        "a secret stands in the definition, and libraries are shared. Make it an argument with \"secret\": true, or say \
+        "the definition contains a secret, and libraries are shared. Make it an argument with \"secret\": true, or say \
          save_on_success: false."
     )]
     Secret,
-    /// The library does not take it.
+    /// The library refuses it.
     #[error(transparent)]
     Library(#[from] KeepError),
 }

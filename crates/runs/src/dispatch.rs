@@ -1,4 +1,4 @@
-//! The dispatch on the kind of a run, all of it.
+//! Dispatch on the kind of a run.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Weak};
@@ -39,7 +39,7 @@ impl Engine {
         }
     }
 
-    /// Returns the report of a run that is as far as `progress` says, and waits at `gate`, if it waits at one.
+    /// Returns the report of a run with this progress, and with the gate at which it waits.
     pub(super) async fn report_of(
         &self,
         run: &Arc<Run>,
@@ -61,7 +61,7 @@ impl Engine {
     pub(super) async fn outcome_of(&self, run: &Run, with_log: bool) -> Outcome {
         match run.kind() {
             Kind::Machine => machine::outcome(self, run, with_log).await,
-            Kind::Function => function::outcome_of(self, run).await,
+            Kind::Function => function::run_outcome(self, run).await,
             Kind::Remote => remote::outcome_of(self, run).await,
         }
     }
@@ -74,7 +74,7 @@ impl Engine {
     pub(super) async fn value_of(&self, run: &Run) -> Result<Value, ResultError> {
         match run.kind() {
             Kind::Machine => machine::value(self, run).await,
-            Kind::Function => function::returned(self, run).await,
+            Kind::Function => function::return_value(self, run).await,
             Kind::Remote => remote::result_of(self, run).await,
         }
     }
@@ -103,7 +103,7 @@ impl Engine {
         // In the order in which they began.
         let left: Vec<KnownRun> = left.into_iter().rev().collect();
         let unfinished: HashSet<RunId> = left.iter().map(|known| known.run.clone()).collect();
-        // What this daemon requests comes later.
+        // Requests of this daemon are later.
         let mut asked = BTreeSet::new();
         let unsettled = self.sessions.unsettled(&mut asked).await;
         let cleared = self.approver.cleared_key().await;
@@ -125,7 +125,7 @@ impl Engine {
                 None => unfinished.contains(&run),
             };
             if !is_needed {
-                // An earlier daemon stored its result and ended before it reported that.
+                // An earlier daemon stored its result and ended before it reported the result.
                 self.sessions.settle(&step);
             }
         }
@@ -161,9 +161,9 @@ impl Engine {
                 }
             }
         }
-        // The youngest first, since the summary of a run depends on the runs below it.
+        // Newest first, since the summary of a run depends on its descendants.
         recovered.iter().rev().for_each(|run| run.publish());
-        // This registers all of them before the first continues, since one may wait for another.
+        // Register all of them before the first continues, since one may wait for another.
         let by_id: HashMap<&RunId, &Box<dyn RecoveredRun>> =
             recovered.iter().map(|found| (&found.run().id, found)).collect();
         let is_orphan = |run: &&Arc<Run>| {

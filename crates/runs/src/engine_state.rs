@@ -37,7 +37,7 @@ use crate::secret_answers::SecretAnswers;
 /// Maximum number of workflow names in a reply.
 const MAX_NAMED_WORKFLOWS: usize = 50;
 
-/// Maximum number of runs in progress, since each takes memory while it lasts.
+/// Maximum number of runs in progress, since each needs memory until it ends.
 const MAX_RUNS: usize = 10_000;
 
 /// Time that the private data of a finished run may stay in the log.
@@ -79,7 +79,7 @@ impl Default for RetentionPolicy {
 #[derive(Debug)]
 pub(super) struct Engine {
     pub(super) journal: SqliteJournal,
-    /// The time of runs: their deadlines, their pauses, their histories.
+    /// The clock of runs, for deadlines, pauses and histories.
     pub(super) clock: Clock,
     pub(super) sessions: Sessions,
     pub(super) secrets: Arc<Redactor>,
@@ -92,7 +92,7 @@ pub(super) struct Engine {
     pub(super) approver: Arc<Approver>,
     /// The keys that sign answers.
     pub(super) passkeys: Arc<Passkeys>,
-    /// Services that do the work of some runs.
+    /// Services of remote workflows.
     pub(super) remotes: RemoteServices,
     /// Receives the progress of runs.
     pub(super) listener: Arc<dyn RunListener>,
@@ -104,15 +104,15 @@ pub(super) struct Engine {
     pub(super) definitions: DefinitionCache,
     /// The runs in progress.
     pub(super) driven: Mutex<HashMap<RunId, Arc<Run>>>,
-    /// Unfinished runs that cannot continue, and why.
+    /// Unfinished runs that cannot continue, with the reasons.
     pub(super) broken: Mutex<HashMap<RunId, RecoveryError>>,
-    /// Runs that wait for a person and continue once a client gives the approver's passphrase.
+    /// Runs that wait for a person and continue once a client sends the approver's passphrase.
     pub(super) locked: LockedRuns,
     /// The values of secret fields of gates.
     pub(super) secret_answers: SecretAnswers,
-    /// Decides some of the runs.
+    /// The outer engine, which decides some runs.
     pub(super) outer: Arc<OuterEngine>,
-    /// Chooses the engine of runs that name none.
+    /// Chooses the engine of runs that specify none.
     pub(super) engine_policy: Arc<dyn EnginePolicy>,
     /// Admits workers of the outer engine.
     pub(super) worker_token: WorkerToken,
@@ -120,7 +120,7 @@ pub(super) struct Engine {
     pub(super) stopping: CancellationToken,
     /// Returns the unused memory of runs to the system.
     memory: MemoryReturn,
-    /// Ends the daemon.
+    /// Ends the daemon when cancelled.
     stop: watch::Sender<Option<ShutdownMode>>,
     pub(super) drivers: TaskTracker,
     pub(super) keep: RetentionPolicy,
@@ -280,7 +280,7 @@ impl Engine {
         if had_secrets {
             tokio::spawn(async move { shared.empty_log().await });
         } else if !self.emptying.swap(true, Ordering::Relaxed) {
-            // This removes the rest of its private data together with that of other runs that end at about this time.
+            // One task removes the private data of all runs that end at about this time.
             tokio::spawn(async move {
                 tokio::time::sleep(EMPTY_LOG_DELAY).await;
                 shared.emptying.store(false, Ordering::Relaxed);
@@ -350,8 +350,8 @@ impl Engine {
         }
     }
 
-    /// Appends, and waits while the journal has no room, which `progress` shows in the meantime. Returns the number of
-    /// the last entry, or `None` when this daemon must no longer drive the run.
+    /// Appends, and waits while the journal is full, which `progress` shows in the meantime. Returns the number of the
+    /// last entry, or `None` when this daemon must no longer drive the run.
     pub(super) async fn written(self: &Arc<Self>, append: Append, progress: &watch::Sender<RunStatus>) -> Option<u64> {
         let run = append.run.clone();
         let mut pause = RETRY_PAUSES.0;
@@ -424,7 +424,7 @@ impl Engine {
         self.journal.write(append).await.map(drop)
     }
 
-    /// Does slow work on a thread that may block. A semaphore limits the number of concurrent ones.
+    /// Performs slow work on a blocking thread. A semaphore limits the number of concurrent calls.
     pub(super) async fn at_length<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
         let turn = self.readers.clone().acquire_owned().await.expect("the semaphore is never closed");
         let working = tokio::task::spawn_blocking(move || {

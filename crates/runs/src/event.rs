@@ -23,7 +23,7 @@ pub struct RunEvents {
     left: Option<u64>,
 }
 
-/// Maximum number of history entries to read at a time, so that a slow follower holds no more of them in memory.
+/// Maximum number of history entries to read at a time, so that a slow follower needs little memory.
 const MAX_PIECE: usize = 256;
 
 impl RunEvents {
@@ -40,7 +40,7 @@ impl RunEvents {
         let last = self.run.progress().seq;
         let mut back = 1;
         loop {
-            // Few entries in a row produce no event, so the end of the history is nearly always enough.
+            // Few consecutive entries produce no event, so the end of the history is nearly always sufficient.
             let from = (last + 1).saturating_sub(back).max(1);
             let events = self.shared.events_for_followers(&self.run, from, usize::MAX).await?;
             let seen = (from..=last).zip(&events).filter(|(_, event)| event.is_some()).map(|(seq, _)| seq);
@@ -75,8 +75,8 @@ impl RunEvents {
         Ok(events)
     }
 
-    /// Sends events in order, each once, until the run or the connection ends. Reads them from the history as fast as
-    /// the client takes them, so a slow client blocks no other part of the daemon.
+    /// Sends events in order, each once, until the run or the connection ends. Reads them from the history at the pace
+    /// of the client, so a slow client blocks no other part of the daemon.
     #[boxed]
     pub async fn forward(mut self, request_id: &Value, sink: &EventSink) -> Result<(), Disconnected> {
         let mut progress = self.run.follow();
@@ -122,11 +122,11 @@ impl RunEvents {
 /// Failure to read a history entry.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unreadable {
-    /// The journal is unreadable.
+    /// Reading the journal failed.
     #[error(transparent)]
     Journal(#[from] ReadError),
-    /// The entry contains something that this version does not know.
-    #[error("entry {seq} says what this version does not know: {cause}")]
+    /// This version cannot parse the entry.
+    #[error("this version cannot read entry {seq}: {cause}")]
     Unknown { seq: u64, cause: serde_json::Error },
 }
 

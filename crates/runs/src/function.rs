@@ -20,7 +20,7 @@ mod views;
 mod work;
 
 pub(super) use begin::{FunctionLocation, RunArguments};
-pub(super) use child::{ChildFunctionLaunch, begin_saved, outcome_of, result_of, returned};
+pub(super) use child::{ChildFunctionLaunch, begin_saved, node_call_result, return_value, run_outcome};
 pub(super) use gate::closed_gate;
 pub(super) use run::{FunctionRun, OwnFile};
 pub(super) use views::{event, report};

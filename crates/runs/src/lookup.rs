@@ -15,7 +15,7 @@ pub(crate) enum RunLookupError {
     #[error("the runs cannot be read: {0}")]
     Unreadable(#[from] StorageError),
     /// No run has the id, or the text is not an id.
-    #[error("Workflow run '{id}' not found; list_runs tells which there are")]
+    #[error("Workflow run '{id}' not found; list_runs lists the runs")]
     NotFound {
         /// The text that names it, at most 80 characters.
         id: String,

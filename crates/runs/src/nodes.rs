@@ -41,7 +41,7 @@ const END_TIMEOUT: Duration = Duration::from_secs(6);
 #[derive(Debug)]
 pub struct Nodes {
     hands: ExecutorFactory,
-    /// The programs that keep running, of each project, for callers of single nodes.
+    /// The persistent programs of each project, for callers of single nodes.
     panes: Mutex<HashMap<PathBuf, Arc<PtyNodes>>>,
     ledger: OnceCalls,
     working: TaskTracker,
@@ -61,7 +61,7 @@ pub(crate) struct NodeCall {
 }
 
 impl Nodes {
-    /// Creates it without calls.
+    /// Creates an empty collection.
     pub fn new(hands: ExecutorFactory) -> Self {
         Self {
             hands,
@@ -82,7 +82,7 @@ impl Nodes {
         }
     }
 
-    /// Calls a node of a project that makes no calls itself; at most once as the same `step`.
+    /// Calls a node of a project that makes no calls itself; at most once for the same `step`.
     pub(crate) async fn call(
         &self,
         caller: &Arc<Caller>,
@@ -96,7 +96,7 @@ impl Nodes {
         let project = project.clone();
         let interrupt = self.closing.child_token();
         let Some(step) = step else {
-            // The end of the caller's connection drops this future, and everything that it started ends with it.
+            // The end of the caller's connection drops this future, which ends everything that it started.
             return self.working.track_future(Box::pin(self.performed(project, caller, request, interrupt))).await;
         };
         let asked = CallFingerprint::new(&request.id, &request.input);
@@ -106,7 +106,7 @@ impl Nodes {
             Ok(reply) => reply,
             Err(OnceError::Another) => {
                 let error =
-                    "Another call was made as this step before, so this one was not made; give it a name of its own.";
+                    "This step has already made another call, so this call was not made; give it a different name.";
                 refused(&again, None, error.to_owned())
             }
             Err(OnceError::Lost) => {
@@ -144,7 +144,7 @@ impl Nodes {
 ///
 /// # Errors
 ///
-/// If it has not.
+/// If there is no such node.
 fn check(project: &Project, request: &NodeCall) -> Result<(), NodeRefusal> {
     match project.nodes.get(&request.id) {
         None => Err(NodeNotFound::new(project, &request.id, request.graph).into()),

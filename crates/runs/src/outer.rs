@@ -1,9 +1,9 @@
-//! Runs that an outer engine decides, and the workers that connect them with it.
+//! Runs that an outer engine decides, and the workers that connect the daemon to it.
 //!
-//! Such a run is like any other here: its history is in the journal, its gates and its reports come from that. Of a
-//! machine, only [`decide`](steplatch_workflow::decide) runs elsewhere, and the events arrive from there, by number. A
-//! function continues here, in turns that the engine requests, and the engine has its calls performed. A worker is a
-//! client of the daemon that starts runs in the engine, passes inputs to them, and brings the tasks of the engine here.
+//! Such a run has its history in the journal, which its gates and reports use as for any other run. For a machine, only
+//! [`decide`](steplatch_workflow::decide) runs elsewhere, and the numbered events arrive from there. A function
+//! continues here, in turns that the engine requests, and the engine schedules its calls. A worker is a client of the
+//! daemon that starts runs in the engine, passes inputs to them, and forwards the tasks of the engine to the daemon.
 
 mod mirror;
 mod openings;
@@ -27,14 +27,14 @@ use openings::Openings;
 pub(crate) use perform::begun_here;
 pub use worker::{WorkerRequests, WorkerToken};
 
-/// Time limit for the engine to take an input, with the wait for the worker. Less than a front-end waits for the driver
-/// of a run.
+/// Time limit for the engine to accept an input, including the wait for the worker. Shorter than the wait of a
+/// front-end for the driver of a run.
 const INPUT_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// Part of that time in which it waits until the engine has the run, or until a worker is back.
+/// Part of that time for the wait until the engine has the run, or a worker reconnects.
 const START_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// Time after its start in which a daemon expects the workers of the last one to return.
+/// Time after its start in which a daemon expects the workers of the last daemon to reconnect.
 const WORKER_RETURN_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Message to a run that an outer engine decides.
@@ -42,7 +42,7 @@ const WORKER_RETURN_TIMEOUT: Duration = Duration::from_secs(20);
 pub(crate) enum MirrorMessage {
     /// Events of the run.
     Events(EventBatch),
-    /// The engine has the run, or why it does not yet.
+    /// The engine has the run, or the reason that it does not.
     Started(Result<(), String>),
     /// The end of the run, if the engine has ended it on its own.
     Lost(String),
@@ -63,29 +63,29 @@ pub(crate) struct EventBatch {
 /// Outcome of an input.
 #[derive(Debug)]
 pub(crate) enum InputEnd {
-    /// The run took it, and these events follow; `from` is the number of events before them.
+    /// The run accepted it, and these events follow; `from` is the number of events before them.
     Taken { from: u64, events: Vec<Event> },
     /// The input has no effect in the run's state.
     Ignored,
-    /// Reason why the daemon does not know whether the run took it, or does not reach the engine.
+    /// The outcome is unknown, or the engine is unreachable, for this reason.
     Unknown(String),
 }
 
-/// The connection of the daemon's runs with an outer engine.
+/// The connection of the daemon's runs to an outer engine.
 #[derive(Debug)]
 pub(crate) struct OuterEngine {
     state: Mutex<State>,
-    /// Counts changes of the workers and of the runs that none has started.
+    /// Counts changes of the workers and of the unstarted runs.
     changes: watch::Sender<u64>,
     /// Time until which this daemon expects workers of the last one, if it had any.
     expected_until: Option<Instant>,
-    /// Actions that outlive the requests for them.
+    /// Actions that may outlive their requests.
     openings: Openings,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Connected workers, the newest last. The newest one gets the requests.
+    /// Connected workers, the newest last. The newest one receives the requests.
     workers: Vec<Worker>,
     /// Runs in progress that an outer engine decides.
     mirrors: HashMap<RunId, Registration>,
@@ -94,7 +94,7 @@ struct State {
     /// Runs in progress to cancel. Each worker that connects receives the request, since the last one may have
     /// disconnected.
     cancels: BTreeMap<RunId, EngineRequest>,
-    /// Steps for which runs in progress no longer wait.
+    /// Steps that runs in progress have abandoned.
     left: HashMap<RunId, HashSet<StepId>>,
     /// Inputs without an answer, by the number of their request.
     waiting: HashMap<u64, PendingInput>,
@@ -123,9 +123,9 @@ pub(crate) struct Registration {
     pub(crate) workflow: String,
     /// True if the run continues here, in turns: it is a function or a remote workflow.
     pub(crate) is_function: bool,
-    /// True if a worker starts it in the engine: no run above it does.
+    /// True if a worker starts it in the engine, rather than its parent.
     is_root: bool,
-    /// The events that the run began with; a function has none.
+    /// The first events of the run; a function has none.
     pub(crate) first: Arc<Vec<Event>>,
 }
 
@@ -162,7 +162,7 @@ impl Drop for MirrorInbox {
 }
 
 impl OuterEngine {
-    /// Makes the connection. `had_workers` is whether a daemon of this state directory ever had a worker.
+    /// Creates the connection. `had_workers`: a daemon of this state directory has had a worker.
     pub(crate) fn new(had_workers: bool) -> Self {
         Self {
             state: Mutex::default(),
@@ -194,7 +194,7 @@ impl OuterEngine {
         self.state.lock().mirrors.get(run).cloned()
     }
 
-    /// Has later tasks of a run performed for this caller.
+    /// Sets the caller of later tasks of a run.
     pub(crate) fn set_caller(&self, run: &RunId, caller: Arc<Caller>) {
         if let Some(registration) = self.state.lock().mirrors.get_mut(run) {
             registration.caller = caller;
@@ -212,8 +212,7 @@ impl OuterEngine {
         !self.state.lock().workers.is_empty()
     }
 
-    /// Returns whether a worker is connected. Waits for those of the last daemon, which connect to a new one in a
-    /// moment.
+    /// Returns whether a worker is connected. Waits for the workers of the last daemon, which reconnect soon.
     pub(crate) async fn is_served_soon(&self) -> bool {
         let mut changes = self.changes.subscribe();
         // `self` has a sender.
@@ -227,7 +226,8 @@ impl OuterEngine {
         self.expected_until.is_some_and(|until| Instant::now() < until)
     }
 
-    /// Has a registered run started in the engine, now or once a worker connects. Starting a run twice does nothing.
+    /// Makes a worker start a registered run in the engine, now or once one connects. Starting a run twice does
+    /// nothing.
     pub(crate) fn start(&self, run: &RunId) {
         let mut state = self.state.lock();
         let Some(registration) = state.mirrors.get(run).cloned() else { return };
@@ -238,13 +238,13 @@ impl OuterEngine {
         state.ask(request);
     }
 
-    /// Has a worker report it if the engine ends a run in progress on its own. Each worker that connects receives the
+    /// Makes the workers report if the engine ends a run in progress on its own. Each worker that connects receives the
     /// request, since the one that has started the run may have ended.
     pub(crate) fn watch(&self, run: &RunId) {
         self.state.lock().ask(EngineRequest::Watch { run_id: run.to_string() });
     }
 
-    /// Records that a run in progress no longer waits for what a step of it does.
+    /// Records that a run in progress has abandoned a step.
     pub(crate) fn leave(&self, step: &StepId) {
         let mut state = self.state.lock();
         if state.mirrors.contains_key(&step.run) {
@@ -252,18 +252,19 @@ impl OuterEngine {
         }
     }
 
-    /// Returns whether a run in progress no longer waits for what a step of it does.
+    /// Returns whether a run in progress has abandoned a step.
     pub(crate) fn is_left(&self, step: &StepId) -> bool {
         self.state.lock().left.get(&step.run).is_some_and(|left| left.contains(step))
     }
 
-    /// Has a run in progress cancelled in the engine, now or once a worker connects. Returns whether one has it.
+    /// Makes a worker cancel a run in the engine, now or once one connects. Returns whether a worker received the
+    /// request.
     pub(crate) fn cancel(&self, run: &RunId, reason: String) -> bool {
         let request = EngineRequest::Cancel { run_id: run.to_string(), reason };
         let mut state = self.state.lock();
         state.cancels.insert(run.clone(), request.clone());
         if state.unstarted.contains_key(run) {
-            // The engine does not know it yet, and receives the request once it does.
+            // The engine does not have the run yet, and receives the request after its start.
             return !state.workers.is_empty();
         }
         state.ask(request)
@@ -271,7 +272,7 @@ impl OuterEngine {
 
     /// Passes an input to a run in the engine. `key` is the same for a repeated input.
     pub(crate) async fn pass(&self, run: &RunId, key: String, input: &Input) -> InputEnd {
-        let late = tokio::time::Instant::now() + INPUT_TIMEOUT;
+        let deadline = tokio::time::Instant::now() + INPUT_TIMEOUT;
         let mut changes = self.changes.subscribe();
         // `self` has a sender.
         let ready = changes.wait_for(|_| self.can_take(run));
@@ -290,12 +291,16 @@ impl OuterEngine {
             state.ask(EngineRequest::Input { id: number, run_id: run.to_string(), key, input });
             number
         };
-        let end = tokio::time::timeout_at(late, end).await;
+        let end = tokio::time::timeout_at(deadline, end).await;
         self.state.lock().waiting.remove(&number);
         match end {
             Ok(Ok(end)) => end,
-            Ok(Err(_)) => InputEnd::Unknown("the worker of the engine went away; look at the run again".to_owned()),
-            Err(_) => InputEnd::Unknown("the engine does not answer; look at the run again".to_owned()),
+            Ok(Err(_)) => InputEnd::Unknown(
+                "the worker of the engine disconnected; check the state of the \
+                                             run"
+                .to_owned(),
+            ),
+            Err(_) => InputEnd::Unknown("the engine does not answer; check the state of the run".to_owned()),
         }
     }
 
@@ -329,7 +334,7 @@ impl OuterEngine {
         recorded.await.ok()
     }
 
-    /// Has the driver of a function answer a task. `None` if it has no driver, or that has no answer now.
+    /// Passes a task to the driver of a function. `None` without a driver, or without an answer of the driver.
     pub(crate) async fn ask(&self, run: &RunId, task: EngineTask) -> Option<EngineAnswer> {
         let (reply, answer) = oneshot::channel();
         // The engine has it.
@@ -341,7 +346,7 @@ impl OuterEngine {
     /// Passes the end of an input to its sender.
     pub(crate) fn end_input(&self, number: u64, end: InputEnd) {
         if let Some(pending) = self.state.lock().waiting.remove(&number) {
-            // The sender may have given up.
+            // The sender may have stopped waiting.
             let _ = pending.reply.send(end);
         }
     }
@@ -366,7 +371,7 @@ impl OuterEngine {
     fn record_started(&self, run: &RunId) {
         let is_change = self.state.lock().record_started(run);
         if is_change {
-            // Not under the lock: a receiver takes that one.
+            // Release the lock first: receivers take it.
             self.changes.send_modify(|changes| *changes += 1);
         }
     }
@@ -375,7 +380,7 @@ impl OuterEngine {
         let mut state = self.state.lock();
         state.workers.retain(|worker| worker.number != number);
         state.waiting.retain(|_, pending| pending.worker != number);
-        // Another worker starts and cancels what this one has not.
+        // Another worker starts and cancels the runs that this one has not.
         let requests: Vec<EngineRequest> = state.unstarted.values().chain(state.cancels.values()).cloned().collect();
         for request in requests {
             state.ask(request);
@@ -383,7 +388,7 @@ impl OuterEngine {
     }
 }
 
-/// Message for a lack of connected workers, with what helps.
+/// Message for missing workers, with a remedy.
 pub(crate) const NOT_SERVED: &str =
     "no worker of Temporal is connected to this daemon; start one with: steplatch worker --temporal ADDRESS";
 

@@ -1,11 +1,11 @@
-//! Definitions that a run refers to by name, and the meaning of these names.
+//! Definitions that a run refers to by name, and their digests.
 //!
-//! Owns which names a definition contains, the digests of what they mean ([`Pins`]) at the start of a run, and the
-//! check of a name at its use.
+//! Owns the search for names in a definition, their digests ([`Pins`]) at the start of a run, and the check of a name
+//! at its use.
 //!
-//! The module follows a name in a definition through all definitions that it leads to. A computed name (a placeholder
-//! in a machine, an expression in a function) can mean every definition that the caller sees, so a run pins all of
-//! these then. The module does not check text that a definition passes to other programs, such as a script.
+//! The search follows names transitively. A computed name (a placeholder in a machine, an expression in a function) can
+//! refer to every definition that the caller sees, so a run then pins all of them. Text for other programs, such as a
+//! script, is not searched.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,19 +23,19 @@ use crate::definition_source::ResolvedTarget;
 use crate::engine_state::Engine;
 
 /// The call by which a function starts a run.
-const RUN_WORKFLOW: &str = "run_workflow";
+const RUN_WORKFLOW_CALL: &str = "run_workflow";
 
 /// The call by which a function opens a gate.
-const GATE: &str = "gate";
+const GATE_CALL: &str = "gate";
 
-/// The word by which declarations and parameters name a host.
-const HOST: &str = "host";
+/// The key of a host in declarations and parameters.
+const HOST_WORD: &str = "host";
 
-/// Checks that a name of a workflow still means the same.
+/// Checks that a name still refers to the same workflow.
 ///
 /// # Errors
 ///
-/// If it meant something else at the start of the run.
+/// If it referred to another workflow at the start of the run.
 pub(super) fn check_workflow(
     pins: &Pins,
     name: &str,
@@ -44,16 +44,16 @@ pub(super) fn check_workflow(
 ) -> Result<(), PinError> {
     // The list of a service may arrive after the start of the run.
     let is_late = matches!(found, ResolvedTarget::Remote(_)) && pins.has_no_workflow(name);
-    // A version that pinned no hosts did not record the addresses of services either.
+    // A version without pinned hosts did not record the addresses of services either.
     let services = pins.hosts.is_some().then_some(services);
     if is_late { Ok(()) } else { pins.check_workflow(name, &signature(found, services)) }
 }
 
-/// Checks the node or graph of a call, with everything below it.
+/// Checks the node or graph of a call, with everything that it calls.
 ///
 /// # Errors
 ///
-/// If one of them was something else at the start of the run.
+/// If one of them has changed since the start of the run.
 pub(super) fn check_node(pins: &Pins, project: &Project, id: &str) -> Result<(), PinError> {
     let mut called = References::default();
     called.nodes.insert(id.to_owned());
@@ -69,11 +69,11 @@ pub(super) fn check_node(pins: &Pins, project: &Project, id: &str) -> Result<(),
     Ok(())
 }
 
-/// Checks all nodes of a project that existed at the start of the run. A function may call these, and no later ones.
+/// Checks all nodes of a project that existed at the start of the run. A function may call only these.
 ///
 /// # Errors
 ///
-/// If one of them was something else then.
+/// If one of them has changed since.
 pub(super) fn check_nodes(pins: &Pins, project: &Project) -> Result<(), PinError> {
     let pinned = project.nodes.iter().filter(|(id, _)| pins.has_node(id));
     let check = |(id, declared): (&String, &NodeDeclaration)| pins.check_node(id, &signature_of(project, declared));
@@ -115,25 +115,25 @@ pub(super) struct References {
     workflows: BTreeSet<String>,
     nodes: BTreeSet<String>,
     hosts: BTreeSet<String>,
-    /// True if a name of a workflow is a computed one.
+    /// True if a name of a workflow is computed.
     any_workflow: bool,
-    /// True if a name of a node is a computed one.
+    /// True if a name of a node is computed.
     any_node: bool,
-    /// True if a name of a host is a computed one.
+    /// True if a name of a host is computed.
     any_host: bool,
     /// The digests of nested definitions, which a run may save.
     inner: BTreeSet<Signature>,
 }
 
 impl References {
-    /// Returns those of a machine, and of the machines nested in it.
+    /// Returns the references of a machine and of its nested machines.
     pub(super) fn of_machine(document: &Value) -> Self {
         let mut references = Self::default();
         references.add_machine(document);
         references
     }
 
-    /// Returns those of the functions in a file, and of the functions among these declarations of nodes.
+    /// Returns the references of the functions in a file and in declarations of nodes.
     pub(super) fn of_functions(text: &str, nodes: &[Value]) -> Self {
         let mut references = Self::default();
         references.add_functions(text);
@@ -142,7 +142,7 @@ impl References {
         references
     }
 
-    /// Returns whether there is a name left to look up.
+    /// Returns whether a name remains to be followed.
     fn is_open(&self) -> bool {
         self.any_workflow
             || self.any_node
@@ -154,7 +154,7 @@ impl References {
         match value {
             Value::Object(fields) => {
                 for (key, value) in fields {
-                    let (names, any) = match key.as_str() {
+                    let (names, is_computed) = match key.as_str() {
                         "workflow_name" => (&mut self.workflows, &mut self.any_workflow),
                         "node_id" | "graph_id" => (&mut self.nodes, &mut self.any_node),
                         "host" => (&mut self.hosts, &mut self.any_host),
@@ -169,7 +169,7 @@ impl References {
                         }
                     };
                     match value {
-                        Value::String(name) if name.contains('{') => *any = true,
+                        Value::String(name) if name.contains('{') => *is_computed = true,
                         Value::String(name) if !name.is_empty() => drop(names.insert(name.clone())),
                         _ => {}
                     }
@@ -193,18 +193,18 @@ impl References {
         }
     }
 
-    /// Adds the names after each `run_workflow(`. Any other argument than one literal is a computed name.
+    /// Adds the names after each `run_workflow(`. An argument that is not a literal is a computed name.
     fn add_functions(&mut self, text: &str) {
-        // The start of a file reads its declarations; a host that it may name is any host.
-        self.any_host |= text.contains(HOST);
-        let mut rest = text;
-        while let Some(at) = rest.find(RUN_WORKFLOW) {
-            rest = &rest[at + RUN_WORKFLOW.len()..];
-            match literal_argument(rest) {
+        // A function that mentions hosts may name any host.
+        self.any_host |= text.contains(HOST_WORD);
+        let mut remaining = text;
+        while let Some(start) = remaining.find(RUN_WORKFLOW_CALL) {
+            remaining = &remaining[start + RUN_WORKFLOW_CALL.len()..];
+            match literal_argument(remaining) {
                 Some(name) => drop(self.workflows.insert(name.to_owned())),
                 None => self.any_workflow = true,
             }
-            // The child run has the nodes of the project at that time.
+            // The child run may call all nodes of the project.
             self.any_node = true;
         }
     }
@@ -233,14 +233,14 @@ impl References {
         }
     }
 
-    /// Adds the machine of the terminal that the caller gives a run.
+    /// Adds the machine of the terminal that the caller passes to a run.
     pub(super) fn on_machine(mut self, machine: Option<String>) -> Self {
         self.hosts.extend(machine);
         self
     }
 }
 
-/// Returns the text between parentheses that begins with one literal, without escapes or placeholders, as the first argument.
+/// Returns the first argument of a call, if it is one literal without escapes or placeholders.
 fn literal_argument(call: &str) -> Option<&str> {
     let argument = call.trim_start().strip_prefix('(')?.trim_start();
     let quote = argument.chars().next().filter(|first| matches!(first, '"' | '\''))?;
@@ -251,7 +251,7 @@ fn literal_argument(call: &str) -> Option<&str> {
 
 /// The parts of a definition that may ask a person.
 struct FollowedDefinition {
-    /// True if it opens a gate itself, or starts something by a computed name.
+    /// True if it opens a gate itself, or calls a computed name.
     asks: bool,
     calls: References,
 }
@@ -264,61 +264,62 @@ impl FollowedDefinition {
     fn of_functions(text: &str) -> Self {
         let mut calls = References { any_node: true, ..References::default() };
         calls.add_functions(text);
-        Self { asks: has_word(text, GATE) || calls.any_workflow, calls }
+        Self { asks: has_word(text, GATE_CALL) || calls.any_workflow, calls }
     }
 
     fn of_node(declared: &NodeDeclaration) -> Self {
         let mut calls = References::default();
         calls.follow(declared);
         let asks = match &declared.node.kind {
-            // The source is in the file that declares the node, which this function does not read.
-            NodeKind::Function(function) => function.source.as_deref().is_none_or(|source| has_word(source, GATE)),
+            // Without `source`, the function is in the file of the declaration, which is not read here.
+            NodeKind::Function(function) => function.source.as_deref().is_none_or(|source| has_word(source, GATE_CALL)),
             _ => false,
         };
         Self { asks: asks || calls.any_workflow, calls }
     }
 }
 
-/// Returns the names of the workflows and of the nodes that ask no person, nor does anything that they start.
-fn gateless(
+/// Returns the names of the workflows and nodes that ask no person, directly or through their calls.
+fn gateless_names(
     workflows: &BTreeMap<String, FollowedDefinition>,
     nodes: &BTreeMap<String, FollowedDefinition>,
 ) -> GatelessNames {
     let quiet = |followed: &BTreeMap<String, FollowedDefinition>| -> BTreeSet<String> {
-        followed.iter().filter(|(_, one)| !one.asks).map(|(name, _)| name.clone()).collect()
+        followed.iter().filter(|(_, definition)| !definition.asks).map(|(name, _)| name.clone()).collect()
     };
     let (mut quiet_workflows, mut quiet_nodes) = (quiet(workflows), quiet(nodes));
     loop {
         let before = quiet_workflows.len() + quiet_nodes.len();
         let all_nodes = quiet_nodes.len() == nodes.len();
-        let is_quiet = |one: &FollowedDefinition| {
-            one.calls.workflows.is_subset(&quiet_workflows)
-                && one.calls.nodes.is_subset(&quiet_nodes)
-                && (!one.calls.any_node || all_nodes)
+        let is_quiet = |definition: &FollowedDefinition| {
+            definition.calls.workflows.is_subset(&quiet_workflows)
+                && definition.calls.nodes.is_subset(&quiet_nodes)
+                && (!definition.calls.any_node || all_nodes)
         };
-        let kept = |names: &BTreeSet<String>, followed: &BTreeMap<String, FollowedDefinition>| -> BTreeSet<String> {
-            names.iter().filter(|name| followed.get(*name).is_some_and(is_quiet)).cloned().collect()
-        };
-        (quiet_workflows, quiet_nodes) = (kept(&quiet_workflows, workflows), kept(&quiet_nodes, nodes));
+        let still_quiet =
+            |names: &BTreeSet<String>, followed: &BTreeMap<String, FollowedDefinition>| -> BTreeSet<String> {
+                names.iter().filter(|name| followed.get(*name).is_some_and(is_quiet)).cloned().collect()
+            };
+        (quiet_workflows, quiet_nodes) = (still_quiet(&quiet_workflows, workflows), still_quiet(&quiet_nodes, nodes));
         if quiet_workflows.len() + quiet_nodes.len() == before {
             return GatelessNames { workflows: quiet_workflows, nodes: quiet_nodes };
         }
     }
 }
 
-/// Returns whether a text has a word, not as a part of another one.
+/// Returns whether a text contains a whole word.
 fn has_word(text: &str, word: &str) -> bool {
-    let is_part = |sign: char| sign.is_alphanumeric() || sign == '_';
+    let is_part = |character: char| character.is_alphanumeric() || character == '_';
     text.match_indices(word)
-        .any(|(at, _)| !text[..at].ends_with(is_part) && !text[at + word.len()..].starts_with(is_part))
+        .any(|(start, _)| !text[..start].ends_with(is_part) && !text[start + word.len()..].starts_with(is_part))
 }
 
 impl Engine {
-    /// Returns the caller of a new run, with the meaning of definitions: now, or when the root run began.
+    /// Returns the caller of a new run with its pins: those of the root run, or current ones.
     ///
     /// # Errors
     ///
-    /// If the disk does not answer.
+    /// If reading the disk fails.
     pub(super) async fn pinned(
         &self,
         caller: Arc<Caller>,
@@ -331,11 +332,11 @@ impl Engine {
         Ok(Arc::new(Caller { pins, ..(*caller).clone() }))
     }
 
-    /// Returns the current meaning of everything that these names lead to.
+    /// Returns the current pins of these names, followed transitively.
     ///
     /// # Errors
     ///
-    /// If the disk does not answer.
+    /// If reading the disk fails.
     async fn pins(&self, caller: &Caller, mut references: References) -> Result<Pins, DiskError> {
         let mut pins = Pins { hosts: Some(BTreeMap::new()), ..Pins::default() };
         if !references.is_open() {
@@ -392,7 +393,7 @@ impl Engine {
             }
         }
         pins.inner = references.inner;
-        pins.gateless = gateless(&workflows, &nodes);
+        pins.gateless = gateless_names(&workflows, &nodes);
         Ok(pins)
     }
 }
@@ -432,10 +433,10 @@ mod tests {
             .collect();
         let functions = [("asking", "await ctx.gate('Go?')"), ("aggregating", "investigate(ctx.aggregate())")];
         workflows.extend(functions.map(|(name, text)| (name.to_owned(), FollowedDefinition::of_functions(text))));
-        let found = gateless(&workflows, &BTreeMap::new());
+        let found = gateless_names(&workflows, &BTreeMap::new());
         assert_eq!(found.workflows, set(["agent", "round", "trip", "calm", "aggregating", "by quiet function"]));
         let asking = BTreeMap::from([("n".to_owned(), FollowedDefinition::of_functions("ctx.gate()"))]);
-        let found = gateless(&workflows, &asking);
+        let found = gateless_names(&workflows, &asking);
         let expected = GatelessNames { workflows: set(["agent", "round", "trip", "calm"]), nodes: set([]) };
         assert_eq!(found, expected, "a function may call the node");
     }

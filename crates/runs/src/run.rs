@@ -1,4 +1,4 @@
-//! One run, as seen from outside of its driver.
+//! A run from the outside of its driver: header, status, inputs and summary.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,9 +27,9 @@ pub(super) struct Run {
     pub(super) about: RunHeader,
     inputs: RunInbox,
     progress: watch::Receiver<RunStatus>,
-    /// Held during the handling of an answer to its gate.
+    /// Locked while an answer to its gate is handled.
     pub(super) answering: Mutex<()>,
-    /// Cancelled at the request for the run's end, for tasks that take long.
+    /// Cancelled by a request to end the run, for long tasks.
     pub(super) cancelling: CancellationToken,
     /// Cancelled once the run that started it has recorded its result.
     pub(super) taken: CancellationToken,
@@ -39,7 +39,7 @@ pub(super) struct Run {
 #[derive(Debug)]
 pub(super) struct RunInput {
     pub(super) input: Input,
-    /// Receives the driver's disposition of the input, once the journal has that.
+    /// Receives the driver's disposition of the input, once the journal has stored it.
     pub(super) reply: Option<oneshot::Sender<Disposition>>,
 }
 
@@ -83,14 +83,14 @@ impl RunInbox {
     }
 }
 
-/// The unchanging part of what lists show of a run. Stored with its history.
+/// The immutable data of a run for lists. Stored with its history.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct RunHeader {
     /// The name of its workflow.
     pub(super) workflow: String,
     pub(super) started: Timestamp,
-    /// Its input, secrets hidden; of a machine with initial variables, these.
+    /// Its input, secrets hidden; for a machine, its initial variables.
     #[serde(default)]
     pub(super) input: Value,
     /// Its parameters, secrets hidden.
@@ -102,7 +102,7 @@ pub(super) struct RunHeader {
     pub(super) signature: Option<Signature>,
     /// The digest of the definitions that it refers to, at its start.
     pub(super) pins: Option<Signature>,
-    /// The hosts that its definitions name, as a person sees them.
+    /// Descriptions of the hosts that its definitions name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) hosts: Vec<String>,
     /// The digest of the request, if it began under an idempotency key.
@@ -111,13 +111,13 @@ pub(super) struct RunHeader {
     #[serde(default)]
     pub(super) source: DefinitionSource,
     /// The engine that decides it.
-    #[serde(default, skip_serializing_if = "is_own")]
+    #[serde(default, skip_serializing_if = "is_own_engine")]
     pub(super) engine: EngineKind,
 }
 
 // serde requires this signature.
 #[allow(clippy::trivially_copy_pass_by_ref)]
-fn is_own(engine: &EngineKind) -> bool {
+fn is_own_engine(engine: &EngineKind) -> bool {
     *engine == EngineKind::Sqlite
 }
 
@@ -139,25 +139,25 @@ pub(super) struct RunStatus {
     pub(super) returned: Option<Arc<Value>>,
     /// Its open gates, the oldest first.
     pub(super) gates: Vec<OpenGate>,
-    /// The waiting runs below this one, themselves or through others below them.
+    /// The child runs that wait, directly or because of their descendants.
     pub(super) below: Vec<RunId>,
-    /// True if it needs a person's answer to continue, here or in a run below it.
+    /// True if it or a descendant needs a person's answer to continue.
     pub(super) asks_person: bool,
-    /// True if it waits for an answer at the service that does its work.
+    /// True if it waits for an answer at its service.
     pub(super) open_gate: bool,
-    /// Client and time of its present pause.
+    /// Client and time of its current pause.
     pub(super) paused: Option<Pause>,
-    /// Place of its definition in the library, once it has finished.
+    /// Its definition's copy in the library, once it has finished.
     pub(super) kept: Option<LibraryCopy>,
-    /// Reason why the library could not save its definition, although it completed.
+    /// Reason that the library could not save the definition of a completed run.
     pub(super) unsaved: Option<String>,
     /// True if it needs the approver's passphrase to continue.
     pub(super) locked: bool,
-    /// Reason why it cannot continue at present.
+    /// Reason that it cannot continue at present.
     pub(super) trouble: Option<String>,
     /// Accepted patches of its machine, secrets hidden.
     pub(super) repairs: Vec<RepairInfo>,
-    /// The gate that requests the next state of the run, and the machine that a proposed patch would change.
+    /// The gate that asks for the next state of the run, and the machine that a patch would change.
     pub(super) repairable: Option<(StepId, Arc<Definition>)>,
 }
 
@@ -171,7 +171,7 @@ struct StoredSummary {
     error: Option<String>,
     traceback: Option<String>,
     /// The result of a completed run, as lists show it; none in data of older daemons.
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "deserialize_present", skip_serializing_if = "Option::is_none")]
     result: Option<Value>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     result_shortened: bool,
@@ -182,7 +182,7 @@ struct StoredSummary {
 }
 
 /// Reads a field that is present, which may be null.
-fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+fn deserialize_present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
 }
 
@@ -190,7 +190,7 @@ fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<V
 const MAX_RESULT_CHARS: usize = 1000;
 const MAX_RESULT_TEXT_CHARS: usize = 300;
 
-/// Returns a result as lists show it, and whether that is only a part of it.
+/// Returns a result for lists, and whether it was shortened.
 pub(super) fn listed(result: &Value) -> (Value, bool) {
     let is_short = |value: &Value| value.to_string().chars().nth(MAX_RESULT_CHARS).is_none();
     if is_short(result) {
@@ -206,7 +206,7 @@ pub(super) fn listed(result: &Value) -> (Value, bool) {
     (shortened, true)
 }
 
-/// The state of a run, as people see it.
+/// The public state of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum RunState {
     #[default]
@@ -234,8 +234,7 @@ impl RunState {
         }
     }
 
-    /// The state of a requested run that has not begun. No client sees it: reports show a run once it is in the
-    /// journal, and then it is running.
+    /// The state of a requested run that has not begun. Reports never show it: a run in the journal is running.
     pub(super) const PENDING: &str = "pending";
 
     pub(super) fn from_name(name: &str) -> Option<Self> {
@@ -250,12 +249,12 @@ impl RunStatus {
         Some(PauseInfo { since: clock::to_iso8601(since), by: secrets.masked(by) })
     }
 
-    /// Returns whether the run does not continue without an action from outside, as reported to the runs above it.
+    /// Returns whether the run needs an external action to continue, as reported to its ancestors.
     pub(super) fn waits(&self) -> bool {
         self.state == RunState::Waiting || self.paused.as_ref().is_some_and(|pause| !pause.above)
     }
 
-    /// Returns the data that the journal keeps beside the history. A finished run stays finished.
+    /// Returns the data that the journal stores beside the history. A finished run stays finished.
     pub(super) fn summary(&self, about: &RunHeader) -> Summary {
         let Self { ended, error, traceback, result, kept, unsaved, repairs, .. } = self.clone();
         let (result, result_shortened) = result.as_deref().map(listed).unzip();
@@ -267,13 +266,13 @@ impl RunStatus {
         Summary {
             state: self.state.name().to_owned(),
             finished_at: ended.map(|ended| u64::try_from(ended.0 / 1000).unwrap_or(0)),
-            text: serde_json::to_string(&summary).expect("what is told of a run has only JSON in it"),
+            text: serde_json::to_string(&summary).expect("a summary has only JSON in it"),
         }
     }
 }
 
 impl RunHeader {
-    /// Hides all secrets known by now.
+    /// Hides all secrets that are known so far.
     pub(super) fn mask(&mut self, secrets: &Redactor) {
         secrets.mask_in(&mut self.input);
         secrets.mask_fields(&mut self.params);
@@ -281,7 +280,7 @@ impl RunHeader {
 }
 
 impl Run {
-    /// Returns a run with a driver, and what its driver needs.
+    /// Returns a run with a driver, and the inputs and status of that driver.
     pub(super) fn driven(id: RunId, about: RunHeader) -> (Self, RunInputs, watch::Sender<RunStatus>) {
         let (inputs, received) = RunInbox::new();
         let (sender, progress) = watch::channel(RunStatus::default());
@@ -317,7 +316,7 @@ impl Run {
                 )
             }
             None => {
-                let trouble = Some("what is kept about this run cannot be read".to_owned());
+                let trouble = Some("the stored data of this run cannot be read".to_owned());
                 let about = RunHeader {
                     workflow: "unknown".to_owned(),
                     started: Timestamp(0),

@@ -1,4 +1,4 @@
-//! Starting, waiting for, and cancelling runs. The other verbs are below.
+//! Start, wait, cancel and reports of runs. The submodules implement the other verbs.
 
 mod gates;
 mod list;
@@ -54,29 +54,29 @@ const DEFAULT_WAIT: Duration = Duration::from_secs(20);
 /// Maximum wait of one command.
 const MAX_WAIT: Duration = Duration::from_secs(7200);
 
-/// Maximum characters of a name that a reply repeats.
+/// Maximum characters of a name in a reply without a run.
 const MAX_NAME_CHARS: usize = 80;
 
 /// Time that a cancel waits for the end of its run.
-const END_TIMEOUT: Duration = Duration::from_secs(10);
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Maximum number of concurrent starts: a start needs ten times what its run needs afterwards. One transaction of the
-/// journal takes as many.
+/// Maximum number of concurrent starts: a start needs ten times the memory of its run. One transaction of the journal
+/// contains as many.
 const MAX_CONCURRENT_STARTS: usize = 512;
 
-/// Maximum bytes of the definition and variables that a run on Temporal begins with: a payload has at most 2 MB there.
+/// Maximum bytes of the definition and variables of a new run on Temporal, whose payloads have at most 2 MB.
 const MAX_BYTES_ON_TEMPORAL: usize = 1_500_000;
 
-/// Maximum number of concurrent reports: each has a whole history in memory.
+/// Maximum number of concurrent reports: each needs a whole history in memory.
 const MAX_CONCURRENT_REPORTS: usize = 128;
 
 /// All runs.
 #[derive(Debug)]
 pub struct Runs {
     pub(crate) shared: Arc<Engine>,
-    /// Turns to start a run.
+    /// Permits to start a run.
     starts: Semaphore,
-    /// Turns to read a run's history for its report.
+    /// Permits to read a run's history for its report.
     reports: Semaphore,
 }
 
@@ -114,8 +114,8 @@ impl Runs {
     pub async fn leave(&self) {
         self.shared.stopping.cancel();
         self.shared.drivers.close();
-        // A run that closes terminals may take long, and the next daemon completes the work.
-        let _ = tokio::time::timeout(END_TIMEOUT, self.shared.drivers.wait()).await;
+        // Ignore a timeout: a run that closes terminals may take long, and the next daemon completes the work.
+        let _ = tokio::time::timeout(CANCEL_TIMEOUT, self.shared.drivers.wait()).await;
         self.shared.empty_log().await;
     }
 
@@ -130,7 +130,7 @@ impl Runs {
     ) -> ExecuteWorkflowReply {
         let ExecuteWorkflow { workflow_id, input, params, wait, until, idempotency_key, .. } = verb;
         let refused = |error: Option<String>| ExecuteWorkflowReply { error, ..ExecuteWorkflowReply::default() };
-        let session_id = match self.terminal_of(caller, verb.session_id, verb.workspace).await {
+        let session_id = match self.find_terminal(caller, verb.session_id, verb.workspace).await {
             Ok(terminal) => terminal,
             Err(error) => return refused(Some(error.to_string())),
         };
@@ -148,22 +148,21 @@ impl Runs {
             Err(reply) => return refused(reply.error),
         };
         match until {
-            Some(Until::Gate) => self.at_rest(&run, MAX_WAIT).await,
+            Some(Until::Gate) => self.wait_until_rest(&run, MAX_WAIT).await,
             None if wait => run.wait_until_over(MAX_WAIT).await,
             _ => {}
         }
         let report = Box::pin(self.report(&run)).await;
-        let (result, run_id, state) = (returned(&report), report.run_id, report.status);
+        let (result, run_id, state) = (completed_result(&report), report.run_id, report.status);
         ExecuteWorkflowReply { success: true, run_id, state, result, error: report.error, traceback: report.traceback }
     }
 
-    /// Returns the terminal that a start names in place of a session, if it names one: the session itself is the
-    /// project of `caller`.
+    /// Returns the terminal of a start, if `session_id` is a terminal instead of a session of the caller's project.
     ///
     /// # Errors
     ///
-    /// If it names something else.
-    async fn terminal_of(
+    /// If it is neither.
+    async fn find_terminal(
         &self,
         caller: &Caller,
         session_id: Option<String>,
@@ -180,7 +179,7 @@ impl Runs {
         }
     }
 
-    /// Calls a node that makes calls itself, as a run, and waits for its end. A repeated request with the same `step`
+    /// Calls a node that makes calls itself as a run, and waits for its end. A repeated request with the same `step`
     /// does not call the node again.
     ///
     /// # Errors
@@ -198,18 +197,18 @@ impl Runs {
         let key = step.map(StartKey::of_step);
         let run = self.shared.begin_call(caller, project, node, input, timeout, key).await?;
         run.finished().await;
-        Ok(function::result_of(&self.shared, &run).await?)
+        Ok(function::node_call_result(&self.shared, &run).await?)
     }
 
     /// Starts a run and waits for its end, or for a gate, as long as requested. A repeated request with the same
     /// `step` returns the run that the first request started.
     #[boxed]
     pub async fn run(&self, caller: &Arc<Caller>, verb: RunWorkflow, step: Option<String>) -> RunReply {
-        let wait = verb.wait_seconds.map_or(DEFAULT_WAIT, wait_of);
-        let (workflow_name, session_id) = names_in(&verb);
+        let wait = verb.wait_seconds.map_or(DEFAULT_WAIT, clamp_wait);
+        let (workflow_name, session_id) = requested_names(&verb);
         let reply = match self.start(caller, verb, None, step).await {
             Ok(run) => {
-                self.at_rest(&run, wait).await;
+                self.wait_until_rest(&run, wait).await;
                 Box::pin(self.report(&run)).await
             }
             Err(reply) => RunReply { workflow_name, session_id, ..*reply },
@@ -228,19 +227,19 @@ impl Runs {
         step: Option<String>,
     ) -> RunReply {
         let CallTool { arguments, wait_seconds, idempotency_key, .. } = verb;
-        let usual = if tool.sync { MAX_WAIT } else { DEFAULT_WAIT };
-        let wait = wait_seconds.map_or(usual, wait_of);
-        let named = if tool.remote.is_some() { tool.name.clone() } else { tool.workflow_id.clone() };
-        let started = if tool.remote.is_some() {
-            // This starts the found tool: a saved workflow may have the same name.
+        let default_wait = if tool.sync { MAX_WAIT } else { DEFAULT_WAIT };
+        let wait = wait_seconds.map_or(default_wait, clamp_wait);
+        let workflow_name = if tool.remote.is_some() { tool.name.clone() } else { tool.workflow_id.clone() };
+        let start = if tool.remote.is_some() {
+            // Start the tool that was found: a saved workflow may have the same name.
             let key = StartKey::of_call(idempotency_key.as_deref(), &tool.name, &arguments, step, &self.shared.secrets);
             let known_run = match self.run_with_key(key.as_ref()).await {
                 Ok(known_run) => known_run,
-                Err(reply) => return RunReply { workflow_name: Some(named), ..*reply },
+                Err(reply) => return RunReply { workflow_name: Some(workflow_name), ..*reply },
             };
             let (run, engine) = (RunId::random(), self.shared.engine_policy.default_engine());
-            let begins = RemoteLaunch { run, tool, input: arguments, timeout: None, parent: None, key, engine };
-            Box::pin(self.start_remote(caller, begins, known_run)).await
+            let launch = RemoteLaunch { run, tool, input: arguments, timeout: None, parent: None, key, engine };
+            Box::pin(self.start_remote(caller, launch, known_run)).await
         } else {
             let input = match arguments.get("input") {
                 _ if arguments.is_empty() => Value::Null,
@@ -256,25 +255,25 @@ impl Runs {
             };
             self.start(caller, verb, Some(given), step).await
         };
-        match started {
+        match start {
             Ok(run) => {
-                self.at_rest(&run, wait).await;
+                self.wait_until_rest(&run, wait).await;
                 Box::pin(self.report(&run)).await
             }
-            Err(reply) => RunReply { workflow_name: Some(named), ..*reply },
+            Err(reply) => RunReply { workflow_name: Some(workflow_name), ..*reply },
         }
     }
 
-    /// Returns the ids at its service of a run of a remote workflow, given its id here. `None` for other runs, and for
-    /// a run that its service has not started.
+    /// Returns the service's ids of a run of a remote workflow. `None` for other runs, and for a run that its service
+    /// has not started.
     #[boxed]
     pub async fn remote_ids(&self, id: &RunId) -> Option<RemoteIds> {
         let run = self.find(id).await.ok().filter(|run| run.kind() == Kind::Remote)?;
         remote::remote_ids(&self.shared, &run).await
     }
 
-    /// Starts a run when it is its turn. What a start needs is much more than what a wait for its turn needs, or a wait
-    /// for the end of the run.
+    /// Starts a run once a permit is free: a start needs much more memory than a wait for a permit, or for the end of
+    /// the run.
     pub(crate) async fn start(
         &self,
         caller: &Arc<Caller>,
@@ -283,10 +282,10 @@ impl Runs {
         step: Option<String>,
     ) -> Result<Arc<Run>, Box<RunReply>> {
         let _turn = self.starts.acquire().await.expect("it is never closed");
-        Box::pin(self.start_now(caller, verb, given, step)).await
+        Box::pin(self.start_unqueued(caller, verb, given, step)).await
     }
 
-    async fn start_now(
+    async fn start_unqueued(
         &self,
         caller: &Arc<Caller>,
         verb: RunWorkflow,
@@ -295,7 +294,7 @@ impl Runs {
     ) -> Result<Arc<Run>, Box<RunReply>> {
         let is_python = verb.workflow_file.as_deref().is_some_and(|file| file.ends_with(".py"));
         if verb.rehearse.is_some() && is_python {
-            return Err(not_rehearsed());
+            return Err(refuse_rehearsal());
         }
         let engine = verb.engine.unwrap_or_else(|| self.shared.engine_policy.default_engine());
         let key = StartKey::of_workflow(&verb, given.as_ref(), step, &self.shared.secrets);
@@ -305,24 +304,24 @@ impl Runs {
                 Some(run) if run.kind() == Kind::Function && self.is_of_file(&run, caller.folder.join(file)).await => {
                     Ok(run)
                 }
-                Some(run) => another(&run, key.as_ref()),
+                Some(run) => key_conflict(&run, key.as_ref()),
                 None => {
-                    self.is_served(engine).await?;
+                    self.check_engine_served(engine).await?;
                     let from = FunctionLocation::File(file);
                     self.shared.begin_function(caller, &verb, from, given, key, engine).await
                 }
             };
         }
-        let asked = match self.shared.requested_target(caller, &verb).await {
+        let target = match self.shared.requested_target(caller, &verb).await {
             Ok(RunTarget::Function(_) | RunTarget::Remote(_)) if verb.rehearse.is_some() => {
-                return Err(not_rehearsed());
+                return Err(refuse_rehearsal());
             }
             Ok(RunTarget::Function(workflow)) => {
                 return match known_run {
                     Some(run) if run.kind() == Kind::Function && run.about.workflow == workflow.id => Ok(run),
-                    Some(run) => another(&run, key.as_ref()),
+                    Some(run) => key_conflict(&run, key.as_ref()),
                     None => {
-                        self.is_served(engine).await?;
+                        self.check_engine_served(engine).await?;
                         let from = FunctionLocation::Library(&workflow);
                         self.shared.begin_function(caller, &verb, from, given, key, engine).await
                     }
@@ -333,20 +332,24 @@ impl Runs {
                 let input = given.map_or_else(variables, RunArguments::into_arguments);
                 let timeout = verb.execution_timeout.map(TimeSpan::from_seconds);
                 let run = RunId::random();
-                let begins = RemoteLaunch { run, tool: *tool, input, timeout, parent: None, key, engine };
-                return self.start_remote(caller, begins, known_run).await;
+                let launch = RemoteLaunch { run, tool: *tool, input, timeout, parent: None, key, engine };
+                return self.start_remote(caller, launch, known_run).await;
             }
             Ok(RunTarget::Machine(definition, source)) => Ok((*definition, source)),
             Err(reply) => Err(reply),
         };
         if let Some(run) = known_run {
             // A definition that the lookup no longer finds counts as unchanged.
-            let other = asked.is_ok_and(|(definition, _)| {
+            let has_changed = target.is_ok_and(|(definition, _)| {
                 run.about.signature.as_ref().is_some_and(|known| *known != Signature::of_value(definition.document()))
             });
-            return if other && verb.idempotency_key.is_some() { another(&run, key.as_ref()) } else { Ok(run) };
+            return if has_changed && verb.idempotency_key.is_some() {
+                key_conflict(&run, key.as_ref())
+            } else {
+                Ok(run)
+            };
         }
-        let (definition, source) = asked?;
+        let (definition, source) = target?;
         let variables = verb.initial_variables.clone().unwrap_or_default();
         // A null is a missing variable.
         let variables: Map<String, Value> = variables.into_iter().filter(|(_, value)| !value.is_null()).collect();
@@ -354,8 +357,8 @@ impl Runs {
         if let Some(stubs) = &verb.rehearse {
             return Err(rehearsed(&definition, stubs, variables, limits, &self.shared.secrets));
         }
-        let named = verb.initial_variables.as_ref().and_then(|variables| variables.get("session_id")?.as_str());
-        if let Some(session) = verb.session_id.as_deref().or(named).filter(|session| !session.is_empty()) {
+        let in_variables = verb.initial_variables.as_ref().and_then(|variables| variables.get("session_id")?.as_str());
+        if let Some(session) = verb.session_id.as_deref().or(in_variables).filter(|session| !session.is_empty()) {
             let found = self.shared.sessions.exists(session).await;
             found.map_err(|error| not_started("execution_error", error.to_string()))?;
         }
@@ -372,24 +375,24 @@ impl Runs {
         };
         let prepared = prepare(&definition, caller, &mut start);
         prepared.map_err(|error| not_started("validation_failed", error.to_string()))?;
-        self.is_served(engine).await?;
+        self.check_engine_served(engine).await?;
         if engine != EngineKind::Sqlite {
             let bytes = definition.document().to_string().len() + serde_json::json!(start.variables).to_string().len();
             if bytes > MAX_BYTES_ON_TEMPORAL {
                 let error = format!(
-                    "the definition and the variables take {bytes} bytes, and a run on Temporal begins with at most \
+                    "the definition and the variables have {bytes} bytes, but a run on Temporal allows at most \
                      {MAX_BYTES_ON_TEMPORAL}; shorten them, or run it with --on sqlite"
                 );
                 return Err(not_started("execution_error", error));
             }
         }
-        let beginning = MachineLaunch { definition, source, start, key, engine };
-        let known_run = self.shared.begin_with(caller, beginning, given).await;
+        let launch = MachineLaunch { definition, source, start, key, engine };
+        let known_run = self.shared.begin_with(caller, launch, given).await;
         known_run.map_err(|error| not_started("execution_error", error.to_string()))
     }
 
     /// Refuses a start in an engine that no worker serves.
-    async fn is_served(&self, engine: EngineKind) -> Result<(), Box<RunReply>> {
+    async fn check_engine_served(&self, engine: EngineKind) -> Result<(), Box<RunReply>> {
         match engine {
             EngineKind::Temporal if !self.shared.outer.is_served_soon().await => {
                 Err(not_started("execution_error", NOT_SERVED.to_owned()))
@@ -402,17 +405,17 @@ impl Runs {
     async fn start_remote(
         &self,
         caller: &Arc<Caller>,
-        begins: RemoteLaunch,
+        launch: RemoteLaunch,
         known_run: Option<Arc<Run>>,
     ) -> Result<Arc<Run>, Box<RunReply>> {
-        let RemoteLaunch { tool, input, key, engine, .. } = &begins;
+        let RemoteLaunch { tool, input, key, engine, .. } = &launch;
         match known_run {
             Some(run) if run.kind() == Kind::Remote && run.about.workflow == tool.name => Ok(run),
-            Some(run) => another(&run, key.as_ref()),
+            Some(run) => key_conflict(&run, key.as_ref()),
             None => {
                 check(tool, input).map_err(|error| not_started("validation_failed", error.to_string()))?;
-                self.is_served(*engine).await?;
-                let known_run = self.shared.begin_remote(caller, begins).await;
+                self.check_engine_served(*engine).await?;
+                let known_run = self.shared.begin_remote(caller, launch).await;
                 known_run.map_err(|error| not_started("execution_error", error.to_string()))
             }
         }
@@ -436,7 +439,7 @@ impl Runs {
         // An unreadable journal fails when the engine records the run.
         let Ok(Some(id)) = self.shared.journal.run_with_key(key.as_str()).await else { return Ok(None) };
         match self.shared.find(&id).await {
-            Ok(Some(run)) if !key.is_for(run.about.request.as_ref()) => another(&run, Some(key)).map(Some),
+            Ok(Some(run)) if !key.is_for(run.about.request.as_ref()) => key_conflict(&run, Some(key)).map(Some),
             found => Ok(found.ok().flatten()),
         }
     }
@@ -447,10 +450,10 @@ impl Runs {
         match self.find_by_text(&verb.run_id).await {
             Ok(run) => {
                 if let Some(wait) = verb.wait_seconds {
-                    self.at_rest(&run, wait_of(wait)).await;
+                    self.wait_until_rest(&run, clamp_wait(wait)).await;
                 }
                 let comparison = match verb.compare_with {
-                    Some(other) => Some(Box::pin(self.comparison(&run, &other)).await),
+                    Some(other) => Some(Box::pin(self.compare(&run, &other)).await),
                     None => None,
                 };
                 RunReply { comparison, ..Box::pin(self.report(&run)).await }
@@ -459,18 +462,18 @@ impl Runs {
         }
     }
 
-    /// Compares a run with another one, up to the progress of both.
-    async fn comparison(&self, run: &Arc<Run>, other: &str) -> RunComparison {
+    /// Compares the events of two runs so far.
+    async fn compare(&self, run: &Arc<Run>, other_id: &str) -> RunComparison {
         let refused = |error: String| RunComparison { error: Some(error), ..RunComparison::default() };
-        let other = match self.find_by_text(other).await {
-            Ok(other) => other,
+        let other_id = match self.find_by_text(other_id).await {
+            Ok(other_id) => other_id,
             Err(error) => return refused(error.to_string()),
         };
         let events = |run: &Arc<Run>| RunEvents::new(self.shared.clone(), run.clone(), 1, None);
-        match (events(run).so_far().await, events(&other).so_far().await) {
+        match (events(run).so_far().await, events(&other_id).so_far().await) {
             (Ok(one), Ok(two)) => {
-                let (run, other) = (run.id.to_string(), other.id.to_string());
-                steplatch_capture::compare_runs((&run, &one), (&other, &two))
+                let (run, other_id) = (run.id.to_string(), other_id.id.to_string());
+                steplatch_capture::compare_runs((&run, &one), (&other_id, &two))
             }
             (Err(error), _) | (_, Err(error)) => refused(HistoryError::from(error).to_string()),
         }
@@ -512,14 +515,14 @@ impl Runs {
         }
         if run.is_driven() {
             run.cancel("cancelled on request");
-            run.wait_until_over(END_TIMEOUT).await;
+            run.wait_until_over(CANCEL_TIMEOUT).await;
             return match run.state() {
                 state if state.is_over() => Ok((before, state)),
                 _ => Err(CancelError::Pending { trouble: run.progress().trouble }),
             };
         }
         if !self.shared.cancel_locked(&run).await? {
-            // It is broken for another reason, unless it has a driver by now.
+            // The run is broken for another reason, unless it now has a driver.
             if run.is_driven() {
                 return Box::pin(self.cancel_run(id)).await;
             }
@@ -533,9 +536,9 @@ impl Runs {
     pub async fn record(&self, verb: &GetWorkflowRun) -> GetWorkflowRunReply {
         match self.find_by_text(&verb.run_id).await {
             Ok(run) => {
-                let mut record = self.record_of(&run);
-                if let Some(whole) = self.result_of(&run).await {
-                    (record.result, record.result_shortened) = (whole, false);
+                let mut record = self.to_record(&run);
+                if let Some(full_result) = self.result_of(&run).await {
+                    (record.result, record.result_shortened) = (full_result, false);
                     self.shared.secrets.mask_in(&mut record.result);
                 }
                 GetWorkflowRunReply { success: true, run: Some(record), error: None }
@@ -544,13 +547,13 @@ impl Runs {
         }
     }
 
-    /// Draws the machine that a run executes, as it was when the run began.
+    /// Draws the machine of a run, as it was at the start.
     #[boxed]
     pub async fn draw(&self, run_id: &str) -> DrawWorkflowReply {
         let drawn = async {
             let run = self.find_by_text(run_id).await.map_err(|error| error.to_string())?;
             if run.kind() != Kind::Machine {
-                return Err("Only machines are drawn".to_owned());
+                return Err("Only machines can be drawn".to_owned());
             }
             let events = self.shared.events_of(&run.id, 1, &Seal::default()).await.map_err(HistoryError::from);
             let history = History::from_iter(&events.map_err(|error| error.to_string())?);
@@ -566,7 +569,7 @@ impl Runs {
         }
     }
 
-    /// Subscribes to the events of a run, after the last one that the follower has.
+    /// Subscribes to the events of a run, after the last one that the client has.
     #[boxed]
     pub async fn subscribe(&self, verb: &Subscribe) -> (SubscribeReply, Option<RunEvents>) {
         let refused = |error: String| (SubscribeReply { error: Some(error), ..SubscribeReply::default() }, None);
@@ -582,18 +585,18 @@ impl Runs {
         }
     }
 
-    /// Waits until a run has finished or has an open gate, or the time is up.
-    async fn at_rest(&self, run: &Arc<Run>, at_most: Duration) {
+    /// Waits until a run has finished or has an open gate, or until a timeout.
+    async fn wait_until_rest(&self, run: &Arc<Run>, at_most: Duration) {
         let mut progress = run.follow();
-        let resting = async {
+        let rest = async {
             loop {
                 let state = progress.borrow_and_update().state;
-                // A run below may have its answer already, before this one learns of it.
-                let mut below = JoinSet::new();
+                // A child may already have its answer before this run receives it.
+                let mut child_changes = JoinSet::new();
                 for run in self.family(run).into_iter().skip(1) {
                     let mut progress = run.follow();
                     progress.mark_unchanged();
-                    below.spawn(async move { progress.changed().await });
+                    child_changes.spawn(async move { progress.changed().await });
                 }
                 let asks = run.progress().open_gate || self.waits_for_answer(run);
                 if state.is_over() || (state == RunState::Waiting && asks) {
@@ -601,8 +604,8 @@ impl Runs {
                 }
                 let is_dropped = tokio::select! {
                     changed = progress.changed() => changed.is_err(),
-                    // A finished run changes no more, and the run above it learns of its end.
-                    Some(Ok(Ok(()))) = below.join_next() => false,
+                    // A finished child does not change again, and this run receives its end.
+                    Some(Ok(Ok(()))) = child_changes.join_next() => false,
                 };
                 if is_dropped {
                     return;
@@ -610,33 +613,33 @@ impl Runs {
             }
         };
         // On timeout, the caller reports the current state.
-        let _ = tokio::time::timeout(at_most, resting).await;
+        let _ = tokio::time::timeout(at_most, rest).await;
     }
 
-    fn record_of(&self, run: &Arc<Run>) -> RunRecord {
+    fn to_record(&self, run: &Arc<Run>) -> RunRecord {
         run.record(self.pending_gates(run), &self.shared.secrets)
     }
 
-    /// Returns the whole result of a completed run, from its history if its summary has a part only.
+    /// Returns the full result of a completed run, from its history if its summary is shortened.
     pub(crate) async fn result_of(&self, run: &Arc<Run>) -> Option<Value> {
         let RunStatus { state: RunState::Completed, result, result_shortened, .. } = run.progress() else {
             return None;
         };
         match result.filter(|_| !result_shortened) {
-            Some(whole) => Some(Arc::unwrap_or_clone(whole)),
-            None => returned(&Box::pin(self.report(run)).await),
+            Some(full_result) => Some(Arc::unwrap_or_clone(full_result)),
+            None => completed_result(&Box::pin(self.report(run)).await),
         }
     }
 
     /// Returns the record of a run for lists.
     pub(crate) async fn listed(&self, run: &Arc<Run>) -> RunRecord {
-        let mut record = self.record_of(run);
-        // An older daemon wrote its summary.
+        let mut record = self.to_record(run);
+        // A summary of an older daemon has no result.
         if run.state() == RunState::Completed
             && run.progress().result.is_none()
-            && let Some(whole) = self.result_of(run).await
+            && let Some(full_result) = self.result_of(run).await
         {
-            (record.result, record.result_shortened) = run::listed(&whole);
+            (record.result, record.result_shortened) = run::listed(&full_result);
             self.shared.secrets.mask_in(&mut record.result);
         }
         record
@@ -644,7 +647,8 @@ impl Runs {
 
     async fn report(&self, run: &Arc<Run>) -> RunReply {
         let _turn = self.reports.acquire().await.expect("it is never closed");
-        // Before its history is read: a run that ends in between is reported as still running, and not as completed without its result.
+        // Read the status before the history: a run that ends in between is then reported as running, not as completed
+        // without a result.
         let (progress, gate) = (run.progress(), self.pending_gates(run).into_iter().next());
         let next_step = machine::next_step(&run.id, &progress, gate.as_ref(), &self.shared.secrets);
         let unreadable = |error: Unreadable| RunReply {
@@ -660,7 +664,7 @@ impl Runs {
 }
 
 /// Returns the wait of a command that requests this many seconds.
-fn wait_of(seconds: f64) -> Duration {
+fn clamp_wait(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds.clamp(0.0, MAX_WAIT.as_secs_f64()))
 }
 
@@ -675,8 +679,8 @@ enum CancelError {
     NotStored(#[from] AppendError),
     /// The run has not ended yet.
     #[error(
-        "the run is asked to end, and has not yet: {}",
-        .trouble.as_deref().unwrap_or("what is in flight has not ended yet")
+        "the run was asked to end but is still running: {}",
+        .trouble.as_deref().unwrap_or("actions in progress have not ended yet")
     )]
     Pending {
         /// Reason why it cannot continue, if known.
@@ -685,41 +689,41 @@ enum CancelError {
 }
 
 /// Returns the result of a completed run: the value of a function, or the return values of a machine.
-fn returned(report: &RunReply) -> Option<Value> {
+fn completed_result(report: &RunReply) -> Option<Value> {
     let completed = report.status == RunState::Completed.name();
     completed.then(|| report.result.clone().unwrap_or_else(|| report.return_values.clone().into()))
 }
 
 fn limits(verb: &RunWorkflow) -> Result<Limits, InvalidLimits> {
-    let usual = Limits::default();
+    let defaults = Limits::default();
     Limits::new(
-        verb.max_states.unwrap_or(usual.max_states()),
-        verb.execution_timeout.unwrap_or(usual.execution_timeout().as_secs_f64()),
+        verb.max_states.unwrap_or(defaults.max_states()),
+        verb.execution_timeout.unwrap_or(defaults.execution_timeout().as_secs_f64()),
     )
 }
 
 /// Returns the names of the workflow and of the terminal in a request, for a reply without a run. Long names are cut.
-fn names_in(verb: &RunWorkflow) -> (Option<String>, Option<String>) {
-    let own = || verb.workflow_definition.as_ref()?.get("name")?.as_str();
-    let cut = |text: &str| text.chars().take(MAX_NAME_CHARS).collect();
-    (verb.workflow_name.as_deref().or_else(own).map(cut), verb.session_id.as_deref().map(cut))
+fn requested_names(verb: &RunWorkflow) -> (Option<String>, Option<String>) {
+    let definition_name = || verb.workflow_definition.as_ref()?.get("name")?.as_str();
+    let shorten = |text: &str| text.chars().take(MAX_NAME_CHARS).collect();
+    (verb.workflow_name.as_deref().or_else(definition_name).map(shorten), verb.session_id.as_deref().map(shorten))
 }
 
-/// The `final_state` of a refused start, whose key belongs to another request.
-const KEY_TAKEN: &str = "idempotency_conflict";
+/// The `final_state` of a start that is refused because its key belongs to another request.
+const KEY_CONFLICT_STATE: &str = "idempotency_conflict";
 
 /// Refuses a start whose key belongs to a run of another workflow, or with another input.
-fn another(run: &Run, key: Option<&StartKey>) -> Result<Arc<Run>, Box<RunReply>> {
+fn key_conflict(run: &Run, key: Option<&StartKey>) -> Result<Arc<Run>, Box<RunReply>> {
     let (id, workflow) = (&run.id, &run.about.workflow);
     let name = key.map_or_else(|| "this step".to_owned(), StartKey::name);
     let error = format!(
-        "{name} belongs to run {id} of '{workflow}', which was asked for otherwise: a key names one workflow with one input; \
-         choose another key"
+        "{name} belongs to run {id} of '{workflow}', which had another request: a key identifies one workflow with \
+         one input; choose another key"
     );
-    Err(not_started(KEY_TAKEN, error))
+    Err(not_started(KEY_CONFLICT_STATE, error))
 }
 
-/// Refuses to rehearse anything but a machine.
-fn not_rehearsed() -> Box<RunReply> {
-    not_started("definition_invalid", "only machines are rehearsed; leave rehearse out to run it".to_owned())
+/// Refuses to rehearse a workflow that is not a machine.
+fn refuse_rehearsal() -> Box<RunReply> {
+    not_started("definition_invalid", "only machines can be rehearsed; remove rehearse to run it".to_owned())
 }

@@ -1,33 +1,33 @@
-//! Secrets, kept out of the histories from which runs resume.
+//! Seals of runs: histories store marks in place of secrets.
 //!
 //! An interrupted run needs its secrets, but a reader of its history must not see them. So an entry has a mark instead
 //! of each secret. The journal stores the values of the marks separately until the run has finished; after that, only
 //! the marks remain.
 //!
-//! A mark is U+FDD0, the number of the secret, U+FDD1. These two are noncharacters, meant for such use inside of a
-//! program (Unicode 16, section 23.7). One in foreign text becomes a mark without a number.
+//! A mark is U+FDD0, the number of the secret, U+FDD1. Both are noncharacters for internal use by programs (Unicode 16,
+//! section 23.7). One in foreign text becomes a mark without a number.
 //!
-//! A [`SealedEntry`] knows its foreign texts. A [`LiveSeal`] seals the entries of a run in progress: the secrets of the
-//! run, and every secret of the daemon that one of them contains, whenever the daemon learned it.
+//! A [`SealedEntry`] knows its foreign texts. A [`LiveSeal`] seals the entries of a run in progress. It hides the
+//! secrets of the run, and every secret of the daemon that an entry contains, including those learned later.
 
 use std::collections::BTreeSet;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
-use steplatch_access::{MASK, Redactor, hideable, hides_in_names, rename};
+use steplatch_access::{MASK, Redactor, hideable_lines, hides_in_names, rename_fields};
 use steplatch_ids::RunId;
 use steplatch_store::{Journal as _, Record};
 use steplatch_workflow::{Definition, Event, filtered_forms, secret_variable};
 
 use crate::engine_state::Engine;
 
-const OPEN: char = '\u{FDD0}';
-const CLOSE: char = '\u{FDD1}';
+const MARK_START: char = '\u{FDD0}';
+const MARK_END: char = '\u{FDD1}';
 
-/// Fields of an entry that may hold foreign text. All other text is the daemon's own, which contains a secret by chance
-/// only; and an entry must stay readable after the deletion of its marks' values.
-const FOREIGN: [&str; 22] = [
+/// Fields of an entry that may hold foreign text. All other text is the daemon's own and contains a secret only by
+/// chance; a mark there could make the entry unreadable after the deletion of the values.
+const FOREIGN_FIELDS: [&str; 22] = [
     "variables",
     "definition",
     "params",
@@ -62,12 +62,12 @@ pub(crate) struct Seal {
 }
 
 impl Seal {
-    /// Returns a seal that knows these secrets already, in this order.
+    /// Returns a seal with these secrets, in this order.
     pub(crate) fn knowing(secrets: Vec<String>) -> Self {
         Self { secrets, names: Vec::new() }
     }
 
-    /// Returns the same for a run of `definition`.
+    /// Returns the seal for a run of `definition`.
     pub(crate) fn with_definition(self, definition: &Definition) -> Self {
         let contract = definition.arguments().iter().chain(definition.return_values());
         let secret = contract.filter(|variable| variable.is_secret());
@@ -92,13 +92,15 @@ impl Seal {
     /// Learns a secret, line by line, and in the forms that filters write. Returns the new ones.
     pub(crate) fn learn(&mut self, secret: &str) -> Vec<String> {
         let before = self.secrets.len();
-        if !secret.is_empty() && hideable(secret).next().is_none() && !self.secrets.iter().any(|known| known == secret)
+        if !secret.is_empty()
+            && hideable_lines(secret).next().is_none()
+            && !self.secrets.iter().any(|known| known == secret)
         {
             // Too short to search for in texts; hidden in the field with its name.
             self.secrets.push(secret.to_owned());
             return Vec::new();
         }
-        for line in hideable(secret) {
+        for line in hideable_lines(secret) {
             for form in std::iter::once(line.to_owned()).chain(filtered_forms(line)) {
                 if !self.secrets.contains(&form) {
                     self.secrets.push(form);
@@ -108,33 +110,33 @@ impl Seal {
         self.secrets[before..].to_vec()
     }
 
-    /// Returns whether a text contains a secret, of the ones to search for in texts.
+    /// Returns whether a text contains a searchable secret.
     pub(crate) fn hides_some_of(&self, text: &str) -> bool {
-        self.looked_for().any(|(_, secret)| text.contains(secret))
+        self.searchable_secrets().any(|(_, secret)| text.contains(secret))
     }
 
     /// Returns the stored form of an entry.
     pub(crate) fn close(&self, entry: &impl Serialize) -> String {
         if self.secrets.is_empty() {
             let text = serde_json::to_string(entry).expect("an entry has only JSON in it");
-            if !text.contains(OPEN) {
+            if !text.contains(MARK_START) {
                 return text;
             }
         }
-        self.closed_entry(serde_json::to_value(entry).expect("an entry has only JSON in it"))
+        self.seal_entry(serde_json::to_value(entry).expect("an entry has only JSON in it"))
     }
 
-    /// Returns the secrets to search for in texts, with their numbers.
-    fn looked_for(&self) -> impl Iterator<Item = (usize, &String)> {
-        self.secrets.iter().enumerate().filter(|(_, secret)| hideable(secret).next().is_some())
+    /// Returns the secrets that are long enough for a search in texts, with their numbers.
+    fn searchable_secrets(&self) -> impl Iterator<Item = (usize, &String)> {
+        self.secrets.iter().enumerate().filter(|(_, secret)| hideable_lines(secret).next().is_some())
     }
 
-    fn closed_entry(&self, mut entry: Value) -> String {
+    fn seal_entry(&self, mut entry: Value) -> String {
         if let Value::Object(fields) = &mut entry {
             for (name, value) in fields {
                 match name.as_str() {
                     "outcome" | "answer" | "otherwise" => self.close_fields(value),
-                    _ if FOREIGN.contains(&name.as_str()) => self.close_in(value),
+                    _ if FOREIGN_FIELDS.contains(&name.as_str()) => self.close_in(value),
                     _ => {}
                 }
             }
@@ -144,15 +146,15 @@ impl Seal {
 
     fn close_fields(&self, value: &mut Value) {
         if let Value::Object(fields) = value {
-            let foreign = fields.iter_mut().filter(|(name, _)| FOREIGN.contains(&name.as_str()));
+            let foreign = fields.iter_mut().filter(|(name, _)| FOREIGN_FIELDS.contains(&name.as_str()));
             foreign.for_each(|(_, value)| self.close_in(value));
         }
     }
 
     /// Hides the secrets in a text.
     pub(crate) fn close_text(&self, text: &mut String) {
-        if text.contains(OPEN) || self.hides_some_of(text) {
-            *text = closed(text, || self.looked_for());
+        if text.contains(MARK_START) || self.hides_some_of(text) {
+            *text = seal_text(text, || self.searchable_secrets());
         }
     }
 
@@ -164,14 +166,14 @@ impl Seal {
     /// Hides the secrets in every text of these fields, and in their names by the rule of [`hides_in_names`].
     pub(crate) fn close_all(&self, fields: &mut Map<String, Value>) {
         fields.values_mut().for_each(|field| self.close_in(field));
-        rename(fields, |name| self.closed_name(name));
+        rename_fields(fields, |name| self.sealed_name(name));
     }
 
     /// Returns the stored form of the name of a field, if that differs.
-    fn closed_name(&self, name: &str) -> Option<String> {
-        let hidden = || self.looked_for().filter(|(_, secret)| hides_in_names(secret));
-        let changes = name.contains(OPEN) || hidden().any(|(_, secret)| name.contains(secret));
-        changes.then(|| closed(name, hidden))
+    fn sealed_name(&self, name: &str) -> Option<String> {
+        let hidden = || self.searchable_secrets().filter(|(_, secret)| hides_in_names(secret));
+        let changes = name.contains(MARK_START) || hidden().any(|(_, secret)| name.contains(secret));
+        changes.then(|| seal_text(name, hidden))
     }
 
     /// Hides the secrets in every text of a value, and in the names of fields by the rule of [`hides_in_names`].
@@ -190,7 +192,7 @@ impl Seal {
                         None => self.close_in(field),
                     }
                 }
-                rename(fields, |name| self.closed_name(name));
+                rename_fields(fields, |name| self.sealed_name(name));
             }
             Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
@@ -198,54 +200,54 @@ impl Seal {
 
     /// Returns the entry stored as `text`, in JSON; a mark without a known value appears as hidden.
     pub(crate) fn open(&self, text: String) -> String {
-        if !text.contains(OPEN) {
+        if !text.contains(MARK_START) {
             return text;
         }
         let mut opened = String::with_capacity(text.len());
-        let mut rest = text.as_str();
-        while let Some((before, behind)) = rest.split_once(OPEN) {
+        let mut remaining = text.as_str();
+        while let Some((before, tail)) = remaining.split_once(MARK_START) {
             opened.push_str(before);
             let is_mark =
                 |number: &str| number.len() <= MAX_NUMBER_DIGITS && number.bytes().all(|byte| byte.is_ascii_digit());
             // An older daemon stored the text of a program unchanged.
-            let Some((number, after)) = behind.split_once(CLOSE).filter(|(number, _)| is_mark(number)) else {
-                opened.push(OPEN);
-                rest = behind;
+            let Some((number, after)) = tail.split_once(MARK_END).filter(|(number, _)| is_mark(number)) else {
+                opened.push(MARK_START);
+                remaining = tail;
                 continue;
             };
             if number.is_empty() {
-                opened.push(OPEN);
+                opened.push(MARK_START);
             } else {
                 match number.parse().ok().and_then(|number: usize| self.secrets.get(number)) {
                     Some(secret) => opened.push_str(&in_json(secret)),
                     None => opened.push_str(MASK),
                 }
             }
-            rest = after;
+            remaining = after;
         }
-        opened.push_str(rest);
+        opened.push_str(remaining);
         opened
     }
 }
 
-/// Replaces numbered secrets by marks. Works in one pass, so that it takes no mark for text. Of two secrets at one
-/// place it replaces the longer, so that no rest remains.
-fn closed<'a, S: Iterator<Item = (usize, &'a String)>>(text: &str, secrets: impl Fn() -> S) -> String {
+/// Replaces numbered secrets by marks. Works in one pass, so that it does not search in marks. Of two secrets at one
+/// position it replaces the longer, so that no part of it remains.
+fn seal_text<'a, S: Iterator<Item = (usize, &'a String)>>(text: &str, secrets: impl Fn() -> S) -> String {
     let mut closed = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(character) = rest.chars().next() {
-        let here = secrets().filter(|(_, secret)| rest.starts_with(secret.as_str()));
-        if let Some((number, secret)) = here.max_by_key(|(_, secret)| secret.len()) {
+    let mut remaining = text;
+    while let Some(character) = remaining.chars().next() {
+        let matching = secrets().filter(|(_, secret)| remaining.starts_with(secret.as_str()));
+        if let Some((number, secret)) = matching.max_by_key(|(_, secret)| secret.len()) {
             closed.push_str(&mark(Some(number)));
-            rest = &rest[secret.len()..];
+            remaining = &remaining[secret.len()..];
             continue;
         }
-        if character == OPEN {
+        if character == MARK_START {
             closed.push_str(&mark(None));
         } else {
             closed.push(character);
         }
-        rest = &rest[character.len_utf8()..];
+        remaining = &remaining[character.len_utf8()..];
     }
     closed
 }
@@ -260,7 +262,7 @@ pub(crate) trait SealedEntry: Serialize + DeserializeOwned + Send + Sync + 'stat
     fn sealed_text(&self, seal: &Seal) -> String;
 }
 
-/// Entries of machines name their foreign texts by the fields that hold them.
+/// Entries of machines identify their foreign texts by field names.
 impl SealedEntry for Event {
     fn sealed_text(&self, seal: &Seal) -> String {
         seal.close(self)
@@ -277,7 +279,7 @@ pub(crate) struct LiveSeal {
     stored: usize,
 }
 
-/// Entries in stored form, and what else to store.
+/// Entries in stored form, and further changes to store.
 #[derive(Debug)]
 pub(crate) struct SealedEntries {
     pub(crate) texts: Vec<String>,
@@ -311,8 +313,8 @@ impl LiveSeal {
         closed != *value
     }
 
-    /// Seals new entries of `run`, which come after number `last`. `own` are secrets of the run, wherever they occur.
-    /// All other secrets of the daemon that an entry contains become the run's.
+    /// Seals new entries of `run`, which come after number `last`. `own` are the secrets of the run. Other secrets of
+    /// the daemon that an entry contains become secrets of the run.
     pub(crate) async fn close<E: SealedEntry>(
         &mut self,
         shared: &Engine,
@@ -321,10 +323,10 @@ impl LiveSeal {
         entries: &[E],
         own: &BTreeSet<String>,
     ) -> SealedEntries {
-        for secret in own.iter().filter(|secret| hideable(secret).next().is_some()) {
+        for secret in own.iter().filter(|secret| hideable_lines(secret).next().is_some()) {
             self.learn(&shared.secrets, secret);
         }
-        // Secrets that the daemon learns later may be missing; the search for them happens with the next entries.
+        // Secrets that the daemon learns later may be missing; the next entries trigger the search for them.
         let searched = shared.secrets.learned_since(u64::MAX).1;
         let mut texts: Vec<String> = entries.iter().map(plain).collect();
         let known = shared.secrets.known();
@@ -338,7 +340,7 @@ impl LiveSeal {
             Vec::new()
         };
         for (text, entry) in texts.iter_mut().zip(entries) {
-            if text.contains(OPEN) || !self.seal.secrets.is_empty() {
+            if text.contains(MARK_START) || !self.seal.secrets.is_empty() {
                 *text = entry.sealed_text(&self.seal);
             }
         }
@@ -354,8 +356,8 @@ impl LiveSeal {
         }
     }
 
-    /// Returns the earlier entries that contain secrets which the daemon has learned since the last search, in the form
-    /// to store now. They count as searched for the first `searched` secrets.
+    /// Returns the earlier entries that contain secrets which the daemon has learned since the last search, in their
+    /// new stored form. They then count as searched for the first `searched` secrets.
     async fn redacted<E: SealedEntry>(&mut self, shared: &Engine, run: &RunId, searched: u64) -> Vec<(u64, String)> {
         let (fresh, _) = shared.secrets.learned_since(self.searched);
         if fresh.is_empty() {
@@ -365,7 +367,8 @@ impl LiveSeal {
         let records = match shared.journal.read(run, 1).await {
             Ok(records) => records,
             Err(error) => {
-                tracing::error!(%run, %error, "the entries of a run are not searched for a secret; it is tried again");
+                tracing::error!(%run, %error, "the entries of a run could not be searched for a secret; the daemon \
+                                               tries again");
                 return Vec::new();
             }
         };
@@ -408,7 +411,7 @@ fn stands_in(secret: &str, texts: &[String]) -> bool {
 
 fn mark(number: Option<usize>) -> String {
     let number = number.map(|number| number.to_string()).unwrap_or_default();
-    format!("{OPEN}{number}{CLOSE}")
+    format!("{MARK_START}{number}{MARK_END}")
 }
 
 fn in_json(text: &str) -> String {

@@ -1,4 +1,4 @@
-//! Resolving what a run is to execute, and consequences of its end for the library.
+//! Resolution of the target of a run, and updates of the library at its end.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -21,7 +21,7 @@ use crate::engine_state::Engine;
 use crate::not_started::not_started;
 use crate::seal::Seal;
 
-/// Maximum bytes to read of a file: those of a definition with much white space.
+/// Maximum bytes to read of a file, enough for a definition with much white space.
 const MAX_FILE_BYTES: u64 = 4 * MAX_DOCUMENT_BYTES as u64;
 
 /// The prefix of the error of an invalid definition, in the words of document 001, line 1240.
@@ -46,8 +46,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// If there is none, with the available names; when its file is broken; or when the caller is a run, and the name
-    /// meant something else when that began.
+    /// If there is none, with the available names; if its file is broken; or if the caller is a run, and the name
+    /// referred to another target at its start.
     pub(super) async fn resolve_name(&self, caller: &Caller, name: &str) -> Result<ResolvedTarget, TargetError> {
         let found = self.meaning(name, self.workflows.find(caller, name).await)?;
         caller.pins.as_ref().map_or(Ok(()), |pins| pins::check_workflow(pins, name, &found, &self.remotes))?;
@@ -58,7 +58,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// If the disk does not answer.
+    /// If reading the disk fails.
     pub(super) async fn meanings_of(
         &self,
         caller: &Caller,
@@ -77,7 +77,8 @@ impl Engine {
                 let tool = self.remotes.tool(name).map(|tool| ResolvedTarget::Remote(Box::new(tool)));
                 tool.ok_or(error)
             }
-            // A name that the library has, or may have, is not a service's: its file is broken, or the disk does not answer.
+            // Do not fall back to a service for a name that the library may have: its file is broken, or the disk does
+            // not answer.
             Err(error) => Err(error),
         }
     }
@@ -86,7 +87,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// Returns the reply with the reason that nothing can be run.
+    /// Returns a reply with the reason that no workflow can run.
     pub(super) async fn requested_target(
         &self,
         caller: &Arc<Caller>,
@@ -145,11 +146,11 @@ impl Engine {
         folder.map_or(DefinitionSource::Given, |folder| DefinitionSource::ToKeep { folder })
     }
 
-    /// Updates the library after the end of the run. Returns where the definition is, if it is there.
+    /// Updates the library after the end of the run. Returns the definition's place there, if it has one.
     ///
     /// # Errors
     ///
-    /// If it does not save a definition that it should save.
+    /// If saving a definition fails.
     pub(super) async fn update_library(
         &self,
         source: &DefinitionSource,
@@ -180,7 +181,7 @@ impl Engine {
         let signature = Signature::of_value(definition.document());
         let at = UNIX_EPOCH + Duration::from_micros(u64::try_from(at.0).unwrap_or(0));
         if again && let Some(metadata) = self.workflows.metadata(folder, &kept.name).await {
-            // An earlier daemon may have saved it and ended before it recorded that.
+            // An earlier daemon may have saved it and ended before it recorded the copy.
             let is_ours = matches!(source, DefinitionSource::ToKeep { .. }) && metadata.is_created_since(at);
             kept.saved |= is_ours;
             if metadata.counts(at) {

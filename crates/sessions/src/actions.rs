@@ -50,6 +50,6 @@ pub async fn perform(
             }
             result
         }
-        other => Map::from_iter([("success".to_owned(), Value::Bool(answer.success)), ("value".to_owned(), other)]),
+        value => Map::from_iter([("success".to_owned(), Value::Bool(answer.success)), ("value".to_owned(), value)]),
     }
 }

@@ -1,10 +1,10 @@
-//! Replies of verbs, in one form.
+//! Replies of verbs in a common form.
 
 use serde::Serialize;
 use serde_json::{Value, json};
 use steplatch_protocol::RunReply;
 
-/// The reply of a verb, with whether it succeeded.
+/// The reply of a verb and its success.
 #[derive(Debug)]
 pub struct VerbReply {
     /// True if the verb succeeded.
@@ -16,23 +16,23 @@ pub struct VerbReply {
 }
 
 impl VerbReply {
-    /// Wraps the reply of a verb, which contains whether it succeeded.
+    /// Wraps the reply of a verb, with its field `success`.
     pub fn from_reply(reply: impl Serialize) -> Self {
         let data = serde_json::to_value(reply).expect("a reply has only JSON in it");
         let success = data.get("success").and_then(Value::as_bool).unwrap_or(true);
-        let words = |field: &str| data.get(field).and_then(Value::as_str).map(str::to_owned);
-        let error = if success { None } else { words("error").or_else(|| words("message")) };
+        let text = |field: &str| data.get(field).and_then(Value::as_str).map(str::to_owned);
+        let error = if success { None } else { text("error").or_else(|| text("message")) };
         Self { success, error, data }
     }
 
-    /// Wraps the reply about a run. A run in progress counts as a success here, though its own `success` is false.
+    /// Wraps the reply about a run. A run in progress counts as a success, although its field `success` is false.
     pub fn of_run(reply: RunReply) -> Self {
-        let goes_on = ["running", "waiting"].contains(&reply.status.as_str());
-        let answer = Self::from_reply(reply);
-        if goes_on { Self { success: true, error: None, ..answer } } else { answer }
+        let is_in_progress = ["running", "waiting"].contains(&reply.status.as_str());
+        let verb_reply = Self::from_reply(reply);
+        if is_in_progress { Self { success: true, error: None, ..verb_reply } } else { verb_reply }
     }
 
-    /// Returns the reply of a verb without an attempt.
+    /// Returns the reply of a verb that was not executed.
     pub fn failure(error: String) -> Self {
         Self { success: false, data: json!({"success": false, "error": error}), error: Some(error) }
     }

@@ -1,7 +1,7 @@
-//! Terminals as a person sees them at a gate: where the run continues, who opened it, and its last inputs.
+//! Terminals of a question: the description that a person sees at a gate, with origin and last inputs.
 //!
-//! The state of a terminal decides the effect of an approved command there. Its host notes its state at the same time,
-//! and compares it before the first input after the answer.
+//! The state of a terminal decides the effect of an approved command there. Its host records its state with the
+//! question, and compares it before the first input after the answer.
 
 use std::time::Duration;
 
@@ -20,16 +20,16 @@ const MAX_TERMINALS: usize = 4;
 const MAX_INPUTS: u32 = 8;
 const MAX_INPUT_CHARS: usize = 160;
 
-/// Time limit of one terminal's report.
-const REPORT_TIME: Duration = Duration::from_secs(5);
+/// Time limit of the report of one terminal.
+const REPORT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Time limit of the reports of all terminals of a question.
-const QUESTION_TIME: Duration = Duration::from_secs(12);
+const QUESTION_TIMEOUT: Duration = Duration::from_secs(12);
 
-/// Beginning of a line that states why there is no comparison of a terminal.
+/// Prefix of a line with the reason that a terminal is not compared.
 pub const NOT_COMPARED: &str = "not compared before the next input: ";
 
-/// A terminal that a run works with when it asks a person.
+/// A terminal that a run uses at a question to a person.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AskedTerminal {
     /// Its id or name.
@@ -41,28 +41,26 @@ pub struct AskedTerminal {
 /// The terminals that a person sees at a gate.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ShownTerminals {
-    /// Their description; `None` where there is none.
+    /// Their description, if there is one.
     pub text: Option<String>,
     /// Their ids. After the answer, the run acts only in these, and in terminals that it opens.
     pub ids: Vec<String>,
 }
 
 impl Sessions {
-    /// Records the states of terminals at the question of a gate, and describes them, secrets hidden. `computed` has
-    /// the names of further ones, known only after the answer, in their written form.
+    /// Records the states of terminals at the question of a gate, and describes them, secrets hidden. `computed`:
+    /// expressions for the names of further terminals, which are known only after the answer.
     #[boxed]
     pub async fn describe_asked(&self, gate: &str, terminals: &[AskedTerminal], computed: &[String]) -> ShownTerminals {
         let (mut lines, mut ids) = (Vec::new(), Vec::new());
         let describing = self.describe_all(gate, terminals, &mut lines, &mut ids);
-        // The question opens anyway.
-        if tokio::time::timeout(QUESTION_TIME, describing).await.is_err() {
-            lines.push(format!("{NOT_COMPARED}terminals of the run do not answer, and it will not act in them"));
+        // A timeout does not prevent the question.
+        if tokio::time::timeout(QUESTION_TIMEOUT, describing).await.is_err() {
+            lines.push(format!("{NOT_COMPARED}terminals of the run do not answer, so the run does not act in them"));
         }
         if !computed.is_empty() {
             let names = visible(&computed.join(", "));
-            lines.push(format!(
-                "{names} is known only later: it will be one of these, or one that the run opens itself"
-            ));
+            lines.push(format!("{names} is known only later: it is one of these, or one that the run opens itself"));
         }
         ShownTerminals { text: (!lines.is_empty()).then(|| lines.join("\n")), ids }
     }
@@ -75,7 +73,7 @@ impl Sessions {
         lines: &mut Vec<String>,
         ids: &mut Vec<String>,
     ) {
-        let mut named = Vec::new();
+        let mut further = Vec::new();
         for asked in terminals {
             let terminal = match self.find(&asked.session).await {
                 Ok(terminal) if ids.iter().any(|known| known == terminal.id().as_str()) => continue,
@@ -90,27 +88,27 @@ impl Sessions {
                 let Some(described) = self.describe_one(gate, asked, &terminal).await else { continue };
                 lines.push(described);
             } else {
-                // The host also compares terminals that the question only names. A silent one does not appear.
-                let noted = tokio::time::timeout(REPORT_TIME, terminal.record_state(gate.to_owned())).await;
-                if !matches!(noted, Ok(Ok(_))) {
+                // The host also compares terminals that the question only names. Omit one that does not answer.
+                let recorded = tokio::time::timeout(REPORT_TIMEOUT, terminal.record_state(gate.to_owned())).await;
+                if !matches!(recorded, Ok(Ok(_))) {
                     continue;
                 }
-                named.push(match asked.session == terminal.id().as_str() {
+                further.push(match asked.session == terminal.id().as_str() {
                     true => asked.session.clone(),
                     false => format!("{} '{}'", terminal.id(), asked.session),
                 });
             }
             ids.push(terminal.id().to_string());
         }
-        if !named.is_empty() {
-            lines.push(visible(&format!("and {} more terminals of the run: {}", named.len(), named.join(", "))));
+        if !further.is_empty() {
+            lines.push(visible(&format!("and {} more terminals of the run: {}", further.len(), further.join(", "))));
         }
     }
 
-    /// Returns the id of the terminal that has this id or name now.
+    /// Returns the id of the terminal that currently has this id or name.
     ///
     /// # Errors
-    /// If there is none, or it is unknown.
+    /// If there is none, or its host does not answer.
     #[boxed]
     pub async fn id_of(&self, session: &str) -> Result<String, String> {
         match self.find(session).await {
@@ -120,17 +118,17 @@ impl Sessions {
     }
 
     async fn describe_one(&self, gate: &str, asked: &AskedTerminal, terminal: &HostedTerminal) -> Option<String> {
-        let about = tokio::time::timeout(REPORT_TIME, terminal.describe()).await.ok()?.ok()?;
+        let description = tokio::time::timeout(REPORT_TIMEOUT, terminal.describe()).await.ok()?.ok()?;
         let secrets = self.secrets.within(terminal.id());
-        let name = about.name.as_deref().map(|name| format!(" '{name}'")).unwrap_or_default();
+        let name = description.name.as_deref().map(|name| format!(" '{name}'")).unwrap_or_default();
         let host = self.machine_of(terminal.id().as_str()).map(|host| format!(" on host {host}")).unwrap_or_default();
-        let by = match (asked.is_own, about.opened_by) {
+        let by = match (asked.is_own, description.opened_by) {
             (true, _) => "this run".to_owned(),
             (false, Some(by)) => by,
             (false, None) => "an unnamed program".to_owned(),
         };
-        let folder = about.cwd.map(|folder| format!(", in {}", secrets.masked(folder))).unwrap_or_default();
-        let command = secrets.masked(about.command);
+        let folder = description.cwd.map(|folder| format!(", in {}", secrets.masked(folder))).unwrap_or_default();
+        let command = secrets.masked(description.command);
         let mut lines = vec![visible(&format!("{}{name} ({command}){host}, opened by {by}{folder}", terminal.id()))];
         let inputs = self.last_inputs(terminal).await;
         lines.push(match inputs.is_empty() {
@@ -138,12 +136,12 @@ impl Sessions {
             false => format!("typed there last: {}", inputs.join("; ")),
         });
         lines.extend(describe_noted_state(
-            tokio::time::timeout(REPORT_TIME, terminal.record_state(gate.to_owned())).await.ok(),
+            tokio::time::timeout(REPORT_TIMEOUT, terminal.record_state(gate.to_owned())).await.ok(),
         ));
         Some(lines.join("\n  "))
     }
 
-    /// Returns the last inputs of a terminal, oldest first, each in one line and with who typed it.
+    /// Returns the last inputs of a terminal, oldest first, as lines with their authors.
     async fn last_inputs(&self, terminal: &HostedTerminal) -> Vec<String> {
         let verb = ReadInputs { session_id: terminal.id().to_string(), ..ReadInputs::default() };
         let Ok(reply) = self.try_inputs(verb).await else { return vec!["not known".to_owned()] };
@@ -154,7 +152,7 @@ impl Sessions {
     }
 }
 
-/// Returns an input as one line; `None` for what types nothing.
+/// Returns an input as one line; `None` for an entry without typed text.
 fn input_line(input: InputRecord) -> Option<String> {
     let text = match input.kind {
         InputKind::Typed | InputKind::Attached | InputKind::Command | InputKind::Entered => {
@@ -166,13 +164,13 @@ fn input_line(input: InputRecord) -> Option<String> {
         InputKind::Signal => format!("signal {}", input.signal.unwrap_or_default()),
         InputKind::Wait | InputKind::Resize => return None,
     };
-    let cut = if text.chars().count() > MAX_INPUT_CHARS { "…" } else { "" };
+    let ellipsis = if text.chars().count() > MAX_INPUT_CHARS { "…" } else { "" };
     let text: String = text.chars().take(MAX_INPUT_CHARS).collect();
     let by = input.by.map(|by| format!(" ({})", visible(&by))).unwrap_or_default();
-    Some(format!("{}{cut}{by}", visible(&text)))
+    Some(format!("{}{ellipsis}{by}", visible(&text)))
 }
 
-/// Returns the parts of the terminal to compare before the next input.
+/// Describes the parts of the terminal that are compared before the next input.
 fn describe_noted_state(state: Option<Result<NotedState, AskError>>) -> Vec<String> {
     match state {
         Some(Ok(NotedState::Shell { traps })) => {
@@ -182,7 +180,7 @@ fn describe_noted_state(state: Option<Result<NotedState, AskError>>) -> Vec<Stri
             ];
             if !traps.is_empty() {
                 let traps = visible(&traps.join(", "));
-                lines.push(format!("it runs something by itself at {traps}, which may change what is typed"));
+                lines.push(format!("it runs commands automatically at {traps}, which may change the input"));
             }
             lines
         }

@@ -1,4 +1,4 @@
-//! Joining a terminal: its current screen, its output as it arrives, and the writer's seat on request.
+//! Attaching to a terminal: its current screen, its output as it arrives, and the writer's seat on request.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -19,20 +19,20 @@ use crate::ending::ShutdownMode;
 use crate::event_sink::{Disconnected, EventSink};
 use crate::sessions::Sessions;
 
-/// Time for holding back a possible beginning of a secret when no output follows it. A client that requested output
-/// without secrets stores it, and does not depend on the time of its arrival.
-const HELD_BACK: Duration = Duration::from_secs(3600);
+/// Maximum time for holding back the possible beginning of a secret when no output follows it. A client that requests
+/// masked output stores it, so a late arrival does no harm.
+const HOLD_BACK_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// Maximum length of a person's note on giving a terminal back, in characters.
+/// Maximum length of a person's note on returning a terminal, in characters.
 const MAX_NOTE_CHARS: usize = 2000;
 
-/// The output of a terminal for one client that joined it.
+/// The output of a terminal for one attached client.
 #[derive(Debug)]
 pub struct TerminalEvents {
     attached: Attached,
-    /// Masks secrets in the output, for a client that requested that.
+    /// Masks secrets in the output, if the client requested that.
     mask: Option<RedactedStream>,
-    /// Gives the seat back when the client disconnects.
+    /// Returns the seat when the client disconnects.
     _seat: Option<Seat>,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         if self.ending.borrow().is_some_and(ShutdownMode::keeps_terminals) {
-            // The client comes back to the next daemon, and the terminal's host waits for it.
+            // The client reconnects to the next daemon, and the terminal's host waits for it.
             return;
         }
         let (terminal, key) = (self.terminal.clone(), self.key.clone());
@@ -55,7 +55,7 @@ impl Drop for Seat {
         // reconnect to the next daemon.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
-                // A terminal that has ended is free.
+                // Ignore the error: a terminal that has ended has no holder.
                 let _ = terminal.give_back(key).await;
             });
         }
@@ -75,7 +75,7 @@ impl Sessions {
                 let reply = AttachTerminalReply {
                     success: true,
                     session_id: terminal.id().to_string(),
-                    snapshot: masked(&mut mask, attached.snapshot.clone()),
+                    snapshot: mask_snapshot(&mut mask, attached.snapshot.clone()),
                     cols: attached.size.cols,
                     rows: attached.size.rows,
                     error: None,
@@ -111,12 +111,12 @@ impl Sessions {
         key: String,
     ) -> Result<Seat, SessionError> {
         let key = HoldKey(key);
-        let holder = LockHolder { name: caller.who().await, since: SystemTime::now() };
+        let holder = LockHolder { name: caller.display_name().await, since: SystemTime::now() };
         terminal.hold(holder, key.clone()).await?;
         Ok(Seat { terminal: terminal.clone(), key, ending: self.ending.clone() })
     }
 
-    /// Gives back the writer's seat of a terminal that a person holds.
+    /// Returns the writer's seat of a terminal that a person holds.
     #[boxed]
     pub async fn hand_back(&self, verb: HandBackTerminal) -> HandBackTerminalReply {
         let handed_back = async {
@@ -135,8 +135,8 @@ impl Sessions {
 }
 
 impl TerminalEvents {
-    /// Sends the output until the terminal ends or the client disconnects. A client that falls behind receives the
-    /// screen anew instead of the output that it missed.
+    /// Sends the output until the terminal ends or the client disconnects. A client that falls behind receives a new
+    /// snapshot of the screen instead of the missed output.
     #[boxed]
     pub async fn forward(mut self, request_id: &Value, sink: &EventSink) -> Result<(), Disconnected> {
         loop {
@@ -148,7 +148,7 @@ impl TerminalEvents {
                 }
             };
             if !matches!(output, Some(AttachEvent::Bytes(_) | AttachEvent::Redrawn(_))) {
-                // The held output precedes this.
+                // The held output precedes this event.
                 self.send_held(request_id, sink).await?;
             }
             let event = match output {
@@ -161,10 +161,10 @@ impl TerminalEvents {
                 },
                 Some(AttachEvent::Redrawn(snapshot)) => {
                     if let Some(mask) = &mut self.mask {
-                        // The screen contains the held output, too.
+                        // The snapshot contains the held output, too.
                         drop(mask.flush());
                     }
-                    TerminalEvent::TerminalRedrawn { snapshot: masked(&mut self.mask, snapshot) }
+                    TerminalEvent::TerminalRedrawn { snapshot: mask_snapshot(&mut self.mask, snapshot) }
                 }
                 Some(AttachEvent::Resized(size)) => TerminalEvent::TerminalResized { cols: size.cols, rows: size.rows },
                 Some(AttachEvent::Ended(exit)) => {
@@ -181,7 +181,7 @@ impl TerminalEvents {
 
     async fn next(&mut self) -> Next {
         if self.mask.as_ref().is_some_and(RedactedStream::is_holding) {
-            return timeout(HELD_BACK, self.attached.next()).await.map_or(Next::Quiet, Next::Output);
+            return timeout(HOLD_BACK_TIMEOUT, self.attached.next()).await.map_or(Next::Quiet, Next::Output);
         }
         Next::Output(self.attached.next().await)
     }
@@ -202,7 +202,7 @@ enum Next {
 }
 
 /// Returns a snapshot without secrets. Its held part follows with the output.
-fn masked(mask: &mut Option<RedactedStream>, snapshot: String) -> String {
+fn mask_snapshot(mask: &mut Option<RedactedStream>, snapshot: String) -> String {
     match mask {
         None => snapshot,
         Some(mask) => String::from_utf8_lossy(&mask.pass(snapshot.as_bytes())).into_owned(),

@@ -1,9 +1,8 @@
-//! The commands in progress of one connection, bounded so that a client which sends and does not read costs little
-//! memory.
+//! The commands in progress of one connection, bounded to limit the memory of a client that sends without reading.
 //!
-//! Queued replies are what grows: each can have megabytes. So a command that only looks something up takes one of a few
-//! turns and keeps it until the connection has written its reply, and the connection reads the next command only while
-//! few replies are in the queue. Commands that wait themselves (for output, for a run) hold only their place.
+//! Queued replies can have megabytes each. So a look-up takes one of a few turns and keeps it until the connection has
+//! written its reply, and the connection reads the next command only while few replies are queued. Commands that wait
+//! (for output, for a run) take only a place.
 
 use std::sync::Arc;
 
@@ -33,7 +32,7 @@ pub struct Backlog {
     lookups: Arc<Semaphore>,
 }
 
-/// A place in a backlog, until its drop.
+/// A place in a backlog, released on drop.
 #[derive(Debug)]
 pub struct Place {
     load: watch::Sender<Load>,
@@ -46,19 +45,19 @@ impl Backlog {
     }
 
     /// Counts an unwritten reply.
-    pub(crate) fn unwritten(&self) -> Place {
+    pub(crate) fn count_unwritten(&self) -> Place {
         self.place(|load| &mut load.unwritten)
     }
 
     /// Counts a command.
-    pub fn command(&self) -> Place {
+    pub fn count_command(&self) -> Place {
         self.place(|load| &mut load.commands)
     }
 
-    /// Waits for the turn of a command that only looks something up; the command keeps the turn until the connection
-    /// has written its reply. Other commands need none.
+    /// Waits for the turn of a look-up, which keeps the turn until the connection has written its reply. Other commands
+    /// need none.
     #[boxed]
-    pub async fn turn(&self, command: &Command) -> Option<OwnedSemaphorePermit> {
+    pub async fn wait_for_turn(&self, command: &Command) -> Option<OwnedSemaphorePermit> {
         match is_lookup(command) {
             // It never closes.
             true => self.lookups.clone().acquire_owned().await.ok(),
@@ -66,10 +65,10 @@ impl Backlog {
         }
     }
 
-    /// Waits until another command may be read.
+    /// Waits until the connection may read another command.
     #[boxed]
-    pub async fn may_read(&self) {
-        self.reaches(|load| load.unwritten < MAX_UNWRITTEN && load.commands < MAX_COMMANDS).await;
+    pub async fn wait_until_readable(&self) {
+        self.wait_until(|load| load.unwritten < MAX_UNWRITTEN && load.commands < MAX_COMMANDS).await;
     }
 
     fn place(&self, field: fn(&mut Load) -> &mut usize) -> Place {
@@ -77,9 +76,9 @@ impl Backlog {
         Place { load: self.load.clone(), field }
     }
 
-    async fn reaches(&self, is_low: impl Fn(&Load) -> bool) {
+    async fn wait_until(&self, is_satisfied: impl Fn(&Load) -> bool) {
         // This struct owns the sender, so it outlives this call.
-        let _ = self.load.subscribe().wait_for(|load| is_low(load)).await;
+        let _ = self.load.subscribe().wait_for(|load| is_satisfied(load)).await;
     }
 }
 
@@ -128,28 +127,28 @@ mod tests {
         let lists = Command::ListWorkflows(steplatch_protocol::ListWorkflows::default());
         let mut turns = Vec::new();
         for _ in 0..MAX_LOOKUPS {
-            turns.push(backlog.turn(&lists).await);
+            turns.push(backlog.wait_for_turn(&lists).await);
         }
-        assert!(!is_at_once(async { drop(backlog.turn(&lists).await) }).await);
+        assert!(!is_at_once(async { drop(backlog.wait_for_turn(&lists).await) }).await);
         let waits = Command::AwaitOutput(steplatch_protocol::AwaitOutput::default());
         assert!(
-            is_at_once(async { drop(backlog.turn(&waits).await) }).await,
+            is_at_once(async { drop(backlog.wait_for_turn(&waits).await) }).await,
             "what waits for something else holds nothing"
         );
         turns.pop();
-        assert!(is_at_once(async { drop(backlog.turn(&lists).await) }).await);
+        assert!(is_at_once(async { drop(backlog.wait_for_turn(&lists).await) }).await);
     }
 
     #[tokio::test]
     async fn nothing_is_read_while_many_answers_or_very_many_commands_wait() {
         let backlog = Backlog::new();
-        let mut answers: Vec<Place> = (0..MAX_UNWRITTEN).map(|_| backlog.unwritten()).collect();
-        assert!(!is_at_once(backlog.may_read()).await);
+        let mut answers: Vec<Place> = (0..MAX_UNWRITTEN).map(|_| backlog.count_unwritten()).collect();
+        assert!(!is_at_once(backlog.wait_until_readable()).await);
         answers.pop();
-        assert!(is_at_once(backlog.may_read()).await);
-        let mut commands: Vec<Place> = (0..MAX_COMMANDS).map(|_| backlog.command()).collect();
-        assert!(!is_at_once(backlog.may_read()).await);
+        assert!(is_at_once(backlog.wait_until_readable()).await);
+        let mut commands: Vec<Place> = (0..MAX_COMMANDS).map(|_| backlog.count_command()).collect();
+        assert!(!is_at_once(backlog.wait_until_readable()).await);
         commands.pop();
-        assert!(is_at_once(backlog.may_read()).await);
+        assert!(is_at_once(backlog.wait_until_readable()).await);
     }
 }

@@ -1,4 +1,4 @@
-//! Terminal text for capture: the log of inputs, and the output between its entries.
+//! Terminal text for a capture: the log of inputs, and the output between its entries.
 
 use std::ops::Range;
 
@@ -11,21 +11,21 @@ use crate::sessions::Sessions;
 use crate::trouble::SessionError;
 
 /// Maximum length of the text after one entry, in characters: its beginning and its end.
-const MAX_PIECE_CHARS: usize = 32 << 10;
+const MAX_ENTRY_CHARS: usize = 32 << 10;
 
 /// Text that the host writes in place of the middle of a long piece.
-const CUT: &str = "\n…\n";
+const CUT_TEXT: &str = "\n…\n";
 
 /// Range of log entries to capture.
 #[derive(Debug, Clone, Default)]
 pub struct CaptureRange {
-    /// The number of the first one.
+    /// The number of the first entry.
     pub from: Option<u64>,
-    /// The number of the last one.
+    /// The number of the last entry.
     pub to: Option<u64>,
-    /// Only those since this moment (ISO 8601, UTC).
+    /// Only entries since this time (ISO 8601, UTC).
     pub since: Option<String>,
-    /// Only this number of the newest inputs at a prompt, with what followed them.
+    /// Only this number of the newest inputs at a prompt, with the entries after them.
     pub last: Option<u32>,
 }
 
@@ -33,7 +33,7 @@ impl Sessions {
     /// Returns the log of a terminal, with secrets redacted.
     ///
     /// # Errors
-    /// In words, where there is no such terminal or it is unreadable.
+    /// A message, if there is no such terminal or it is unreadable.
     #[boxed]
     pub async fn session_log(&self, session_id: &str, part: CaptureRange) -> Result<SessionLog, String> {
         match self.try_session_log(session_id, part).await {
@@ -47,32 +47,32 @@ impl Sessions {
         let verb = ReadInputs { session_id: session_id.to_owned(), from: part.from, limit: None };
         let mut inputs = self.try_inputs(verb).await?.inputs;
         let ends = part.to.map(|to| inputs.partition_point(|input| input.number <= to));
-        let behind = ends.and_then(|ends| inputs.get(ends)).map(|input| input.offset);
+        let end_offset = ends.and_then(|ends| inputs.get(ends)).map(|input| input.offset);
         inputs.truncate(ends.unwrap_or(inputs.len()));
         if let Some(since) = part.since {
             inputs.retain(|input| input.timestamp >= since);
         }
         if let Some(last) = part.last {
-            inputs.drain(..begin_of_last(&inputs, last as usize));
+            inputs.drain(..last_lines_start(&inputs, last as usize));
         }
         let description = terminal.describe().await?;
         let secrets = self.secrets.within(terminal.id());
-        let ends = inputs.iter().skip(1).map(|input| input.offset).chain([behind.unwrap_or(u64::MAX)]);
+        let ends = inputs.iter().skip(1).map(|input| input.offset).chain([end_offset.unwrap_or(u64::MAX)]);
         let mut ranges: Vec<(u64, u64)> = inputs.iter().map(|input| input.offset).zip(ends).collect();
-        let outputs: Vec<Option<usize>> = inputs.iter().map(|input| output_of(input, &mut ranges)).collect();
-        let pieces = terminal.pieces(ranges, MAX_PIECE_CHARS).await?;
-        let pieces: Vec<String> = pieces.into_iter().map(|piece| without_secrets(piece, &secrets)).collect();
+        let outputs: Vec<Option<usize>> = inputs.iter().map(|input| add_output_range(input, &mut ranges)).collect();
+        let pieces = terminal.pieces(ranges, MAX_ENTRY_CHARS).await?;
+        let pieces: Vec<String> = pieces.into_iter().map(|piece| mask_piece(piece, &secrets)).collect();
         // A secret may extend over two inputs.
-        let whole = pieces[..inputs.len().min(pieces.len())].concat();
+        let text_of_all = pieces[..inputs.len().min(pieces.len())].concat();
         let mut end = 0;
-        let border = |piece: &String| {
+        let entry_range = |piece: &String| {
             let begin = end;
             end += piece.len();
             begin..end
         };
-        let borders: Vec<Range<usize>> = pieces.iter().take(inputs.len()).map(border).collect();
-        let text = |index: usize| match borders.get(index) {
-            Some(border) => secrets.masked_portion(&whole, border.clone()),
+        let entry_ranges: Vec<Range<usize>> = pieces.iter().take(inputs.len()).map(entry_range).collect();
+        let text = |index: usize| match entry_ranges.get(index) {
+            Some(entry_range) => secrets.masked_portion(&text_of_all, entry_range.clone()),
             None => pieces.get(index).cloned().unwrap_or_default(),
         };
         let moments = inputs.into_iter().zip(outputs).enumerate();
@@ -89,7 +89,7 @@ impl Sessions {
 }
 
 /// Returns the index at which the newest `count` lines at a prompt begin.
-fn begin_of_last(inputs: &[InputRecord], count: usize) -> usize {
+fn last_lines_start(inputs: &[InputRecord], count: usize) -> usize {
     let is_line = |input: &InputRecord| match input.kind {
         InputKind::Command => true,
         InputKind::Typed | InputKind::Attached | InputKind::Hidden => input.context == "prompt",
@@ -104,20 +104,20 @@ fn begin_of_last(inputs: &[InputRecord], count: usize) -> usize {
     })
 }
 
-/// Returns a piece of output without secrets, also those over several lines, and without what its cut left of one.
-fn without_secrets(piece: String, secrets: &Redactor) -> String {
-    match piece.split_once(CUT) {
+/// Returns a piece of output without secrets, including those over several lines and those that its cut divides.
+fn mask_piece(piece: String, secrets: &Redactor) -> String {
+    match piece.split_once(CUT_TEXT) {
         Some((head, tail)) => {
             let (head, tail) = secrets.masked_cut(head.to_owned(), Some(tail.to_owned()));
             let (head, tail) = (secrets.masked_screen(head), secrets.masked_screen(tail.unwrap_or_default()));
-            format!("{head}{CUT}{tail}")
+            format!("{head}{CUT_TEXT}{tail}")
         }
         None => secrets.masked_screen(piece),
     }
 }
 
 /// Adds the range of a command's output, and returns its index.
-fn output_of(input: &InputRecord, ranges: &mut Vec<(u64, u64)>) -> Option<usize> {
+fn add_output_range(input: &InputRecord, ranges: &mut Vec<(u64, u64)>) -> Option<usize> {
     let is_command = matches!(input.kind, InputKind::Command | InputKind::Entered);
     let range = input.output_begin.zip(input.output_end).filter(|_| is_command)?;
     ranges.push(range);
@@ -132,7 +132,7 @@ mod tests {
     fn a_secret_that_was_printed_over_several_lines_is_hidden_in_a_piece() {
         let secrets = Redactor::default();
         secrets.add("hunter2-is-long");
-        let piece = |text: &str| without_secrets(text.to_owned(), &secrets);
+        let piece = |text: &str| mask_piece(text.to_owned(), &secrets);
         // Rows keep their width; of a piece that is cut, each part is a mask.
         for (printed, hidden, masked) in [
             ("the key hunter2-is-long\n", "the key ••••••\n", "the key ••••••\n"),
@@ -146,8 +146,8 @@ mod tests {
             ("hunter2-\nno\n", "hunter2-\nno\n", "hunter2-\nno\n"),
         ] {
             assert_eq!(piece(printed), hidden);
-            let cut = format!("{printed}{CUT}end");
-            assert_eq!(piece(&cut), format!("{masked}{CUT}end"));
+            let cut = format!("{printed}{CUT_TEXT}end");
+            assert_eq!(piece(&cut), format!("{masked}{CUT_TEXT}end"));
         }
     }
 }

@@ -1,6 +1,6 @@
-//! The settings of sessions, as they are at each use.
+//! The settings of sessions, read at each use.
 
-/// Settings of single commands, and the work that runs beside the daemon.
+/// Settings of single commands and of services beside the daemon.
 pub trait CommandPolicy: std::fmt::Debug + Send + Sync {
     /// Returns whether pagers and editors open in a shell started for one command, although no client sees them.
     fn opens_pagers(&self) -> bool;

@@ -1,4 +1,4 @@
-//! One command with its exact output, and the variables of a live shell.
+//! Single commands with their exact output, and variables of a live shell.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,28 +18,28 @@ use steplatch_terminal::{
 };
 use tokio::time::Instant;
 
-use super::trouble::{SessionError, held};
-use crate::sessions::{CHARACTERS, MAX_VALUE_BYTES, Sessions, incomplete};
+use super::trouble::{SessionError, held_text};
+use crate::sessions::{DEFAULT_REPLY_CHARS, MAX_VALUE_BYTES, Sessions, incomplete_text};
 
 /// Maximum and minimum time limit of a command.
 const MAX_TIMEOUT_SECONDS: f64 = 3600.0;
 const MIN_TIMEOUT_SECONDS: f64 = 0.1;
 
 /// Variables that keep programs from waiting for a person, in a shell for one command.
-const UNATTENDED: &[(&str, &str)] =
+const UNATTENDED_VARIABLES: &[(&str, &str)] =
     &[("PAGER", "cat"), ("GIT_PAGER", "cat"), ("GIT_EDITOR", "true"), ("DEBIAN_FRONTEND", "noninteractive")];
 
 /// Failure of a shell to report its variables, as a whole sentence.
 #[derive(Debug)]
 pub enum ShellQueryError {
-    /// A command is running; the shell can report when it has ended.
+    /// A command is running; the shell can report its variables after the command.
     Busy(String),
-    /// Another error; waiting would not help.
+    /// Another error, which waiting does not resolve.
     Otherwise(String),
 }
 
 impl Sessions {
-    /// Runs one command; as the same `step` only once.
+    /// Runs one command, only once for the same `step`.
     #[boxed]
     pub async fn run_command(&self, caller: &Arc<Caller>, verb: RunCommand, step: Option<String>) -> RunCommandReply {
         let began = Instant::now();
@@ -51,7 +51,7 @@ impl Sessions {
                     let name = (session != terminal.id().as_str()).then_some(session);
                     RunCommandReply { name, ..reply }
                 }
-                Err(trouble) => self.failed_by(&session, trouble, step.as_deref()).await,
+                Err(trouble) => self.failure_reply_for(&session, trouble, step.as_deref()).await,
             },
             None => self.run_in_fresh_shell(caller, verb, step).await,
         };
@@ -67,11 +67,11 @@ impl Sessions {
         step: Option<String>,
     ) -> RunCommandReply {
         let began = Instant::now();
-        let Some(timeout) = timeout_of(&verb) else { return failed(invalid_timeout(verb.timeout)) };
+        let Some(timeout) = command_timeout(&verb) else { return failure_reply(timeout_error(verb.timeout)) };
         let open = OpenTerminal {
             shell: "bash".to_owned(),
             working_directory: verb.working_directory.clone(),
-            environment: Some(self.environment_of(caller, verb.environment.clone())),
+            environment: Some(self.shell_variables(caller, verb.environment.clone())),
             host: verb.host.clone(),
             cols: 120,
             rows: 40,
@@ -82,26 +82,26 @@ impl Sessions {
         // The caller may drop the request, and then no client would know of this shell.
         let mut closing = CloseOnDrop { sessions: self.clone(), caller: caller.clone(), step: None, session_id: None };
         closing.step = step.clone().filter(|_| !is_settled_later);
-        // Both halves happen once: a repeated request finds the same shell, and the result of the command.
+        // Opening and running happen only once: a repeated request finds the same shell, and the result of the command.
         let terminal = match self.try_open(caller, open, step.clone(), PlacePolicy::ForCommand(timeout)).await {
             Ok((terminal, _)) => terminal,
             Err(trouble) => {
                 closing.step = None;
-                return self.failed_by("", trouble, step.as_deref()).await;
+                return self.failure_reply_for("", trouble, step.as_deref()).await;
             }
         };
         let session_id = terminal.id().to_string();
         closing.session_id = (!is_settled_later).then(|| session_id.clone());
-        let rest = timeout.saturating_sub(began.elapsed()).as_secs_f64().max(MIN_TIMEOUT_SECONDS);
-        let verb = RunCommand { working_directory: None, timeout: rest, ..verb };
+        let remaining = timeout.saturating_sub(began.elapsed()).as_secs_f64().max(MIN_TIMEOUT_SECONDS);
+        let verb = RunCommand { working_directory: None, timeout: remaining, ..verb };
         let reply = self.run_in(caller, &terminal, verb, step).await;
-        // From here on this code closes it, or leaves it to the caller.
+        // From here on, this function closes the shell or leaves it to the caller.
         (closing.step, closing.session_id) = (None, None);
         if reply.timed_out || reply.awaiting_input {
             return RunCommandReply { session_id: Some(session_id), ..reply };
         }
         if reply.truncated && self.end_and_keep(&session_id).await {
-            // The rest of the output stays readable until the terminal's grace has ended.
+            // The omitted output stays readable until the grace period of the terminal ends.
             return RunCommandReply { session_id: Some(session_id), ..reply };
         }
         if !is_settled_later {
@@ -110,15 +110,15 @@ impl Sessions {
         RunCommandReply { session_id: None, offset: None, ..reply }
     }
 
-    async fn failed_by(&self, session: &str, trouble: SessionError, step: Option<&str>) -> RunCommandReply {
+    async fn failure_reply_for(&self, session: &str, trouble: SessionError, step: Option<&str>) -> RunCommandReply {
         let outcome_unknown = trouble.outcome_unknown(self.is_repeated(step));
-        RunCommandReply { outcome_unknown, ..failed(self.describe_trouble(session, trouble).await) }
+        RunCommandReply { outcome_unknown, ..failure_reply(self.describe_trouble(session, trouble).await) }
     }
 
     /// Returns the variables of a shell for one command.
-    fn environment_of(&self, caller: &Caller, own: Option<BTreeMap<String, String>>) -> BTreeMap<String, String> {
-        let mut variables = if self.policy.opens_pagers() { BTreeMap::new() } else { unattended(caller) };
-        variables.extend(own.into_iter().flatten());
+    fn shell_variables(&self, caller: &Caller, added: Option<BTreeMap<String, String>>) -> BTreeMap<String, String> {
+        let mut variables = if self.policy.opens_pagers() { BTreeMap::new() } else { unattended_variables(caller) };
+        variables.extend(added.into_iter().flatten());
         variables
     }
 
@@ -139,14 +139,14 @@ impl Sessions {
     ) -> RunCommandReply {
         let integrate = verb.integrate.unwrap_or_else(|| self.policy.integrates());
         if verb.command.trim().is_empty() && verb.integrate != Some(true) {
-            return failed("command is empty".to_owned());
+            return failure_reply("command is empty".to_owned());
         }
-        let Some(timeout) = timeout_of(&verb) else { return failed(invalid_timeout(verb.timeout)) };
+        let Some(timeout) = command_timeout(&verb) else { return failure_reply(timeout_error(verb.timeout)) };
         let is_value = caller.run.is_some() && verb.limit.is_none();
         let limit = match verb.limit {
             Some(limit) => Limit::HeadAndTail(limit as usize),
             None if is_value => Limit::Head(MAX_VALUE_BYTES),
-            None => Limit::HeadAndTail(CHARACTERS),
+            None => Limit::HeadAndTail(DEFAULT_REPLY_CHARS),
         };
         let request = CommandRequest {
             command: verb.command,
@@ -166,20 +166,20 @@ impl Sessions {
         let mut ran = terminal.run(request.clone()).await;
         if let Err(TerminalError::Refused(RunError::Busy { .. })) = ran
             && caller.run.is_some()
-            && comes_to_prompt(terminal, request.timeout.saturating_sub(began.elapsed())).await
+            && wait_for_prompt(terminal, request.timeout.saturating_sub(began.elapsed())).await
         {
             let timeout = request.timeout.saturating_sub(began.elapsed());
             ran = terminal.run(CommandRequest { timeout, ..request }).await;
         }
-        // A run receives no question of a program that it has not started.
-        let asks = match &ran {
-            Err(TerminalError::Refused(error)) if caller.run.is_none() => asks_instead(terminal, error).await,
+        // A run does not receive the question of a program that it did not start.
+        let input_request = match &ran {
+            Err(TerminalError::Refused(error)) if caller.run.is_none() => input_request_in_front(terminal, error).await,
             _ => None,
         };
         match ran {
             Ok(ran) => {
                 self.record_typed(caller, terminal, ran.offset);
-                // The client has its output now; the next output for it begins after that.
+                // The client has read this output; its next read begins after it.
                 if let Some(reader) = caller.reader() {
                     self.readers.update_reading(reader, terminal.id(), |reading| {
                         reading.offset = Some(reading.offset.unwrap_or(0).max(ran.end));
@@ -190,57 +190,58 @@ impl Sessions {
                 if caller.run.is_some() && !(is_whole && ran.dropped_before.is_none()) {
                     return incomplete_output(session_id, &ran);
                 }
-                self.ran(terminal, ran)
+                self.to_reply(terminal, ran)
             }
             Err(TerminalError::Refused(RunError::Held(holder))) => {
-                RunCommandReply { session_id, ..failed(held(&holder)) }
+                RunCommandReply { session_id, ..failure_reply(held_text(&holder)) }
             }
-            Err(TerminalError::Refused(_)) if let Some(asks) = asks => RunCommandReply {
+            Err(TerminalError::Refused(_)) if let Some(input_request) = input_request => RunCommandReply {
                 session_id,
                 awaiting_input: true,
-                password: asks.password,
-                error: Some(format!("the command was not entered: {}", asks_for(&asks))),
-                screen_content: Some(self.secrets.within(terminal.id()).masked_screen(asks.screen)),
+                password: input_request.password,
+                error: Some(format!("the command was not entered: {}", describe_input_request(&input_request))),
+                screen_content: Some(self.secrets.within(terminal.id()).masked_screen(input_request.screen)),
                 ..RunCommandReply::default()
             },
             Err(TerminalError::Refused(error @ RunError::NotIntegrated { .. })) => {
                 let error = format!("{error}: send_input and await_output");
-                RunCommandReply { session_id, ..failed(error) }
+                RunCommandReply { session_id, ..failure_reply(error) }
             }
             // The text at the prompt and the shell's message are output.
             Err(TerminalError::Refused(error)) => {
                 let secrets = self.secrets.within(terminal.id());
-                // The terminal was closed while it had the command, or a host of an older version has dropped the result.
+                // The terminal closed during the command, or a host of an older version has discarded the result.
                 let outcome_unknown = matches!(error, RunError::Gone(_) | RunError::Forgotten).then_some(true);
-                RunCommandReply { session_id, outcome_unknown, ..failed(secrets.masked(error.to_string())) }
+                RunCommandReply { session_id, outcome_unknown, ..failure_reply(secrets.masked(error.to_string())) }
             }
             Err(TerminalError::Ask(error)) => {
-                self.failed_by(terminal.id().as_str(), error.into(), step.as_deref()).await
+                self.failure_reply_for(terminal.id().as_str(), error.into(), step.as_deref()).await
             }
         }
     }
 
-    fn ran(&self, terminal: &HostedTerminal, ran: CommandResult) -> RunCommandReply {
+    fn to_reply(&self, terminal: &HostedTerminal, ran: CommandResult) -> RunCommandReply {
         let session_id = Some(terminal.id().to_string());
-        let asks = ran.asks;
+        let request = ran.asks;
         let error = match (&ran.ended, &ran.replaced_by) {
             (Some(exit), _) => Some(format!("the command ended the shell, with exit code {}", exit.code)),
-            (None, Some(program)) => Some(format!("{program} took the place of the shell")),
+            (None, Some(program)) => Some(format!("{program} replaced the shell")),
             (None, None) if ran.timed_out => Some(
                 "timed out; the command is still running: wait with await_output until: prompt, or type into it with \
                  send_input"
                     .to_owned(),
             ),
-            (None, None) => asks.as_ref().map(asks_for),
+            (None, None) => request.as_ref().map(describe_input_request),
         };
         let error = match &ran.not_entered {
-            Some(lines) => Some(not_entered(lines, error)),
+            Some(lines) => Some(not_entered_text(lines, error)),
             None => error,
         };
         let secrets = self.secrets.within(terminal.id());
-        let password = asks.as_ref().is_some_and(|asks| asks.password);
-        let awaiting_input = asks.is_some();
-        let screen_content = asks.filter(|asks| asks.full_screen).map(|asks| secrets.masked_screen(asks.screen));
+        let password = request.as_ref().is_some_and(|request| request.password);
+        let awaiting_input = request.is_some();
+        let screen_content =
+            request.filter(|request| request.full_screen).map(|request| secrets.masked_screen(request.screen));
         let (head, tail) = self.secrets.within(terminal.id()).masked_cut(ran.output, ran.tail);
         let truncated = ran.left_out > 0 || ran.dropped_before.is_some();
         let omitted = truncated.then_some(OmittedOutput {
@@ -252,7 +253,7 @@ impl Sessions {
         RunCommandReply {
             success: !ran.timed_out && !awaiting_input && ran.replaced_by.is_none() && ran.not_entered.is_none(),
             session_id,
-            // Exactly as printed, with or without an end of its last line.
+            // Exactly as printed, with or without a final line end.
             output: head,
             omitted,
             exit_code: ran.exit_code,
@@ -288,7 +289,7 @@ impl Sessions {
         }
     }
 
-    /// Does the same as [`Self::variables`], for a caller that needs secrets unmasked and does not pass them on.
+    /// Reads variables like [`Self::variables`] with unmasked secrets, for a caller that does not pass them on.
     #[boxed]
     pub async fn variables_as_they_are(
         &self,
@@ -325,7 +326,7 @@ impl Sessions {
                     Err(TerminalError::Refused(what)) => {
                         return Err(RunError::Changed(what).to_string().into());
                     }
-                    // A host of an older version has noted nothing.
+                    // A host of an older version has recorded no state.
                     Ok(()) | Err(TerminalError::Ask(_)) => {}
                 }
             }
@@ -337,33 +338,33 @@ impl Sessions {
     }
 }
 
-/// Returns the reply to a step of a run whose command printed more than a value may have. It has no output and no exit code, so
-/// that no later step takes a part for the whole.
+/// Returns the reply to a step of a run whose output exceeds the maximum size of a value. It has no output and no exit
+/// code, so that no later step mistakes a part for all output.
 fn incomplete_output(session_id: Option<String>, ran: &CommandResult) -> RunCommandReply {
-    let ended = match ran.exit_code {
+    let status = match ran.exit_code {
         Some(code) => format!("the command ended with exit code {code}"),
         None if ran.timed_out => "the command still runs".to_owned(),
         None => "the command was run".to_owned(),
     };
-    let what = format!("{ended}, and its output of {} bytes", ran.end.saturating_sub(ran.offset));
+    let what = format!("{status}, and its output of {} bytes", ran.end.saturating_sub(ran.offset));
     let way_out = "redirect it to a file (get_file reads one), or keep only its head and tail with limit";
     RunCommandReply {
         session_id,
         timed_out: ran.timed_out,
         offset: Some(ran.offset),
         truncated: true,
-        ..failed(incomplete(&what, ran.dropped_before, way_out))
+        ..failure_reply(incomplete_text(&what, ran.dropped_before, way_out))
     }
 }
 
-/// Returns the variables of [`UNATTENDED`] that the caller's environment does not set.
-fn unattended(caller: &Caller) -> BTreeMap<String, String> {
+/// Returns the variables of [`UNATTENDED_VARIABLES`] that the caller's environment does not set.
+fn unattended_variables(caller: &Caller) -> BTreeMap<String, String> {
     let is_set = |name: &str| caller.environment.iter().any(|(key, _)| key == name);
-    let unset = UNATTENDED.iter().filter(|(name, _)| !is_set(name));
+    let unset = UNATTENDED_VARIABLES.iter().filter(|(name, _)| !is_set(name));
     unset.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
-/// Gives up the step of a client, and closes the shell for its command, on the drop of the request.
+/// Abandons the step of a client and closes the shell of its command when the request is dropped.
 struct CloseOnDrop {
     sessions: Sessions,
     caller: Arc<Caller>,
@@ -389,12 +390,12 @@ impl Drop for CloseOnDrop {
     }
 }
 
-/// Says that a command waits for input, and what to do.
-fn asks_for(asks: &InputRequest) -> String {
+/// Describes a command that waits for input, and the next action.
+fn describe_input_request(asks: &InputRequest) -> String {
     let program = asks.program.as_ref().map_or("the command".to_owned(), |program| format!("'{program}'"));
     let what = match asks {
         InputRequest { password: true, .. } => "asks for a password; type it with send_input and secret: true",
-        InputRequest { full_screen: true, .. } => "has the screen and waits for keys; press them with send_input",
+        InputRequest { full_screen: true, .. } => "controls the screen and waits for keys; press them with send_input",
         _ => "waits for input; type it with send_input",
     };
     format!(
@@ -402,51 +403,51 @@ fn asks_for(asks: &InputRequest) -> String {
     )
 }
 
-/// Returns the input request of the program in front, if that is the reason for the refusal of a command: an editor, a
-/// pager, an interpreter.
-async fn asks_instead(terminal: &HostedTerminal, error: &RunError) -> Option<InputRequest> {
+/// Returns the input request of the foreground program, such as an editor, a pager or an interpreter, if it is the
+/// reason that a command was refused.
+async fn input_request_in_front(terminal: &HostedTerminal, error: &RunError) -> Option<InputRequest> {
     let (RunError::Busy { program } | RunError::NotIntegrated { program }) = error else { return None };
     let view = terminal.view(false).await.ok().filter(|view| view.awaiting_input == Some(true))?;
     let full_screen = view.modes.alternate_screen;
     Some(InputRequest { program: program.clone(), full_screen, password: view.password, screen: view.screen })
 }
 
-/// Reports the untyped lines of an entry, and the reason.
-fn not_entered(lines: &str, reason: Option<String>) -> String {
+/// Describes the untyped lines of an entry and the reason.
+fn not_entered_text(lines: &str, reason: Option<String>) -> String {
     let count = lines.split('\n').count();
-    let (what, were) = if count == 1 { ("line".to_owned(), "was") } else { (format!("{count} lines"), "were") };
+    let (what, verb) = if count == 1 { ("line".to_owned(), "was") } else { (format!("{count} lines"), "were") };
     let reason = reason.map_or_else(String::new, |reason| format!("; {reason}"));
     format!(
-        "the last {what} of the entry {were} not typed, since the program did not come back to its prompt before{reason}"
+        "the last {what} of the entry {verb} not typed, because the program did not return to its prompt before{reason}"
     )
 }
 
-/// Waits until the shell of a terminal is at its prompt, for a command of a run: its last state may have found what it
-/// waited for before the command that printed it was over. Returns whether it is: not if its command asks for input.
-async fn comes_to_prompt(terminal: &HostedTerminal, within: Duration) -> bool {
+/// Waits until the shell of a terminal is at its prompt, for a command of a run: the last state may have matched output
+/// of a command that is still running. Returns false if that command waits for input.
+async fn wait_for_prompt(terminal: &HostedTerminal, timeout: Duration) -> bool {
     let wait = WaitRequest {
         patterns: Vec::new(),
         target: Target::Output,
         since: None,
         until: Until::Prompt,
         input: Some(InputWait::Known),
-        timeout: within,
+        timeout: timeout,
         by: None,
         ..WaitRequest::default()
     };
     terminal.wait(wait).await.is_ok_and(|(waited, _)| waited.reason == Reason::Prompt)
 }
 
-/// Returns the time limit of a command; none if it is out of bounds.
-fn timeout_of(verb: &RunCommand) -> Option<Duration> {
+/// Returns the time limit of a command; `None` if it is out of bounds.
+fn command_timeout(verb: &RunCommand) -> Option<Duration> {
     let is_valid = (MIN_TIMEOUT_SECONDS..=MAX_TIMEOUT_SECONDS).contains(&verb.timeout);
     is_valid.then(|| Duration::from_secs_f64(verb.timeout))
 }
 
-fn invalid_timeout(seconds: f64) -> String {
+fn timeout_error(seconds: f64) -> String {
     format!("timeout must be between {MIN_TIMEOUT_SECONDS} and {MAX_TIMEOUT_SECONDS} seconds, not {seconds}")
 }
 
-fn failed(error: String) -> RunCommandReply {
+fn failure_reply(error: String) -> RunCommandReply {
     RunCommandReply { error: Some(error), ..RunCommandReply::default() }
 }

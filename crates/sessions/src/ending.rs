@@ -7,7 +7,7 @@ pub enum ShutdownMode {
     CloseTerminals,
     /// The terminals keep running, and the next daemon finds them.
     KeepTerminals,
-    /// The same, when another daemon already serves this state and owns the journal and the socket.
+    /// The terminals keep running, because another daemon serves this state and owns the journal and the socket.
     GiveWay,
 }
 

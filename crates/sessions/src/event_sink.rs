@@ -14,7 +14,7 @@ use tokio::sync::Mutex;
 
 use crate::backlog::Backlog;
 
-/// The write half of a connection. Writes messages whole, one at a time. Cheap to clone.
+/// The write half of a connection. Writes one message at a time. Cheap to clone.
 #[derive(Clone)]
 pub struct EventSink {
     writer: Arc<Mutex<Writer>>,
@@ -23,8 +23,8 @@ pub struct EventSink {
 
 struct Writer {
     stream: Box<dyn AsyncWrite + Send + Unpin>,
-    /// The unwritten rest of a line. A command cancelled during the writing of its result leaves it here, and the next
-    /// writer writes it first.
+    /// The unwritten part of a line. If a command is cancelled while its result is written, the next writer completes
+    /// the line.
     unsent: Vec<u8>,
 }
 
@@ -39,7 +39,7 @@ impl EventSink {
         Self { writer: Arc::new(Mutex::new(writer)), backlog: Backlog::new() }
     }
 
-    /// Returns the unread output and the look-ups in progress of the client.
+    /// Returns the backlog of the client.
     pub fn backlog(&self) -> &Backlog {
         &self.backlog
     }
@@ -56,15 +56,15 @@ impl EventSink {
     /// If the client has disconnected.
     #[boxed]
     pub async fn send(&self, message: &FromDaemon) -> Result<(), Disconnected> {
-        let _waiting = self.backlog.unwritten();
+        let _waiting = self.backlog.count_unwritten();
         let mut writer = self.writer.lock().await;
         let Writer { stream, unsent } = &mut *writer;
-        let begins = unsent.len();
+        let line_start = unsent.len();
         serde_json::to_writer(&mut *unsent, message).expect("a message has only JSON in it");
-        if unsent.len() - begins > MAX_LINE {
+        if unsent.len() - line_start > MAX_LINE {
             // The client would drop the line, and its command would wait forever.
-            unsent.truncate(begins);
-            let shorter = match message {
+            unsent.truncate(line_start);
+            let substitute = match message {
                 FromDaemon::Result { request_id, .. } => {
                     let error = format!("the reply is longer than {} MB; ask for less of it at once", MAX_LINE >> 20);
                     refused(Refusal { code: ErrorCode::Internal, error }, request_id.clone())
@@ -77,7 +77,7 @@ impl EventSink {
                 }
                 FromDaemon::Event { .. } | FromDaemon::Error { .. } => return Ok(()),
             };
-            serde_json::to_writer(&mut *unsent, &shorter).expect("a message has only JSON in it");
+            serde_json::to_writer(&mut *unsent, &substitute).expect("a message has only JSON in it");
         }
         unsent.push(b'\n');
         while !unsent.is_empty() {
@@ -97,7 +97,7 @@ impl EventSink {
     }
 }
 
-/// Returns the line that refuses a command.
+/// Returns the message that refuses a command.
 pub fn refused(refusal: Refusal, request_id: Value) -> FromDaemon {
     if refusal.code == ErrorCode::UnsupportedProtocol {
         tracing::info!(supported = PROTOCOL_VERSION, "a client requested an unsupported protocol version");

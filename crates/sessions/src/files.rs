@@ -1,4 +1,4 @@
-//! Files of this machine and of other ones, as clients read, write and copy them.
+//! Files of this machine and of other machines, which clients read, write and copy.
 
 mod copying;
 
@@ -16,12 +16,12 @@ use steplatch_protocol::{GetFile, GetFileReply, PutFile, PutFileReply, WrittenFi
 
 pub use self::copying::CopyEvents;
 use crate::pinned_hosts::{PinnedHostError, is_this_machine};
-use crate::sessions::{MAX_VALUE_BYTES, Sessions, THIS_MACHINE, at_home, patience, too_long};
+use crate::sessions::{MAX_VALUE_BYTES, Sessions, THIS_MACHINE, connect_timeout, expand_home, too_long_text};
 
-/// The most bytes that a request or a reply has.
+/// Maximum bytes of content in a request or a reply.
 const MAX_INLINE_BYTES: usize = MAX_VALUE_BYTES;
 
-/// Bytes in a reply to a client that names no limit.
+/// Bytes of content in a reply to a client that specifies no limit.
 const DEFAULT_INLINE_BYTES: usize = 32 << 10;
 
 /// Maximum size of a file that a tool copies, in bytes. A call should end before the timeouts of clients.
@@ -34,15 +34,15 @@ pub(crate) enum FileTrouble {
     #[error(transparent)]
     Machine(#[from] HostsError),
     /// The request about the file failed, on this machine or on the named one.
-    #[error("{error}{}{}", place(.host.as_deref()), advice(.error))]
+    #[error("{error}{}{}", host_suffix(.host.as_deref()), error_advice(.error))]
     Transfer {
         /// The machine, if it is another one.
         host: Option<String>,
         /// The error.
         error: TransferError,
     },
-    /// The path is one of Steplatch's own.
-    #[error("'{}' belongs to steplatch itself: it is not read or written as a file", .0.display())]
+    /// The path is in a private directory of steplatch.
+    #[error("'{}' is in a private directory of steplatch, which file requests may not access", .0.display())]
     Private(PathBuf),
     /// The request is invalid.
     #[error("{0}")]
@@ -50,13 +50,13 @@ pub(crate) enum FileTrouble {
     /// The machine is not the one from the start of the run, or is unreachable.
     #[error(transparent)]
     Pinned(#[from] PinnedHostError),
-    /// An earlier daemon may have written the file, and there was no request to the terminal host.
+    /// An earlier daemon may have written the file, and the terminal host was not asked.
     #[error(transparent)]
     InDoubt(Box<Self>),
 }
 
 impl FileTrouble {
-    /// Returns that the outcome is unknown, if so.
+    /// Returns `Some(true)` if the outcome is unknown.
     fn outcome_unknown(&self) -> Option<bool> {
         let unknown = match self {
             Self::Machine(HostsError::Ask(error)) | Self::Transfer { error: TransferError::Ask(error), .. } => {
@@ -68,7 +68,8 @@ impl FileTrouble {
         unknown.then_some(true)
     }
 
-    /// Returns it as an unknown outcome if an earlier daemon may have written the file and the terminal host has not answered.
+    /// Converts the error to an unknown outcome if an earlier daemon may have written the file and the terminal host
+    /// has not answered.
     fn in_doubt_if(self, is_repeated: bool) -> Self {
         let is_answered = match &self {
             Self::Machine(HostsError::Ask(error)) | Self::Transfer { error: TransferError::Ask(error), .. } => {
@@ -81,15 +82,15 @@ impl FileTrouble {
     }
 }
 
-fn place(host: Option<&str>) -> String {
+fn host_suffix(host: Option<&str>) -> String {
     host.map(|host| format!(" (on host '{host}')")).unwrap_or_default()
 }
 
-fn advice(error: &TransferError) -> &'static str {
+fn error_advice(error: &TransferError) -> &'static str {
     match error {
         TransferError::File(FileError::Exists(_)) => "; overwrite=true replaces it",
-        TransferError::File(FileError::NoDirectory(_)) => "; make it first",
-        TransferError::File(FileError::Changed(_)) => "; try again once nothing writes to it",
+        TransferError::File(FileError::NoDirectory(_)) => "; create it first",
+        TransferError::File(FileError::Changed(_)) => "; try again when no program writes to it",
         _ => "",
     }
 }
@@ -111,7 +112,7 @@ impl FilePlace {
         self.files.describe(self.path.clone()).await.map_err(|error| self.failed(error))
     }
 
-    /// Describes the file; none if there is none.
+    /// Describes the file, if it exists.
     async fn describe_if_there(&self) -> Result<Option<FileFacts>, FileTrouble> {
         match self.files.describe(self.path.clone()).await {
             Ok(facts) => Ok(Some(facts)),
@@ -125,7 +126,7 @@ impl FilePlace {
         Self { path: self.path.join(name), ..self.clone() }
     }
 
-    /// Copies a file of this place to another one.
+    /// Copies a file to another place.
     async fn copy_to(
         &self,
         facts: &FileFacts,
@@ -135,8 +136,8 @@ impl FilePlace {
     ) -> Result<WrittenFile, FileTrouble> {
         let copied = self.files.copy((&self.path, facts), (&target.files, &target.path), options, progress).await;
         match copied {
-            Ok(copied) => Ok(written(target.host.clone(), copied)),
-            // Which of the two machines refused shows in the path of a file, and in the name of an unreachable machine.
+            Ok(copied) => Ok(to_written_file(target.host.clone(), copied)),
+            // The path of the file, or the name of the unreachable machine, identifies the machine that refused.
             Err(error) if concerns_source(&error, facts) => Err(self.failed(error)),
             Err(error) => Err(target.failed(error)),
         }
@@ -159,31 +160,31 @@ fn concerns_source(error: &TransferError, facts: &FileFacts) -> bool {
     *path == facts.path
 }
 
-fn written(host: Option<String>, Copied { file, length, digest }: Copied) -> WrittenFile {
+fn to_written_file(host: Option<String>, Copied { file, length, digest }: Copied) -> WrittenFile {
     WrittenFile {
         host,
         path: file.path,
         size: length,
         sha256: digest.to_string(),
-        mode: mode_text(file.mode),
+        mode: format_mode(file.mode),
         replaced: file.replaced,
         unchanged: file.unchanged,
     }
 }
 
-/// Writes permissions as chmod(1) takes them.
-fn mode_text(mode: u32) -> String {
+/// Formats permissions as for chmod(1).
+fn format_mode(mode: u32) -> String {
     format!("{mode:04o}")
 }
 
-/// Reads permissions as chmod(1) takes them.
-fn mode_of(text: &str) -> Result<u32, FileTrouble> {
+/// Parses permissions as for chmod(1).
+fn parse_mode(text: &str) -> Result<u32, FileTrouble> {
     let mode = u32::from_str_radix(text.trim_start_matches("0o"), 8).ok().filter(|mode| *mode <= 0o777);
     mode.ok_or_else(|| FileTrouble::Invalid(format!("mode is written as 0644, between 0000 and 0777, not '{text}'")))
 }
 
-/// Returns the path with `.` and `..` resolved by its text.
-fn resolved(path: &Path) -> PathBuf {
+/// Resolves `.` and `..` in a path lexically.
+fn resolve_dots(path: &Path) -> PathBuf {
     path.components().fold(PathBuf::new(), |mut path, part| {
         match part {
             Component::CurDir => {}
@@ -195,7 +196,7 @@ fn resolved(path: &Path) -> PathBuf {
 }
 
 impl Sessions {
-    /// Writes a file; as the same `step` only once.
+    /// Writes a file, only once for the same `step`.
     #[boxed]
     pub async fn put_file(&self, caller: &Arc<Caller>, verb: PutFile, step: Option<String>) -> PutFileReply {
         match self.put(caller, verb, step).await {
@@ -210,35 +211,36 @@ impl Sessions {
 
     async fn put(&self, caller: &Arc<Caller>, verb: PutFile, step: Option<String>) -> Result<WrittenFile, FileTrouble> {
         let PutFile { path, content, content_base64, from, mode, overwrite, host } = verb;
-        let mode = mode.as_deref().map(mode_of).transpose()?;
+        let mode = mode.as_deref().map(parse_mode).transpose()?;
         let bytes = match (content, content_base64, &from) {
             (Some(text), None, None) => text.into_bytes(),
             (None, Some(text), None) => STANDARD
                 .decode(text.trim())
-                .map_err(|error| FileTrouble::Invalid(format!("content_base64 is not base64: {error}")))?,
+                .map_err(|error| FileTrouble::Invalid(format!("content_base64 is not Base64: {error}")))?,
             (None, None, Some(_)) => Vec::new(),
             _ => {
-                let words = "one of content, content_base64 and from says what is written";
-                return Err(FileTrouble::Invalid(words.to_owned()));
+                let message = "give exactly one of content, content_base64 and from";
+                return Err(FileTrouble::Invalid(message.to_owned()));
             }
         };
         if bytes.len() > MAX_INLINE_BYTES {
-            let words = format!(
-                "the content has {} bytes, and a request has at most {MAX_INLINE_BYTES}; write it to a local file and name that in from",
+            let message = format!(
+                "the content has {} bytes, and a request has at most {MAX_INLINE_BYTES}; write it to a local file and \
+                 give its path in from",
                 bytes.len()
             );
-            return Err(FileTrouble::Invalid(words));
+            return Err(FileTrouble::Invalid(message));
         }
         let is_repeated = self.is_repeated(step.as_deref());
         let target = self.place(caller, host, &path, step).await.map_err(|error| error.in_doubt_if(is_repeated))?;
         let failed = |error| target.failed(error).in_doubt_if(is_repeated);
         let Some(from) = from else {
             let copied = target.files.put(&target.path, &bytes, mode, overwrite).await;
-            return copied.map(|copied| written(target.host.clone(), copied)).map_err(failed);
+            return copied.map(|copied| to_written_file(target.host.clone(), copied)).map_err(failed);
         };
         // The source may have been removed since.
         if let Some(copied) = target.files.written_before().await.map_err(failed)? {
-            return Ok(written(target.host.clone(), copied));
+            return Ok(to_written_file(target.host.clone(), copied));
         }
         let source = self.place(caller, None, &from, None).await?;
         let facts = source.describe().await?;
@@ -246,7 +248,7 @@ impl Sessions {
         source.copy_to(&facts, &target, options, |_| {}).await
     }
 
-    /// Reads a file, or copies it to this machine; copies only once for the same `step`.
+    /// Reads a file, or copies it to this machine, only once for the same `step`.
     #[boxed]
     pub async fn get_file(&self, caller: &Arc<Caller>, verb: GetFile, step: Option<String>) -> GetFileReply {
         match self.get(caller, verb, step).await {
@@ -284,7 +286,7 @@ impl Sessions {
             && let Some(copied) = target.files.written_before().await.map_err(|error| in_doubt(target.failed(error)))?
         {
             // The source may have changed since, or be missing or unreachable.
-            let saved = written(target.host.clone(), copied);
+            let saved = to_written_file(target.host.clone(), copied);
             return Ok(GetFileReply {
                 success: true,
                 path: on_machine(caller, host.as_deref(), &path).display().to_string(),
@@ -301,7 +303,7 @@ impl Sessions {
             success: true,
             path: facts.path.clone(),
             size: facts.size,
-            mode: mode_text(facts.mode),
+            mode: format_mode(facts.mode),
             modified: facts.modified.map(clock::system_iso8601),
             sha256,
             ..GetFileReply::default()
@@ -321,13 +323,13 @@ impl Sessions {
         };
         let may_be_more = bytes.len() == limit || offset + (bytes.len() as u64) < facts.size;
         let reply = described(sha256);
-        let (content, content_base64, read) = match text_of(&bytes, may_be_more) {
+        let (content, content_base64, read) = match as_text(&bytes, may_be_more) {
             Some(text) => (Some(self.secrets.masked_fragment(text.to_owned())), None, text.len()),
             None => {
                 let text = String::from_utf8_lossy(&bytes).into_owned();
                 if self.secrets.masked_fragment(text.clone()) != text {
-                    let words = format!("'{}' has a secret in it, which is not returned; copy it with to", facts.path);
-                    return Err(FileTrouble::Invalid(words));
+                    let message = format!("'{}' contains a secret and is not returned; copy it with to", facts.path);
+                    return Err(FileTrouble::Invalid(message));
                 }
                 (None, Some(STANDARD.encode(&bytes)), bytes.len())
             }
@@ -337,13 +339,13 @@ impl Sessions {
         if is_value && next_offset.is_some() {
             let what = format!("'{}' has {} bytes, and its content", facts.path, facts.size);
             let way_out = "copy it with to, or read it in parts with offset and limit";
-            return Err(FileTrouble::Invalid(too_long(&what, way_out)));
+            return Err(FileTrouble::Invalid(too_long_text(&what, way_out)));
         }
         Ok(GetFileReply { content, content_base64, next_offset, ..reply })
     }
 
-    /// Returns the files of a machine and a path there. A relative path begins at the caller's directory here, and at the home
-    /// directory on another machine. `step` is the step that writes a file there.
+    /// Returns a place for a path on a machine. A relative path starts at the caller's directory here, and at the home
+    /// directory on another machine. `step`: the step that writes a file there.
     async fn place(
         &self,
         caller: &Caller,
@@ -352,7 +354,7 @@ impl Sessions {
         step: Option<String>,
     ) -> Result<FilePlace, FileTrouble> {
         if path.is_empty() || path.contains('\0') {
-            return Err(FileTrouble::Invalid("a path is empty, or has a NUL character in it".to_owned()));
+            return Err(FileTrouble::Invalid("a path is empty or contains a NUL character".to_owned()));
         }
         let host = host.filter(|host| host != THIS_MACHINE);
         if let Some(host) = &host {
@@ -360,7 +362,7 @@ impl Sessions {
         }
         // Only a run repeats a request after the end of a daemon.
         let step = step.filter(|_| caller.run.is_some());
-        let files = self.hosts.files(host.as_deref(), patience(caller), step).await?;
+        let files = self.hosts.files(host.as_deref(), connect_timeout(caller), step).await?;
         let path = on_machine(caller, host.as_deref(), path);
         if host.is_none() {
             self.check_private(&path)?;
@@ -368,32 +370,32 @@ impl Sessions {
         Ok(FilePlace { host, files, path })
     }
 
-    /// Refuses a path in the directories of this installation: its sockets, its journal, the proofs of people.
+    /// Refuses a path in the directories of this installation, with its sockets, its journal and its proofs of people.
     pub(crate) fn check_private(&self, path: &Path) -> Result<(), FileTrouble> {
-        // Follows links on the way to what does not exist yet until the last existing part.
+        // Resolves links in the existing part of the path.
         let existing = path
             .ancestors()
-            .find_map(|above| Some((std::fs::canonicalize(above).ok()?, path.strip_prefix(above).ok()?)));
-        let real = existing.map_or_else(|| path.to_owned(), |(real, rest)| real.join(rest));
+            .find_map(|ancestor| Some((std::fs::canonicalize(ancestor).ok()?, path.strip_prefix(ancestor).ok()?)));
+        let real = existing.map_or_else(|| path.to_owned(), |(real, remainder)| real.join(remainder));
         let is_private = |path: &Path| self.private.iter().any(|private| path.starts_with(private));
-        match is_private(&resolved(&real)) || is_private(&resolved(path)) {
+        match is_private(&resolve_dots(&real)) || is_private(&resolve_dots(path)) {
             true => Err(FileTrouble::Private(path.to_owned())),
             false => Ok(()),
         }
     }
 }
 
-/// Returns a path as the machine takes it: another one completes it itself.
+/// Returns the path for a machine; another machine resolves it itself.
 fn on_machine(caller: &Caller, host: Option<&str>, path: &str) -> PathBuf {
     match host.filter(|host| !is_this_machine(host)) {
         Some(_) => PathBuf::from(path),
-        None => caller.folder.join(at_home(path, caller)),
+        None => caller.folder.join(expand_home(path, caller)),
     }
 }
 
-/// Returns bytes as text, if they are: without a control character that no text has. Omits a character cut off at the
-/// end, with more after it.
-fn text_of(bytes: &[u8], may_be_more: bool) -> Option<&str> {
+/// Returns bytes as text, if they are valid UTF-8 without NUL. Omits a character that the end divides, if more bytes
+/// follow.
+fn as_text(bytes: &[u8], may_be_more: bool) -> Option<&str> {
     let text = match std::str::from_utf8(bytes) {
         Ok(text) => text,
         Err(error) if error.error_len().is_none() && may_be_more => {
@@ -410,30 +412,30 @@ mod tests {
 
     #[test]
     fn text_is_told_from_bytes_and_a_cut_character_is_left_for_the_next_part() {
-        assert_eq!(text_of("häuser".as_bytes(), false), Some("häuser"));
-        assert_eq!(text_of(&"hä".as_bytes()[..2], true), Some("h"));
-        assert_eq!(text_of(&"hä".as_bytes()[..2], false), None);
-        assert_eq!(text_of(b"\x7fELF\0", false), None);
-        assert_eq!(text_of(b"\xff\xfe", true), None);
-        assert_eq!(text_of(&"ä".as_bytes()[..1], true), None);
-        assert_eq!(text_of(b"", false), Some(""));
+        assert_eq!(as_text("häuser".as_bytes(), false), Some("häuser"));
+        assert_eq!(as_text(&"hä".as_bytes()[..2], true), Some("h"));
+        assert_eq!(as_text(&"hä".as_bytes()[..2], false), None);
+        assert_eq!(as_text(b"\x7fELF\0", false), None);
+        assert_eq!(as_text(b"\xff\xfe", true), None);
+        assert_eq!(as_text(&"ä".as_bytes()[..1], true), None);
+        assert_eq!(as_text(b"", false), Some(""));
     }
 
     #[test]
     fn permissions_are_read_as_chmod_takes_them() {
         for (text, mode) in [("644", 0o644), ("0755", 0o755), ("0", 0), ("0o600", 0o600)] {
-            assert_eq!(mode_of(text).unwrap(), mode);
+            assert_eq!(parse_mode(text).unwrap(), mode);
         }
-        assert_eq!(mode_text(0o44), "0044");
+        assert_eq!(format_mode(0o44), "0044");
         for text in ["", "u+x", "888", "4755", "-1"] {
-            assert!(mode_of(text).unwrap_err().to_string().contains("mode is written as 0644"), "{text}");
+            assert!(parse_mode(text).unwrap_err().to_string().contains("mode is written as 0644"), "{text}");
         }
     }
 
     #[test]
     fn a_path_is_resolved_by_its_text() {
         for (path, expected) in [("/a/../b", "/b"), ("/../a", "/a"), ("/a/./b/..", "/a")] {
-            assert_eq!(resolved(Path::new(path)), Path::new(expected));
+            assert_eq!(resolve_dots(Path::new(path)), Path::new(expected));
         }
     }
 
@@ -448,7 +450,7 @@ mod tests {
         );
         assert_eq!(
             trouble(None, FileError::NoDirectory("/a".to_owned())),
-            "directory '/a' does not exist; make it first"
+            "directory '/a' does not exist; create it first"
         );
     }
 }

@@ -1,9 +1,9 @@
 //! Terminals of runs that wait for a person.
 //!
-//! A person who judges what a terminal shows approves what the run does there next. An agent's input in the meantime
-//! would take effect with it, so the terminal takes no input but the run's own and a person's, until the run has typed
-//! into a terminal or begun to wait for output of one after the answer. A look at the screen waits for nothing. The
-//! hold counts what people type, since the person who answers may not be the one who typed.
+//! A person who judges a terminal approves the next action of the run there. An agent's input in the meantime would
+//! change the effect of that action, so the terminal accepts input only of the run and of people. The hold ends after
+//! the answer, once the run has typed into a terminal or begun to wait for its output; reading the screen does not end
+//! it. The hold counts the input of people, since the person who answers may not be the one who typed.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use parking_lot::{Mutex, MutexGuard};
 use steplatch_ids::{RunId, StepId};
 use steplatch_protocol::TypedInput;
 
-/// Maximum number of input records for one gate; further people count with the last one.
+/// Maximum number of input records for one gate; the last one also counts further people.
 const MAX_INPUT_RECORDS: usize = 20;
 
 /// Held terminals, by the runs that hold them.
@@ -23,13 +23,13 @@ pub struct HeldTerminals(Mutex<HashMap<RunId, TerminalHold>>);
 struct TerminalHold {
     /// The id of the gate.
     gate: String,
-    /// Their ids, or names.
+    /// The ids or names of the terminals.
     terminals: Vec<String>,
     /// The step that types into a terminal after the answer.
-    acting: Option<String>,
-    /// The input typed into them since the gate opened, for each terminal and person. Each daemon counts from zero.
+    acting_step: Option<String>,
+    /// The input typed since the gate opened, for each terminal and person. Each daemon counts from zero.
     typed: Vec<TypedInput>,
-    /// Number of the hold; the older one counts.
+    /// Number of the hold; the lowest one takes precedence.
     number: u64,
 }
 
@@ -40,12 +40,12 @@ pub enum TerminalUse {
     Acts,
     /// The step waits for output.
     Reads,
-    /// The step does not affect an existing terminal, or only looks at it.
+    /// The step does not affect an existing terminal, or only reads it.
     Nothing,
 }
 
 impl TerminalUse {
-    /// Returns that of a machine's action.
+    /// Returns the use by an action of a machine.
     pub fn for_tool(tool: &str) -> Self {
         match tool {
             "run_command" | "send_input" | "dialogue" | "exit_terminal" => Self::Acts,
@@ -65,25 +65,25 @@ pub(super) struct TerminalKey {
 impl HeldTerminals {
     /// Holds these terminals for a run with an open gate, and releases others that the run held.
     pub fn hold(&self, run: &RunId, gate: String, terminals: Vec<String>) {
-        let mut all = self.lock();
-        let number = all.values().map(|held| held.number).max().unwrap_or(0) + 1;
-        let held = all.entry(run.clone()).or_insert_with(|| TerminalHold { number, ..TerminalHold::default() });
+        let mut holds = self.lock();
+        let number = holds.values().map(|held| held.number).max().unwrap_or(0) + 1;
+        let held = holds.entry(run.clone()).or_insert_with(|| TerminalHold { number, ..TerminalHold::default() });
         if held.gate != gate {
             *held = TerminalHold { gate, number: held.number, ..TerminalHold::default() };
         }
-        (held.terminals, held.acting) = (terminals, None);
+        (held.terminals, held.acting_step) = (terminals, None);
     }
 
-    /// Records what a run does after its gate. Releases its terminals once a step has typed into one, or begins to wait
-    /// for output of one: it may wait for what others do there.
+    /// Records a step of a run after its gate. Releases the terminals once a step has typed into one, or begins to wait
+    /// for its output, which may depend on others.
     pub fn record_step(&self, run: &RunId, step: &StepId, terminal_use: TerminalUse) {
-        let mut all = self.lock();
-        let Some(held) = all.get_mut(run) else { return };
+        let mut holds = self.lock();
+        let Some(held) = holds.get_mut(run) else { return };
         let step = step.to_string();
-        match (&held.acting, terminal_use) {
-            (Some(acting), _) if *acting != step => drop(all.remove(run)),
-            (_, TerminalUse::Acts) => held.acting = Some(step),
-            (_, TerminalUse::Reads) => drop(all.remove(run)),
+        match (&held.acting_step, terminal_use) {
+            (Some(acting_step), _) if *acting_step != step => drop(holds.remove(run)),
+            (_, TerminalUse::Acts) => held.acting_step = Some(step),
+            (_, TerminalUse::Reads) => drop(holds.remove(run)),
             (_, TerminalUse::Nothing) => {}
         }
     }
@@ -97,16 +97,16 @@ impl HeldTerminals {
         self.lock().is_empty()
     }
 
-    /// Returns the run that holds a terminal, if it is another one than `actor`. Of several, the first that opened a
-    /// gate.
+    /// Returns the run that holds a terminal, if it is another one than `actor`. Of several runs, the one that opened a
+    /// gate first.
     pub(super) fn holder(&self, terminal: &TerminalKey, actor: Option<&RunId>) -> Option<RunId> {
-        let all = self.lock();
-        let first = all.iter().filter(|(_, held)| held.has(terminal)).min_by_key(|(_, held)| held.number);
+        let holds = self.lock();
+        let first = holds.iter().filter(|(_, held)| held.has(terminal)).min_by_key(|(_, held)| held.number);
         first.map(|(run, _)| run.clone()).filter(|run| actor != Some(run))
     }
 
-    /// Returns whether a run holds a terminal for a gate, at which a person has approved actions there: of the run at
-    /// the gate, or of a run that it has started since.
+    /// Returns whether a run holds a terminal for a gate. A person has approved the actions there of this run and of
+    /// the runs that it has started since.
     pub(super) fn is_approved_at(&self, gate: &str, run: &RunId, terminal: &TerminalKey) -> bool {
         self.lock().get(run).is_some_and(|held| held.gate == gate && held.has(terminal))
     }
@@ -116,10 +116,10 @@ impl HeldTerminals {
         self.lock().get(run).is_some_and(|held| held.has(terminal))
     }
 
-    /// Counts input of `input.bytes` bytes into a terminal, if a run holds that.
-    pub(super) fn count(&self, terminal: &TerminalKey, input: &TypedInput) {
-        let mut all = self.lock();
-        for held in all.values_mut().filter(|held| held.has(terminal)) {
+    /// Counts input into a terminal, if a run holds it.
+    pub(super) fn count_input(&self, terminal: &TerminalKey, input: &TypedInput) {
+        let mut holds = self.lock();
+        for held in holds.values_mut().filter(|held| held.has(terminal)) {
             let is_same = |known: &&mut TypedInput| known.session_id == input.session_id && known.by == input.by;
             let is_full = held.typed.len() >= MAX_INPUT_RECORDS;
             match held.typed.iter_mut().rev().find(|known| is_full || is_same(known)) {
@@ -134,8 +134,8 @@ impl HeldTerminals {
 
     /// Returns the input into the terminals held for a gate since it opened.
     pub fn typed(&self, run: &RunId, gate: &str) -> Vec<TypedInput> {
-        let all = self.lock();
-        all.get(run).filter(|held| held.gate == gate).map(|held| held.typed.clone()).unwrap_or_default()
+        let holds = self.lock();
+        holds.get(run).filter(|held| held.gate == gate).map(|held| held.typed.clone()).unwrap_or_default()
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<RunId, TerminalHold>> {
@@ -224,7 +224,7 @@ mod tests {
         };
         held.hold(&run, "1".to_owned(), terminals(&["term_a", "term_b"]));
         for typed in [("term_a", "ann", 3), ("term_c", "ann", 9), ("term_b", "ann", 1), ("term_a", "ann", 2)] {
-            held.count(&TerminalKey { id: typed.0.to_owned(), name: None }, &input(typed.0, typed.1, typed.2));
+            held.count_input(&TerminalKey { id: typed.0.to_owned(), name: None }, &input(typed.0, typed.1, typed.2));
         }
         held.hold(&run, "1".to_owned(), terminals(&["term_a", "term_b"]));
         assert_eq!(
@@ -232,10 +232,10 @@ mod tests {
             [TypedInput { bytes: 5, ..input("term_a", "ann", 2) }, input("term_b", "ann", 1)]
         );
         for person in 0..100 {
-            held.count(&key("term_a"), &input("term_a", &person.to_string(), 1));
+            held.count_input(&key("term_a"), &input("term_a", &person.to_string(), 1));
         }
-        let all = held.typed(&run, "1");
-        assert_eq!((all.len(), all.iter().map(|typed| typed.bytes).sum::<u64>()), (MAX_INPUT_RECORDS, 106));
+        let holds = held.typed(&run, "1");
+        assert_eq!((holds.len(), holds.iter().map(|typed| typed.bytes).sum::<u64>()), (MAX_INPUT_RECORDS, 106));
         held.hold(&run, "2".to_owned(), terminals(&["term_a"]));
         assert!(held.typed(&run, "1").is_empty() && held.typed(&run, "2").is_empty());
     }

@@ -1,4 +1,4 @@
-//! Other machines for terminals.
+//! Remote machines for terminals.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use crate::sessions::Sessions;
 /// Maximum wait for a connection, in seconds.
 const MAX_TIMEOUT_SECONDS: u32 = 600;
 
-/// Time that the daemon may take to read a changed configuration.
-const READING_TIME: Duration = Duration::from_secs(3);
+/// Maximum wait for the daemon to read a changed configuration.
+const CONFIG_READ_TIMEOUT: Duration = Duration::from_secs(3);
 
 impl Sessions {
     /// Returns the machines that the user has configured, sorted by name.
     pub(crate) fn remote_hosts(&self) -> Vec<RemoteHostInfo> {
-        self.hosts.remote_status().into_iter().map(described).collect()
+        self.hosts.remote_status().into_iter().map(to_host_info).collect()
     }
 
     /// Lists the machines that the user has configured.
@@ -37,21 +37,21 @@ impl Sessions {
         }
         if let Some(ssh) = verb.ssh {
             let added = RemoteHostConfig { name: verb.host.clone(), ssh };
-            // The reply reports a missing one as unknown.
-            let _ = tokio::time::timeout(READING_TIME, self.hosts.await_remote(&added)).await;
+            // Ignore a timeout: the reply reports a missing machine as unknown.
+            let _ = tokio::time::timeout(CONFIG_READ_TIMEOUT, self.hosts.await_remote(&added)).await;
         }
         let checked = self.hosts.check_remote(&verb.host, Duration::from_secs(verb.timeout_seconds.into())).await;
         let host = self.hosts.remote_status().into_iter().find(|status| status.config.name == verb.host);
         CheckHostReply {
             success: checked.is_ok(),
-            host: host.map(described),
+            host: host.map(to_host_info),
             question: None,
             error: checked.err().map(|error| error.to_string()),
         }
     }
 }
 
-fn described(status: RemoteHostStatus) -> RemoteHostInfo {
+fn to_host_info(status: RemoteHostStatus) -> RemoteHostInfo {
     let (state, since, error) = match status.state {
         RemoteHostState::Idle => ("idle", None, None),
         RemoteHostState::Connecting => ("connecting", None, None),

@@ -1,4 +1,4 @@
-//! Reading the log of a terminal's inputs.
+//! The log of a terminal's inputs.
 
 use async_recursion::async_recursion as boxed;
 use steplatch_access::Redactor;
@@ -25,22 +25,22 @@ impl Sessions {
 
     pub(crate) async fn try_inputs(&self, verb: ReadInputs) -> Result<ReadInputsReply, SessionError> {
         let terminal = self.find(&verb.session_id).await?;
-        // All of them, because a secret may begin in an earlier one than is wanted.
+        // Read all of them, because a secret may begin before the requested ones.
         let mut inputs = terminal.inputs(0).await?;
         let secrets = self.secrets.within(terminal.id());
         mask_typed(&mut inputs, &secrets);
         let from = verb.from.unwrap_or(0);
         inputs.retain(|input| input.number >= from);
         let limit = verb.limit.map_or(usize::MAX, |limit| limit as usize);
-        // The newest ones.
-        let first = inputs.len().saturating_sub(limit);
-        let inputs = inputs.into_iter().skip(first).map(|input| record(input, &secrets)).collect();
+        // Keep the newest ones.
+        let skipped = inputs.len().saturating_sub(limit);
+        let inputs = inputs.into_iter().skip(skipped).map(|input| to_input_record(input, &secrets)).collect();
         Ok(ReadInputsReply { success: true, session_id: terminal.id().to_string(), inputs, error: None })
     }
 }
 
-/// Hides secrets in typed text, also secrets that several inputs make together, or that the beginning of the log or the
-/// end of a text has cut.
+/// Hides secrets in typed text, including those that extend over several inputs, and parts of those that the beginning
+/// of the log or the end of a text divides.
 fn mask_typed(inputs: &mut [LoggedInput], secrets: &Redactor) {
     let is_cut_off = inputs.first().is_some_and(|oldest| oldest.number > 1);
     let mut joined = String::new();
@@ -52,7 +52,7 @@ fn mask_typed(inputs: &mut [LoggedInput], secrets: &Redactor) {
                 joined.push_str(&text.text);
                 ranges.push(begin..joined.len());
                 if !keys.is_empty() {
-                    // A key ends what was typed: a secret has no line end.
+                    // A key ends the typed text: a secret has no line end.
                     joined.push('\n');
                 }
             }
@@ -69,7 +69,7 @@ fn mask_typed(inputs: &mut [LoggedInput], secrets: &Redactor) {
         _ => None,
     });
     for (index, (text, range)) in texts.zip(ranges).enumerate() {
-        // A secret that reaches into the text is within this window.
+        // A secret that overlaps the text is within this window.
         let begin = joined.floor_char_boundary(range.start.saturating_sub(reach));
         let end = joined.ceil_char_boundary((range.end + reach).min(joined.len()));
         text.text = secrets.masked_portion(&joined[begin..end], range.start - begin..range.end - begin);
@@ -79,7 +79,7 @@ fn mask_typed(inputs: &mut [LoggedInput], secrets: &Redactor) {
     }
 }
 
-fn record(logged: LoggedInput, secrets: &Redactor) -> InputRecord {
+fn to_input_record(logged: LoggedInput, secrets: &Redactor) -> InputRecord {
     let LoggedInput {
         number,
         at,
@@ -137,20 +137,20 @@ fn record(logged: LoggedInput, secrets: &Redactor) -> InputRecord {
                 working_directory: directory.map(|directory| secrets.masked(directory)),
                 ..record
             };
-            with_outcome(record, outcome, secrets)
+            add_outcome(record, outcome, secrets)
         }
         LoggedAction::Entered { line, outcome } => {
             let record = InputRecord { kind: InputKind::Entered, text: line.and_then(masked), ..record };
-            with_outcome(record, outcome, secrets)
+            add_outcome(record, outcome, secrets)
         }
         LoggedAction::Waited { patterns, reason, matched, until } => InputRecord {
             kind: InputKind::Wait,
             pattern: matched
                 .as_ref()
                 .and_then(|(index, _)| patterns.get(*index))
-                .map(|one| secrets.masked(one.clone())),
+                .map(|pattern| secrets.masked(pattern.clone())),
             patterns: patterns.into_iter().map(|pattern| secrets.masked(pattern)).collect(),
-            reason: Some(word(reason).to_owned()),
+            reason: Some(reason_name(reason).to_owned()),
             match_text: matched.and_then(|(_, text)| masked(text)),
             output_end: Some(until),
             ..record
@@ -162,7 +162,7 @@ fn record(logged: LoggedInput, secrets: &Redactor) -> InputRecord {
     }
 }
 
-fn with_outcome(record: InputRecord, outcome: Option<CommandOutcome>, secrets: &Redactor) -> InputRecord {
+fn add_outcome(record: InputRecord, outcome: Option<CommandOutcome>, secrets: &Redactor) -> InputRecord {
     match outcome {
         None => InputRecord { reason: Some("running".to_owned()), ..record },
         Some(CommandOutcome::Ended { exit_code, begin, end }) => InputRecord {
@@ -196,7 +196,7 @@ fn is_cut(action: &LoggedAction) -> bool {
     }
 }
 
-fn word(reason: Reason) -> &'static str {
+fn reason_name(reason: Reason) -> &'static str {
     match reason {
         Reason::Match => "match",
         Reason::Prompt => "prompt",
@@ -240,7 +240,7 @@ mod tests {
     /// The texts of the entries, without secrets.
     fn shown(mut inputs: Vec<LoggedInput>, secrets: &Redactor) -> Vec<String> {
         mask_typed(&mut inputs, secrets);
-        inputs.into_iter().map(|input| record(input, secrets).text.unwrap_or_default()).collect()
+        inputs.into_iter().map(|input| to_input_record(input, secrets).text.unwrap_or_default()).collect()
     }
 
     fn secrets() -> Redactor {
@@ -280,7 +280,7 @@ mod tests {
         {
             let context = InputContext::Program { row: row.to_owned() };
             let input = LoggedInput { context, ..logged(1, typed("", &[])) };
-            assert_eq!(record(input, &secrets).row.as_deref(), Some(expected));
+            assert_eq!(to_input_record(input, &secrets).row.as_deref(), Some(expected));
         }
     }
 

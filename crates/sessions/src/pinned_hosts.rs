@@ -1,4 +1,4 @@
-//! Other machines that runs use: each stays the machine from the start of the run.
+//! Checks that the machines of a run are the same as at its start.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use steplatch_access::{Caller, HostPin, PinError, Pins};
 use steplatch_host::{ConnectFailure, HostTarget, RemoteError, RemoteHostConfig};
 use tokio::time::{Instant, sleep};
 
-use crate::sessions::{Sessions, THIS_MACHINE, patience};
+use crate::sessions::{Sessions, THIS_MACHINE, connect_timeout};
 use crate::trouble::SessionError;
 
-/// Time that the start of a run waits until `ssh` reports where a host leads.
-const REPORT_TIME: Duration = Duration::from_secs(30);
+/// Time that the start of a run waits for `ssh` to report the target of a host.
+const TARGET_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The first and the longest pause before the next query of `ssh`.
-const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
+/// Minimum and maximum pause before the next query of `ssh`.
+const MIN_MAX_RETRY_PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
 
 /// Reason for sending nothing to a machine for a run.
 #[derive(Debug, thiserror::Error)]
@@ -33,7 +33,7 @@ impl From<PinnedHostError> for SessionError {
     }
 }
 
-/// Returns whether a name of a host means this machine.
+/// Returns whether a host name refers to this machine.
 #[must_use]
 pub fn is_this_machine(host: &str) -> bool {
     host == THIS_MACHINE
@@ -50,10 +50,10 @@ impl Sessions {
     /// such machine.
     #[boxed]
     pub async fn host_pin(&self, host: &str) -> Option<HostPin> {
-        match self.target_within(host, REPORT_TIME).await {
+        match self.target_within(host, TARGET_TIMEOUT).await {
             Ok(target) => target.map(HostPin::from),
             Err(error) => {
-                tracing::warn!(%error, host, "where a host leads is not known");
+                tracing::warn!(%error, host, "the target of a host is unknown");
                 let config = self.remote_config(host)?;
                 Some(HostTarget::configured(&config).into())
             }
@@ -64,18 +64,19 @@ impl Sessions {
         self.hosts.remote_status().into_iter().map(|status| status.config).find(|config| config.name == host)
     }
 
-    /// Asks `ssh` where a machine leads, again and again if it does not answer. Returns `None` if there is no such machine.
-    async fn target_within(&self, host: &str, patience: Duration) -> Result<Option<HostTarget>, RemoteError> {
-        let (began, mut pause) = (Instant::now(), RETRY_PAUSES.0);
+    /// Queries `ssh` for the target of a machine, and retries if it does not answer. Returns `None` without such a
+    /// machine.
+    async fn target_within(&self, host: &str, timeout: Duration) -> Result<Option<HostTarget>, RemoteError> {
+        let (began, mut pause) = (Instant::now(), MIN_MAX_RETRY_PAUSE.0);
         loop {
             match self.hosts.remote_target(host).await {
                 Ok(target) => return Ok(Some(target)),
                 Err(RemoteError::Unknown { .. }) => return Ok(None),
                 Err(RemoteError::Failed { why: ConnectFailure::Connection(_), .. })
-                    if began.elapsed() + pause < patience =>
+                    if began.elapsed() + pause < timeout =>
                 {
                     sleep(pause).await;
-                    pause = (pause * 2).min(RETRY_PAUSES.1);
+                    pause = (pause * 2).min(MIN_MAX_RETRY_PAUSE.1);
                 }
                 Err(error) => return Err(error),
             }
@@ -96,9 +97,9 @@ impl Sessions {
     pub(crate) async fn check_pinned(&self, caller: &Caller, host: &str) -> Result<(), PinnedHostError> {
         let Some(pins) = caller.pins.as_ref().filter(|pins| pins.hosts.is_some()) else { return Ok(()) };
         let began = Instant::now();
-        let now = self.target_within(host, patience(caller)).await?.map(HostPin::from);
-        pins.check_host(host, now.as_ref())?;
-        self.hosts.reach_remote(host, patience(caller).saturating_sub(began.elapsed())).await?;
+        let current_pin = self.target_within(host, connect_timeout(caller)).await?.map(HostPin::from);
+        pins.check_host(host, current_pin.as_ref())?;
+        self.hosts.reach_remote(host, connect_timeout(caller).saturating_sub(began.elapsed())).await?;
         // The connection may be old, or new after a wait in which the configuration has changed.
         Ok(self.check_connection(pins, host)?)
     }
@@ -111,7 +112,7 @@ impl Sessions {
     pub(crate) fn check_pinned_terminal(&self, caller: &Caller, session: &str) -> Result<(), PinnedHostError> {
         let Some(pins) = &caller.pins else { return Ok(()) };
         let Some(host) = self.machine_of(session) else { return Ok(()) };
-        // A terminal that a definition has by its name alone is on a machine that it does not name.
+        // A definition that names only a terminal does not pin its machine.
         match pins.hosts.iter().flatten().any(|(known, _)| *known == host) {
             true => Ok(self.check_connection(pins, &host)?),
             false => Ok(()),
@@ -120,18 +121,17 @@ impl Sessions {
 
     fn check_connection(&self, pins: &Pins, host: &str) -> Result<(), PinError> {
         match self.hosts.dialed_target(host) {
-            Ok(Some(dialed)) => {
-                let mut dialed = HostPin::from(dialed);
-                if dialed.keys.is_empty() {
-                    // The dial of the first connection to a machine comes before its key: a person confirmed the key
-                    // then, and later dials know it.
+            Ok(Some(target)) => {
+                let mut pin = HostPin::from(target);
+                if pin.keys.is_empty() {
+                    // The first connection to a machine began without a known key: a person confirmed the key then, and
+                    // later connections know it.
                     let pinned = pins.hosts.iter().flatten().find(|(known, _)| *known == host);
-                    dialed.keys =
-                        pinned.and_then(|(_, pin)| pin.as_ref()).map(|pin| pin.keys.clone()).unwrap_or_default();
+                    pin.keys = pinned.and_then(|(_, pin)| pin.as_ref()).map(|pin| pin.keys.clone()).unwrap_or_default();
                 }
-                pins.check_host(host, Some(&dialed))
+                pins.check_host(host, Some(&pin))
             }
-            // There was no connection to it since its configuration, or only by a way that cannot report this.
+            // There was no connection since its configuration, or its transport cannot report the target.
             Ok(None) => Ok(()),
             Err(_) => pins.check_host(host, None),
         }

@@ -1,7 +1,6 @@
-//! State of each client's reading of each terminal: the position that it has read to, the rows of a full screen, its
-//! last match.
+//! The state of each client's reading of each terminal: its offset, the rows of a full screen, its last match.
 //!
-//! Kept in memory only. A client that connects anew begins again.
+//! Stored in memory only. A client that reconnects begins again.
 
 use std::collections::HashMap;
 
@@ -10,18 +9,18 @@ use steplatch_access::ConnectionId;
 use steplatch_ids::TerminalId;
 use steplatch_protocol::HighlightInfo;
 
-/// Maximum number of readings; the next one replaces the least recently used one. With the rows of a screen, one takes
-/// some 5 KB.
+/// Maximum number of readings; a further one replaces the least recently used. A reading with the rows of a screen has
+/// about 5 KB.
 const MAX_READINGS: usize = 256;
 
-/// Part of one terminal that one client has seen.
+/// The part of one terminal that one client has seen.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Reading {
-    /// The offset after the output that it has seen.
+    /// The end of the output that it has seen.
     pub(crate) offset: Option<u64>,
-    /// The version of the screen that it has seen last.
+    /// The version of the last screen that it has seen.
     pub(crate) version: Option<u64>,
-    /// The rows that it has seen last, if a full-screen program had the screen.
+    /// The rows of that screen, if a full-screen program controlled it.
     pub(crate) rows: Option<Vec<String>>,
     /// Highlights of that screen.
     pub(crate) highlighted: Vec<HighlightInfo>,
@@ -32,9 +31,9 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// Returns the beginning of the next wait: after the last match or the last input, whichever is later. None without
-    /// either.
-    pub(crate) fn unmatched(&self) -> Option<u64> {
+    /// Returns the start offset of the next wait: the end of the last match or the last input, whichever is later;
+    /// `None` without either.
+    pub(crate) fn unmatched_offset(&self) -> Option<u64> {
         self.matched.max(self.typed)
     }
 }
@@ -45,7 +44,7 @@ pub(crate) struct Readers(Mutex<Readings>);
 
 #[derive(Debug, Default)]
 struct Readings {
-    all: HashMap<(ConnectionId, TerminalId), (Reading, u64)>,
+    entries: HashMap<(ConnectionId, TerminalId), (Reading, u64)>,
     /// Counts uses, to find the oldest.
     uses: u64,
 }
@@ -54,10 +53,10 @@ impl Readers {
     /// Returns the part of a terminal that a client has seen.
     pub(crate) fn reading(&self, client: ConnectionId, terminal: &TerminalId) -> Reading {
         let readings = self.0.lock();
-        readings.all.get(&(client, terminal.clone())).map(|(reading, _)| reading.clone()).unwrap_or_default()
+        readings.entries.get(&(client, terminal.clone())).map(|(reading, _)| reading.clone()).unwrap_or_default()
     }
 
-    /// Changes what a client has seen of a terminal.
+    /// Updates the part of a terminal that a client has seen.
     pub(crate) fn update_reading(
         &self,
         client: ConnectionId,
@@ -66,22 +65,22 @@ impl Readers {
     ) {
         let mut readings = self.0.lock();
         readings.uses += 1;
-        let now = readings.uses;
+        let current_use = readings.uses;
         let key = (client, terminal.clone());
-        if readings.all.len() >= MAX_READINGS && !readings.all.contains_key(&key) {
-            let oldest = readings.all.iter().min_by_key(|(_, (_, used))| *used).map(|(key, _)| key.clone());
+        if readings.entries.len() >= MAX_READINGS && !readings.entries.contains_key(&key) {
+            let oldest = readings.entries.iter().min_by_key(|(_, (_, used))| *used).map(|(key, _)| key.clone());
             if let Some(oldest) = oldest {
-                readings.all.remove(&oldest);
+                readings.entries.remove(&oldest);
             }
         }
-        let (reading, used) = readings.all.entry(key).or_default();
-        *used = now;
+        let (reading, used) = readings.entries.entry(key).or_default();
+        *used = current_use;
         change(reading);
     }
 
     /// Forgets a closed terminal.
     pub(crate) fn forget(&self, terminal: &TerminalId) {
-        self.0.lock().all.retain(|(_, known), _| known != terminal);
+        self.0.lock().entries.retain(|(_, known), _| known != terminal);
     }
 }
 
@@ -91,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_wait_begins_behind_the_last_match_or_input_whichever_is_later() {
-        let begins = |matched, typed| Reading { matched, typed, ..Reading::default() }.unmatched();
+        let begins = |matched, typed| Reading { matched, typed, ..Reading::default() }.unmatched_offset();
         assert_eq!(begins(None, None), None);
         assert_eq!(begins(Some(5), None), Some(5));
         assert_eq!(begins(None, Some(3)), Some(3));
@@ -111,7 +110,7 @@ mod tests {
             readers.update_reading(other, &TerminalId::random(), |reading| reading.offset = Some(offset));
         }
         assert_eq!(readers.reading(one, &terminal), Reading::default());
-        assert_eq!(readers.0.lock().all.len(), MAX_READINGS);
+        assert_eq!(readers.0.lock().entries.len(), MAX_READINGS);
         readers.update_reading(one, &terminal, |reading| reading.matched = Some(1));
         readers.forget(&terminal);
         assert_eq!(readers.reading(one, &terminal), Reading::default());

@@ -18,7 +18,7 @@ use steplatch_protocol::{
 };
 use steplatch_recording::{Catalog, CatalogEntry, OpenError, Player, RecordingId};
 
-use crate::watch_screen::Shown;
+use crate::watch_screen::MaskedScreen;
 
 /// Default maximum number of recordings in a list.
 const DEFAULT_LIMIT: u32 = 200;
@@ -26,17 +26,17 @@ const DEFAULT_LIMIT: u32 = 200;
 /// Maximum number of open replays.
 const MAX_OPEN_REPLAYS: usize = 4;
 
-/// Maximum number of frames of a stretch.
+/// Maximum number of frames of a section.
 const MAX_FRAMES: usize = 400;
 
-/// Maximum number of cells in the changed rows of a stretch, so that a reply stays below some hundred kilobytes.
+/// Maximum number of cells in the changed rows of a section, so that a reply has at most some hundred kilobytes.
 const MAX_CELLS: usize = 200_000;
 
-/// The time after which a stretch ends, if it has a change in it.
+/// Time after which a section with a change ends.
 const MAX_READ_TIME: Duration = Duration::from_millis(250);
 
-/// Changes within this time are one frame. A page shows no more than 60 a second.
-const FRAME: Duration = Duration::from_millis(15);
+/// Time span of one frame. A page shows at most 60 a second.
+const FRAME_TIME: Duration = Duration::from_millis(15);
 
 /// The recordings of this user. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -46,7 +46,7 @@ pub struct Recordings {
     open: Arc<Mutex<VecDeque<OpenReplay>>>,
 }
 
-/// A replay, and the file that it is of.
+/// An open replay and its file.
 #[derive(Debug, Clone)]
 struct OpenReplay {
     id: RecordingId,
@@ -66,25 +66,25 @@ impl Recordings {
         let recordings = self.clone();
         let listing = tokio::task::spawn_blocking(move || recordings.catalog.list());
         match listing.await {
-            Ok(Ok(found)) => {
-                let matching = found.into_iter().filter(|entry| {
+            Ok(Ok(entries)) => {
+                let matching = entries.into_iter().filter(|entry| {
                     verb.session_id.as_deref().is_none_or(|terminal| entry.id.terminal().as_str() == terminal)
                 });
                 let limit = usize::try_from(verb.limit.unwrap_or(DEFAULT_LIMIT)).unwrap_or(usize::MAX);
                 let recordings = matching.take(limit).map(|entry| self.info(&entry)).collect();
                 ListRecordingsReply { success: true, recordings, error: None }
             }
-            Ok(Err(error)) => failed_list(format!("the directory of recordings cannot be read: {error}")),
-            Err(_) => failed_list("the directory of recordings cannot be read".to_owned()),
+            Ok(Err(error)) => failure_reply(format!("the directory of recordings cannot be read: {error}")),
+            Err(_) => failure_reply("the directory of recordings cannot be read".to_owned()),
         }
     }
 
-    /// Reads a stretch of a recording.
+    /// Reads a section of a recording.
     #[boxed]
     pub async fn read(&self, verb: ReadRecording) -> ReadRecordingReply {
         let recordings = self.clone();
         let reading = tokio::task::spawn_blocking(move || {
-            recordings.stretch(&verb.recording_id, Duration::from_millis(verb.at_ms.unwrap_or_default()))
+            recordings.read_section(&verb.recording_id, Duration::from_millis(verb.at_ms.unwrap_or_default()))
         });
         match reading.await {
             Ok(Ok(reply)) => reply,
@@ -96,15 +96,15 @@ impl Recordings {
         }
     }
 
-    fn stretch(&self, id: &str, at: Duration) -> Result<ReadRecordingReply, String> {
-        let found = id.parse().ok().and_then(|id: RecordingId| self.catalog.entry(id));
-        let Some(entry) = found else {
+    fn read_section(&self, id: &str, at: Duration) -> Result<ReadRecordingReply, String> {
+        let entry = id.parse().ok().and_then(|id: RecordingId| self.catalog.entry(id));
+        let Some(entry) = entry else {
             return Err(format!(
                 "there is no recording '{}', or its file was moved or deleted; GET /api/v1/recordings lists them",
                 id.chars().take(60).collect::<String>()
             ));
         };
-        let unreadable = |error: OpenError| format!("'{}' is not replayed: {error}", entry.file.display());
+        let unreadable = |error: OpenError| format!("'{}' cannot be replayed: {error}", entry.file.display());
         let player = self.player(&entry).map_err(unreadable)?;
         let mut player = player.lock();
         let mut reply = self.frames(&mut player, &entry.id, at).map_err(|error| unreadable(error.into()))?;
@@ -112,18 +112,20 @@ impl Recordings {
         Ok(reply)
     }
 
-    /// Returns the replay of a recording. Opens it if there is none.
+    /// Returns the replay of a recording, and opens it if necessary.
     fn player(&self, entry: &CatalogEntry) -> Result<Arc<Mutex<Player>>, OpenError> {
-        let known = {
+        let open_player = {
             let open = self.open.lock();
-            open.iter().find(|one| one.id == entry.id && one.file == entry.file).map(|one| one.player.clone())
+            open.iter()
+                .find(|replay| replay.id == entry.id && replay.file == entry.file)
+                .map(|replay| replay.player.clone())
         };
-        let player = match known {
-            Some(known) if known.lock().refresh()? => known,
+        let player = match open_player {
+            Some(open_player) if open_player.lock().refresh()? => open_player,
             _ => Arc::new(Mutex::new(Player::open(&entry.file)?)),
         };
         let mut open = self.open.lock();
-        open.retain(|one| one.id != entry.id);
+        open.retain(|replay| replay.id != entry.id);
         open.push_back(OpenReplay { id: entry.id.clone(), file: entry.file.clone(), player: player.clone() });
         while open.len() > MAX_OPEN_REPLAYS {
             open.pop_front();
@@ -135,9 +137,12 @@ impl Recordings {
         let secrets = self.secrets.within(id.terminal());
         let began = Instant::now();
         player.seek(at)?;
-        let mut shown = Shown::from_update(player.screen(), &secrets);
-        let mut frames: Vec<RecordedFrame> =
-            shown.change_from(None).map(|change| RecordedFrame { at_ms: in_ms(at), change }).into_iter().collect();
+        let mut last_screen = MaskedScreen::from_update(player.screen(), &secrets);
+        let mut frames: Vec<RecordedFrame> = last_screen
+            .change_from(None)
+            .map(|change| RecordedFrame { at_ms: to_ms(at), change })
+            .into_iter()
+            .collect();
         let mut cells = 0;
         let mut next = player.next_at()?;
         while let Some(first) = next {
@@ -145,30 +150,30 @@ impl Recordings {
             if is_full && frames.len() > 1 {
                 break;
             }
-            player.seek(first + FRAME)?;
-            let screen = Shown::from_update(player.screen(), &secrets);
-            if let Some(change) = screen.change_from(Some(&shown)) {
+            player.seek(first + FRAME_TIME)?;
+            let screen = MaskedScreen::from_update(player.screen(), &secrets);
+            if let Some(change) = screen.change_from(Some(&last_screen)) {
                 cells += change.changed.len() * usize::from(change.cols);
-                frames.push(RecordedFrame { at_ms: in_ms(player.at()), change });
-                shown = screen;
+                frames.push(RecordedFrame { at_ms: to_ms(player.at()), change });
+                last_screen = screen;
             }
             next = player.next_at()?;
         }
         Ok(ReadRecordingReply {
             success: true,
             recording: None,
-            duration_ms: in_ms(player.duration()),
-            idle_limit_ms: player.idle_limit().map(in_ms),
+            duration_ms: to_ms(player.duration()),
+            idle_limit_ms: player.idle_limit().map(to_ms),
             markers: player
                 .markers()
                 .iter()
                 .map(|marker| RecordingMarker {
-                    at_ms: in_ms(marker.at),
+                    at_ms: to_ms(marker.at),
                     label: self.secrets.within(id.terminal()).masked(marker.label.clone()),
                 })
                 .collect(),
             frames,
-            next_ms: next.map(|_| in_ms(player.at())),
+            next_ms: next.map(|_| to_ms(player.at())),
             damage: player.damage().map(ToString::to_string),
             error: None,
         })
@@ -190,10 +195,10 @@ impl Recordings {
     }
 }
 
-fn failed_list(error: String) -> ListRecordingsReply {
+fn failure_reply(error: String) -> ListRecordingsReply {
     ListRecordingsReply { error: Some(error), ..ListRecordingsReply::default() }
 }
 
-fn in_ms(time: Duration) -> u64 {
+fn to_ms(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,4 +1,4 @@
-//! Following the screen of a terminal, if its host supports that.
+//! Versions of a terminal's screen, received from its host or by polling.
 
 use std::time::Duration;
 
@@ -6,18 +6,18 @@ use steplatch_host::{AskError, HostedTerminal, Refusal};
 use steplatch_terminal::{Picture, ScreenUpdate};
 use tokio::time::sleep;
 
-/// Interval between looks at the screen on a host that does not report changes.
-const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+/// Interval between reads of the screen on a host that does not report changes.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Query to a host. A host of an older version refuses the first of these, and receives the next.
+/// Kind of the query to a host. If a host of an older version refuses one, the next kind is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ScreenQuery {
     /// The rows that have changed.
     Rows,
     /// The whole screen, once it has changed.
-    Whole,
+    FullScreen,
     /// The current screen.
-    Now,
+    Poll,
 }
 
 /// The versions of a screen, one after another.
@@ -43,7 +43,7 @@ impl ScreenFollower {
         self.known
     }
 
-    /// Waits for another version than the last one. The first is there at once.
+    /// Waits for a version other than the last one. Returns the first version at once.
     ///
     /// # Errors
     /// If there is no such terminal, or it closes in the meantime.
@@ -51,8 +51,8 @@ impl ScreenFollower {
         loop {
             let asked = match self.query {
                 ScreenQuery::Rows => self.next_rows().await,
-                ScreenQuery::Whole => self.terminal.watch_screen(self.known).await.map(Some),
-                ScreenQuery::Now => self.look().await.map(Some),
+                ScreenQuery::FullScreen => self.terminal.watch_screen(self.known).await.map(Some),
+                ScreenQuery::Poll => self.poll().await.map(Some),
             };
             match asked {
                 Ok(Some(update)) => {
@@ -64,15 +64,16 @@ impl ScreenFollower {
                 }
                 // The next request is for the whole screen.
                 Ok(None) => self.known = None,
-                Err(AskError::Refused(Refusal::NotUnderstood)) if self.query != ScreenQuery::Now => {
-                    self.query = if self.query == ScreenQuery::Rows { ScreenQuery::Whole } else { ScreenQuery::Now };
+                Err(AskError::Refused(Refusal::NotUnderstood)) if self.query != ScreenQuery::Poll => {
+                    self.query =
+                        if self.query == ScreenQuery::Rows { ScreenQuery::FullScreen } else { ScreenQuery::Poll };
                 }
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Returns none if the received rows do not fit the known screen.
+    /// Returns `None` if the received rows do not match the known screen.
     async fn next_rows(&mut self) -> Result<Option<ScreenUpdate>, AskError> {
         let delta = self.terminal.watch_rows(self.known).await?;
         let update = delta.onto(self.picture.take());
@@ -80,17 +81,17 @@ impl ScreenFollower {
         Ok(update)
     }
 
-    async fn look(&self) -> Result<ScreenUpdate, AskError> {
+    async fn poll(&self) -> Result<ScreenUpdate, AskError> {
         if self.known.is_some() {
-            sleep(LOOK_INTERVAL.max(self.interval)).await;
+            sleep(POLL_INTERVAL.max(self.interval)).await;
         }
-        let (picture, described) = (self.terminal.picture().await?, self.terminal.view(false).await?);
+        let (picture, view) = (self.terminal.picture().await?, self.terminal.view(false).await?);
         Ok(ScreenUpdate {
             version: self.known.map_or(0, |known| known.wrapping_add(1)),
             picture,
-            modes: described.modes,
-            title: described.title,
-            exit: described.exit,
+            modes: view.modes,
+            title: view.title,
+            exit: view.exit,
         })
     }
 }

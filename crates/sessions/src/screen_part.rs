@@ -1,7 +1,7 @@
-//! Part of a screen in a reply: all of it, or the part that the client has not seen.
+//! The screen in a reply: all of it, or the part that the client has not seen.
 //!
-//! Of a line program, the news are the lines printed since the client's last look; of a full-screen program, the rows
-//! that changed. The reply has the whole screen where that is shorter.
+//! The new part of a line program is the text printed since the client's last read; of a full-screen program, the
+//! changed rows. The reply has the whole screen if that is shorter.
 
 use std::fmt::Display;
 
@@ -11,32 +11,34 @@ use steplatch_protocol::{CursorPosition, HighlightInfo, OmittedOutput, ScreenMod
 use steplatch_terminal::{Highlight, Limit, Part, Picture, ScreenLine, View, highlights};
 
 use crate::readers::Reading;
-use crate::sessions::{MAX_VALUE_BYTES, READ_ON, Sessions, incomplete, masked_excerpt, whole_secrets_hidden};
+use crate::sessions::{
+    MAX_VALUE_BYTES, READ_IN_PARTS_ADVICE, Sessions, incomplete_text, mask_divided_secrets, masked_excerpt,
+};
 use crate::trouble::SessionError;
 
-/// Maximum number of new characters for a client; a read by position returns the text between their head and tail.
-const NEWS: usize = 3000;
+/// Maximum number of new characters for a client; a read by offset returns the text between their head and tail.
+const MAX_NEW_CHARS: usize = 3000;
 
-/// The part of a screen that a reply has.
+/// The part of a screen in a reply.
 #[derive(Debug, Default)]
 pub(crate) struct ScreenShare {
     pub(crate) content: String,
-    /// None for the whole screen.
+    /// `None` for the whole screen.
     pub(crate) part: Option<ScreenPart>,
     /// Position of the cursor of a full-screen program.
     pub(crate) cursor: Option<CursorPosition>,
     pub(crate) alternate_screen: bool,
     pub(crate) highlighted: Vec<HighlightInfo>,
-    /// Output that the content lacks.
+    /// Output that the content omits.
     pub(crate) omitted: Option<OmittedOutput>,
-    /// Failure of a step of a run: the requested output is not complete.
+    /// Error of a step of a run whose requested output is incomplete.
     pub(crate) incomplete: Option<String>,
 }
 
 impl Sessions {
-    /// Returns the part of a screen that `mode` names, and records that the client has seen it. Without an earlier look
-    /// of this client, the news begin at `since`. Shows a terminal closed in the meantime as `view` has it: the action
-    /// before was successful.
+    /// Returns the part of a screen that `mode` names, and records that the client has seen it. Without an earlier read
+    /// by this client, the new part begins at `since`. If the terminal has closed in the meantime, returns `view`,
+    /// because the preceding action was successful.
     pub(crate) async fn screen_share(
         &self,
         caller: &Caller,
@@ -57,12 +59,12 @@ impl Sessions {
             }
             ScreenMode::Auto | ScreenMode::New if view.modes.alternate_screen => {
                 let share = changed_rows(&reading, &screen);
-                ScreenShare { content: shortened_frames(&share.content), ..share }
+                ScreenShare { content: shorten_frames(&share.content), ..share }
             }
             ScreenMode::Auto | ScreenMode::New => {
                 let is_value = caller.run.is_some();
                 let seen = reading.offset.map(|offset| (offset, reading.version)).or(since);
-                match news(terminal, &secrets, seen, view, is_value).await {
+                match new_content(terminal, &secrets, seen, view, is_value).await {
                     Ok(Some(share)) if is_value && mode == ScreenMode::Auto && share.incomplete.is_some() => {
                         ScreenShare { content: screen.clone(), ..ScreenShare::default() }
                     }
@@ -89,7 +91,7 @@ impl Sessions {
         share
     }
 
-    /// Records that the client has seen the whole of a screen, which has no secrets.
+    /// Records that the client has seen a whole screen, with masked secrets.
     pub(crate) fn record_seen(
         &self,
         caller: &Caller,
@@ -99,7 +101,7 @@ impl Sessions {
         highlighted: &[HighlightInfo],
     ) {
         if let Some(reader) = caller.reader() {
-            let rows = view.modes.alternate_screen.then(|| rows_of(screen));
+            let rows = view.modes.alternate_screen.then(|| to_rows(screen));
             self.readers.update_reading(reader, terminal.id(), |reading| {
                 reading.offset = Some(view.end);
                 reading.version = view.version;
@@ -110,9 +112,9 @@ impl Sessions {
     }
 }
 
-/// Returns the content that is new since the output ended at an offset and the screen had a version. None where there
-/// is no such offset: the client has not looked and there was no input.
-async fn news(
+/// Returns the content after an offset of the output and a version of the screen; `None` without an offset: the client
+/// has not read the terminal, and there was no input.
+async fn new_content(
     terminal: &HostedTerminal,
     secrets: &Redactor,
     seen: Option<(u64, Option<u64>)>,
@@ -126,42 +128,42 @@ async fn news(
     }
     // A terminal host of an older version has no versions.
     if let Some(version) = version.filter(|_| !is_value) {
-        return shown_since(terminal, secrets, from, version).await.map(Some);
+        return unseen_content(terminal, secrets, from, version).await.map(Some);
     }
-    let limit = if is_value { Limit::Head(MAX_VALUE_BYTES) } else { Limit::HeadAndTail(NEWS) };
+    let limit = if is_value { Limit::Head(MAX_VALUE_BYTES) } else { Limit::HeadAndTail(MAX_NEW_CHARS) };
     let excerpt = terminal.read(Part::From(from), limit).await?;
     let is_whole = excerpt.left_out == 0 && excerpt.dropped_before.is_none() && excerpt.head.len() <= MAX_VALUE_BYTES;
     if is_value && !is_whole {
-        let incomplete = incomplete("what was printed", excerpt.dropped_before, READ_ON);
+        let incomplete = incomplete_text("the printed text", excerpt.dropped_before, READ_IN_PARTS_ADVICE);
         return Ok(Some(ScreenShare { part, incomplete: Some(incomplete), ..ScreenShare::default() }));
     }
-    let excerpt = whole_secrets_hidden(terminal, secrets, from, excerpt).await?;
+    let excerpt = mask_divided_secrets(terminal, secrets, from, excerpt).await?;
     let (content, omitted) = masked_excerpt(secrets, excerpt, false);
     Ok(Some(ScreenShare { content, part, omitted, ..ScreenShare::default() }))
 }
 
-/// Returns the part of a terminal that a client has not seen: text, or the lines that changed where the program drew on
+/// Returns the part of a terminal that a client has not seen: text, or the changed lines if the program drew on
 /// several.
-async fn shown_since(
+async fn unseen_content(
     terminal: &HostedTerminal,
     secrets: &Redactor,
     from: u64,
     version: u64,
 ) -> Result<ScreenShare, SessionError> {
     let part = Part::New { from, version, reach: secrets.reach() };
-    let mut excerpt = terminal.read(part, Limit::HeadAndTail(NEWS)).await?;
+    let mut excerpt = terminal.read(part, Limit::HeadAndTail(MAX_NEW_CHARS)).await?;
     if let Some(lines) = excerpt.rows {
         return Ok(changed_lines(&lines, secrets));
     }
-    let whole = format!("{}{}", excerpt.before, excerpt.head);
-    excerpt.head = secrets.masked_portion(&whole, excerpt.before.len()..whole.len());
+    let text = format!("{}{}", excerpt.before, excerpt.head);
+    excerpt.head = secrets.masked_portion(&text, excerpt.before.len()..text.len());
     let (content, omitted) = masked_excerpt(secrets, excerpt, false);
     Ok(ScreenShare { content, part: Some(ScreenPart::New), omitted, ..ScreenShare::default() })
 }
 
-/// Returns the lines of a screen that changed: as text where they are the last ones, else after their numbers.
+/// Returns the changed lines of a screen: as text if they are the last ones, otherwise with their numbers.
 fn changed_lines(lines: &[ScreenLine], secrets: &Redactor) -> ScreenShare {
-    // All lines, to find a secret that several have.
+    // Mask all lines together, because a secret may extend over several.
     let texts = lines.iter().map(|line| line.text.as_str()).collect::<Vec<_>>().join("\n");
     let masked = secrets.masked_screen(texts);
     let texts: Vec<&str> = masked.split('\n').collect();
@@ -172,67 +174,68 @@ fn changed_lines(lines: &[ScreenLine], secrets: &Redactor) -> ScreenShare {
     let Some(first) = lines.iter().position(|line| line.is_changed) else {
         return ScreenShare { part: Some(ScreenPart::New), ..ScreenShare::default() };
     };
-    // Rows below that are empty now need no number.
+    // Empty rows at the end need no number.
     let end = texts.iter().rposition(|text| !text.trim().is_empty()).map_or(0, |last| last + 1);
     let (content, part) = if end > first && lines[first..end].iter().all(|line| line.is_changed) {
         (texts[first..end].iter().map(|text| text.trim_end()).collect::<Vec<_>>().join("\n"), ScreenPart::New)
     } else {
         let changed = lines.iter().zip(&texts).filter(|(line, _)| line.is_changed);
-        (numbered(changed.map(|(line, text)| (line.row, *text))), ScreenPart::Changed)
+        (number_rows(changed.map(|(line, text)| (line.row, *text))), ScreenPart::Changed)
     };
     ScreenShare { content, part: Some(part), ..ScreenShare::default() }
 }
 
-/// The shortest line of a frame to shorten, and the length of its rest.
-const FRAME: usize = 8;
-const FRAME_END: usize = 2;
+/// Minimum length of a frame line to shorten, and length of each end that remains.
+const MIN_FRAME_CHARS: usize = 8;
+const FRAME_END_CHARS: usize = 2;
 
-/// Shortens the lines of frames, which say nothing and cost a reader much: `┌──…──┐`.
-fn shortened_frames(text: &str) -> String {
-    let mut short = String::with_capacity(text.len());
-    let mut signs = text.chars().peekable();
-    while let Some(sign) = signs.next() {
+/// Shortens the lines of frames, which carry no information and many tokens: `┌──…──┐`.
+fn shorten_frames(text: &str) -> String {
+    let mut shortened = String::with_capacity(text.len());
+    let mut characters = text.chars().peekable();
+    while let Some(character) = characters.next() {
         let mut count = 1;
-        while signs.next_if_eq(&sign).is_some() {
+        while characters.next_if_eq(&character).is_some() {
             count += 1;
         }
-        let is_line = ('\u{2500}'..='\u{257f}').contains(&sign) && count >= FRAME;
-        let end = std::iter::repeat_n(sign, if is_line { FRAME_END } else { count });
-        short.extend(end.clone());
+        let is_line = ('\u{2500}'..='\u{257f}').contains(&character) && count >= MIN_FRAME_CHARS;
+        let end = std::iter::repeat_n(character, if is_line { FRAME_END_CHARS } else { count });
+        shortened.extend(end.clone());
         if is_line {
-            short.push('…');
-            short.extend(end);
+            shortened.push('…');
+            shortened.extend(end);
         }
     }
-    short
+    shortened
 }
 
-fn rows_of(screen: &str) -> Vec<String> {
+fn to_rows(screen: &str) -> Vec<String> {
     screen.lines().map(str::to_owned).collect()
 }
 
-/// Returns the rows that changed since the client's last look at this full screen, or the screen where that is shorter.
+/// Returns the rows that changed since the client's last read of this full screen, or the screen if that is shorter.
 fn changed_rows(seen: &Reading, screen: &str) -> ScreenShare {
-    let now = rows_of(screen);
-    let whole = || rows_with_text(screen, &now);
-    let Some(before) = &seen.rows else { return whole() };
+    let current_rows = to_rows(screen);
+    let rows_or_screen = || rows_with_text(screen, &current_rows);
+    let Some(previous_rows) = &seen.rows else { return rows_or_screen() };
     let row = |rows: &[String], index: usize| rows.get(index).cloned().unwrap_or_default();
-    let changed = (0..before.len().max(now.len())).filter(|index| row(before, *index) != row(&now, *index));
-    let content = numbered(changed.map(|index| (index, row(&now, index))));
+    let changed = (0..previous_rows.len().max(current_rows.len()))
+        .filter(|index| row(previous_rows, *index) != row(&current_rows, *index));
+    let content = number_rows(changed.map(|index| (index, row(&current_rows, index))));
     if content.len() < screen.len() {
         ScreenShare { content, part: Some(ScreenPart::Changed), ..ScreenShare::default() }
     } else {
-        whole()
+        rows_or_screen()
     }
 }
 
-/// Returns the rows of a full screen that have text, or the screen where that is shorter.
+/// Returns the rows of a full screen that have text, or the screen if that is shorter.
 fn rows_with_text(screen: &str, rows: &[String]) -> ScreenShare {
-    let is_drawn = |sign: char| sign.is_whitespace() || ('\u{2500}'..='\u{259f}').contains(&sign);
+    let is_drawn = |character: char| character.is_whitespace() || ('\u{2500}'..='\u{259f}').contains(&character);
     // vi marks the rows after the end of a text with a tilde.
     let has_text = |row: &str| row != "~" && !row.chars().all(is_drawn);
     let with_text = rows.iter().cloned().enumerate().filter(|(_, row)| has_text(row));
-    let content = numbered(with_text);
+    let content = number_rows(with_text);
     if content.len() < screen.len() {
         ScreenShare { content, part: Some(ScreenPart::Text), ..ScreenShare::default() }
     } else {
@@ -240,13 +243,13 @@ fn rows_with_text(screen: &str, rows: &[String]) -> ScreenShare {
     }
 }
 
-/// Writes rows after their numbers, counted from 0 as the cursor's.
-fn numbered(rows: impl Iterator<Item = (impl Display, impl Display)>) -> String {
+/// Prefixes rows with their numbers, which start at 0 like the cursor's.
+fn number_rows(rows: impl Iterator<Item = (impl Display, impl Display)>) -> String {
     let rows = rows.map(|(index, row)| format!("{index}| {row}").trim_end().to_owned());
     rows.collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the parts of a screen that stand out, from top to bottom.
+/// Returns the highlighted parts of a screen, from top to bottom.
 pub(crate) fn highlighted(picture: &Picture) -> Vec<HighlightInfo> {
     highlights(picture).into_iter().map(|Highlight { row, text }| HighlightInfo { row, text }).collect()
 }
@@ -257,14 +260,14 @@ mod tests {
 
     #[test]
     fn the_rows_that_changed_are_told_by_number_and_the_screen_where_that_is_shorter() {
-        let seen = |screen: &str| Reading { rows: Some(rows_of(screen)), ..Reading::default() };
+        let seen = |screen: &str| Reading { rows: Some(to_rows(screen)), ..Reading::default() };
         let share = changed_rows(&seen("title\none\ntwo\nthree"), "title\none\nTWO");
         assert_eq!((share.content.as_str(), share.part), ("2| TWO\n3|", Some(ScreenPart::Changed)));
         let share = changed_rows(&seen("a\nb"), "c\nd");
         assert_eq!((share.content.as_str(), share.part), ("c\nd", None));
         let share = changed_rows(&Reading::default(), "┌────┐\n│ ok │\n│    │\n└────┘\n\n");
         assert_eq!((share.content.as_str(), share.part), ("1| │ ok │", Some(ScreenPart::Text)));
-        assert_eq!(shortened_frames("┌──────────┐ ----------"), "┌──…──┐ ----------");
+        assert_eq!(shorten_frames("┌──────────┐ ----------"), "┌──…──┐ ----------");
         assert_eq!(changed_rows(&Reading::default(), "a").part, None, "the first look");
         assert_eq!(changed_rows(&seen("a\nb"), "a\nb").content, "", "nothing changed");
     }

@@ -1,4 +1,4 @@
-//! Searching the output of a terminal by line.
+//! Search in the output of a terminal by line.
 
 use std::ops::Range;
 
@@ -11,8 +11,8 @@ use steplatch_access::Redactor;
 
 use crate::trouble::SessionError;
 
-/// Number of characters of one read.
-const WINDOW: usize = 1 << 20;
+/// Maximum number of characters of one read.
+const WINDOW_CHARS: usize = 1 << 20;
 
 /// Maximum number of matches in a reply to a client.
 pub(crate) const MAX_MATCHES: usize = 20;
@@ -25,14 +25,14 @@ const MAX_CONTEXT_LINES: u32 = 50;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct SearchResults {
     pub(crate) matches: Vec<SearchMatch>,
-    /// The position to search on from, where there may be more.
+    /// The offset to continue from, if there may be more.
     pub(crate) next: Option<u64>,
-    /// Position of the oldest held output, where that is later than the one to search from.
+    /// Offset of the oldest stored output, if that is after the start of the search.
     pub(crate) lost_before: Option<u64>,
 }
 
-/// Searches the output after `offset`, with secrets masked before the pattern sees them: a pattern must not reveal what
-/// a text does not. Returns at most `max_bytes` bytes, and at most `most_matches` lines.
+/// Searches the output after `offset`, and matches the pattern against masked text too, because a pattern must not
+/// reveal a secret. Returns at most `max_bytes` bytes and `max_matches` lines.
 pub(crate) async fn search(
     terminal: &HostedTerminal,
     secrets: &Redactor,
@@ -40,15 +40,15 @@ pub(crate) async fn search(
     context: Option<u32>,
     offset: u64,
     max_bytes: usize,
-    most_matches: usize,
+    max_matches: usize,
 ) -> Result<SearchResults, SessionError> {
     let pattern = Pattern::new(source).map_err(|error| error.to_string())?;
     let context = context.unwrap_or(DEFAULT_CONTEXT_LINES).min(MAX_CONTEXT_LINES) as usize;
-    let mut found = SearchResults::default();
+    let mut results = SearchResults::default();
     let (mut from, mut size) = (offset, 0);
     loop {
-        let read = terminal.read(Part::RawFrom(from), Limit::Head(WINDOW)).await?;
-        found.lost_before = found.lost_before.or(read.dropped_before);
+        let read = terminal.read(Part::RawFrom(from), Limit::Head(WINDOW_CHARS)).await?;
+        results.lost_before = results.lost_before.or(read.dropped_before);
         let window = Window::new(&read, from);
         let (lines, text) = (&window.lines, &window.text);
         for (index, line) in lines.iter().enumerate() {
@@ -64,35 +64,34 @@ pub(crate) async fn search(
             let (first, last) = (index.saturating_sub(context), (index + context).min(lines.len() - 1));
             let context_text = secrets.masked_portion(text, lines[first].shown.start..lines[last].shown.end);
             size += context_text.len();
-            if found.matches.len() == most_matches || (size > max_bytes && !found.matches.is_empty()) {
-                found.next = Some(offset);
-                return Ok(found);
+            if results.matches.len() == max_matches || (size > max_bytes && !results.matches.is_empty()) {
+                results.next = Some(offset);
+                return Ok(results);
             }
-            found.matches.push(SearchMatch { offset, text: context_text });
+            results.matches.push(SearchMatch { offset, text: context_text });
         }
         if window.is_last || read.next <= from {
-            return Ok(found);
+            return Ok(results);
         }
-        // The last line of a window may continue after it.
-        let next = match window.left {
+        // The next window begins with the last line if it continues after this one.
+        let next = match window.continued_line {
             Some(begin) => window.offset(terminal, begin).await?,
             None => read.next,
         };
-        // A host on another machine may report any position: an earlier one would make the search repeat again and
-        // again.
+        // A host on another machine may report any offset: an earlier one would repeat the search forever.
         if next <= from {
-            return Ok(found);
+            return Ok(results);
         }
         from = next;
     }
 }
 
-/// A part of the output, as its lines looked in the end.
+/// A part of the output, with its lines in their final form.
 #[derive(Debug)]
 struct Window<'r> {
     /// The output as printed.
     raw: &'r str,
-    /// Its position.
+    /// Its offset.
     begin: u64,
     /// True if nothing is missing between its beginning and its end, such as the drawing of a full-screen program.
     is_whole: bool,
@@ -100,7 +99,7 @@ struct Window<'r> {
     text: String,
     lines: Vec<Line>,
     /// Start in `raw` of the line that continues after the window.
-    left: Option<usize>,
+    continued_line: Option<usize>,
 }
 
 /// A line of a window.
@@ -116,26 +115,26 @@ impl<'r> Window<'r> {
     fn new(read: &'r Excerpt, from: u64) -> Self {
         let begin = read.dropped_before.map_or(from, |dropped| dropped.max(from));
         let (raw, is_last) = (read.head.as_str(), read.left_out == 0);
-        let (mut text, mut lines, mut at) = (String::with_capacity(raw.len()), Vec::new(), 0);
+        let (mut text, mut lines, mut position) = (String::with_capacity(raw.len()), Vec::new(), 0);
         for line in raw.split('\n') {
             let shown = text.len();
             text.push_str(&settled(line));
-            lines.push(Line { begin: at, shown: shown..text.len() });
+            lines.push(Line { begin: position, shown: shown..text.len() });
             text.push('\n');
-            at += line.len() + 1;
+            position += line.len() + 1;
         }
-        // Searches a window of one long line unchanged.
-        let left = if !is_last && lines.len() > 1 { lines.pop().map(|line| line.begin) } else { None };
+        // A window of one long line has no other line to end with.
+        let continued_line = if !is_last && lines.len() > 1 { lines.pop().map(|line| line.begin) } else { None };
         let is_whole = read.next == begin + raw.len() as u64;
-        Self { raw, begin, is_whole, is_last, text, lines, left }
+        Self { raw, begin, is_whole, is_last, text, lines, continued_line }
     }
 
-    /// Returns the position of the line that begins at `at`.
-    async fn offset(&self, terminal: &HostedTerminal, at: usize) -> Result<u64, SessionError> {
-        if self.is_whole || at == 0 {
-            return Ok(self.begin + at as u64);
+    /// Returns the offset of the line that begins at `position`.
+    async fn offset(&self, terminal: &HostedTerminal, position: usize) -> Result<u64, SessionError> {
+        if self.is_whole || position == 0 {
+            return Ok(self.begin + position as u64);
         }
-        let before = self.raw[..at].chars().count();
+        let before = self.raw[..position].chars().count();
         Ok(terminal.read(Part::RawFrom(self.begin), Limit::Head(before)).await?.next)
     }
 }

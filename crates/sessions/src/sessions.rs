@@ -1,4 +1,4 @@
-//! Terminals, as users of the contract know them.
+//! Terminal sessions, the terminals of the public interface.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_recursion::async_recursion as boxed;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use steplatch_access::{Caller, Redactor, hideable, is_short_word};
+use steplatch_access::{Caller, Redactor, hideable_lines, is_short_word};
 use steplatch_clock as clock;
 use steplatch_host::{
     AskError, CLIENT_CONNECT_TIMEOUT, HostStatus, HostedTerminal, Hosts, ListedTerminal, LostHost, PlacePolicy,
@@ -36,7 +36,7 @@ use crate::readers::Readers;
 use crate::screen_part::highlighted;
 use crate::search::{MAX_MATCHES, search};
 use crate::signals::signal_named;
-use crate::trouble::{LookupError, PaintError, SessionError, held};
+use crate::trouble::{LookupError, PaintError, SessionError, held_text};
 use crate::wait_request::{input_wait, wait_request};
 
 /// Terminals, as sessions. Cheap to clone.
@@ -48,7 +48,7 @@ pub struct Sessions {
     pub(crate) policy: Arc<dyn CommandPolicy>,
     /// Reading state of each client.
     pub(crate) readers: Arc<Readers>,
-    /// Mode of the daemon's shutdown, once it ends.
+    /// Shutdown mode, once the daemon ends.
     pub(crate) ending: watch::Receiver<Option<ShutdownMode>>,
     /// Directories of this installation, which file requests neither read nor write.
     pub(crate) private: Arc<[PathBuf]>,
@@ -57,43 +57,43 @@ pub struct Sessions {
 /// The name of this machine among the hosts.
 pub(crate) const THIS_MACHINE: &str = "local";
 
-/// Maximum time that an opening of a run waits for a place. The time limit of its state ends it earlier.
+/// Maximum time that a run waits for a free terminal slot. The time limit of its state may end the wait earlier.
 const PLACE_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Time that opening waits for the first prompt.
-const FIRST_PROMPT: Duration = Duration::from_secs(10);
+/// Maximum wait for the first prompt of a new terminal.
+const FIRST_PROMPT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time without output after which a shell with prompt integration counts as one without.
-const SILENT_SHELL: Duration = Duration::from_secs(3);
+const SILENT_SHELL_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// A program without prompt integration counts as ready this time after its last output …
+/// Time without output after which a program without prompt integration counts as ready.
 const READY_AFTER_OUTPUT: Duration = Duration::from_millis(30);
 
-/// … or this time after its start, if it prints nothing.
+/// Time after the start at which a program without prompt integration and without output counts as ready.
 const READY_WITHOUT_OUTPUT: Duration = Duration::from_millis(250);
 
-/// The reply to an input follows at the next prompt, or after this silence …
-const QUIET: Duration = Duration::from_millis(10);
+/// Time without output after which the reply to an input is sent; the next prompt ends the wait earlier.
+const INPUT_QUIET_TIME: Duration = Duration::from_millis(10);
 
-/// … and at the latest after this.
+/// Maximum time before the reply to an input.
 const MAX_SETTLE_TIME: Duration = Duration::from_millis(50);
 
 /// Maximum wait for quiet that an input may request.
 const MAX_QUIET_WAIT: Duration = Duration::from_secs(30);
 
 /// The default number of characters in a reply to a client.
-pub(crate) const CHARACTERS: usize = 10_000;
+pub(crate) const DEFAULT_REPLY_CHARS: usize = 10_000;
 
 /// Maximum bytes of a text that a step of a run returns, unless its `limit` overrides it: later steps compute with the
-/// text, so a longer text fails the step and is not cut.
+/// text, so a longer text fails the step instead of being cut.
 pub(crate) const MAX_VALUE_BYTES: usize = 1 << 20;
 
 /// The default number of lines of a tail.
-const TAIL_LINES: u32 = 50;
+const DEFAULT_TAIL_LINES: u32 = 50;
 
 impl Sessions {
-    /// Creates the sessions of these hosts. Adds texts typed as secrets to `secrets`. Neither reads nor writes files in
-    /// the directories `private`.
+    /// Creates the sessions of these hosts. Adds texts typed as secrets to `secrets`. File requests do not access the
+    /// directories `private`.
     pub fn new(
         hosts: Hosts,
         secrets: Arc<Redactor>,
@@ -106,7 +106,7 @@ impl Sessions {
         Self { hosts, secrets, policy, held: Arc::default(), readers: Arc::default(), ending, private }
     }
 
-    /// Returns whether this daemon leaves terminals, and the interrupted work of their clients, to the next one.
+    /// Returns whether the next daemon takes over the terminals and the interrupted work of their clients.
     pub(crate) fn is_leaving_all(&self) -> bool {
         self.ending.borrow().is_some_and(ShutdownMode::keeps_terminals)
     }
@@ -127,7 +127,7 @@ impl Sessions {
         self.hosts.is_in_doubt(step)
     }
 
-    /// Records that an earlier daemon may have begun a step: where its terminal host does not answer, the outcome is
+    /// Records that an earlier daemon may have begun a step: if its terminal host does not answer, the outcome is
     /// unknown.
     pub fn record_repeated(&self, step: &str) {
         self.hosts.record_repeated(step);
@@ -137,8 +137,8 @@ impl Sessions {
         step.is_some_and(|step| self.hosts.is_repeated(step))
     }
 
-    /// Records the steps that the runs of the last daemon wait for. They are in doubt if a terminal host has ended
-    /// since. `are_all` if no run of it waits for others.
+    /// Records the pending steps of the runs of the last daemon. They are in doubt if a terminal host has ended since.
+    /// `are_all`: these are the only pending steps.
     pub fn doubt(&self, pending: BTreeSet<String>, are_all: bool) {
         self.hosts.doubt(pending, are_all);
     }
@@ -149,7 +149,7 @@ impl Sessions {
         self.hosts.shut_down().await;
     }
 
-    /// Finds a session. Its end may show only on use.
+    /// Finds a session. Its terminal may have ended.
     pub(crate) async fn find(&self, session: &str) -> Result<HostedTerminal, SessionError> {
         self.hosts.get(session).await?.ok_or(SessionError::Ask(AskError::Refused(Refusal::NoTerminal)))
     }
@@ -172,10 +172,10 @@ impl Sessions {
         }
     }
 
-    /// Describes in a whole sentence what is wrong with `session`, and what to do.
+    /// Describes an error of `session` and its remedy in a whole sentence.
     pub(super) async fn describe_trouble(&self, session: &str, trouble: SessionError) -> String {
         match trouble {
-            SessionError::Words(words) | SessionError::NotAsked(words) | SessionError::InDoubt(words) => words,
+            SessionError::Message(words) | SessionError::NotAsked(words) | SessionError::InDoubt(words) => words,
             SessionError::Ask(AskError::Refused(Refusal::NoTerminal)) => self.not_found(session).await.to_string(),
             SessionError::Ask(error) => error.to_string(),
         }
@@ -202,15 +202,15 @@ impl Sessions {
         LookupError::NotFound { session: session.chars().take(80).collect(), open }
     }
 
-    /// Opens a terminal; as the same `step` only once. One of a machine waits for a place: a limit that is reached for a
-    /// moment ends no durable work.
+    /// Opens a terminal, only once for the same `step`. A run waits for a free slot, so that a temporary shortage does
+    /// not fail durable work.
     #[boxed]
     pub async fn open(&self, caller: &Arc<Caller>, verb: OpenTerminal, step: Option<String>) -> OpenTerminalReply {
         let place = if caller.run.is_some() { PlacePolicy::Within(PLACE_TIMEOUT) } else { PlacePolicy::AtOnce };
         self.open_at(caller, verb, step, place).await
     }
 
-    /// Opens a terminal that takes its place like `place`; as the same `step` only once.
+    /// Opens a terminal with the slot policy `place`, only once for the same `step`.
     #[boxed]
     pub async fn open_at(
         &self,
@@ -230,7 +230,7 @@ impl Sessions {
         }
     }
 
-    /// Opens a terminal, which takes its place like `place`.
+    /// Opens a terminal with the slot policy `place`.
     pub(crate) async fn try_open(
         &self,
         caller: &Arc<Caller>,
@@ -252,11 +252,11 @@ impl Sessions {
             .ok_or_else(|| format!("a terminal has 2 to 1000 columns and rows, not {} by {}", verb.cols, verb.rows))?;
         let environment: Vec<(OsString, OsString)> =
             verb.environment.unwrap_or_default().into_iter().map(|(key, value)| (key.into(), value.into())).collect();
-        if let Some((key, _)) = environment.iter().find(|(key, value)| !is_variable(key, value)) {
+        if let Some((key, _)) = environment.iter().find(|(key, value)| !is_valid_variable(key, value)) {
             return Err(format!("'{}' cannot be an environment variable", key.to_string_lossy()).into());
         }
         if arguments.iter().any(|argument| argument.contains('\0')) {
-            return Err("a command cannot have a NUL character in it".to_owned().into());
+            return Err("a command cannot contain a NUL character".to_owned().into());
         }
         if let Some(name) = &verb.name {
             if name.trim().is_empty() || name.chars().count() > 64 || name.chars().any(char::is_control) {
@@ -271,10 +271,10 @@ impl Sessions {
             self.check_pinned(caller, host).await?;
         }
         let folder = match (host.is_some(), verb.working_directory) {
-            // The other machine completes it.
-            (true, asked) => asked.unwrap_or_default().into(),
+            // The other machine resolves it.
+            (true, requested) => requested.unwrap_or_default().into(),
             (false, None) => caller.folder.clone(),
-            (false, Some(asked)) => caller.folder.join(at_home(&asked, caller)),
+            (false, Some(requested)) => caller.folder.join(expand_home(&requested, caller)),
         };
         let command = shell_words::join(&arguments);
         let spec = Spec {
@@ -285,35 +285,35 @@ impl Sessions {
             environment,
             size,
             name: verb.name,
-            opened_by: opener(caller).await,
+            opened_by: describe_opener(caller).await,
             step: step.clone(),
         };
-        let opened = self.hosts.open_on(spec, host.as_deref(), patience(caller), place).await;
+        let opened = self.hosts.open_on(spec, host.as_deref(), connect_timeout(caller), place).await;
         let has_requested = || step.as_deref().is_some_and(|step| self.hosts.has_requested_opening(step));
         let (terminal, opened) = opened.map_err(|error| match SessionError::from(error) {
-            // A connection before this one may have carried the request.
+            // An earlier connection may have delivered the request.
             trouble if has_requested() => trouble.in_doubt(),
             trouble => trouble,
         })?;
         let view = if verb.wait_ready {
             let quiet = if opened.integrated {
-                Quiet::for_duration(SILENT_SHELL)
+                Quiet::for_duration(SILENT_SHELL_TIMEOUT)
             } else {
                 Quiet { after_output: READY_AFTER_OUTPUT, without_output: READY_WITHOUT_OUTPUT }
             };
-            terminal.ready(quiet, FIRST_PROMPT).await
+            terminal.ready(quiet, FIRST_PROMPT_TIMEOUT).await
         } else {
             terminal.view(false).await
         };
         let view = match view {
             Ok(view) => Some(view),
-            // The step has opened it before, and it has closed since.
+            // The step opened it earlier, and it has closed since.
             Err(AskError::Refused(Refusal::NoTerminal)) if step.is_some() => None,
-            Err(lost) if lost.is_outcome_unknown() => return Err(SessionError::Ask(lost)),
-            // It is open, and becomes visible once its machine connects, or reads, again.
+            Err(error) if error.is_outcome_unknown() => return Err(SessionError::Ask(error)),
+            // It is open; its screen is available once its machine connects, or reads, again.
             Err(AskError::NotConnected { .. } | AskError::NotReading { .. }) => None,
-            // The terminal exists; a just closed one is not a reason to require a session_id.
-            Err(error) => return Err(SessionError::Words(error.to_string())),
+            // The terminal may have closed just now, which must not become the error of a missing session_id.
+            Err(error) => return Err(SessionError::Message(error.to_string())),
         };
         let size = view.as_ref().map(|view| view.size);
         let screen_content = view.map(|view| self.secrets.within(terminal.id()).masked_screen(view.screen));
@@ -333,19 +333,19 @@ impl Sessions {
         Ok((terminal, reply))
     }
 
-    /// Records that the runs have stored the results of `steps`, or given them up: one step, or all that begin with a
-    /// text that ends with `/`. The terminal hosts keep the results no longer, and close the shells of their single
-    /// commands. Does not wait for the hosts.
+    /// Records that the runs have stored or abandoned the results of `steps`: one step, or all with a prefix that ends
+    /// with `/`. The terminal hosts then discard the results and close the shells of single commands. Does not wait for
+    /// the hosts.
     pub fn settle(&self, steps: &str) {
         self.hosts.settle(steps);
     }
 
-    /// Gives a step of a client up, and prevents what is still preventable of it.
+    /// Abandons a step of a client, and cancels the part of it that has not begun.
     pub(crate) fn give_up(&self, step: &str) {
         self.hosts.give_up(step);
     }
 
-    /// Returns the steps of runs whose results the terminal hosts keep. Omits the connections in `asked`, which
+    /// Returns the steps of runs whose results the terminal hosts store. Omits the connections in `asked`, which
     /// received an earlier request.
     #[boxed]
     pub async fn unsettled(&self, asked: &mut BTreeSet<u64>) -> Vec<String> {
@@ -357,8 +357,8 @@ impl Sessions {
         self.hosts.changed()
     }
 
-    /// Closes the terminal that a step opened, if it still exists and no person holds it. It stays open if its host does
-    /// not answer.
+    /// Closes the terminal that a step opened, if it still exists and no person holds it. The terminal stays open if
+    /// its host does not answer.
     #[boxed]
     pub async fn exit_opened_by(&self, caller: &Caller, step: &str) {
         match self.hosts.opened_by(step).await {
@@ -371,7 +371,7 @@ impl Sessions {
         }
     }
 
-    /// Types; as the same `step` only once.
+    /// Types input, only once for the same `step`.
     #[boxed]
     pub async fn send(&self, caller: &Caller, verb: SendInput, step: Option<String>) -> SendInputReply {
         let session_id = verb.session_id.clone();
@@ -387,7 +387,7 @@ impl Sessions {
         }
     }
 
-    /// Makes every terminal host hide these texts, also for later daemons.
+    /// Makes every terminal host hide these texts, for later daemons too.
     #[boxed]
     pub async fn remember_secrets(&self, secrets: &[String]) {
         let secrets: Vec<_> = secrets.iter().map(|text| SecretText { terminal: None, text: text.clone() }).collect();
@@ -407,18 +407,18 @@ impl Sessions {
         let wait = wait.map(|wait| wait_request(caller, &wait)).transpose()?;
         let (terminal, key) = self.open_with_key(caller, &verb.session_id).await?;
         if verb.secret && caller.run.is_none() {
-            not_at_shell_prompt(&terminal, &verb.input_text).await?;
+            refuse_at_shell_prompt(&terminal, &verb.input_text).await?;
         }
         if verb.secret {
             self.secrets.add_typed(&verb.input_text).map_err(|error| error.to_string())?;
-            // The next daemon that serves these terminals has to hide it too. A host on another machine learns only the
-            // secrets typed there.
+            // The next daemon of these terminals must hide it too. A host on another machine learns only the secrets
+            // typed there.
             let secret = SecretText { terminal: None, text: verb.input_text.clone() };
             tokio::join!(terminal.remember_elsewhere(&secret), self.hosts.remember(std::slice::from_ref(&secret)));
         }
         let settle = match verb.wait_for_quiet_ms {
             _ if wait.is_some() => None,
-            None => Some(Settle { quiet: QUIET, at_most: MAX_SETTLE_TIME }),
+            None => Some(Settle { quiet: INPUT_QUIET_TIME, at_most: MAX_SETTLE_TIME }),
             Some(0) => None,
             Some(milliseconds) => {
                 Some(Settle { quiet: Duration::from_millis(milliseconds.into()), at_most: MAX_QUIET_WAIT })
@@ -427,7 +427,7 @@ impl Sessions {
         let keys = verb.keys.unwrap_or_default();
         let run = self.approved_run(caller, key.as_ref());
         let (by, secret) = (caller.label(), verb.secret);
-        // A wait returns the view that it ends with.
+        // A wait returns its final view.
         let without_view = wait.is_some();
         let input = Input {
             text: verb.input_text,
@@ -442,12 +442,12 @@ impl Sessions {
             ..Input::default()
         };
         let bytes = input.text.len() + input.keys.len();
-        let warning = secret.then(|| word_warning(&input.text)).flatten();
+        let warning = secret.then(|| secret_warning(&input.text)).flatten();
         let sent = terminal.send(input).await?;
         self.record_typed(caller, &terminal, sent.offset);
         self.count_input(caller, key.as_ref(), bytes).await;
-        let seen = match (wait, sent.view) {
-            // From the input on, to miss nothing between the two.
+        let result = match (wait, sent.view) {
+            // The wait searches from the input on, so that it misses no output in between.
             (Some(wait), _) => {
                 let waited = self.wait_after_input(caller, &terminal, wait, sent.offset).await;
                 waited.map(|(view, waited)| (view, Some(waited)))
@@ -455,15 +455,15 @@ impl Sessions {
             (None, Some(view)) => Ok((view, None)),
             (None, None) => terminal.view(false).await.map(|view| (view, None)).map_err(SessionError::from),
         };
-        let (view, waited) = match seen {
-            Ok(seen) => seen,
-            // The terminal has closed, or its host has ended. There is no way to take the input back.
+        let (view, waited) = match result {
+            Ok(result) => result,
+            // The terminal has closed, or its host has ended. The input cannot be undone.
             Err(trouble) => {
                 let reason = self.describe_trouble(terminal.id().as_str(), trouble).await;
                 return Ok(SendInputReply {
                     session_id: terminal.id().to_string(),
                     message: "Input sent".to_owned(),
-                    error: Some(format!("the input was typed, and the wait for its answer failed: {reason}")),
+                    error: Some(format!("the input was typed, but the wait for its reply failed: {reason}")),
                     warning,
                     ..SendInputReply::default()
                 });
@@ -508,8 +508,8 @@ impl Sessions {
         self.read_parts(caller, verb, false).await.0
     }
 
-    /// Returns the output since the last input, and the part of it before what the shell has printed after its last
-    /// command, such as its prompt. None for that part if the shell does not report where it ends.
+    /// Returns the output since the last input, and the part of it that the commands printed, without the prompt of the
+    /// shell after them; `None` for that part if the shell does not report its end.
     #[boxed]
     pub async fn read_since_input(
         &self,
@@ -522,8 +522,8 @@ impl Sessions {
         self.read_parts(caller, verb, true).await
     }
 
-    /// Reads, and returns as the second part the text before what the shell has printed after its last command, if that is
-    /// wanted and known.
+    /// Reads the terminal; `with_output` also returns the output of the commands, without the prompt of the shell after
+    /// them, if its end is known.
     async fn read_parts(
         &self,
         caller: &Caller,
@@ -532,7 +532,7 @@ impl Sessions {
     ) -> (GetScreenContentReply, Option<String>) {
         let session_id = verb.session_id.clone();
         match self.try_read(caller, verb, with_output).await {
-            // A run would compute with an empty text.
+            // Fail the step: a run would compute with an empty text.
             Ok((GetScreenContentReply { screen_content: None, hint: hint @ Some(_), .. }, _))
                 if caller.run.is_some() && !with_output =>
             {
@@ -546,8 +546,8 @@ impl Sessions {
         }
     }
 
-    /// Returns the screen of a terminal, secrets masked, for a run's own conditions; `None` if there is no such terminal. It does
-    /// not count as a view by a client.
+    /// Returns the screen of a terminal, secrets masked, for the conditions of a run; `None` without such a terminal.
+    /// It does not count as a read by a client.
     #[boxed]
     pub async fn screen(&self, session: &str) -> Option<String> {
         let terminal = self.find(session).await.ok()?;
@@ -575,9 +575,9 @@ impl Sessions {
         let secrets = self.secrets.within(terminal.id());
         let handed_back = self.absence(caller, &terminal, &view).await;
         let is_value = caller.run.is_some() && verb.limit.is_none();
-        let usual = if is_value { MAX_VALUE_BYTES } else { CHARACTERS };
-        let max_chars = verb.limit.map_or(usual, |limit| limit as usize);
-        let found = match &verb.search {
+        let default_chars = if is_value { MAX_VALUE_BYTES } else { DEFAULT_REPLY_CHARS };
+        let max_chars = verb.limit.map_or(default_chars, |limit| limit as usize);
+        let results = match &verb.search {
             Some(source) => {
                 let offset = verb.offset.unwrap_or(0);
                 let matches = if is_value { usize::MAX } else { MAX_MATCHES };
@@ -589,42 +589,43 @@ impl Sessions {
             ContentMode::Screen => None,
             ContentMode::History => Some(Part::From(verb.offset.unwrap_or(0))),
             ContentMode::SinceInput => Some(Part::SinceInput),
-            ContentMode::Tail => Some(Part::Tail(verb.line_count.unwrap_or(TAIL_LINES) as usize)),
+            ContentMode::Tail => Some(Part::Tail(verb.line_count.unwrap_or(DEFAULT_TAIL_LINES) as usize)),
         };
         let (mut omitted, mut output) = (None, None);
         let (content, truncated, next_offset) = match part {
-            _ if let Some(found) = &found => {
-                let is_held = found.lost_before.is_none();
-                omitted = found.lost_before.map(OmittedOutput::lost);
-                if caller.run.is_some() && !(is_held && (found.next.is_none() || !is_value)) {
-                    let what = "what the search found, with the lines around it,";
-                    return Err(incomplete(what, found.lost_before, READ_ON).into());
+            _ if let Some(results) = &results => {
+                let is_held = results.lost_before.is_none();
+                omitted = results.lost_before.map(OmittedOutput::lost);
+                if caller.run.is_some() && !(is_held && (results.next.is_none() || !is_value)) {
+                    let what = "the search result, with its context lines,";
+                    return Err(incomplete_text(what, results.lost_before, READ_IN_PARTS_ADVICE).into());
                 }
-                (None, found.next.is_some(), found.next)
+                (None, results.next.is_some(), results.next)
             }
             None if matches!(verb.format, ScreenFormat::Html | ScreenFormat::Png) => (None, false, None),
             None if verb.format == ScreenFormat::Ansi => {
-                // Colour sequences may divide a secret. The reply has a screen with such a secret without colours.
+                // Colour sequences may divide a secret. A screen with a secret is returned without colours.
                 let plain = terminal.view(false).await?.screen;
                 let masked = secrets.masked_screen(plain.clone());
                 (Some(if masked == plain { view.screen.clone() } else { masked }), false, None)
             }
             None => (Some(view.screen.clone()), false, None),
             Some(part) => {
-                // A client that reads by position continues reading; a request for all of it returns its end as well.
+                // A client that reads by offset continues with the next page; any other request also returns the end of
+                // the output.
                 let is_page = verb.offset.is_some();
                 let limit = if is_page || is_value { Limit::Head(max_chars) } else { Limit::HeadAndTail(max_chars) };
                 let excerpt = terminal.read(part, limit).await?;
                 let is_whole = !is_value || excerpt.left_out == 0 && excerpt.head.len() <= MAX_VALUE_BYTES;
                 if caller.run.is_some() && !(is_whole && excerpt.dropped_before.is_none()) {
-                    return Err(incomplete("the output", excerpt.dropped_before, READ_ON).into());
+                    return Err(incomplete_text("the output", excerpt.dropped_before, READ_IN_PARTS_ADVICE).into());
                 }
                 let (truncated, next) = (excerpt.left_out > 0, excerpt.next);
                 let end = excerpt.output_bytes.filter(|_| with_output).and_then(|end| usize::try_from(end).ok());
-                let of_commands = end.and_then(|end| excerpt.head.get(..end));
-                output = of_commands.map(|text| secrets.masked_screen(text.to_owned()));
+                let command_output = end.and_then(|end| excerpt.head.get(..end));
+                output = command_output.map(|text| secrets.masked_screen(text.to_owned()));
                 let excerpt = match verb.offset {
-                    Some(offset) => whole_secrets_hidden(&terminal, &secrets, offset, excerpt).await?,
+                    Some(offset) => mask_divided_secrets(&terminal, &secrets, offset, excerpt).await?,
                     None => excerpt,
                 };
                 let text;
@@ -632,20 +633,20 @@ impl Sessions {
                 (Some(text), truncated, Some(next))
             }
         };
-        let is_drawn = part.is_some() && found.is_none() && view.modes.alternate_screen;
-        // Without a text, nothing looks like an empty output.
+        let is_drawn = part.is_some() && results.is_none() && view.modes.alternate_screen;
+        // Omit an empty text: it would look like an empty output.
         let is_missing = is_drawn && part == Some(Part::SinceInput) && omitted.is_none();
         let content = content.filter(|content| !is_missing || !content.trim().is_empty());
-        let painted = match verb.format {
+        let render_screen = match verb.format {
             ScreenFormat::Text | ScreenFormat::Ansi => RenderedScreen::default(),
             ScreenFormat::Html | ScreenFormat::Png => {
                 TooLarge::check(view.size.cols, view.size.rows.into()).map_err(PaintError::TooLarge)?;
                 let picture = secrets.masked_picture(terminal.picture().await?);
-                let picture = if verb.crop { cropped(picture) } else { picture };
-                painted(picture, verb.format).await?
+                let picture = if verb.crop { crop_to_used(picture) } else { picture };
+                render_screen(picture, verb.format).await?
             }
         };
-        let shows_screen = part.is_none() && found.is_none();
+        let shows_screen = part.is_none() && results.is_none();
         let highlighted = match shows_screen && view.modes.alternate_screen && caller.reader().is_some() {
             true => highlighted(&secrets.masked_picture(terminal.picture().await?)),
             false => Vec::new(),
@@ -658,10 +659,10 @@ impl Sessions {
             success: true,
             session_id: terminal.id().to_string(),
             process_running: view.exit.is_none(),
-            screen_content: content.map(|content| secrets.masked_screen(content)).or(painted.html),
+            screen_content: content.map(|content| secrets.masked_screen(content)).or(render_screen.html),
             omitted,
-            hint: is_drawn.then(|| DRAWN.to_owned()),
-            png: painted.png,
+            hint: is_drawn.then(|| FULL_SCREEN_HINT.to_owned()),
+            png: render_screen.png,
             handed_back,
             timestamp: Some(clock::now_iso8601()),
             error: None,
@@ -676,7 +677,7 @@ impl Sessions {
             truncated,
             next_offset,
             name: view.name,
-            matches: found.map(|found| found.matches),
+            matches: results.map(|results| results.matches),
             highlighted,
             typed: secrets.masked_if(view.typed),
         };
@@ -722,21 +723,20 @@ impl Sessions {
         }
     }
 
-    /// Finds a session that accepts input of this caller: while a run waits for a person who judges it, only input of
-    /// the run and of people.
+    /// Finds a session that accepts input of this caller. While a person judges it for a run, it accepts only input of
+    /// that run and of people.
     pub(crate) async fn open_for(&self, caller: &Caller, session: &str) -> Result<HostedTerminal, SessionError> {
         Ok(self.open_with_key(caller, session).await?.0)
     }
 
-    /// Finds a session like [`Self::open_for`], with the key by which runs hold it; without a key where there are no
-    /// holds.
+    /// Finds a session like [`Self::open_for`], with the key by which runs hold it, if any run holds a terminal.
     pub(crate) async fn open_with_key(
         &self,
         caller: &Caller,
         session: &str,
     ) -> Result<(HostedTerminal, Option<TerminalKey>), SessionError> {
         self.check_pinned_terminal(caller, session)?;
-        let terminal = self.find(session).await?.with_patience(patience(caller));
+        let terminal = self.find(session).await?.with_patience(connect_timeout(caller));
         if self.held.is_empty() {
             return Ok((terminal, None));
         }
@@ -744,7 +744,7 @@ impl Sessions {
         let is_approved =
             |run: &RunId| caller.approved_at.as_deref().is_some_and(|gate| self.held.is_approved_at(gate, run, &key));
         if let Some(run) = self.held.holder(&key, caller.run.as_ref()).filter(|run| !is_approved(run))
-            && (caller.run.is_some() || caller.no_person().await.is_some())
+            && (caller.run.is_some() || caller.person_refusal().await.is_some())
         {
             return Err(SessionError::NotAsked(format!(
                 "Run {run} waits for a person who judges this terminal, so it takes no input until they have answered \
@@ -760,25 +760,25 @@ impl Sessions {
         self.held.is_held_by(run, terminal?).then(|| run.to_string())
     }
 
-    /// Counts what a person typed into a terminal that a run holds while its gate is open.
+    /// Counts the input of a person into a terminal that a run holds while its gate is open.
     pub(crate) async fn count_input(&self, caller: &Caller, terminal: Option<&TerminalKey>, bytes: usize) {
         if let Some(key) = terminal.filter(|_| caller.run.is_none())
             && self.held.holder(key, None).is_some()
         {
-            let (by, bytes, last_at) = (caller.who().await, bytes as u64, clock::now_iso8601());
-            self.held.count(key, &TypedInput { session_id: key.id.clone(), by, bytes, last_at });
+            let (by, bytes, last_at) = (caller.display_name().await, bytes as u64, clock::now_iso8601());
+            self.held.count_input(key, &TypedInput { session_id: key.id.clone(), by, bytes, last_at });
         }
     }
 
-    /// Finds a session on which this caller may act: a program may not while a person holds it.
+    /// Finds a session that this caller may change; a program may not while a person holds the session.
     async fn free_for(&self, caller: &Caller, session: &str) -> Result<HostedTerminal, SessionError> {
         let terminal = self.open_for(caller, session).await?;
-        if caller.no_person().await.is_none() {
+        if caller.person_refusal().await.is_none() {
             return Ok(terminal);
         }
         match terminal.describe().await?.holder {
             None => Ok(terminal),
-            Some(holder) => Err(SessionError::NotAsked(held(&holder))),
+            Some(holder) => Err(SessionError::NotAsked(held_text(&holder))),
         }
     }
 
@@ -788,18 +788,18 @@ impl Sessions {
         self.exit_once(caller, verb, None).await
     }
 
-    /// Closes a terminal and ends its programs; as the same `step` only once.
+    /// Closes a terminal and ends its programs, only once for the same `step`.
     #[boxed]
     pub async fn exit_once(&self, caller: &Caller, verb: ExitTerminal, step: Option<String>) -> ExitTerminalReply {
         let session_id = verb.session_id.clone();
         let is_repeated = self.is_repeated(step.as_deref());
-        let unknown = |error: &SessionError| error.outcome_unknown(is_repeated);
+        let unknown_outcome = |error: &SessionError| error.outcome_unknown(is_repeated);
         let failed = |message: String| ExitTerminalReply { session_id, message, ..ExitTerminalReply::default() };
         let terminal = match self.free_for(caller, &verb.session_id).await {
             Ok(terminal) => terminal,
             Err(SessionError::Ask(AskError::Refused(_))) => return failed("Session not found".to_owned()),
             Err(trouble) => {
-                let outcome_unknown = unknown(&trouble);
+                let outcome_unknown = unknown_outcome(&trouble);
                 return ExitTerminalReply { outcome_unknown, ..failed(self.describe_trouble("", trouble).await) };
             }
         };
@@ -819,7 +819,7 @@ impl Sessions {
                 return failed("Session not found".to_owned());
             }
             Err(error) => {
-                let (message, outcome_unknown) = (error.to_string(), unknown(&error.into()));
+                let (message, outcome_unknown) = (error.to_string(), unknown_outcome(&error.into()));
                 return ExitTerminalReply { outcome_unknown, ..failed(message) };
             }
         };
@@ -865,23 +865,23 @@ impl Sessions {
         SendSignalReply { success: error.is_none(), session_id: verb.session_id, message, error }
     }
 
-    /// Writes bytes to a terminal unchanged; at most once as the same `step`.
+    /// Writes bytes to a terminal unchanged, at most once for the same `step`.
     #[boxed]
     pub async fn write(&self, caller: &Caller, verb: WriteTerminal, step: Option<String>) -> WriteTerminalReply {
         let written = async {
-            let raw = STANDARD.decode(&verb.bytes).map_err(|error| format!("bytes are not base 64: {error}"))?;
+            let raw = STANDARD.decode(&verb.bytes).map_err(|error| format!("bytes are not Base64: {error}"))?;
             let (terminal, key) = self.open_with_key(caller, &verb.session_id).await?;
-            let pasted = match verb.paste {
-                Some(text) => pasted(&text, terminal.view(false).await?.modes.bracketed_paste),
+            let pasted_text = match verb.paste {
+                Some(text) => encode_paste(&text, terminal.view(false).await?.modes.bracketed_paste),
                 None => String::new(),
             };
             let holder = verb.hold_key.map(HoldKey);
             let mouse = verb.mouse.into_iter().map(mouse_input).collect::<Vec<_>>();
-            let bytes = pasted.len() + verb.keys.len() + raw.len();
+            let bytes = pasted_text.len() + verb.keys.len() + raw.len();
             let by = caller.label();
             let input = Input {
                 attached: true,
-                text: pasted,
+                text: pasted_text,
                 keys: verb.keys,
                 mouse,
                 raw,
@@ -911,9 +911,9 @@ impl Sessions {
         if caller.person || !view.handed_back {
             return None;
         }
-        // Another client may have received the report just now, and a terminal that has ended has nothing to report.
+        // `None` if another client has just received the report, or the terminal has ended.
         let Handover { holder, until, from, note, .. } = terminal.handed_back().await.ok()??;
-        let excerpt = terminal.read(Part::From(from), Limit::HeadAndTail(CHARACTERS / 2)).await.ok()?;
+        let excerpt = terminal.read(Part::From(from), Limit::HeadAndTail(DEFAULT_REPLY_CHARS / 2)).await.ok()?;
         let secrets = self.secrets.within(terminal.id());
         let (output, omitted) = masked_excerpt(&secrets, excerpt, false);
         Some(AbsenceInfo {
@@ -933,31 +933,32 @@ fn terminal_url(page: &str, terminal: &TerminalId) -> String {
 }
 
 /// Returns the name of a terminal's opener: the run, the person, or the program.
-async fn opener(caller: &Caller) -> Option<String> {
-    if caller.run.is_none() && caller.person && caller.no_person().await.is_none() {
-        return Some(format!("{} (a person)", caller.who().await));
+async fn describe_opener(caller: &Caller) -> Option<String> {
+    if caller.run.is_none() && caller.person && caller.person_refusal().await.is_none() {
+        return Some(format!("{} (a person)", caller.display_name().await));
     }
     caller.label()
 }
 
 /// Returns the time that a request of this caller waits for an unconnected machine.
-pub(crate) fn patience(caller: &Caller) -> Duration {
+pub(crate) fn connect_timeout(caller: &Caller) -> Duration {
     if caller.run.is_some() { RUN_CONNECT_TIMEOUT } else { CLIENT_CONNECT_TIMEOUT }
 }
 
-/// Returns text as a paste: without control characters that would act on the program, and within the marks of a paste
-/// if the program has requested those. Does not trust the sender to have removed them, unlike a person's terminal.
-fn pasted(text: &str, bracketed: bool) -> String {
-    let clean: String = text.chars().filter(|sign| !sign.is_control() || matches!(sign, '\t' | '\r' | '\n')).collect();
+/// Encodes text as a paste: without control characters that would act on the program, and in bracketed-paste marks if
+/// the program has requested them. A person's terminal removes such characters, but other senders may not.
+fn encode_paste(text: &str, bracketed: bool) -> String {
+    let clean: String =
+        text.chars().filter(|character| !character.is_control() || matches!(character, '\t' | '\r' | '\n')).collect();
     if bracketed { format!("\x1b[200~{}\x1b[201~", clean.replace("\r\n", "\n")) } else { clean }
 }
 
 /// Returns a warning about a secret that is a common word, or has too few characters to be hidden.
-fn word_warning(secret: &str) -> Option<String> {
-    let warning = if hideable(secret).any(is_short_word) {
-        "the secret is a short word: it is hidden only where it stands as a whole word, not within other words"
-    } else if hideable(secret).next().is_none() && !secret.trim().is_empty() {
-        "the secret is too short to be hidden: what the terminal shows of it is returned and stored"
+fn secret_warning(secret: &str) -> Option<String> {
+    let warning = if hideable_lines(secret).any(is_short_word) {
+        "the secret is a short word: it is hidden only as a whole word, not within other words"
+    } else if hideable_lines(secret).next().is_none() && !secret.trim().is_empty() {
+        "the secret is too short to be hidden: if the terminal shows it, it is returned and stored"
     } else {
         return None;
     };
@@ -965,17 +966,17 @@ fn word_warning(secret: &str) -> Option<String> {
 }
 
 /// Refuses a secret of one word at the prompt of a shell, which would show it and run it as a command: the program that
-/// asks for it has not asked yet, or has ended.
-async fn not_at_shell_prompt(terminal: &HostedTerminal, text: &str) -> Result<(), SessionError> {
+/// needs it has not asked yet, or has ended.
+async fn refuse_at_shell_prompt(terminal: &HostedTerminal, text: &str) -> Result<(), SessionError> {
     let word = text.trim();
-    let is_word = !word.is_empty() && !word.contains(|sign: char| sign.is_whitespace() || sign == '=');
-    // The shell runs only an entered line.
+    let is_word = !word.is_empty() && !word.contains(|character: char| character.is_whitespace() || character == '=');
+    // The shell runs only a line that is entered.
     if !is_word || !text.ends_with(['\n', '\r']) {
         return Ok(());
     }
     let described = terminal.describe().await?;
     if described.busy == Some(false) && described.exit.is_none() && !described.password {
-        return Err(SessionError::Words(
+        return Err(SessionError::Message(
             "nothing was typed: the shell is at its prompt, where the secret would be shown and run as a command; wait \
              until the program asks for it (password: true)"
                 .to_owned(),
@@ -984,8 +985,8 @@ async fn not_at_shell_prompt(terminal: &HostedTerminal, text: &str) -> Result<()
     Ok(())
 }
 
-/// Cuts a picture to the used rows and columns, and at least one of each.
-fn cropped(mut picture: Picture) -> Picture {
+/// Crops a picture to the used rows and columns, at least one of each.
+fn crop_to_used(mut picture: Picture) -> Picture {
     let cursor = picture.cursor.as_ref().map(|cell| (cell.row, cell.col));
     let used = picture.rows.iter().rposition(|row| !row.is_empty()).map_or(0, |last| last + 1);
     let rows = used.max(cursor.map_or(0, |(row, _)| usize::from(row) + 1)).max(1);
@@ -997,7 +998,7 @@ fn cropped(mut picture: Picture) -> Picture {
 
 /// Masks the parts of secrets that the start of the output at `offset` cuts off: a client that reads a character at a
 /// time would otherwise read them.
-pub(crate) async fn whole_secrets_hidden(
+pub(crate) async fn mask_divided_secrets(
     terminal: &HostedTerminal,
     secrets: &Redactor,
     offset: u64,
@@ -1011,13 +1012,14 @@ pub(crate) async fn whole_secrets_hidden(
     let from = begin.saturating_sub(reach as u64);
     let max_chars = excerpt.head.chars().count() + 2 * reach;
     let context = terminal.read(Part::From(from), Limit::Head(max_chars)).await?;
-    let first = context.dropped_before.map_or(from, |dropped| dropped.max(from));
-    let at = usize::try_from(begin.saturating_sub(first)).unwrap_or(usize::MAX);
-    let begins_there = context.head.get(at..).is_some_and(|rest| rest.starts_with(&excerpt.head));
-    // Lines before it may have lost blanks at their ends. Complete readings of both end alike.
+    let context_begin = context.dropped_before.map_or(from, |dropped| dropped.max(from));
+    let start = usize::try_from(begin.saturating_sub(context_begin)).unwrap_or(usize::MAX);
+    let begins_there = context.head.get(start..).is_some_and(|tail| tail.starts_with(&excerpt.head));
+    // Earlier lines may have lost blanks at their ends, so the start does not match. Complete excerpts have the same
+    // end.
     let ends_alike = excerpt.left_out == 0 && context.left_out == 0 && context.head.ends_with(&excerpt.head);
     let head = if begins_there {
-        secrets.masked_portion(&context.head, at..at + excerpt.head.len())
+        secrets.masked_portion(&context.head, start..start + excerpt.head.len())
     } else if ends_alike {
         secrets.masked_portion(&context.head, context.head.len() - excerpt.head.len()..context.head.len())
     } else if secrets.masked(context.head.clone()) == context.head
@@ -1025,15 +1027,15 @@ pub(crate) async fn whole_secrets_hidden(
     {
         excerpt.head
     } else {
-        // The output moved in the meantime, or a position is within a character: there is a secret nearby at an unknown
-        // position.
+        // The output changed in the meantime, or an offset is within a character: a secret is nearby at an unknown
+        // offset.
         secrets.masked_at_cuts(&excerpt.head)
     };
     Ok(Excerpt { head, ..excerpt })
 }
 
-/// Returns whether the printed output had a secret of which a part is in this range: a line overwritten since reads
-/// differently, depending on where the reading begins.
+/// Returns whether the output as printed had a secret that this range divides: the text of an overwritten line depends
+/// on the offset at which the read begins.
 async fn cuts_secret_as_printed(
     terminal: &HostedTerminal,
     secrets: &Redactor,
@@ -1044,23 +1046,24 @@ async fn cuts_secret_as_printed(
     let max_chars = usize::try_from(range.end.saturating_sub(from)).unwrap_or(usize::MAX).saturating_add(reach);
     // A terminal host of an older version does not support this read.
     let Ok(printed) = terminal.read(Part::RawFrom(from), Limit::Head(max_chars)).await else { return true };
-    let first = printed.dropped_before.map_or(from, |dropped| dropped.max(from));
-    let place =
-        |offset: u64| usize::try_from(offset.saturating_sub(first)).unwrap_or(usize::MAX).min(printed.head.len());
-    let portion = place(range.start)..place(range.end);
+    let printed_begin = printed.dropped_before.map_or(from, |dropped| dropped.max(from));
+    let index_in_printed = |offset: u64| {
+        usize::try_from(offset.saturating_sub(printed_begin)).unwrap_or(usize::MAX).min(printed.head.len())
+    };
+    let portion = index_in_printed(range.start)..index_in_printed(range.end);
     let Some(text) = printed.head.get(portion.clone()) else { return true };
     secrets.masked_portion(&printed.head, portion) != text
 }
 
-/// A painted screen, in the requested form.
+/// A rendered screen, in the requested format.
 #[derive(Debug, Default)]
 struct RenderedScreen {
     html: Option<String>,
     png: Option<String>,
 }
 
-/// Paints a screen. That takes milliseconds, in which the daemon handles other commands.
-async fn painted(picture: Picture, format: ScreenFormat) -> Result<RenderedScreen, PaintError> {
+/// Renders a screen on a blocking thread, because that takes milliseconds.
+async fn render_screen(picture: Picture, format: ScreenFormat) -> Result<RenderedScreen, PaintError> {
     let painting = tokio::task::spawn_blocking(move || match format {
         ScreenFormat::Png => {
             let image = steplatch_picture::png(&picture)?;
@@ -1073,31 +1076,33 @@ async fn painted(picture: Picture, format: ScreenFormat) -> Result<RenderedScree
     painting.await?
 }
 
-/// The way out for a step that reads more output than a value may have.
-pub(crate) const READ_ON: &str = "read it in parts with offset and limit, or have it written to a file";
+/// Advice for a step that reads more output than a value may have.
+pub(crate) const READ_IN_PARTS_ADVICE: &str = "read it in parts with offset and limit, or redirect it to a file";
 
-/// Returns the error of a step whose text has more bytes than a value may have.
-pub(crate) fn too_long(what: &str, way_out: &str) -> String {
+/// Returns the error of a step whose text exceeds the maximum size of a value.
+pub(crate) fn too_long_text(what: &str, way_out: &str) -> String {
     format!("{what} is longer than a value of a run may be ({MAX_VALUE_BYTES} bytes); {way_out}")
 }
 
-/// Returns the error of a step whose text is too long, or whose beginning the terminal host holds no more.
-pub(crate) fn incomplete(what: &str, lost_before: Option<u64>, way_out: &str) -> String {
+/// Returns the error of a step whose text is too long, or whose beginning the terminal host has discarded.
+pub(crate) fn incomplete_text(what: &str, lost_before: Option<u64>, way_out: &str) -> String {
     match lost_before {
-        Some(begins) => format!("{what} is not complete: output before offset {begins} is no longer held; {way_out}"),
-        None => too_long(what, way_out),
+        Some(oldest_offset) => {
+            format!("{what} is incomplete: output before offset {oldest_offset} is no longer held; {way_out}")
+        }
+        None => too_long_text(what, way_out),
     }
 }
 
-/// The hint of a text that does not have what a full-screen program draws.
-const DRAWN: &str = "a full-screen program has the screen, and the text has nothing of what it draws: read the screen, with \
-                     content_mode: screen";
+/// The hint for a text without the drawing of a full-screen program.
+const FULL_SCREEN_HINT: &str = "a full-screen program controls the screen, and the text omits its drawing: read the \
+                                screen with content_mode: screen";
 
-/// Returns the text of an excerpt without secrets, and what it lacks. The text of a page is as printed; any other one
-/// ends with its last word.
+/// Returns the text of an excerpt without secrets, and the omitted output. The text of a page is as printed; other
+/// texts have no trailing blanks.
 pub(crate) fn masked_excerpt(secrets: &Redactor, excerpt: Excerpt, is_page: bool) -> (String, Option<OmittedOutput>) {
     let Excerpt { head, tail, left_out, next, dropped_before, .. } = excerpt;
-    // Masked as two halves of one text, so that the cut does not separate the halves of a secret.
+    // Mask both parts together, since the cut may divide a secret.
     let (head, tail) = secrets.masked_cut(head, tail);
     let trimmed = |text: String| text.trim_end().to_owned();
     let head = secrets.masked_screen(head);
@@ -1111,24 +1116,24 @@ pub(crate) fn masked_excerpt(secrets: &Redactor, excerpt: Excerpt, is_page: bool
     (if is_page { head } else { trimmed(head) }, omitted)
 }
 
-fn is_variable(key: &std::ffi::OsStr, value: &std::ffi::OsStr) -> bool {
+fn is_valid_variable(key: &std::ffi::OsStr, value: &std::ffi::OsStr) -> bool {
     let has_nul = |text: &std::ffi::OsStr| text.as_encoded_bytes().contains(&0);
     !key.is_empty() && !key.as_encoded_bytes().contains(&b'=') && !has_nul(key) && !has_nul(value)
 }
 
 /// Replaces a leading `~` by the caller's home, as their shell would.
-pub(crate) fn at_home(folder: &str, caller: &Caller) -> PathBuf {
+pub(crate) fn expand_home(folder: &str, caller: &Caller) -> PathBuf {
     let home = || caller.environment.iter().find(|(key, _)| key == "HOME").map(|(_, home)| PathBuf::from(home));
     match folder.strip_prefix('~') {
         Some("") => home().unwrap_or_else(|| folder.into()),
-        Some(rest) if rest.starts_with('/') => {
-            home().map_or_else(|| folder.into(), |home| home.join(rest.trim_start_matches('/')))
+        Some(path) if path.starts_with('/') => {
+            home().map_or_else(|| folder.into(), |home| home.join(path.trim_start_matches('/')))
         }
         _ => folder.into(),
     }
 }
 
-/// Returns a mouse event in the form for a terminal.
+/// Converts a mouse event for a terminal.
 fn mouse_input(event: MouseEvent) -> MouseInput {
     let MouseEvent { action, button, col, row, shift, alt, ctrl } = event;
     let action = match action {

@@ -2,7 +2,7 @@
 
 use steplatch_terminal::Signal;
 
-const NAMED: [(&str, Signal); 10] = [
+const SIGNALS_BY_NAME: [(&str, Signal); 10] = [
     ("HUP", Signal::HUP),
     ("INT", Signal::INT),
     ("QUIT", Signal::QUIT),
@@ -15,9 +15,9 @@ const NAMED: [(&str, Signal); 10] = [
     ("WINCH", Signal::WINCH),
 ];
 
-/// A name that no signal has.
+/// An unknown name of a signal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{name}' is not a signal; there are {}", NAMED.map(|(known, _)| known).join(", "))]
+#[error("'{name}' is not a signal; there are {}", SIGNALS_BY_NAME.map(|(known, _)| known).join(", "))]
 pub(super) struct UnknownSignal {
     /// The name, at most 40 characters.
     name: String,
@@ -25,11 +25,11 @@ pub(super) struct UnknownSignal {
 
 /// Returns the signal called `name`, with or without `SIG`, in any case.
 pub(super) fn signal_named(name: &str) -> Result<Signal, UnknownSignal> {
-    let upper = name.trim().to_ascii_uppercase();
-    let plain = upper.strip_prefix("SIG").unwrap_or(&upper);
-    NAMED
+    let upper_case = name.trim().to_ascii_uppercase();
+    let bare_name = upper_case.strip_prefix("SIG").unwrap_or(&upper_case);
+    SIGNALS_BY_NAME
         .iter()
-        .find(|(known, _)| *known == plain)
+        .find(|(known, _)| *known == bare_name)
         .map(|(_, signal)| *signal)
         .ok_or_else(|| UnknownSignal { name: name.chars().take(40).collect() })
 }

@@ -1,4 +1,4 @@
-//! Errors of sessions, and their sentences.
+//! Errors of sessions and their messages.
 
 use steplatch_clock as clock;
 use steplatch_host::{
@@ -15,34 +15,34 @@ use crate::signals::UnknownSignal;
 pub(super) enum SessionError {
     /// The terminal or its host did not answer.
     Ask(AskError),
-    /// An error that already has its sentence.
-    Words(String),
-    /// No request to the terminal host, with a sentence.
+    /// An error with its message.
+    Message(String),
+    /// The terminal host was not asked, with a message.
     NotAsked(String),
-    /// The outcome is unknown, with a sentence.
+    /// The outcome is unknown, with a message.
     InDoubt(String),
 }
 
 impl SessionError {
-    /// Returns that the outcome is unknown, if so. What an earlier daemon may have begun (`is_repeated`) needs an
-    /// answer of its terminal host to be certain.
+    /// Returns `Some(true)` if the outcome is unknown. `is_repeated`: an earlier daemon may have begun the operation,
+    /// so only an answer of its terminal host makes the outcome certain.
     pub(super) fn outcome_unknown(&self, is_repeated: bool) -> Option<bool> {
         let unknown = match self {
             Self::InDoubt(_) => true,
-            // The input may have ended it.
+            // The input may have ended the terminal.
             Self::Ask(AskError::Refused(Refusal::NoTerminal)) => is_repeated,
             Self::Ask(error) => error.is_outcome_unknown() || (is_repeated && !error.is_answer()),
             Self::NotAsked(_) => is_repeated,
-            Self::Words(_) => false,
+            Self::Message(_) => false,
         };
         unknown.then_some(true)
     }
 
-    /// Returns it as an unknown outcome, unless the terminal host has answered.
+    /// Converts the error to an unknown outcome, unless the terminal host has answered.
     pub(super) fn in_doubt(self) -> Self {
         match self {
             Self::Ask(error) if !error.is_answer() => Self::InDoubt(error.to_string()),
-            Self::NotAsked(words) => Self::InDoubt(words),
+            Self::NotAsked(message) => Self::InDoubt(message),
             other => other,
         }
     }
@@ -52,9 +52,9 @@ impl From<HostsError> for SessionError {
     fn from(error: HostsError) -> Self {
         match error {
             HostsError::Ask(error) => Self::Ask(error),
-            // A host of an older version has no result of the step any more.
-            HostsError::Refused(before @ OpenRefused::OpenedBefore { .. }) => Self::InDoubt(before.to_string()),
-            HostsError::Refused(refused) => Self::Words(not_opened(refused)),
+            // A host of an older version has discarded the result of the step.
+            HostsError::Refused(refusal @ OpenRefused::OpenedBefore { .. }) => Self::InDoubt(refusal.to_string()),
+            HostsError::Refused(refused) => Self::Message(open_error_text(refused)),
             error @ (HostsError::NotStarted(_) | HostsError::Remote(_)) => Self::NotAsked(error.to_string()),
         }
     }
@@ -66,14 +66,14 @@ impl From<AskError> for SessionError {
     }
 }
 
-/// The most sessions that an error suggests.
-const SESSIONS_TOLD: usize = 10;
+/// Maximum number of sessions in an error message.
+const MAX_SUGGESTED_SESSIONS: usize = 10;
 
-/// Error for an unusable session.
+/// Error for a session that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LookupError {
     /// The name is empty.
-    #[error("session_id is required; list_terminal_sessions tells which there are")]
+    #[error("session_id is required; list_terminal_sessions lists the sessions")]
     Unnamed,
     /// Its terminal host has ended.
     #[error("Session '{session}' was lost: its terminal host{} (pid {pid}) has ended; open another one with open_terminal", .machine.as_ref().map(|machine| format!(" on '{machine}'")).unwrap_or_default())]
@@ -99,7 +99,7 @@ pub enum LookupError {
 }
 
 impl LookupError {
-    /// Returns whether the machine of the session has no connection.
+    /// Returns whether the machine of the session is disconnected.
     #[must_use]
     pub fn is_away(&self) -> bool {
         matches!(self, Self::Host(AskError::NotConnected { .. }))
@@ -109,40 +109,40 @@ impl LookupError {
 fn alternatives(open: &[String]) -> String {
     match open {
         [] => "no sessions are open: open one with open_terminal".to_owned(),
-        few if few.len() <= SESSIONS_TOLD => format!("open sessions: {}", few.join(", ")),
-        many => {
-            let more = many.len() - SESSIONS_TOLD;
-            format!("open sessions: {} and {more} more", many[..SESSIONS_TOLD].join(", "))
+        sessions if sessions.len() <= MAX_SUGGESTED_SESSIONS => format!("open sessions: {}", sessions.join(", ")),
+        sessions => {
+            let more = sessions.len() - MAX_SUGGESTED_SESSIONS;
+            format!("open sessions: {} and {more} more", sessions[..MAX_SUGGESTED_SESSIONS].join(", "))
         }
     }
 }
 
-/// Error from painting a screen.
+/// Error from rendering a screen.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PaintError {
     /// The screen has too many cells.
     #[error(transparent)]
     TooLarge(#[from] TooLarge),
-    /// The thread that paints ended.
-    #[error("the screen could not be painted: {0}")]
+    /// The rendering thread ended.
+    #[error("the screen could not be rendered: {0}")]
     Interrupted(#[from] JoinError),
 }
 
 impl From<PaintError> for SessionError {
     fn from(error: PaintError) -> Self {
-        Self::Words(error.to_string())
+        Self::Message(error.to_string())
     }
 }
 
 impl From<UnknownSignal> for SessionError {
     fn from(error: UnknownSignal) -> Self {
-        Self::Words(error.to_string())
+        Self::Message(error.to_string())
     }
 }
 
 impl From<String> for SessionError {
-    fn from(words: String) -> Self {
-        Self::Words(words)
+    fn from(message: String) -> Self {
+        Self::Message(message)
     }
 }
 
@@ -150,12 +150,12 @@ impl From<SendError> for SessionError {
     fn from(error: SendError) -> Self {
         match error {
             SendError::Ask(error) => Self::Ask(error),
-            SendError::Input(InputError::Held(holder)) => Self::Words(held(&holder)),
+            SendError::Input(InputError::Held(holder)) => Self::Message(held_text(&holder)),
             SendError::Input(InputError::InDoubt) => Self::InDoubt(
-                "this input was begun before and its program has ended since; how much of it arrived is not known"
+                "this input was begun earlier and its program has ended since, so it is unknown how much of it arrived"
                     .to_owned(),
             ),
-            SendError::Input(error) => Self::Words(error.to_string()),
+            SendError::Input(error) => Self::Message(error.to_string()),
         }
     }
 }
@@ -164,7 +164,7 @@ impl From<SignalError> for SessionError {
     fn from(error: SignalError) -> Self {
         match error {
             SignalError::Ask(error) => Self::Ask(error),
-            ended @ SignalError::Ended(_) => Self::Words(ended.to_string()),
+            refusal @ SignalError::Ended(_) => Self::Message(refusal.to_string()),
         }
     }
 }
@@ -173,8 +173,8 @@ impl From<TerminalError<VariablesError>> for SessionError {
     fn from(error: TerminalError<VariablesError>) -> Self {
         match error {
             TerminalError::Ask(error) => Self::Ask(error),
-            TerminalError::Refused(VariablesError::Held(holder)) => Self::Words(held(&holder)),
-            TerminalError::Refused(error) => Self::Words(error.to_string()),
+            TerminalError::Refused(VariablesError::Held(holder)) => Self::Message(held_text(&holder)),
+            TerminalError::Refused(error) => Self::Message(error.to_string()),
         }
     }
 }
@@ -183,7 +183,7 @@ impl From<TerminalError<LockHolder>> for SessionError {
     fn from(error: TerminalError<LockHolder>) -> Self {
         match error {
             TerminalError::Ask(error) => Self::Ask(error),
-            TerminalError::Refused(holder) => Self::Words(held(&holder)),
+            TerminalError::Refused(holder) => Self::Message(held_text(&holder)),
         }
     }
 }
@@ -192,27 +192,29 @@ impl From<TerminalError<InvalidPattern>> for SessionError {
     fn from(error: TerminalError<InvalidPattern>) -> Self {
         match error {
             TerminalError::Ask(error) => Self::Ask(error),
-            TerminalError::Refused(InvalidPattern(words)) => Self::Words(words),
+            TerminalError::Refused(InvalidPattern(message)) => Self::Message(message),
         }
     }
 }
 
-/// Describes who holds a terminal, and what is possible in the meantime.
-pub(super) fn held(holder: &LockHolder) -> String {
+/// Describes the holder of a terminal and the operations that remain possible.
+pub(super) fn held_text(holder: &LockHolder) -> String {
     format!(
-        "{} has held this terminal since {}; reading and waiting go on, typing is possible once they hand it back",
+        "{} has held this terminal since {}; it can be read and waited for, but accepts input only after they hand it \
+         back",
         holder.name,
         clock::system_iso8601(holder.since),
     )
 }
 
-fn not_opened(refused: OpenRefused) -> String {
+fn open_error_text(refused: OpenRefused) -> String {
     match refused {
         OpenRefused::TooMany { most } => format!(
-            "{most} terminals are open, which is the limit; close one with exit_terminal (list_terminal_sessions tells which there are)"
+            "{most} terminals are open, which is the limit; close one with exit_terminal (list_terminal_sessions \
+             lists them)"
         ),
-        waited @ OpenRefused::NonePlaced { .. } => {
-            format!("{waited}; close one with exit_terminal (list_terminal_sessions lists them)")
+        refusal @ OpenRefused::NonePlaced { .. } => {
+            format!("{refusal}; close one with exit_terminal (list_terminal_sessions lists them)")
         }
         OpenRefused::NameTaken { name, by } => {
             format!("the name '{name}' is taken by {by}; choose another one")
@@ -255,7 +257,7 @@ mod tests {
             (AskError::Refused(Refusal::NotUnderstood).into(), false, false),
             (HostsError::Refused(OpenRefused::TooMany { most: 50 }).into(), false, false),
             (HostsError::Refused(before).into(), true, true),
-            (SessionError::Words("a name has 1 to 64 characters".to_owned()), false, false),
+            (SessionError::Message("a name has 1 to 64 characters".to_owned()), false, false),
         ];
         for (trouble, first, repeated) in cases {
             let told = (trouble.outcome_unknown(false), trouble.outcome_unknown(true));

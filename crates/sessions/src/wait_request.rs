@@ -1,4 +1,4 @@
-//! The request of a wait to a terminal, as a client's call describes it.
+//! The request of a wait to a terminal, from the call of a client.
 
 use std::time::Duration;
 
@@ -10,16 +10,16 @@ use steplatch_terminal::{InputReading, InputWait, Quiet, Target, Until};
 
 use crate::trouble::SessionError;
 
-/// Silence that ends a wait for quiet.
-const QUIET: Duration = Duration::from_millis(500);
+/// Time without output that ends a wait for quiet.
+const QUIET_TIME: Duration = Duration::from_millis(500);
 
 /// Maximum timeout of a wait, in seconds.
 const MAX_TIMEOUT_SECONDS: f64 = 3600.0;
 
-/// Seconds that an input waits if it names no limit.
-const INPUT_TIMEOUT: f64 = 10.0;
+/// Default timeout of an input's wait, in seconds.
+const DEFAULT_INPUT_TIMEOUT_SECONDS: f64 = 10.0;
 
-/// Returns the wait that an input asks for. None where it asks for none.
+/// Returns the wait that an input requests, if it requests one.
 pub(crate) fn input_wait(verb: &SendInput) -> Result<Option<AwaitOutput>, SessionError> {
     let pattern = verb.pattern.clone().filter(|pattern| !pattern.is_empty());
     if pattern.is_none() && verb.until.is_none() {
@@ -32,14 +32,14 @@ pub(crate) fn input_wait(verb: &SendInput) -> Result<Option<AwaitOutput>, Sessio
         return Err("wait_for_quiet_ms and until or pattern are two ways to wait: give one".to_owned().into());
     }
     if let Some(pattern) = &pattern {
-        // The terminal's host reads it again, but only after the input.
+        // The terminal's host parses it too, but only after the input.
         Pattern::new(pattern).map_err(|error| error.to_string())?;
     }
     Ok(Some(AwaitOutput {
         session_id: verb.session_id.clone(),
         pattern: pattern.unwrap_or_default(),
         until: verb.until.unwrap_or_default(),
-        timeout: verb.timeout.unwrap_or(INPUT_TIMEOUT),
+        timeout: verb.timeout.unwrap_or(DEFAULT_INPUT_TIMEOUT_SECONDS),
         stop_at_input: verb.stop_at_input,
         reads: verb.reads,
         highlighted: verb.highlighted.clone(),
@@ -49,11 +49,11 @@ pub(crate) fn input_wait(verb: &SendInput) -> Result<Option<AwaitOutput>, Sessio
 
 /// Returns the patterns of a wait.
 pub(crate) fn patterns_of(verb: &AwaitOutput) -> Vec<String> {
-    let all = std::iter::once(&verb.pattern).chain(verb.patterns.iter().flatten());
-    all.filter(|pattern| !pattern.is_empty()).cloned().collect()
+    let patterns = std::iter::once(&verb.pattern).chain(verb.patterns.iter().flatten());
+    patterns.filter(|pattern| !pattern.is_empty()).cloned().collect()
 }
 
-/// Returns the request of a wait to the terminal, from `since` where that is an offset.
+/// Returns the request of a wait to the terminal, from `since` if that is an offset.
 pub(crate) fn wait_request(caller: &Caller, verb: &AwaitOutput) -> Result<WaitRequest, SessionError> {
     let patterns = patterns_of(verb);
     if patterns.is_empty() && verb.until == AwaitUntil::Match {
@@ -77,16 +77,16 @@ pub(crate) fn wait_request(caller: &Caller, verb: &AwaitOutput) -> Result<WaitRe
             AwaitUntil::Match => Until::Match,
             AwaitUntil::Prompt | AwaitUntil::Input => Until::Prompt,
             AwaitUntil::Exit => Until::Exit,
-            AwaitUntil::Quiet => Until::Quiet(Quiet::for_duration(QUIET)),
+            AwaitUntil::Quiet => Until::Quiet(Quiet::for_duration(QUIET_TIME)),
         },
         input: match verb.until {
             AwaitUntil::Input => Some(InputWait::KnownOrQuiet),
-            // A run waits for what its definition names. A client can answer the question that came instead.
+            // A run waits for the condition of its definition. A client can answer a question that appears instead.
             AwaitUntil::Prompt if caller.reader().is_some() => Some(InputWait::Known),
             AwaitUntil::Prompt | AwaitUntil::Match | AwaitUntil::Exit if verb.stop_at_input => Some(InputWait::Known),
             AwaitUntil::Prompt | AwaitUntil::Match | AwaitUntil::Exit | AwaitUntil::Quiet => None,
         },
-        reads: verb.reads.filter(|_| has_patterns).map(reading),
+        reads: verb.reads.filter(|_| has_patterns).map(input_reading),
         reads_lines: has_patterns && verb.reads == Some(ProtocolReading::Line),
         highlighted: verb.highlighted.clone(),
         timeout: Duration::from_secs_f64(verb.timeout),
@@ -95,7 +95,7 @@ pub(crate) fn wait_request(caller: &Caller, verb: &AwaitOutput) -> Result<WaitRe
     })
 }
 
-fn reading(reads: ProtocolReading) -> InputReading {
+fn input_reading(reads: ProtocolReading) -> InputReading {
     match reads {
         ProtocolReading::Line | ProtocolReading::Shown => InputReading::Shown,
         ProtocolReading::Hidden => InputReading::Hidden,

@@ -15,11 +15,11 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::trouble::SessionError;
-use crate::sessions::{Sessions, whole_secrets_hidden};
+use crate::sessions::{Sessions, mask_divided_secrets};
 use crate::wait_request::{patterns_of, wait_request};
 
-/// Lines around a match, in characters before and after it.
-const AROUND_MATCH: u64 = 300;
+/// Length of the context before and after a match, in characters.
+const MATCH_CONTEXT_CHARS: u64 = 300;
 
 impl Sessions {
     /// Waits for output of a terminal.
@@ -53,21 +53,21 @@ impl Sessions {
         for name in names {
             let terminal = self.find(&name).await.map_err(|trouble| (name.clone(), trouble))?;
             let since = match verb.since {
-                Some(Since::Last) => self.behind_last_match(caller, &terminal),
+                Some(Since::Last) => self.last_match_offset(caller, &terminal),
                 Some(Since::Offset(_) | Since::Input) => wait.since,
-                None => self.unmatched(caller, &terminal),
+                None => self.unmatched_offset(caller, &terminal),
             };
             watched.push(WatchedTerminal { name, terminal, wait: WaitRequest { since, ..wait.clone() } });
         }
         let mut ended = wait_for(watched, verb.mode).await?;
         let Some(last) = ended.pop() else {
-            return Err((verb.session_id, SessionError::Words("no terminal was named".to_owned())));
+            return Err((verb.session_id, SessionError::Message("no terminal was named".to_owned())));
         };
         for end in ended.iter().chain([&last]) {
             self.record_match(caller, end);
         }
         let session = last.terminal.id().to_string();
-        let reply = self.waited(caller, &verb, last).await.map_err(|trouble| (session, trouble))?;
+        let reply = self.await_reply(caller, &verb, last).await.map_err(|trouble| (session, trouble))?;
         if verb.mode == AwaitMode::Any {
             return Ok(reply);
         }
@@ -84,7 +84,7 @@ impl Sessions {
         Ok(AwaitOutputReply { terminals, timeout_occurred, ..reply })
     }
 
-    /// Waits for what follows an input at `offset`.
+    /// Waits for the output after an input at `offset`.
     pub(crate) async fn wait_after_input(
         &self,
         caller: &Caller,
@@ -100,10 +100,10 @@ impl Sessions {
         let end = EndedWait { terminal: terminal.clone(), waited, view, from: Some(offset) };
         self.record_match(caller, &end);
         let secrets = self.secrets.within(terminal.id());
-        let (found, groups) = masked_match(&secrets, &end.waited);
+        let (match_text, groups) = masked_match(&secrets, &end.waited);
         let info = WaitInfo {
             reason: reason_of(&end.waited),
-            match_text: found,
+            match_text,
             groups,
             elapsed_time: (began.elapsed().as_secs_f64() * 1e3).round() / 1e3,
             offset: end.waited.offset,
@@ -112,12 +112,12 @@ impl Sessions {
         Ok((end.view, info))
     }
 
-    /// Returns the beginning of a wait of this client that names no position. A run searches after the last input.
-    fn unmatched(&self, caller: &Caller, terminal: &HostedTerminal) -> Option<u64> {
-        self.readers.reading(caller.reader()?, terminal.id()).unmatched()
+    /// Returns the start offset of a wait of this client that specifies none. A run searches after the last input.
+    fn unmatched_offset(&self, caller: &Caller, terminal: &HostedTerminal) -> Option<u64> {
+        self.readers.reading(caller.reader()?, terminal.id()).unmatched_offset()
     }
 
-    /// Records that a caller typed when the output ended at `offset`.
+    /// Records an input of a caller at the end of the output, `offset`.
     pub(crate) fn record_typed(&self, caller: &Caller, terminal: &HostedTerminal, offset: u64) {
         if let Some(reader) = caller.reader() {
             self.readers
@@ -125,8 +125,8 @@ impl Sessions {
         }
     }
 
-    /// Returns the places where the patterns of a wait that began at `from`, after a match of this client, match before
-    /// that, in the output since the last input.
+    /// Returns the range of a match before `from` in the output since the last input, for a wait that began at `from`
+    /// after the last match of this client.
     async fn matched_before(
         &self,
         caller: &Caller,
@@ -151,13 +151,13 @@ impl Sessions {
         waited.found.filter(|found| !found.in_echo)?.range.filter(|range| range.end <= from)
     }
 
-    /// Returns the beginning of a wait since the last match of this client.
-    fn behind_last_match(&self, caller: &Caller, terminal: &HostedTerminal) -> Option<u64> {
+    /// Returns the end of the last match of this client, or of its last read.
+    fn last_match_offset(&self, caller: &Caller, terminal: &HostedTerminal) -> Option<u64> {
         let reading = self.readers.reading(caller.reader()?, terminal.id());
         reading.matched.or(reading.offset)
     }
 
-    /// Records where the match of a wait ends.
+    /// Records the end of the match of a wait.
     fn record_match(&self, caller: &Caller, end: &EndedWait) {
         let is_match = end.waited.found.as_ref().is_some_and(|found| found.range.is_some());
         if let Some(reader) = caller.reader().filter(|_| is_match) {
@@ -178,7 +178,7 @@ impl Sessions {
         }
     }
 
-    async fn waited(
+    async fn await_reply(
         &self,
         caller: &Caller,
         verb: &AwaitOutput,
@@ -190,7 +190,7 @@ impl Sessions {
         let reason = reason_of(&end.waited);
         let exit_code = exit_code_of(reason, &end);
         let EndedWait { terminal, waited, view, from } = end;
-        let before = match reason {
+        let earlier_match = match reason {
             AwaitReason::Timeout => self.matched_before(caller, &terminal, verb, from).await,
             _ => None,
         };
@@ -199,15 +199,15 @@ impl Sessions {
             (None, Some(begins)) => {
                 Some(format!("output before offset {begins} is no longer held and was not searched"))
             }
-            (None, None) => match (&waited.replaced_by, before) {
+            (None, None) => match (&waited.replaced_by, earlier_match) {
                 (Some(program), _) => Some(format!(
-                    "{program} took the place of the shell, so no prompt of the shell will come; wait until: \"input\", or for what \
-                     {program} prints"
+                    "{program} replaced the shell, so no prompt of the shell follows; wait until: \"input\", or for \
+                     output of {program}"
                 )),
-                (None, Some(before)) => Some(format!(
-                    "nothing new matched. The pattern matches at offset {}, before this wait began: a wait looks behind your \
-                     last match; since: \"input\" looks there again",
-                    before.start
+                (None, Some(earlier_match)) => Some(format!(
+                    "no new output matched. The pattern matches at offset {}, before the start of this wait, which \
+                     searches after your last match; since: \"input\" searches there again",
+                    earlier_match.start
                 )),
                 (None, None) => None,
             },
@@ -257,7 +257,7 @@ impl Sessions {
 
 /// A terminal with a wait.
 struct WatchedTerminal {
-    /// The name by which the caller calls it.
+    /// The name that the caller uses for it.
     name: String,
     terminal: HostedTerminal,
     wait: WaitRequest,
@@ -268,7 +268,7 @@ struct EndedWait {
     terminal: HostedTerminal,
     waited: Waited,
     view: View,
-    /// Offset at which it began to look; none for the last input.
+    /// Start offset of its search; `None` for the last input.
     from: Option<u64>,
 }
 
@@ -284,7 +284,7 @@ pub(crate) fn reason_of(waited: &Waited) -> AwaitReason {
     }
 }
 
-/// Returns the exit code that a wait has found: of a command at the prompt, or of the program.
+/// Returns the exit code after a wait: of a command at the prompt, or of the program.
 fn exit_code_of(reason: AwaitReason, end: &EndedWait) -> Option<i32> {
     match reason {
         AwaitReason::Exit | AwaitReason::Prompt => end.view.exit_code,
@@ -306,19 +306,19 @@ async fn lines_around(
     range: Option<Range<u64>>,
 ) -> Result<Option<String>, SessionError> {
     let Some(range) = range else { return Ok(None) };
-    let from = range.start.saturating_sub(AROUND_MATCH);
-    let max_chars = usize::try_from(range.end - from + AROUND_MATCH).unwrap_or(usize::MAX).min(2000);
+    let from = range.start.saturating_sub(MATCH_CONTEXT_CHARS);
+    let max_chars = usize::try_from(range.end - from + MATCH_CONTEXT_CHARS).unwrap_or(usize::MAX).min(2000);
     let excerpt = terminal.read(Part::From(from), Limit::Head(max_chars)).await?;
-    let excerpt = whole_secrets_hidden(terminal, secrets, from, excerpt).await?;
-    // The first and the last line are cut, unless the output begins or ends there.
+    let excerpt = mask_divided_secrets(terminal, secrets, from, excerpt).await?;
+    // Remove the first and the last line if they are cut.
     let head =
-        if from == 0 { excerpt.head.as_str() } else { excerpt.head.split_once('\n').map_or("", |(_, rest)| rest) };
-    let text = if excerpt.left_out > 0 { head.rsplit_once('\n').map_or(head, |(rest, _)| rest) } else { head };
+        if from == 0 { excerpt.head.as_str() } else { excerpt.head.split_once('\n').map_or("", |(_, lines)| lines) };
+    let text = if excerpt.left_out > 0 { head.rsplit_once('\n').map_or(head, |(lines, _)| lines) } else { head };
     Ok(Some(secrets.masked(text.trim_end().to_owned())).filter(|text| !text.is_empty()))
 }
 
-/// Waits in all terminals. With [`AwaitMode::Any`], the last element is the first one that matched, else the last one
-/// that ended; with [`AwaitMode::All`] there is an element for each.
+/// Waits in all terminals. With [`AwaitMode::Any`], the last element is the first wait that was satisfied, or else the
+/// last one that ended; with [`AwaitMode::All`] there is an element for each wait.
 async fn wait_for(watched: Vec<WatchedTerminal>, mode: AwaitMode) -> Result<Vec<EndedWait>, (String, SessionError)> {
     let mut waits = JoinSet::new();
     for WatchedTerminal { name, terminal, wait } in watched {
@@ -334,10 +334,11 @@ async fn wait_for(watched: Vec<WatchedTerminal>, mode: AwaitMode) -> Result<Vec<
         let Ok((name, terminal, until, from, waited)) = end else { continue };
         match waited {
             Ok((waited, view)) => {
-                let over = matches!(waited.reason, Reason::Match | Reason::Prompt | Reason::Quiet | Reason::Input)
-                    || until == Until::Exit && waited.reason == Reason::Exit;
+                let is_satisfied =
+                    matches!(waited.reason, Reason::Match | Reason::Prompt | Reason::Quiet | Reason::Input)
+                        || until == Until::Exit && waited.reason == Reason::Exit;
                 ended.push(EndedWait { terminal, waited, view, from });
-                if over && mode == AwaitMode::Any {
+                if is_satisfied && mode == AwaitMode::Any {
                     break;
                 }
             }

@@ -1,8 +1,8 @@
-//! Watching a screen: the rows that change, as cells without secrets.
+//! Events of a watched screen: the rows that changed, as cells without secrets.
 //!
 //! The terminal host answers with the rows that have changed (`screen_follower.rs`). This module masks secrets in the
-//! whole screen, and omits what a viewer has already, after masking: a secret may wrap over rows, and a late secret
-//! changes rows, too.
+//! whole screen and then omits the rows that a viewer already has. It compares after masking: a secret may wrap over
+//! rows, and a secret that becomes known later changes rows, too.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -24,19 +24,19 @@ use crate::screen_follower::ScreenFollower;
 use crate::sessions::Sessions;
 use crate::trouble::SessionError;
 
-/// Minimum time between two events. A screen shows no more than 60 pictures a second.
+/// Minimum time between two events. A screen shows at most 60 frames a second.
 const MIN_INTERVAL: Duration = Duration::from_millis(15);
 
 /// Maximum time between two events.
 const MAX_INTERVAL: Duration = Duration::from_secs(60);
 
-/// A screen that receives this number of pieces of output between two looks is unreadable.
-const FLOOD_PIECES: u64 = 8;
+/// Minimum number of chunks of output between two samples of a screen that counts as a flood.
+const MIN_FLOOD_CHUNKS: u64 = 8;
 
-/// After this number of such looks in a row, a third of a second, the looks at a screen become rarer …
-const FLOOD_LOOKS: u32 = 20;
+/// Number of such samples in a row, about a third of a second, after which the screen is sampled less often.
+const MAX_FLOOD_SAMPLES: u32 = 20;
 
-/// … with this time in between.
+/// Time between two samples during a flood.
 const FLOOD_INTERVAL: Duration = Duration::from_millis(33);
 
 /// Maximum number of rows above a screen: as many as the emulator keeps with their colours.
@@ -45,8 +45,8 @@ const MAX_SCROLLBACK_ROWS: u16 = 1000;
 /// Minimum time between two events about the states of terminals.
 const ACTIVITY_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The time from the first change after a pause to its event. A client looks at all terminals after an event, and that look must not
-/// delay the echo of the key that made the change.
+/// The time from the first change after a pause to its event. After an event, a client reads the states of all
+/// terminals; that request must not delay the echo of the key that caused the change.
 const ACTIVITY_DELAY: Duration = Duration::from_millis(30);
 
 /// A watched screen, for one client.
@@ -64,8 +64,8 @@ pub struct HeldTerminal {
 }
 
 impl HeldTerminal {
-    /// Keeps the hold until the drop of this. Not boxed: the attribute would drop `self` at the call, which the body does
-    /// not name.
+    /// Holds the terminal until this future is dropped. Not boxed: the attribute drops arguments that the body does not
+    /// name, here `self`.
     pub async fn forward(self) -> Result<(), Disconnected> {
         std::future::pending().await
     }
@@ -92,7 +92,7 @@ impl ActivityEvents {
 }
 
 impl Sessions {
-    /// Reads a screen and what scrolled away.
+    /// Reads a screen and the rows that scrolled off it.
     #[boxed]
     pub async fn scrollback(&self, verb: ReadScrollback) -> ReadScrollbackReply {
         let read = async {
@@ -105,7 +105,7 @@ impl Sessions {
             Ok(picture) => ReadScrollbackReply {
                 success: true,
                 cols: picture.cols,
-                lines: (0_u16..).zip(&picture.rows).map(|(row, runs)| row_of(row, runs)).collect(),
+                lines: (0_u16..).zip(&picture.rows).map(|(row, runs)| to_screen_row(row, runs)).collect(),
                 foreground: picture.foreground.to_string(),
                 background: picture.background.to_string(),
                 palette: picture.palette.iter().map(|(index, rgb)| (*index, rgb.to_string())).collect(),
@@ -162,67 +162,68 @@ impl Sessions {
 }
 
 impl ScreenEvents {
-    /// Sends what changes until the terminal closes or the client disconnects. A client that reads slowly misses the
+    /// Sends the changes until the terminal closes or the client disconnects. A client that reads slowly misses the
     /// states in between, and receives the latest one.
     #[boxed]
     pub async fn forward(self, request_id: &Value, sink: &EventSink) -> Result<(), Disconnected> {
         let mut follower = ScreenFollower::new(self.terminal, self.interval);
         let mut pace = FramePace::new(self.interval);
-        let mut shown = None;
+        let mut last_sent = None;
         loop {
             let known = follower.known();
             let update = match follower.next().await {
                 Ok(update) => update,
                 Err(_) => return sink.event(request_id, &ScreenEvent::ScreenClosed).await,
             };
-            let pieces = known.map_or(0, |known| update.version.wrapping_sub(known));
-            let due = Instant::now() + pace.after(pieces);
-            let screen = Shown::from_update(update, &self.secrets);
-            if let Some(change) = screen.change_from(shown.as_ref()) {
+            let chunks = known.map_or(0, |known| update.version.wrapping_sub(known));
+            let due = Instant::now() + pace.next_interval(chunks);
+            let screen = MaskedScreen::from_update(update, &self.secrets);
+            if let Some(change) = screen.change_from(last_sent.as_ref()) {
                 sink.event(request_id, &ScreenEvent::ScreenChanged(Box::new(change))).await?;
-                shown = Some(screen);
+                last_sent = Some(screen);
             }
-            // Also what looks the same was a look: a program that prints one line again and again draws all the time.
+            // An unchanged screen counts as a sample, too: a program that prints one line again and again draws all the
+            // time.
             sleep_until(due).await;
         }
     }
 }
 
-/// The time between two looks at a screen. A flood of output halves the number of looks: it is unreadable, and each
-/// look costs the daemon and the host of the terminal. The pace recognises a flood by the amount of output and not by
-/// the clock, so that a busy machine changes nothing.
+/// The time between two samples of a screen. A flood of output halves their number: it is unreadable, and each sample
+/// costs the daemon and the host of the terminal. The pace recognises a flood by the amount of output and not by the
+/// clock, so that a busy machine changes nothing.
 #[derive(Debug)]
 struct FramePace {
     interval: Duration,
-    /// Number of consecutive looks that met a flood.
-    in_a_row: u32,
+    /// Number of consecutive samples during a flood.
+    flooded_samples: u32,
 }
 
 impl FramePace {
     fn new(interval: Duration) -> Self {
-        Self { interval, in_a_row: 0 }
+        Self { interval, flooded_samples: 0 }
     }
 
-    /// Returns the time to the next look, after a look with `pieces` pieces of output before it.
-    fn after(&mut self, pieces: u64) -> Duration {
-        self.in_a_row = if pieces >= FLOOD_PIECES { self.in_a_row.saturating_add(1) } else { 0 };
-        if self.in_a_row < FLOOD_LOOKS { self.interval } else { self.interval.max(FLOOD_INTERVAL) }
+    /// Returns the time to the next sample, after a sample with `chunks` chunks of output before it.
+    fn next_interval(&mut self, chunks: u64) -> Duration {
+        self.flooded_samples = if chunks >= MIN_FLOOD_CHUNKS { self.flooded_samples.saturating_add(1) } else { 0 };
+        if self.flooded_samples < MAX_FLOOD_SAMPLES { self.interval } else { self.interval.max(FLOOD_INTERVAL) }
     }
 }
 
 /// A screen without secrets, as a viewer draws it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Shown {
+pub(crate) struct MaskedScreen {
     cols: u16,
     rows: Vec<Vec<Run>>,
     state: ScreenState,
 }
 
-impl Shown {
+impl MaskedScreen {
     pub(crate) fn from_update(update: ScreenUpdate, secrets: &Redactor) -> Self {
         let ScreenUpdate { picture, modes, title, exit, .. } = update;
         let picture = secrets.masked_picture(picture);
-        let state = state_of(&picture, modes, secrets.masked(title), exit.map(|exit| exit.code));
+        let state = to_screen_state(&picture, modes, secrets.masked(title), exit.map(|exit| exit.code));
         Self { cols: picture.cols, rows: picture.rows, state }
     }
 
@@ -235,7 +236,7 @@ impl Shown {
         let rows = (0_u16..)
             .zip(&self.rows)
             .filter(|(row, runs)| before.is_none_or(|before| before.rows.get(usize::from(*row)) != Some(*runs)));
-        let changed = rows.map(|(row, runs)| row_of(row, runs)).collect();
+        let changed = rows.map(|(row, runs)| to_screen_row(row, runs)).collect();
         Some(ScreenChange {
             cols: self.cols,
             rows: u16::try_from(self.rows.len()).unwrap_or(u16::MAX),
@@ -246,7 +247,7 @@ impl Shown {
     }
 }
 
-fn state_of(picture: &Picture, modes: Modes, title: String, exit_code: Option<i32>) -> ScreenState {
+fn to_screen_state(picture: &Picture, modes: Modes, title: String, exit_code: Option<i32>) -> ScreenState {
     let cursor = picture.cursor.map(|cell| ScreenCursor {
         row: cell.row,
         col: cell.col,
@@ -275,23 +276,23 @@ fn state_of(picture: &Picture, modes: Modes, title: String, exit_code: Option<i3
     }
 }
 
-fn row_of(row: u16, runs: &[Run]) -> ScreenRow {
+fn to_screen_row(row: u16, runs: &[Run]) -> ScreenRow {
     let links = (0_u16..).zip(runs).filter_map(|(index, run)| Some((index, run.link.clone()?)));
-    ScreenRow { row, runs: runs.iter().map(run).collect(), links: links.collect() }
+    ScreenRow { row, runs: runs.iter().map(to_screen_run).collect(), links: links.collect() }
 }
 
-fn run(run: &Run) -> ScreenRun {
-    ScreenRun(run.col, run.cols, run.text.clone(), style(&run.style, run.wide))
+fn to_screen_run(run: &Run) -> ScreenRun {
+    ScreenRun(run.col, run.cols, run.text.clone(), style_attributes(&run.style, run.wide))
 }
 
-/// Returns the words of a style, as [`ScreenRun`] describes them.
-fn style(style: &Style, wide: bool) -> String {
-    let mut words = String::new();
-    let mut colour = |sign: char, colour: Colour| match colour {
+/// Returns the attributes of a style, as [`ScreenRun`] describes them.
+fn style_attributes(style: &Style, wide: bool) -> String {
+    let mut attributes = String::new();
+    let mut colour = |prefix: char, colour: Colour| match colour {
         Colour::Default => {}
         // Writing to a text does not fail.
-        Colour::Indexed(index) => drop(write!(words, "{sign}{index},")),
-        Colour::Rgb(rgb) => drop(write!(words, "{sign}{rgb},")),
+        Colour::Indexed(index) => drop(write!(attributes, "{prefix}{index},")),
+        Colour::Rgb(rgb) => drop(write!(attributes, "{prefix}{rgb},")),
     };
     colour('f', style.fg);
     colour('b', style.bg);
@@ -306,7 +307,7 @@ fn style(style: &Style, wide: bool) -> String {
         Underline::Dotted => "U4",
         Underline::Dashed => "U5",
     };
-    let words_of = [
+    let flags = [
         (style.bold, "B"),
         (style.dim, "D"),
         (style.italic, "I"),
@@ -316,12 +317,12 @@ fn style(style: &Style, wide: bool) -> String {
         (!underline.is_empty(), underline),
         (wide, "W"),
     ];
-    for (_, word) in words_of.into_iter().filter(|(is_set, _)| *is_set) {
-        words.push_str(word);
-        words.push(',');
+    for (_, attribute) in flags.into_iter().filter(|(is_set, _)| *is_set) {
+        attributes.push_str(attribute);
+        attributes.push(',');
     }
-    words.pop();
-    words
+    attributes.pop();
+    attributes
 }
 
 #[cfg(test)]
@@ -334,17 +335,21 @@ mod tests {
     fn a_flood_is_looked_at_half_as_often_until_it_pauses() {
         let interval = Duration::from_millis(15);
         let mut pace = FramePace::new(interval);
-        for _ in 1..FLOOD_LOOKS {
-            assert_eq!(pace.after(FLOOD_PIECES), interval);
+        for _ in 1..MAX_FLOOD_SAMPLES {
+            assert_eq!(pace.next_interval(MIN_FLOOD_CHUNKS), interval);
         }
-        assert_eq!([pace.after(1000), pace.after(FLOOD_PIECES)], [FLOOD_INTERVAL; 2]);
-        assert_eq!([pace.after(1), pace.after(1000)], [interval; 2], "the next change is shown at once");
-        assert!((0..100).all(|_| pace.after(FLOOD_PIECES - 1) == interval), "a film is no flood");
+        assert_eq!([pace.next_interval(1000), pace.next_interval(MIN_FLOOD_CHUNKS)], [FLOOD_INTERVAL; 2]);
+        assert_eq!(
+            [pace.next_interval(1), pace.next_interval(1000)],
+            [interval; 2],
+            "the next change is shown at once"
+        );
+        assert!((0..100).all(|_| pace.next_interval(MIN_FLOOD_CHUNKS - 1) == interval), "a film is no flood");
         let mut slow = FramePace::new(Duration::from_millis(500));
-        assert!((0..100).all(|_| slow.after(1000) == Duration::from_millis(500)));
+        assert!((0..100).all(|_| slow.next_interval(1000) == Duration::from_millis(500)));
     }
 
-    fn shown(texts: &[&str]) -> Shown {
+    fn shown(texts: &[&str]) -> MaskedScreen {
         let run = |text: &&str| Run {
             col: 0,
             cols: u16::try_from(text.len()).unwrap(),
@@ -354,7 +359,7 @@ mod tests {
             link: None,
         };
         let rows = texts.iter().map(|text| if text.is_empty() { Vec::new() } else { vec![run(text)] }).collect();
-        Shown { cols: 80, rows, state: ScreenState::default() }
+        MaskedScreen { cols: 80, rows, state: ScreenState::default() }
     }
 
     #[test]
@@ -377,7 +382,7 @@ mod tests {
 
     #[test]
     fn a_style_is_a_list_of_words() {
-        assert_eq!(style(&Style::default(), false), "");
+        assert_eq!(style_attributes(&Style::default(), false), "");
         let all = Style {
             fg: Colour::Indexed(9),
             bg: Colour::Rgb(Rgb(1, 2, 255)),
@@ -387,6 +392,6 @@ mod tests {
             inverse: true,
             ..Style::default()
         };
-        assert_eq!(style(&all, true), "f9,b#0102ff,u1,B,R,U3,W");
+        assert_eq!(style_attributes(&all, true), "f9,b#0102ff,u1,B,R,U3,W");
     }
 }

@@ -27,12 +27,13 @@ type EncappedKey = <X25519HkdfSha256 as Kem>::EncappedKey;
 const PREFIX: &str = "sealed:1:";
 
 /// The purpose of seals (the `info` of HPKE): a seal made for runs does not open for another purpose.
-const OF_RUN: &[u8] = b"steplatch private part of a run";
-const OF_KEY: &[u8] = b"steplatch private key of the approver";
+const RUN_PART_INFO: &[u8] = b"steplatch private part of a run";
+const APPROVER_KEY_INFO: &[u8] = b"steplatch private key of the approver";
 
-/// Bytes of a salt, and of an encapsulated key.
-const SALT: usize = 16;
-const ENCAPPED: usize = 32;
+/// Bytes of a salt, of an encapsulated key, and of the seed of a key pair.
+const SALT_BYTES: usize = 16;
+const ENCAPPED_KEY_BYTES: usize = 32;
+const SEED_BYTES: usize = 32;
 
 /// Maximum number of stored keys: the newest, and those of removed passphrases.
 const MAX_KEYS: usize = 4;
@@ -53,11 +54,11 @@ pub(super) struct StoredKey {
     private: String,
 }
 
-/// Seals what a run needs to continue.
+/// Seals the private part of a run, which it needs to continue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SealingKey(PublicKey);
 
-/// Opens everything that the newest [`SealingKey`] and those before it sealed.
+/// Opens everything that the newest [`SealingKey`] and its predecessors sealed.
 #[derive(Clone)]
 pub struct OpeningKey(Vec<PrivateKey>);
 
@@ -67,10 +68,10 @@ impl std::fmt::Debug for OpeningKey {
     }
 }
 
-/// Error of making, sealing or opening a key.
+/// Error of generating, sealing or opening a key.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// The system gives no random bytes.
+    /// The system provides no random bytes.
     #[error("{0}")]
     Randomness(getrandom::Error),
     /// Deriving a key from the passphrase failed.
@@ -85,26 +86,28 @@ pub enum KeyError {
 }
 
 impl StoredKey {
-    /// Returns the key pairs of `key`, to be opened by `passphrase`. Derives a key for each, which takes as long as
-    /// checking a passphrase.
+    /// Seals each private key of `key` with `passphrase`. Derives a key for each, which takes as long as checking a
+    /// passphrase.
     ///
     /// # Errors
-    /// If the system gives no random bytes.
-    pub(super) fn sealed(key: &OpeningKey, passphrase: &Passphrase) -> Result<Vec<Self>, KeyError> {
+    /// If the system provides no random bytes.
+    pub(super) fn seal_all(key: &OpeningKey, passphrase: &Passphrase) -> Result<Vec<Self>, KeyError> {
         key.0.iter().map(|key| Self::from_key(key, passphrase)).collect()
     }
 
     fn from_key(key: &PrivateKey, passphrase: &Passphrase) -> Result<Self, KeyError> {
-        let mut salt = [0; SALT];
+        let mut salt = [0; SALT_BYTES];
         getrandom::fill(&mut salt).map_err(KeyError::Randomness)?;
-        let of_passphrase = derived(passphrase, &salt)?;
-        let (public, of_passphrase) = (X25519HkdfSha256::sk_to_pk(key), X25519HkdfSha256::sk_to_pk(&of_passphrase));
-        let private = seal(&of_passphrase, OF_KEY, &key.to_bytes(), &public.to_bytes()).ok_or(KeyError::Seal)?;
+        let passphrase_key = derive_key(passphrase, &salt)?;
+        let (public, passphrase_public) =
+            (X25519HkdfSha256::sk_to_pk(key), X25519HkdfSha256::sk_to_pk(&passphrase_key));
+        let private =
+            seal(&passphrase_public, APPROVER_KEY_INFO, &key.to_bytes(), &public.to_bytes()).ok_or(KeyError::Seal)?;
         Ok(Self { public: STANDARD.encode(public.to_bytes()), salt: STANDARD.encode(salt), private })
     }
 
     /// Returns the public key. `None` for a damaged file.
-    pub(super) fn sealing(&self) -> Option<SealingKey> {
+    pub(super) fn sealing_key(&self) -> Option<SealingKey> {
         PublicKey::from_bytes(&STANDARD.decode(&self.public).ok()?).ok().map(SealingKey)
     }
 
@@ -112,25 +115,25 @@ impl StoredKey {
     ///
     /// # Errors
     /// If it is not the passphrase of these keys, or the file is damaged.
-    pub(super) fn open(all: &[Self], passphrase: &Passphrase) -> Result<OpeningKey, KeyError> {
-        all.iter().map(|key| key.private_key(passphrase)).collect::<Result<_, _>>().map(OpeningKey)
+    pub(super) fn open_all(keys: &[Self], passphrase: &Passphrase) -> Result<OpeningKey, KeyError> {
+        keys.iter().map(|key| key.private_key(passphrase)).collect::<Result<_, _>>().map(OpeningKey)
     }
 
     fn private_key(&self, passphrase: &Passphrase) -> Result<PrivateKey, KeyError> {
         let opened = || -> Option<PrivateKey> {
-            let of_passphrase = derived(passphrase, &STANDARD.decode(&self.salt).ok()?).ok()?;
+            let passphrase_key = derive_key(passphrase, &STANDARD.decode(&self.salt).ok()?).ok()?;
             let public = STANDARD.decode(&self.public).ok()?;
-            PrivateKey::from_bytes(&open(&of_passphrase, OF_KEY, &self.private, &public)?).ok()
+            PrivateKey::from_bytes(&open(&passphrase_key, APPROVER_KEY_INFO, &self.private, &public)?).ok()
         };
         opened().ok_or(KeyError::Open)
     }
 }
 
 impl SealingKey {
-    /// Returns the private part of `run`, sealed. It opens as a part of that run only. `None` where sealing to the
-    /// public key fails.
+    /// Returns the private part of `run`, sealed. It opens as a part of that run only. `None` if sealing to the public
+    /// key fails.
     pub fn seal(&self, run: &RunId, text: &str) -> Option<String> {
-        seal(&self.0, OF_RUN, text.as_bytes(), run.as_str().as_bytes())
+        seal(&self.0, RUN_PART_INFO, text.as_bytes(), run.as_str().as_bytes())
     }
 }
 
@@ -138,63 +141,64 @@ impl OpeningKey {
     /// Returns a new key.
     ///
     /// # Errors
-    /// If the system gives no random bytes.
+    /// If the system provides no random bytes.
     pub(super) fn generate() -> Result<Self, KeyError> {
-        let mut ikm = [0; ENCAPPED];
+        let mut ikm = [0; SEED_BYTES];
         getrandom::fill(&mut ikm).map_err(KeyError::Randomness)?;
         Ok(Self(vec![X25519HkdfSha256::derive_keypair(&ikm).0]))
     }
 
-    /// Returns a new key that opens what the keys of `before` do, up to [`MAX_KEYS`]. A text sealed later does not open
-    /// with the keys of `before`.
+    /// Returns a new key that opens the same texts as the keys of `previous`, up to [`MAX_KEYS`]. A text sealed later
+    /// does not open with the keys of `previous`.
     ///
     /// # Errors
     /// As [`Self::generate`].
-    pub(super) fn succeeding(before: &Self) -> Result<Self, KeyError> {
+    pub(super) fn successor_of(previous: &Self) -> Result<Self, KeyError> {
         let mut keys = Self::generate()?.0;
-        keys.extend(before.0.iter().take(MAX_KEYS - 1).cloned());
+        keys.extend(previous.0.iter().take(MAX_KEYS - 1).cloned());
         Ok(Self(keys))
     }
 
-    /// Returns the keys as they are, in Base64, for a file that needs no passphrase.
-    pub(super) fn plain(&self) -> Vec<String> {
+    /// Returns the unsealed keys in Base64, for a file that needs no passphrase.
+    pub(super) fn to_base64(&self) -> Vec<String> {
         self.0.iter().map(|key| STANDARD.encode(key.to_bytes())).collect()
     }
 
-    /// Reads what [`Self::plain`] wrote.
-    pub(super) fn read(plain: &[String]) -> Option<Self> {
+    /// Reads the keys that [`Self::to_base64`] wrote.
+    pub(super) fn from_base64(keys: &[String]) -> Option<Self> {
         let key = |text: &String| PrivateKey::from_bytes(&STANDARD.decode(text).ok()?).ok();
-        plain.iter().map(key).collect::<Option<_>>().map(Self)
+        keys.iter().map(key).collect::<Option<_>>().map(Self)
     }
 
-    /// Returns the private part of `run`. `None` where another key sealed it, or where it belongs to another run.
+    /// Returns the private part of `run`. `None` if another key sealed it, or if it belongs to another run.
     pub fn open(&self, run: &RunId, sealed: &str) -> Option<String> {
-        let opened = self.0.iter().find_map(|key| open(key, OF_RUN, sealed, run.as_str().as_bytes()))?;
+        let opened = self.0.iter().find_map(|key| open(key, RUN_PART_INFO, sealed, run.as_str().as_bytes()))?;
         String::from_utf8(opened).ok()
     }
 }
 
-/// Returns the key that belongs to a passphrase.
-fn derived(passphrase: &Passphrase, salt: &[u8]) -> Result<PrivateKey, KeyError> {
-    let mut ikm = [0; ENCAPPED];
+/// Derives the private key of a passphrase.
+fn derive_key(passphrase: &Passphrase, salt: &[u8]) -> Result<PrivateKey, KeyError> {
+    let mut ikm = [0; SEED_BYTES];
     let filled = Argon2::default().hash_password_into(passphrase.0.as_bytes(), salt, &mut ikm);
     filled.map_err(KeyError::Derivation)?;
     Ok(X25519HkdfSha256::derive_keypair(&ikm).0)
 }
 
-fn seal(to: &PublicKey, info: &[u8], text: &[u8], aad: &[u8]) -> Option<String> {
+fn seal(public_key: &PublicKey, info: &[u8], text: &[u8], aad: &[u8]) -> Option<String> {
     let (encapped, ciphertext) =
-        single_shot_seal::<ChaCha20Poly1305, HkdfSha256, X25519HkdfSha256>(&OpModeS::Base, to, info, text, aad).ok()?;
+        single_shot_seal::<ChaCha20Poly1305, HkdfSha256, X25519HkdfSha256>(&OpModeS::Base, public_key, info, text, aad)
+            .ok()?;
     Some(format!("{PREFIX}{}", STANDARD.encode([encapped.to_bytes().as_slice(), &ciphertext].concat())))
 }
 
-fn open(with: &PrivateKey, info: &[u8], sealed: &str, aad: &[u8]) -> Option<Vec<u8>> {
+fn open(private_key: &PrivateKey, info: &[u8], sealed: &str, aad: &[u8]) -> Option<Vec<u8>> {
     let bytes = STANDARD.decode(sealed.strip_prefix(PREFIX)?).ok()?;
-    let (encapped, ciphertext) = bytes.split_at_checked(ENCAPPED)?;
+    let (encapped, ciphertext) = bytes.split_at_checked(ENCAPPED_KEY_BYTES)?;
     let encapped = EncappedKey::from_bytes(encapped).ok()?;
     single_shot_open::<ChaCha20Poly1305, HkdfSha256, X25519HkdfSha256>(
         &OpModeR::Base,
-        with,
+        private_key,
         &encapped,
         info,
         ciphertext,
@@ -207,22 +211,22 @@ fn open(with: &PrivateKey, info: &[u8], sealed: &str, aad: &[u8]) -> Option<Vec<
 mod tests {
     use super::*;
 
-    fn words(text: &str) -> Passphrase {
+    fn passphrase(text: &str) -> Passphrase {
         Passphrase(text.to_owned())
     }
 
-    fn stored(key: &OpeningKey, passphrase: &str) -> Vec<StoredKey> {
-        StoredKey::sealed(key, &words(passphrase)).unwrap()
+    fn stored(key: &OpeningKey, text: &str) -> Vec<StoredKey> {
+        StoredKey::seal_all(key, &passphrase(text)).unwrap()
     }
 
     #[test]
     fn what_is_sealed_opens_with_the_passphrase_for_its_run_only() {
         let keys = stored(&OpeningKey::generate().unwrap(), "correct horse");
         let (run, other) = (RunId::random(), RunId::random());
-        let sealed = keys[0].sealing().unwrap().seal(&run, "DEPLOY_KEY=abc").unwrap();
+        let sealed = keys[0].sealing_key().unwrap().seal(&run, "DEPLOY_KEY=abc").unwrap();
         assert!(is_sealed(&sealed) && !sealed.contains("abc"), "{sealed}");
-        assert!(StoredKey::open(&keys, &words("battery")).is_err());
-        let key = StoredKey::open(&keys, &words("correct horse")).unwrap();
+        assert!(StoredKey::open_all(&keys, &passphrase("battery")).is_err());
+        let key = StoredKey::open_all(&keys, &passphrase("correct horse")).unwrap();
         assert_eq!(key.open(&run, &sealed).as_deref(), Some("DEPLOY_KEY=abc"));
         assert_eq!(key.open(&other, &sealed), None, "a text that was put in the place of another run's");
         assert_eq!(OpeningKey::generate().unwrap().open(&run, &sealed), None);
@@ -235,24 +239,24 @@ mod tests {
     fn another_passphrase_opens_what_the_first_one_opened() {
         let first = stored(&OpeningKey::generate().unwrap(), "correct horse");
         let run = RunId::random();
-        let sealed = first[0].sealing().unwrap().seal(&run, "text").unwrap();
-        let second = stored(&StoredKey::open(&first, &words("correct horse")).unwrap(), "battery staple");
-        assert!(StoredKey::open(&second, &words("correct horse")).is_err());
-        let key = StoredKey::open(&second, &words("battery staple")).unwrap();
+        let sealed = first[0].sealing_key().unwrap().seal(&run, "text").unwrap();
+        let second = stored(&StoredKey::open_all(&first, &passphrase("correct horse")).unwrap(), "battery staple");
+        assert!(StoredKey::open_all(&second, &passphrase("correct horse")).is_err());
+        let key = StoredKey::open_all(&second, &passphrase("battery staple")).unwrap();
         assert_eq!(key.open(&run, &sealed).as_deref(), Some("text"));
-        assert_eq!(second[0].sealing(), first[0].sealing());
+        assert_eq!(second[0].sealing_key(), first[0].sealing_key());
     }
 
     #[test]
     fn a_key_that_succeeds_another_opens_what_that_one_sealed_and_not_the_other_way_round() {
         let before = OpeningKey::generate().unwrap();
-        let after = OpeningKey::succeeding(&OpeningKey::read(&before.plain()).unwrap()).unwrap();
+        let after = OpeningKey::successor_of(&OpeningKey::from_base64(&before.to_base64()).unwrap()).unwrap();
         let run = RunId::random();
-        let seal = |key: &OpeningKey| stored(key, "words")[0].sealing().unwrap().seal(&run, "text").unwrap();
+        let seal = |key: &OpeningKey| stored(key, "words")[0].sealing_key().unwrap().seal(&run, "text").unwrap();
         assert_eq!(after.open(&run, &seal(&before)).as_deref(), Some("text"));
         assert_eq!(before.open(&run, &seal(&after)), None);
-        let many = (0..10).fold(before, |key, _| OpeningKey::succeeding(&key).unwrap());
-        assert_eq!(many.plain().len(), MAX_KEYS);
+        let many = (0..10).fold(before, |key, _| OpeningKey::successor_of(&key).unwrap());
+        assert_eq!(many.to_base64().len(), MAX_KEYS);
     }
 
     #[test]
@@ -260,14 +264,16 @@ mod tests {
         let keys = stored(&OpeningKey::generate().unwrap(), "correct horse");
         let key = &keys[0];
         let damaged = StoredKey { public: "AAAA".to_owned(), ..key.clone() };
-        assert!(damaged.sealing().is_none() && StoredKey::open(&[damaged], &words("correct horse")).is_err());
-        let small = StoredKey { public: STANDARD.encode([0; ENCAPPED]), ..key.clone() };
         assert!(
-            small.sealing().is_none_or(|key| key.seal(&RunId::random(), "text").is_none()),
+            damaged.sealing_key().is_none() && StoredKey::open_all(&[damaged], &passphrase("correct horse")).is_err()
+        );
+        let small = StoredKey { public: STANDARD.encode([0; ENCAPPED_KEY_BYTES]), ..key.clone() };
+        assert!(
+            small.sealing_key().is_none_or(|key| key.seal(&RunId::random(), "text").is_none()),
             "a point of small order"
         );
         let damaged = StoredKey { salt: "%".to_owned(), ..key.clone() };
-        assert!(StoredKey::open(&[damaged], &words("correct horse")).is_err());
-        assert!(OpeningKey::read(&["%".to_owned()]).is_none());
+        assert!(StoredKey::open_all(&[damaged], &passphrase("correct horse")).is_err());
+        assert!(OpeningKey::from_base64(&["%".to_owned()]).is_none());
     }
 }

@@ -6,7 +6,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{SecretHash, secret};
+use super::{SecretHash, random_secret};
 use crate::private_file;
 
 /// Prefix of the file names.
@@ -53,8 +53,8 @@ impl Drop for RedirectFile {
 impl RedirectFiles {
     /// Manages the redirect files in a private directory. Removes files left by an earlier daemon.
     pub(super) fn new(folder: &Path) -> Self {
-        let left = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
-        for entry in left {
+        let leftovers = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
+        for entry in leftovers {
             let name = entry.file_name();
             if name.to_str().is_some_and(|name| name.starts_with(PREFIX) && name.ends_with(SUFFIX)) {
                 // Tickets do not outlive their daemon.
@@ -70,7 +70,7 @@ impl RedirectFiles {
     /// If the address is not one of the page, or writing the file fails.
     pub(super) fn write(&mut self, address: &str, ticket: &str) -> Result<PathBuf, RedirectError> {
         let text = redirect_html(address, ticket).ok_or(RedirectError::Address)?;
-        let file = self.folder.join(format!("{PREFIX}{}{SUFFIX}", secret()?.0));
+        let file = self.folder.join(format!("{PREFIX}{}{SUFFIX}", random_secret()?.0));
         private_file::write_text(&file, &text)?;
         self.files.push(RedirectFile { ticket: SecretHash::from_secret(ticket), file: file.clone() });
         Ok(file)
@@ -78,7 +78,7 @@ impl RedirectFiles {
 
     /// Removes the file of a ticket, if there is one.
     pub(super) fn remove(&mut self, ticket: &SecretHash) {
-        self.files.retain(|file| !file.ticket.is(ticket));
+        self.files.retain(|file| !file.ticket.equals(ticket));
     }
 
     /// Removes all files.

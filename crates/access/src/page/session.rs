@@ -1,4 +1,4 @@
-//! The sessions of browsers. Pure: the time comes in, and the owner of the table stores it.
+//! The sessions of browsers. Pure: the time is an argument, and the owner of the table stores it.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use steplatch_protocol::is_format;
 use super::SecretHash;
 
 /// Lifetime of a session without use.
-const IDLE_TIME: Duration = Duration::from_secs(12 * 3600);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(12 * 3600);
 
 /// Maximum lifetime of a session.
 pub(super) const MAX_SESSION_TIME: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -54,7 +54,7 @@ pub(super) struct CheckedSession {
 /// The session that the beginning of an id names.
 #[derive(Debug)]
 pub(super) enum NamedSession {
-    One(String),
+    Unique(String),
     Several,
     None,
 }
@@ -62,7 +62,7 @@ pub(super) enum NamedSession {
 impl PageSession {
     /// Returns the time of its expiry without another use.
     pub(super) fn expires(&self) -> Timestamp {
-        self.used.after(IDLE_TIME).min(self.began.after(MAX_SESSION_TIME))
+        self.used.after(IDLE_TIMEOUT).min(self.began.after(MAX_SESSION_TIME))
     }
 }
 
@@ -77,24 +77,29 @@ impl SessionTable {
     ) {
         self.forget(now);
         if self.sessions.len() >= MAX_SESSIONS
-            && let Some(oldest) = self.sessions.iter().min_by_key(|session| session.used).map(|one| one.id.clone())
+            && let Some(oldest) =
+                self.sessions.iter().min_by_key(|session| session.used).map(|session| session.id.clone())
         {
             self.end(&oldest);
         }
-        let browser = browser.chars().filter(|one| !one.is_control() && !is_format(*one)).take(MAX_BROWSER_CHARS);
+        let browser = browser
+            .chars()
+            .filter(|character| !character.is_control() && !is_format(*character))
+            .take(MAX_BROWSER_CHARS);
         self.sessions.push(PageSession { id, cookie, half, browser: browser.collect(), began: now, used: now });
     }
 
     /// Returns whether a session has this half in its cookie.
     pub(super) fn has_cookie(&mut self, cookie: &SecretHash, now: Timestamp) -> bool {
         self.forget(now);
-        self.sessions.iter().fold(false, |known, session| known | session.cookie.is(cookie))
+        self.sessions.iter().fold(false, |known, session| known | session.cookie.equals(cookie))
     }
 
     /// Finds the session with these halves, and records its use.
     pub(super) fn check(&mut self, cookie: &SecretHash, half: &SecretHash, now: Timestamp) -> Option<CheckedSession> {
         self.forget(now);
-        let session = self.sessions.iter_mut().find(|session| session.cookie.is(cookie) & session.half.is(half))?;
+        let session =
+            self.sessions.iter_mut().find(|session| session.cookie.equals(cookie) & session.half.equals(half))?;
         let is_worth_storing = now.since(session.used) >= USE_PRECISION;
         if is_worth_storing {
             session.used = now;
@@ -110,15 +115,15 @@ impl SessionTable {
         live
     }
 
-    /// Returns the session that `name` is the id of, or the beginning of the id.
+    /// Returns the session whose id is `name` or begins with it.
     pub(super) fn find_by_prefix(&mut self, name: &str, now: Timestamp) -> NamedSession {
         self.forget(now);
         if name.chars().count() < MIN_PREFIX_CHARS {
             return NamedSession::None;
         }
-        let mut named = self.sessions.iter().filter(|session| session.id.starts_with(name));
-        match (named.next(), named.next()) {
-            (Some(one), None) => NamedSession::One(one.id.clone()),
+        let mut matches = self.sessions.iter().filter(|session| session.id.starts_with(name));
+        match (matches.next(), matches.next()) {
+            (Some(session), None) => NamedSession::Unique(session.id.clone()),
             (Some(_), Some(_)) => NamedSession::Several,
             (None, _) => NamedSession::None,
         }

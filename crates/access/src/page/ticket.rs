@@ -1,4 +1,4 @@
-//! The unexpired tickets, and recently used ones. Pure: the time comes in.
+//! The unexpired tickets, and recently used ones. Pure: the time is an argument.
 
 use std::time::Duration;
 
@@ -7,19 +7,19 @@ use steplatch_clock::Timestamp;
 use super::SecretHash;
 
 /// Lifetime of a ticket.
-pub(super) const TICKET_TIME: Duration = Duration::from_secs(60);
+pub(super) const TICKET_LIFETIME: Duration = Duration::from_secs(60);
 
-/// Time that the table remembers a used ticket, to notice its second use.
-const MEMORY_TIME: Duration = Duration::from_secs(600);
+/// Time for which the table remembers a used ticket, to detect a second use.
+const USED_TICKET_LIFETIME: Duration = Duration::from_secs(600);
 
-/// Maximum number of tickets at a time; the oldest gives way.
+/// Maximum number of tickets at a time; a further one replaces the oldest.
 const MAX_TICKETS: usize = 32;
 
 /// All tickets.
 #[derive(Debug)]
 pub(crate) struct TicketTable {
     /// Lifetime of a ticket.
-    lasts: Duration,
+    lifetime: Duration,
     tickets: Vec<Ticket>,
 }
 
@@ -44,8 +44,8 @@ pub(crate) enum Exchange {
 
 impl TicketTable {
     /// Creates a table of tickets with this lifetime.
-    pub(crate) fn lasting(lasts: Duration) -> Self {
-        Self { lasts, tickets: Vec::new() }
+    pub(crate) fn with_lifetime(lifetime: Duration) -> Self {
+        Self { lifetime, tickets: Vec::new() }
     }
 
     /// Adds a ticket.
@@ -60,7 +60,7 @@ impl TicketTable {
     /// Uses a ticket for the session `id`.
     pub(crate) fn exchange(&mut self, hash: &SecretHash, id: &str, now: Timestamp) -> Exchange {
         self.forget(now);
-        let Some(ticket) = self.tickets.iter_mut().find(|ticket| ticket.hash.is(hash)) else {
+        let Some(ticket) = self.tickets.iter_mut().find(|ticket| ticket.hash.equals(hash)) else {
             return Exchange::Unknown;
         };
         match &ticket.used_by {
@@ -73,9 +73,9 @@ impl TicketTable {
     }
 
     fn forget(&mut self, now: Timestamp) {
-        let lasts = self.lasts;
+        let lifetime = self.lifetime;
         self.tickets.retain(|ticket| {
-            let limit = if ticket.used_by.is_some() { MEMORY_TIME } else { lasts };
+            let limit = if ticket.used_by.is_some() { USED_TICKET_LIFETIME } else { lifetime };
             // A clock that was set back ends a ticket rather than extending it.
             ticket.issued <= now && now.since(ticket.issued) < limit
         });

@@ -1,8 +1,8 @@
 //! The cgroup of a daemon and its descendants, see cgroups(7).
 //!
-//! A process is in the cgroup of its parent, at any depth of forks, whether or not the parents are alive,
-//! and whatever its environment. A process that outlives its terminal, the terminal host and the daemon therefore remains
-//! attributable to them. Creating cgroups requires root, or a cgroup that systemd delegates to the user.
+//! A process is in the cgroup of its parent, at any depth of forks, whether or not the parents are alive, and
+//! regardless of its environment. A process that outlives its terminal, the terminal host and the daemon therefore
+//! remains attributable to them. Creating cgroups requires root, or a cgroup that systemd delegates to the user.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -17,12 +17,12 @@ const CGROUP_NAME: &str = "steplatch-kept";
 /// # Errors
 /// If cgroup v2 is not available, or the user may not create a cgroup.
 pub fn join() -> io::Result<()> {
-    let own = fs::read_to_string("/proc/self/cgroup")?;
-    if is_daemon_group(&own) {
+    let current_groups = fs::read_to_string("/proc/self/cgroup")?;
+    if is_daemon_group(&current_groups) {
         return Ok(());
     }
     let unsupported = || io::Error::new(io::ErrorKind::Unsupported, "cgroup v2 is not available");
-    let group = cgroup_v2_path(&own).ok_or_else(unsupported)?;
+    let group = cgroup_v2_path(&current_groups).ok_or_else(unsupported)?;
     let folder = cgroup_directory(group, &fs::read_to_string("/proc/self/mountinfo")?)
         .ok_or_else(unsupported)?
         .join(CGROUP_NAME);
@@ -48,8 +48,8 @@ fn cgroup_v2_path(groups: &str) -> Option<&str> {
 /// Returns the directory of a cgroup, from the text of `/proc/PID/mountinfo`.
 fn cgroup_directory(group: &str, list: &str) -> Option<PathBuf> {
     mounts(list).filter(|mount| mount.kind == "cgroup2").find_map(|mount| {
-        let below = Path::new(group).strip_prefix(mount.root).ok()?;
-        Some(Path::new(mount.at).join(below))
+        let relative = Path::new(group).strip_prefix(mount.root).ok()?;
+        Some(Path::new(mount.mount_point).join(relative))
     })
 }
 
@@ -69,9 +69,9 @@ mod tests {
         let mounts = "31 20 0:29 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n\
                       41 31 0:38 / /sys/fs/cgroup/unified rw,relatime shared:9 - cgroup2 cgroup2 rw\n";
         assert_eq!(cgroup_directory("/user.slice/a", mounts), Some("/sys/fs/cgroup/unified/user.slice/a".into()));
-        let below = "41 31 0:38 /box /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
-        assert_eq!(cgroup_directory("/box/a", below), Some("/sys/fs/cgroup/a".into()));
-        assert_eq!(cgroup_directory("/other", below), None);
+        let relative = "41 31 0:38 /box /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+        assert_eq!(cgroup_directory("/box/a", relative), Some("/sys/fs/cgroup/a".into()));
+        assert_eq!(cgroup_directory("/other", relative), None);
         assert_eq!(cgroup_directory("/a", "31 20 0:29 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n"), None);
     }
 }

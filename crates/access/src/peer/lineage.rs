@@ -1,4 +1,4 @@
-//! The processes that a process descends from, read so that uncertainty never counts as an answer.
+//! The ancestors of a process. Uncertain data never counts as an answer.
 //!
 //! Processes end, get new parents and leave their ids to new ones during the walk. A link between a child and its
 //! parent counts only if both existed, the parent is the older one, and the child still has that parent afterwards. An
@@ -6,12 +6,11 @@
 
 use super::table::{Evidence, ProcessTable, Status};
 
-/// Maximum length of a walk, in ancestors. Linux gives no more than four million ids, and a person's process never has
-/// that many.
+/// Maximum length of a walk, in ancestors. A person's process never has that many.
 const MAX_ANCESTORS: usize = 400;
 
 /// The process that every other one descends from, unless its parent is in another namespace.
-const FIRST: i32 = 1;
+const INIT_PID: i32 = 1;
 
 /// Maximum number of reads of a link that changes during the read.
 const MAX_ATTEMPTS: usize = 5;
@@ -30,7 +29,7 @@ pub(crate) struct Process {
 pub(crate) struct Lineage {
     /// The process and its known ancestors.
     pub(crate) known: Vec<Process>,
-    /// Reason for which the list is not complete, if so.
+    /// Reason that the list is incomplete, if it is.
     pub(crate) cut: Option<Cut>,
 }
 
@@ -62,11 +61,12 @@ pub(crate) fn read(table: &impl ProcessTable, pid: i32) -> Lineage {
     let process =
         |&(pid, status): &(i32, Status)| Process { pid, started: status.started, evidence: table.evidence(pid) };
     let known: Vec<Process> = links.iter().map(process).collect();
-    // The data belongs to these processes only if they have existed all the time.
-    let now = |process: &Process| table.status(process.pid).filter(|now| now.started == process.started);
-    if now(&known[0]).is_none_or(|now| now.has_ended) {
+    // The data belongs to these processes only if they have existed throughout the walk.
+    let current_status =
+        |process: &Process| table.status(process.pid).filter(|status| status.started == process.started);
+    if current_status(&known[0]).is_none_or(|status| status.has_ended) {
         cut = Some(Cut::Gone);
-    } else if known.iter().any(|process| process.pid != FIRST && now(process).is_none()) {
+    } else if known.iter().any(|process| process.pid != INIT_PID && current_status(process).is_none()) {
         cut = cut.or(Some(Cut::Changing));
     }
     Lineage { known, cut }
@@ -87,25 +87,25 @@ fn walk(table: &impl ProcessTable, links: &mut Vec<(i32, Status)>) -> Result<(),
             if attempts == MAX_ATTEMPTS {
                 return match is_hidden {
                     // The status of the first process contains nothing that could be hidden.
-                    true if status.parent == FIRST => Ok(()),
+                    true if status.parent == INIT_PID => Ok(()),
                     true if table.hides_others() => Err(Cut::Hidden),
                     _ => Err(Cut::Changing),
                 };
             }
             attempts += 1;
             let parent = table.status(status.parent);
-            let again = match table.status(child) {
-                Some(again) if again.started == status.started => again,
+            let current = match table.status(child) {
+                Some(current) if current.started == status.started => current,
                 // A process that has ended looks the same as another process that has taken its id.
                 _ => return Err(if links.len() == 1 { Cut::Gone } else { Cut::Changing }),
             };
             match parent {
-                Some(parent) if again.parent == status.parent && parent.started <= status.started => {
+                Some(parent) if current.parent == status.parent && parent.started <= status.started => {
                     break (status.parent, parent);
                 }
                 _ => {
-                    is_hidden &= parent.is_none() && again.parent == status.parent;
-                    status = again;
+                    is_hidden &= parent.is_none() && current.parent == status.parent;
+                    status = current;
                 }
             }
             if status.parent == 0 {

@@ -1,27 +1,27 @@
 //! The list of mounts: proc_pid_mountinfo(5).
 
-/// One file system, as the kernel writes it: with escaped blanks in names, which remain escaped.
+/// One mount. Blanks in its names remain escaped, as the kernel writes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Mount<'t> {
     /// The mounted directory of the file system.
     pub(super) root: &'t str,
     /// Its mount point.
-    pub(super) at: &'t str,
+    pub(super) mount_point: &'t str,
     /// The type of the file system.
     pub(super) kind: &'t str,
-    /// Its own options, separated by commas.
+    /// The options of the file system, separated by commas.
     pub(super) options: &'t str,
 }
 
 /// Returns the mounts of a list. Leaves out other lines.
 pub(super) fn mounts(list: &str) -> impl DoubleEndedIterator<Item = Mount<'_>> {
     list.lines().filter_map(|line| {
-        let (of_mount, of_system) = line.split_once(" - ")?;
-        let mut fields = of_mount.split(' ');
-        let (root, at) = (fields.nth(3)?, fields.next()?);
-        let mut fields = of_system.split(' ');
+        let (mount_text, file_system_text) = line.split_once(" - ")?;
+        let mut fields = mount_text.split(' ');
+        let (root, mount_point) = (fields.nth(3)?, fields.next()?);
+        let mut fields = file_system_text.split(' ');
         let (kind, options) = (fields.next()?, fields.next_back()?);
-        Some(Mount { root, at, kind, options })
+        Some(Mount { root, mount_point, kind, options })
     })
 }
 
@@ -35,7 +35,7 @@ mod tests {
                     nonsense\n\
                     20 1 0:20 /box /proc rw,nosuid shared:5 master:1 - proc proc rw,hidepid=2\n";
         let read: Vec<Mount<'_>> = mounts(list).collect();
-        assert_eq!(read[0], Mount { root: "/", at: "/sys/fs/cgroup", kind: "tmpfs", options: "rw" });
-        assert_eq!(read[1..], [Mount { root: "/box", at: "/proc", kind: "proc", options: "rw,hidepid=2" }]);
+        assert_eq!(read[0], Mount { root: "/", mount_point: "/sys/fs/cgroup", kind: "tmpfs", options: "rw" });
+        assert_eq!(read[1..], [Mount { root: "/box", mount_point: "/proc", kind: "proc", options: "rw,hidepid=2" }]);
     }
 }

@@ -32,7 +32,7 @@ pub(crate) struct Evidence {
     pub(crate) in_group: bool,
 }
 
-/// A list of all processes, which changes during a read.
+/// The list of all processes, which may change during a read.
 pub(super) trait ProcessTable {
     /// Returns the status of a process, if it exists. It may be an ended process that its parent has not reaped yet.
     fn status(&self, pid: i32) -> Option<Status>;
@@ -50,7 +50,7 @@ pub(super) struct Proc;
 
 impl ProcessTable for Proc {
     fn status(&self, pid: i32) -> Option<Status> {
-        status_of(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+        parse_status(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
     }
 
     fn hides_others(&self) -> bool {
@@ -63,25 +63,25 @@ impl ProcessTable for Proc {
             .and_then(|file| file.take(MAX_ENVIRONMENT_BYTES).read_to_end(&mut environment));
         let groups = fs::read_to_string(format!("/proc/{pid}/cgroup"));
         // A read that failed for lack of resources may have missed the evidence.
-        let is_starved = read.as_ref().err().is_some_and(is_want_of_room);
+        let is_starved = read.as_ref().err().is_some_and(is_resource_shortage);
         let in_group = match groups {
             Ok(groups) => group::is_daemon_group(&groups),
-            Err(error) => is_want_of_room(&error),
+            Err(error) => is_resource_shortage(&error),
         };
-        Evidence { mark: read.ok().and_then(|_| mark_of(&environment)), in_group: in_group || is_starved }
+        Evidence { mark: read.ok().and_then(|_| parse_mark(&environment)), in_group: in_group || is_starved }
     }
 }
 
-/// Returns whether an error is not evidence about the process: too few descriptors or too little memory to inspect it.
-fn is_want_of_room(error: &io::Error) -> bool {
+/// Returns whether an error is not evidence about the process: the inspection lacks descriptors or memory.
+fn is_resource_shortage(error: &io::Error) -> bool {
     use rustix::io::Errno;
     [Errno::MFILE, Errno::NFILE, Errno::NOMEM].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
-fn status_of(stat: &str) -> Option<Status> {
-    // The name may hold anything; field 3, the state, follows its last bracket.
-    let (_, behind) = stat.rsplit_once(')')?;
-    let mut fields = behind.split_whitespace();
+fn parse_status(stat: &str) -> Option<Status> {
+    // The name may contain brackets; field 3, the state, follows the last one.
+    let (_, fields_text) = stat.rsplit_once(')')?;
+    let mut fields = fields_text.split_whitespace();
     let (state, parent) = (fields.next()?, fields.next()?);
     let started = fields.nth(17)?;
     let has_ended = matches!(state, "Z" | "X" | "x");
@@ -90,10 +90,10 @@ fn status_of(stat: &str) -> Option<Status> {
 
 /// Returns whether `/proc` is mounted with `hidepid`, by the list of mounts: proc(5).
 fn hides_others(list: &str) -> bool {
-    let hides = |option: &str| option.strip_prefix("hidepid=").is_some_and(|how| !["0", "off"].contains(&how));
+    let hides = |option: &str| option.strip_prefix("hidepid=").is_some_and(|value| !["0", "off"].contains(&value));
     // The last mount covers the earlier ones.
-    let of_proc = mounts(list).rfind(|mount| mount.at == "/proc");
-    of_proc.is_some_and(|mount| mount.options.split(',').any(hides))
+    let proc_mount = mounts(list).rfind(|mount| mount.mount_point == "/proc");
+    proc_mount.is_some_and(|mount| mount.options.split(',').any(hides))
 }
 
 /// Returns whether a process is in the foreground of its controlling terminal.
@@ -103,12 +103,12 @@ pub(super) fn has_terminal(pid: i32) -> bool {
 
 /// Reads fields 5, 7 and 8: the process group, the terminal, and the group that has its foreground.
 fn is_in_foreground(stat: &str) -> bool {
-    let Some((_, behind)) = stat.rsplit_once(')') else { return false };
-    let fields: Vec<&str> = behind.split_whitespace().take(6).collect();
+    let Some((_, fields_text)) = stat.rsplit_once(')') else { return false };
+    let fields: Vec<&str> = fields_text.split_whitespace().take(6).collect();
     matches!(fields[..], [_, _, group, _, terminal, foreground] if terminal != "0" && group == foreground)
 }
 
-fn mark_of(environment: &[u8]) -> Option<String> {
+fn parse_mark(environment: &[u8]) -> Option<String> {
     let mut entries = environment.split(|byte| *byte == 0);
     let mark = entries.find_map(|entry| entry.strip_prefix(TERMINAL_VARIABLE.as_bytes())?.strip_prefix(b"="))?;
     Some(String::from_utf8_lossy(mark).into_owned())
@@ -123,9 +123,9 @@ mod tests {
         let stat =
             "4711 (a) S 1 (b) S 20 4711 4711 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 88123 1000 200 18446744073709551615";
         let status = Status { parent: 20, started: 88123, has_ended: false };
-        assert_eq!(status_of(stat), Some(status));
-        assert_eq!(status_of(&stat.replace("(b) S", "(b) Z")), Some(Status { has_ended: true, ..status }));
-        assert_eq!(status_of("4711 (a) S"), None);
+        assert_eq!(parse_status(stat), Some(status));
+        assert_eq!(parse_status(&stat.replace("(b) S", "(b) Z")), Some(Status { has_ended: true, ..status }));
+        assert_eq!(parse_status("4711 (a) S"), None);
     }
 
     #[test]
@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn a_mark_is_the_value_of_one_variable() {
         let environment = b"A=1\0STEPLATCH_TERMINALS=no\0STEPLATCH_TERMINAL=term_x\0B=STEPLATCH_TERMINAL=y\0";
-        assert_eq!(mark_of(environment).as_deref(), Some("term_x"));
-        assert_eq!(mark_of(b"B=STEPLATCH_TERMINAL=y\0"), None);
+        assert_eq!(parse_mark(environment).as_deref(), Some("term_x"));
+        assert_eq!(parse_mark(b"B=STEPLATCH_TERMINAL=y\0"), None);
     }
 }

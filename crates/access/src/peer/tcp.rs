@@ -8,14 +8,14 @@ use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::{fs, io};
 
-/// The states of sockets that no process can use as the end of a connection, as the kernel writes them: TIME_WAIT and
+/// States of sockets that are not the end of a connection of a process, as the kernel writes them: TIME_WAIT and
 /// LISTEN.
-const UNUSED: [&str; 2] = ["06", "0A"];
+const UNUSED_STATES: [&str; 2] = ["06", "0A"];
 
 /// Location of the other end of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Location<T> {
-    /// On this machine. Empty where the processes are unknown.
+    /// On this machine. Empty if the processes are unknown.
     Here(T),
     /// On another machine, or in another network namespace of this one.
     Elsewhere,
@@ -24,9 +24,9 @@ pub(crate) enum Location<T> {
 /// Returns the processes that have a connected socket with this address. Blocks while it reads every descriptor of
 /// every readable process.
 ///
-/// Several sockets can have one address, each with another one at its other end. All of them count: if one belongs to
-/// no readable process (its descriptor may be in transit through a Unix socket), the result is empty. It is also empty
-/// if reading the tables fails.
+/// Several sockets can share one address, each with a different peer. All of them count: if one belongs to no readable
+/// process (its descriptor may be in transit through a Unix socket), the result is empty. It is also empty if reading
+/// the tables fails.
 pub(super) fn processes_at(peer: SocketAddr) -> Location<Vec<i32>> {
     let unknown = Location::Here(Vec::new());
     let tables: io::Result<String> = ["/proc/self/net/tcp", "/proc/self/net/tcp6"].iter().map(read_table).collect();
@@ -44,9 +44,9 @@ pub(super) fn processes_at(peer: SocketAddr) -> Location<Vec<i32>> {
         let descriptors = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
         let targets =
             descriptors.filter_map(|entry| fs::read_link(entry.path()).ok()?.into_os_string().into_string().ok());
-        let own: Vec<String> = targets.filter(|target| sockets.contains(target)).collect();
-        if !own.is_empty() {
-            missing.retain(|socket| !own.contains(socket));
+        let owned: Vec<String> = targets.filter(|target| sockets.contains(target)).collect();
+        if !owned.is_empty() {
+            missing.retain(|socket| !owned.contains(socket));
             owners.push(process);
         }
     }
@@ -61,11 +61,11 @@ fn read_table(table: &&str) -> io::Result<String> {
     }
 }
 
-/// Returns whether an address may be this machine's: a socket can bind to no other. Any other error does not exclude
-/// it.
+/// Returns whether an address may be this machine's: a socket can bind only to such an address. Any error except
+/// `EADDRNOTAVAIL` does not exclude it.
 fn is_of_this_machine(address: SocketAddr) -> bool {
     let mut any_port = address;
-    // An address of one link counts with the link.
+    // A link-local address includes the scope of its link.
     any_port.set_port(0);
     if let IpAddr::V4(canonical) = address.ip().to_canonical() {
         any_port.set_ip(canonical.into());
@@ -76,19 +76,19 @@ fn is_of_this_machine(address: SocketAddr) -> bool {
 
 /// Returns the inodes of the sockets of connections with this address, in tables as the kernel writes them.
 fn sockets_at(tables: &str, peer: SocketAddr) -> HashSet<&str> {
-    let addresses = [written(peer.ip().to_canonical()), written(mapped(peer.ip()))];
+    let addresses = [to_kernel_format(peer.ip().to_canonical()), to_kernel_format(to_ipv6_form(peer.ip()))];
     let addresses = addresses.map(|address| format!("{address}:{:04X}", peer.port()));
-    let of_line = |line| {
+    let matching_inode = |line| {
         let fields: Vec<&str> = str::split_whitespace(line).collect();
         let (local, state, inode) = (fields.get(1)?, fields.get(3)?, fields.get(9)?);
-        (addresses.iter().any(|address| address == local) && !UNUSED.contains(state)).then_some(*inode)
+        (addresses.iter().any(|address| address == local) && !UNUSED_STATES.contains(state)).then_some(*inode)
     };
     // A socket closed before it sent everything has the inode 0, which no process has.
-    tables.lines().filter_map(of_line).collect()
+    tables.lines().filter_map(matching_inode).collect()
 }
 
 /// Returns an address of version 4 in its form of version 6.
-fn mapped(address: IpAddr) -> IpAddr {
+fn to_ipv6_form(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => IpAddr::V6(address.to_ipv6_mapped()),
         address @ IpAddr::V6(_) => address,
@@ -96,14 +96,14 @@ fn mapped(address: IpAddr) -> IpAddr {
 }
 
 /// Returns an address as the kernel writes it: its words of 32 bits as numbers in the order of this machine's bytes.
-fn written(address: IpAddr) -> String {
-    let words = |octets: &[u8]| -> String {
+fn to_kernel_format(address: IpAddr) -> String {
+    let to_hex = |octets: &[u8]| -> String {
         let words = octets.chunks_exact(4).map(|word| u32::from_ne_bytes([word[0], word[1], word[2], word[3]]));
         words.map(|word| format!("{word:08X}")).collect()
     };
     match address {
-        IpAddr::V4(address) => words(&address.octets()),
-        IpAddr::V6(address) => words(&address.octets()),
+        IpAddr::V4(address) => to_hex(&address.octets()),
+        IpAddr::V6(address) => to_hex(&address.octets()),
     }
 }
 

@@ -1,8 +1,9 @@
 //! Encodings in which programs print their input: Base64, hexadecimal digits, and the escapes of URLs.
 //!
-//! The redactor hides the encoding of a whole secret unchanged. In Base64 (RFC 4648) a secret within a longer text
-//! begins at one of three places of a group of three bytes, and its first and last characters depend on the
-//! neighbouring bytes. The remainder without those characters occurs in every text that has the secret at such a place.
+//! The redactor searches for the encoding of a secret as it is. In Base64 (RFC 4648) a secret within a longer text
+//! begins at one of three offsets in a group of three bytes, and its first and last characters depend on the
+//! neighbouring bytes. Without those characters, the encoding occurs in that of every text that has the secret at that
+//! offset.
 
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 
@@ -16,36 +17,38 @@ pub(super) fn encodings(secret: &str) -> Vec<String> {
         return Vec::new();
     }
     let hexadecimal: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    let mut all = vec![hexadecimal.to_uppercase(), hexadecimal, escaped(bytes, true), escaped(bytes, false)];
-    for place in 0..3 {
-        all.extend([base64_at(place, bytes, &STANDARD_NO_PAD), base64_at(place, bytes, &URL_SAFE_NO_PAD)]);
+    let mut forms =
+        vec![hexadecimal.to_uppercase(), hexadecimal, percent_encoded(bytes, true), percent_encoded(bytes, false)];
+    for offset in 0..3 {
+        forms.extend([base64_at(offset, bytes, &STANDARD_NO_PAD), base64_at(offset, bytes, &URL_SAFE_NO_PAD)]);
     }
-    all.sort_unstable();
-    all.dedup();
-    all.retain(|encoding| encoding != secret);
-    all
+    forms.sort_unstable();
+    forms.dedup();
+    forms.retain(|encoding| encoding != secret);
+    forms
 }
 
-/// Returns the Base64 form of bytes after `place` others, without the characters that depend on their neighbours.
-fn base64_at(place: usize, bytes: &[u8], engine: &impl base64::Engine) -> String {
-    let mut whole = vec![0; place];
-    whole.extend_from_slice(bytes);
-    let text = engine.encode(&whole);
+/// Returns the Base64 form of bytes at `offset` in a group of three, without the characters that depend on neighbouring
+/// bytes.
+fn base64_at(offset: usize, bytes: &[u8], engine: &impl base64::Engine) -> String {
+    let mut padded = vec![0; offset];
+    padded.extend_from_slice(bytes);
+    let text = engine.encode(&padded);
     // A character has six bits.
-    let first = (place * 8).div_ceil(6);
-    let last = whole.len() * 8 / 6;
-    text[first..last].to_owned()
+    let start = (offset * 8).div_ceil(6);
+    let end = padded.len() * 8 / 6;
+    text[start..end].to_owned()
 }
 
-/// Returns bytes with escapes as in a URL (RFC 3986, section 2.1), for all but its unreserved characters. Both cases of the digits mean
-/// the same there, and programs use either.
-fn escaped(bytes: &[u8], in_upper_case: bool) -> String {
+/// Returns bytes percent-encoded (RFC 3986, section 2.1), except the unreserved characters. Programs use hexadecimal
+/// digits of either case.
+fn percent_encoded(bytes: &[u8], upper_case: bool) -> String {
     let mut text = String::with_capacity(bytes.len());
     for &byte in bytes {
         match byte {
             b'-' | b'.' | b'_' | b'~' => text.push(char::from(byte)),
             _ if byte.is_ascii_alphanumeric() => text.push(char::from(byte)),
-            _ if in_upper_case => text.push_str(&format!("%{byte:02X}")),
+            _ if upper_case => text.push_str(&format!("%{byte:02X}")),
             _ => text.push_str(&format!("%{byte:02x}")),
         }
     }
@@ -62,9 +65,9 @@ mod tests {
 
     #[test]
     fn the_encodings_are_those_of_the_usual_tools() {
-        let all = encodings("s3cr3t/p~w?");
+        let forms = encodings("s3cr3t/p~w?");
         for expected in ["73336372337", "733363723374", "s3cr3t%2Fp~w%3F", "s3cr3t%2fp~w%3f"] {
-            assert!(all.iter().any(|encoding| encoding.starts_with(expected)), "{expected}: {all:?}");
+            assert!(forms.iter().any(|encoding| encoding.starts_with(expected)), "{expected}: {forms:?}");
         }
         assert!(encodings("short").is_empty());
         assert!(encodings("0123456789").iter().all(|encoding| encoding != "0123456789"));
@@ -78,9 +81,9 @@ mod tests {
             after in proptest::collection::vec(any::<u8>(), 0..5),
         ) {
             let text = [&before[..], secret.as_bytes(), &after[..]].concat();
-            let all = encodings(&secret);
+            let forms = encodings(&secret);
             for encoded in [STANDARD.encode(&text), URL_SAFE.encode(&text)] {
-                prop_assert!(all.iter().any(|encoding| encoded.contains(encoding.as_str())), "{encoded}: {all:?}");
+                prop_assert!(forms.iter().any(|encoding| encoded.contains(encoding.as_str())), "{encoded}: {forms:?}");
             }
         }
     }

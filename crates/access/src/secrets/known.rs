@@ -1,7 +1,7 @@
-//! The known secrets, each with the text that it is hidden in.
+//! The known secrets, each with the scope in which it is hidden.
 //!
-//! A search of a text looks for the secrets of its scope alone, so that secrets of another machine, which may be many
-//! and false, change nothing for the text of this one.
+//! A search considers only the secrets of its scope. Another machine may register many false secrets, which must not
+//! affect the text of this machine.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use steplatch_ids::TerminalId;
 use steplatch_terminal::SecretText;
 
 use super::encodings::encodings;
-use super::hideable;
+use super::hideable_lines;
 
 /// Maximum number of secrets with hidden encodings. Each has up to nine, and a search of a text looks for all of them.
-const MAX_ENCODED: usize = 1000;
+const MAX_ENCODED_SECRETS: usize = 1000;
 
-/// The same for the secrets of another machine.
-const MAX_MACHINE_ENCODED: usize = 100;
+/// Maximum number of secrets of another machine with hidden encodings.
+const MAX_MACHINE_ENCODED_SECRETS: usize = 100;
 
 /// Maximum number of secrets that another machine may have in its open terminals, and maximum length of each and of all of them, in
 /// bytes. Its terminal host keeps no more than that number.
@@ -24,7 +24,7 @@ const MAX_MACHINE_SECRETS: usize = 1000;
 const MAX_MACHINE_SECRET_BYTES: usize = 4 << 10;
 const MAX_MACHINE_BYTES: usize = 1 << 20;
 
-/// The text that a secret of this machine is hidden in.
+/// The scope of a secret of this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Scope {
     /// All text.
@@ -69,7 +69,7 @@ struct MachineSecrets {
     terminals: HashMap<TerminalId, SecretSet>,
     len: usize,
     bytes: usize,
-    /// True if it wants more hidden than its limits allow.
+    /// True if it exceeds the limits.
     hides_all: bool,
 }
 
@@ -83,8 +83,8 @@ pub(super) struct KnownSecrets {
     /// Number of secrets typed by tools.
     pub(super) typed: usize,
     machines: HashMap<String, MachineSecrets>,
-    /// The machines of the terminals that are on another one.
-    places: HashMap<TerminalId, String>,
+    /// The machines of remote terminals.
+    terminal_machines: HashMap<TerminalId, String>,
 }
 
 impl KnownSecrets {
@@ -112,7 +112,7 @@ impl KnownSecrets {
 
     /// Remembers a secret of this machine. Returns false for a known one.
     pub(super) fn keep_secret(&mut self, scope: Scope, text: &str) -> bool {
-        let is_encoded = self.len < MAX_ENCODED;
+        let is_encoded = self.len < MAX_ENCODED_SECRETS;
         let set = match scope {
             Scope::Everywhere => &mut self.everywhere,
             Scope::Terminal(terminal) => self.terminals.entry(terminal).or_default(),
@@ -122,76 +122,78 @@ impl KnownSecrets {
         is_new
     }
 
-    /// Returns whether it has all of a secret of another machine, or hides it with all other text.
+    /// Returns whether a secret of another machine is already hidden, alone or with all other text.
     pub(super) fn has_for_machine(&self, machine: &str, secret: &SecretText) -> bool {
-        let Some(kept) = self.machines.get(machine) else { return false };
+        let Some(secrets) = self.machines.get(machine) else { return false };
         let set = match &secret.terminal {
-            None => Some(&kept.everywhere),
-            Some(terminal) => kept.terminals.get(terminal),
+            None => Some(&secrets.everywhere),
+            Some(terminal) => secrets.terminals.get(terminal),
         };
-        kept.hides_all || set.is_some_and(|set| hideable(&secret.text).all(|line| set.known.contains(line)))
+        secrets.hides_all || set.is_some_and(|set| hideable_lines(&secret.text).all(|line| set.known.contains(line)))
     }
 
     /// Remembers a secret of another machine. Beyond its limits, all later text of the machine is hidden.
-    pub(super) fn keep_for_machine(&mut self, machine: &str, secret: SecretText) {
+    pub(super) fn add_for_machine(&mut self, machine: &str, secret: SecretText) {
         if !self.machines.contains_key(machine) {
             self.machines.insert(machine.to_owned(), MachineSecrets::default());
         }
-        let Some(kept) = self.machines.get_mut(machine).filter(|kept| !kept.hides_all) else { return };
-        for line in hideable(&secret.text) {
-            let (bytes, is_encoded) = (kept.bytes + line.len(), kept.len < MAX_MACHINE_ENCODED);
+        let Some(secrets) = self.machines.get_mut(machine).filter(|secrets| !secrets.hides_all) else { return };
+        for line in hideable_lines(&secret.text) {
+            let (bytes, is_encoded) = (secrets.bytes + line.len(), secrets.len < MAX_MACHINE_ENCODED_SECRETS);
             let set = match &secret.terminal {
-                None => &mut kept.everywhere,
-                Some(terminal) => kept.terminals.entry(terminal.clone()).or_default(),
+                None => &mut secrets.everywhere,
+                Some(terminal) => secrets.terminals.entry(terminal.clone()).or_default(),
             };
             if set.known.contains(line) {
                 continue;
             }
-            if kept.len >= MAX_MACHINE_SECRETS || line.len() > MAX_MACHINE_SECRET_BYTES || bytes > MAX_MACHINE_BYTES {
+            if secrets.len >= MAX_MACHINE_SECRETS || line.len() > MAX_MACHINE_SECRET_BYTES || bytes > MAX_MACHINE_BYTES
+            {
                 tracing::warn!(
                     machine,
-                    "a machine wants more hidden than its limits allow: no text of its terminals is shown any more"
+                    "a machine registered more secrets than its limits allow: all further text of its terminals is \
+                     hidden"
                 );
-                *kept = MachineSecrets { hides_all: true, ..MachineSecrets::default() };
+                *secrets = MachineSecrets { hides_all: true, ..MachineSecrets::default() };
                 return;
             }
             set.add(line, is_encoded);
-            (kept.len, kept.bytes) = (kept.len + 1, bytes);
+            (secrets.len, secrets.bytes) = (secrets.len + 1, bytes);
         }
     }
 
     /// Records that a terminal is on another machine.
     pub(super) fn place(&mut self, terminal: &TerminalId, machine: &str) {
-        self.places.insert(terminal.clone(), machine.to_owned());
+        self.terminal_machines.insert(terminal.clone(), machine.to_owned());
     }
 
     /// Forgets the secrets of a closed terminal of another machine.
     pub(super) fn forget(&mut self, terminal: &TerminalId) {
-        let machine = self.places.get(terminal).and_then(|machine| self.machines.get_mut(machine));
-        if let Some(kept) = machine
-            && let Some(set) = kept.terminals.remove(terminal)
+        let machine = self.terminal_machines.get(terminal).and_then(|machine| self.machines.get_mut(machine));
+        if let Some(secrets) = machine
+            && let Some(set) = secrets.terminals.remove(terminal)
         {
-            kept.len -= set.arrived.len();
-            kept.bytes -= set.arrived.iter().map(|text| text.len()).sum::<usize>();
+            secrets.len -= set.arrived.len();
+            secrets.bytes -= set.arrived.iter().map(|text| text.len()).sum::<usize>();
         }
     }
 
     fn machine_of(&self, terminal: Option<&TerminalId>) -> Option<&MachineSecrets> {
-        self.machines.get(self.places.get(terminal?)?)
+        self.machines.get(self.terminal_machines.get(terminal?)?)
     }
 
     /// Returns whether all text of a terminal is hidden.
     pub(super) fn hides_all(&self, terminal: Option<&TerminalId>) -> bool {
-        self.machine_of(terminal).is_some_and(|kept| kept.hides_all)
+        self.machine_of(terminal).is_some_and(|secrets| secrets.hides_all)
     }
 
-    /// Returns the sets whose secrets are hidden in the text of a terminal, or in other text.
+    /// Returns the sets whose secrets are hidden in the text of a terminal; without one, in other text.
     fn sets(&self, terminal: Option<&TerminalId>) -> impl Iterator<Item = &SecretSet> {
         let machine = self.machine_of(terminal);
-        let own = terminal.and_then(|terminal| self.terminals.get(terminal));
-        let of_terminal = terminal.and_then(|terminal| machine?.terminals.get(terminal));
-        let all = [Some(&self.everywhere), own, machine.map(|kept| &kept.everywhere), of_terminal];
-        all.into_iter().flatten().filter(|set| !set.arrived.is_empty())
+        let local_set = terminal.and_then(|terminal| self.terminals.get(terminal));
+        let remote_set = terminal.and_then(|terminal| machine?.terminals.get(terminal));
+        let sets = [Some(&self.everywhere), local_set, machine.map(|secrets| &secrets.everywhere), remote_set];
+        sets.into_iter().flatten().filter(|set| !set.arrived.is_empty())
     }
 
     /// Returns the secrets that are hidden everywhere, in order of arrival.
@@ -209,12 +211,12 @@ impl KnownSecrets {
         let mut sets = self.sets(terminal);
         let Some(first) = sets.next() else { return Arc::default() };
         let Some(second) = sets.next() else { return first.values.clone() };
-        let mut all = first.values.as_ref().clone();
-        all.extend(second.values.iter().cloned());
-        all.extend(sets.flat_map(|set| set.values.iter().cloned()));
-        // Stable, for an input of few sorted runs.
-        all.sort_by_key(|text| std::cmp::Reverse(text.len()));
-        Arc::new(all)
+        let mut merged = first.values.as_ref().clone();
+        merged.extend(second.values.iter().cloned());
+        merged.extend(sets.flat_map(|set| set.values.iter().cloned()));
+        // A stable sort is fast for few sorted runs.
+        merged.sort_by_key(|text| std::cmp::Reverse(text.len()));
+        Arc::new(merged)
     }
 }
 
@@ -307,8 +309,8 @@ mod tests {
                 assert_eq!(other.masked(text()), "text", "{lie}");
                 assert!(other.values().is_empty(), "{lie}");
             }
-            let kept = secrets.kept.read();
-            let machine = &kept.machines["box"];
+            let secrets = secrets.known.read();
+            let machine = &secrets.machines["box"];
             assert!(machine.hides_all && machine.everywhere.values.is_empty(), "nothing of it is kept: {lie}");
         }
     }
@@ -323,7 +325,7 @@ mod tests {
             assert_eq!(secrets.within(&terminal).masked("a hunter22".to_owned()), format!("a {MASK}"));
             secrets.forget(&terminal);
         }
-        let kept = secrets.kept.read();
-        assert_eq!((kept.machines["box"].len, kept.machines["box"].bytes), (0, 0));
+        let secrets = secrets.known.read();
+        assert_eq!((secrets.machines["box"].len, secrets.machines["box"].bytes), (0, 0));
     }
 }

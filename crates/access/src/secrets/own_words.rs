@@ -1,14 +1,14 @@
 //! Words, ids and times of replies and events that programs rely on.
 //!
 //! Masking a secret that is a part of one of them hides nothing, and would break the reply: with the secret
-//! `completed`, no run would appear to complete. The name of the field and its text decide together, so masking treats
-//! a field of a program's output with such a name like any other text.
+//! `completed`, no run would appear to complete. The name of the field and its text decide together, so a field of a
+//! program's output with such a name is masked like any other text.
 
 use steplatch_clock as clock;
 use steplatch_ids::{RunId, StepId, TerminalId};
 use steplatch_protocol::RunEvent;
 
-/// States of runs, whether a node or a graph went well among them.
+/// States of runs, and results of nodes and graphs.
 const STATES: [&str; 9] =
     ["pending", "running", "waiting", "completed", "failed", "cancelled", "success", "error", "timeout"];
 
@@ -16,7 +16,7 @@ const STATES: [&str; 9] =
 const ANSWERERS: [&str; 3] = ["human", "agent", "anyone"];
 
 /// Returns whether the text of a field with this name is one of them.
-pub(super) fn is_one(name: &str, text: &str) -> bool {
+pub(super) fn is_protocol_word(name: &str, text: &str) -> bool {
     match name {
         "status" | "state" => STATES.contains(&text),
         "answered_by" => ANSWERERS.contains(&text),

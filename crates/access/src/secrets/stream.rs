@@ -1,12 +1,11 @@
 //! Secrets masked in a stream of output, wherever it is cut into portions.
 //!
-//! What a person sees as one word may arrive in pieces, with escape sequences and line ends between them, and a title
-//! is text as well. So the search looks for a secret in the shown characters, whatever is between them, and in the text
-//! of each control string. Every character of it becomes as many dots as it has columns, so that the layout does not
-//! change.
+//! Escape sequences, line ends and portions may divide a word that a person sees whole, and a title is text as well. So
+//! the search compares a secret with the shown characters, regardless of sequences between them, and with the text of
+//! each control string. A mask has the width of the secret, so that the layout does not change.
 //!
 //! A redacted stream holds back the end of a portion only while it may be the beginning of a secret. The next portion
-//! decides, or the reader, who requests the held text once no more output arrives.
+//! decides, or the reader, which flushes the held text once no more output arrives.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -15,8 +14,8 @@ use unicode_width::UnicodeWidthChar as _;
 
 use super::Redactor;
 
-/// Maximum of the held text, in characters, in addition to the longest secret: a program may print endless sequences in
-/// the middle of what looks like a secret.
+/// Maximum of the held text, in characters, in addition to the longest secret: a program may print endless sequences
+/// within the beginning of a secret.
 const MAX_HELD_CHARS: usize = 64 * 1024;
 
 /// A stream of output without secrets in it.
@@ -24,12 +23,12 @@ const MAX_HELD_CHARS: usize = 64 * 1024;
 pub struct RedactedStream {
     secrets: Arc<Redactor>,
     state: State,
-    /// The beginning of a character whose rest is still to come.
-    unfinished: Vec<u8>,
+    /// The received bytes of an incomplete character.
+    partial_character: Vec<u8>,
     held: VecDeque<Item>,
 }
 
-/// A character, or a byte of a sequence, that has not passed yet.
+/// A character, or a byte of a sequence, that is held back.
 #[derive(Debug, Clone, Copy)]
 struct Item {
     kind: Kind,
@@ -44,9 +43,9 @@ enum Kind {
     /// Shown on the screen.
     Shown,
     /// Text of a control string, such as a title.
-    Told,
-    /// A sequence or a control character: nothing for a reader.
-    Between,
+    ControlText,
+    /// A sequence or a control character, which a reader does not see.
+    Invisible,
 }
 
 /// The state of the stream in ECMA-48, reduced to what separates text from sequences.
@@ -65,7 +64,7 @@ enum State {
     Terminator,
 }
 
-/// Secrets by their first characters, so that a place of a stream needs few comparisons.
+/// Secrets by their first characters, so that each position of a stream needs few comparisons.
 struct SecretIndex<'a> {
     by_first: HashMap<char, Vec<&'a str>>,
     longest: usize,
@@ -80,50 +79,50 @@ impl<'a> SecretIndex<'a> {
         Self { by_first, longest: secrets.iter().map(String::len).max().unwrap_or(0) }
     }
 
-    fn that_begin_with(&self, first: char) -> &[&'a str] {
+    fn starting_with(&self, first: char) -> &[&'a str] {
         self.by_first.get(&first).map_or(&[], Vec::as_slice)
     }
 }
 
 impl RedactedStream {
-    /// Begins in plain text. Later secrets are hidden as soon as they are known.
+    /// Creates a stream in plain text. It hides later secrets as soon as they are known.
     pub fn new(secrets: Arc<Redactor>) -> Self {
-        Self { secrets, state: State::default(), unfinished: Vec::new(), held: VecDeque::new() }
+        Self { secrets, state: State::default(), partial_character: Vec::new(), held: VecDeque::new() }
     }
 
-    /// Takes a portion and returns the part that can pass.
+    /// Accepts a portion and returns the decided part of the stream.
     pub fn pass(&mut self, portion: &[u8]) -> Vec<u8> {
         for &byte in portion {
             self.push_byte(byte);
         }
         let mut out = Vec::with_capacity(portion.len());
-        let undecided = self.look(false);
+        let undecided = self.mask_complete(false);
         self.release(undecided, &mut out);
         out
     }
 
     /// Returns whether it holds text back.
     pub fn is_holding(&self) -> bool {
-        !self.held.is_empty() || !self.unfinished.is_empty()
+        !self.held.is_empty() || !self.partial_character.is_empty()
     }
 
     /// Returns the held text, for a caller that expects no more output soon.
     pub fn flush(&mut self) -> Vec<u8> {
         let mut out = Vec::new();
-        self.look(true);
+        self.mask_complete(true);
         self.release(self.held.len(), &mut out);
-        out.append(&mut self.unfinished);
+        out.append(&mut self.partial_character);
         out
     }
 
     fn push_byte(&mut self, byte: u8) {
-        if !self.unfinished.is_empty() {
+        if !self.partial_character.is_empty() {
             if (0x80..=0xbf).contains(&byte) {
-                self.unfinished.push(byte);
-                match std::str::from_utf8(&self.unfinished) {
+                self.partial_character.push(byte);
+                match std::str::from_utf8(&self.partial_character) {
                     Ok(text) => {
                         let character = text.chars().next().expect("it has bytes, so it has a character");
-                        self.unfinished.clear();
+                        self.partial_character.clear();
                         self.hold(self.text_kind(), character, None);
                     }
                     Err(error) if error.error_len().is_some() => self.give_up_character(),
@@ -134,8 +133,8 @@ impl RedactedStream {
             self.give_up_character();
         }
         if byte >= 0x80 {
-            self.unfinished.push(byte);
-            if std::str::from_utf8(&self.unfinished).is_err_and(|error| error.error_len().is_some()) {
+            self.partial_character.push(byte);
+            if std::str::from_utf8(&self.partial_character).is_err_and(|error| error.error_len().is_some()) {
                 self.give_up_character();
             }
             return;
@@ -147,41 +146,41 @@ impl RedactedStream {
 
     /// Returns the kind of an ASCII byte, and the state after it.
     fn step(&self, byte: u8) -> (Kind, State) {
-        use Kind::{Between, Shown, Told};
+        use Kind::{ControlText, Invisible, Shown};
         const ESC: u8 = 0x1b;
         match (self.state, byte) {
             // CAN and SUB end every sequence.
-            (_, 0x18 | 0x1a) => (Between, State::Text),
-            (State::ControlString, ESC) => (Between, State::Terminator),
-            (_, ESC) => (Between, State::Escape),
+            (_, 0x18 | 0x1a) => (Invisible, State::Text),
+            (State::ControlString, ESC) => (Invisible, State::Terminator),
+            (_, ESC) => (Invisible, State::Escape),
             (State::Text, b'\t' | b' '..=b'~') => (Shown, State::Text),
-            (State::Text, _) => (Between, State::Text),
-            (State::Escape, b'[') => (Between, State::Control),
-            (State::Escape, b']' | b'P' | b'X' | b'^' | b'_') => (Between, State::ControlString),
-            (State::Escape | State::Charset | State::Terminator, b' '..=b'/') => (Between, State::Charset),
-            (State::Escape | State::Charset, b'0'..=b'~') => (Between, State::Text),
-            (State::Control, b'@'..=b'~') => (Between, State::Text),
-            (State::ControlString, 0x07) => (Between, State::Text),
-            (State::ControlString, b' '..=b'~' | b'\t') => (Told, State::ControlString),
-            (State::Terminator, b'[') => (Between, State::Control),
-            (State::Terminator, b']' | b'P' | b'X' | b'^' | b'_') => (Between, State::ControlString),
-            (State::Terminator, _) => (Between, State::Text),
-            (state @ (State::Escape | State::Charset | State::Control | State::ControlString), _) => (Between, state),
+            (State::Text, _) => (Invisible, State::Text),
+            (State::Escape, b'[') => (Invisible, State::Control),
+            (State::Escape, b']' | b'P' | b'X' | b'^' | b'_') => (Invisible, State::ControlString),
+            (State::Escape | State::Charset | State::Terminator, b' '..=b'/') => (Invisible, State::Charset),
+            (State::Escape | State::Charset, b'0'..=b'~') => (Invisible, State::Text),
+            (State::Control, b'@'..=b'~') => (Invisible, State::Text),
+            (State::ControlString, 0x07) => (Invisible, State::Text),
+            (State::ControlString, b' '..=b'~' | b'\t') => (ControlText, State::ControlString),
+            (State::Terminator, b'[') => (Invisible, State::Control),
+            (State::Terminator, b']' | b'P' | b'X' | b'^' | b'_') => (Invisible, State::ControlString),
+            (State::Terminator, _) => (Invisible, State::Text),
+            (state @ (State::Escape | State::Charset | State::Control | State::ControlString), _) => (Invisible, state),
         }
     }
 
     fn text_kind(&self) -> Kind {
         match self.state {
             State::Text => Kind::Shown,
-            State::ControlString => Kind::Told,
-            State::Escape | State::Charset | State::Control | State::Terminator => Kind::Between,
+            State::ControlString => Kind::ControlText,
+            State::Escape | State::Charset | State::Control | State::Terminator => Kind::Invisible,
         }
     }
 
-    /// The bytes so far are not a character: they pass unchanged.
+    /// Holds the bytes of an invalid character, to pass them unchanged.
     fn give_up_character(&mut self) {
         let kind = self.text_kind();
-        for byte in std::mem::take(&mut self.unfinished) {
+        for byte in std::mem::take(&mut self.partial_character) {
             self.hold(kind, char::REPLACEMENT_CHARACTER, Some(byte));
         }
     }
@@ -190,35 +189,36 @@ impl RedactedStream {
         self.held.push_back(Item { kind, character, raw, hidden: false });
     }
 
-    /// Masks every complete secret. Returns the number of decided items: after them a secret may begin whose end is
-    /// still to come, unless this is the `end`.
-    fn look(&mut self, end: bool) -> usize {
+    /// Masks every complete secret. Returns the number of decided items: an incomplete secret may begin after them,
+    /// unless the stream is at its `end`.
+    fn mask_complete(&mut self, end: bool) -> usize {
         let secrets = self.secrets.clone();
         if secrets.hides_all() {
             for item in &mut self.held {
-                item.hidden = item.kind != Kind::Between;
+                item.hidden = item.kind != Kind::Invisible;
             }
             return self.held.len();
         }
-        secrets.with(|secrets| {
+        secrets.with_values(|secrets| {
             let mut decided = self.held.len();
             if secrets.is_empty() {
                 return decided;
             }
             let secrets = &SecretIndex::new(secrets);
-            let shown: Vec<usize> = (0..self.held.len()).filter(|at| self.held[*at].kind == Kind::Shown).collect();
-            decided = decided.min(self.look_in(&shown, secrets));
+            let shown: Vec<usize> =
+                (0..self.held.len()).filter(|index| self.held[*index].kind == Kind::Shown).collect();
+            decided = decided.min(self.mask_sequence(&shown, secrets));
             let mut ends: Vec<usize> = Vec::new();
-            for at in 0..self.held.len() {
-                if self.held[at].kind == Kind::Told {
-                    ends.push(at);
+            for index in 0..self.held.len() {
+                if self.held[index].kind == Kind::ControlText {
+                    ends.push(index);
                 } else if !ends.is_empty() {
-                    // The string has ended, so nothing in it is still to come.
-                    self.look_in(&ends, secrets);
+                    // The control string has ended, so a secret in it is complete.
+                    self.mask_sequence(&ends, secrets);
                     ends.clear();
                 }
             }
-            decided = decided.min(self.look_in(&ends, secrets));
+            decided = decided.min(self.mask_sequence(&ends, secrets));
             if end {
                 self.held.len()
             } else {
@@ -227,16 +227,16 @@ impl RedactedStream {
         })
     }
 
-    /// Looks in the items at `places`, in their order. Returns the first place at which something begins that is not
-    /// complete.
-    fn look_in(&mut self, places: &[usize], secrets: &SecretIndex<'_>) -> usize {
+    /// Masks the complete secrets in the items at `places`, in their order. Returns the first index at which an
+    /// incomplete secret begins.
+    fn mask_sequence(&mut self, places: &[usize], secrets: &SecretIndex<'_>) -> usize {
         let mut decided = self.held.len();
         for first in 0..places.len() {
-            for secret in secrets.that_begin_with(self.held[places[first]].character) {
+            for secret in secrets.starting_with(self.held[places[first]].character) {
                 let mut read = places[first..].iter();
                 let mut complete = true;
                 let matches = secret.chars().all(|expected| match read.next() {
-                    Some(at) => self.held[*at].character == expected && self.held[*at].raw.is_none(),
+                    Some(index) => self.held[*index].character == expected && self.held[*index].raw.is_none(),
                     None => {
                         complete = false;
                         true
@@ -244,8 +244,8 @@ impl RedactedStream {
                 });
                 if matches && complete {
                     let length = secret.chars().count();
-                    for at in &places[first..first + length] {
-                        self.held[*at].hidden = true;
+                    for index in &places[first..first + length] {
+                        self.held[*index].hidden = true;
                     }
                 } else if matches {
                     decided = decided.min(places[first]);

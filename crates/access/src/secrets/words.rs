@@ -1,4 +1,4 @@
-//! Places of secrets in a text.
+//! Search for secrets in a text.
 //!
 //! A secret that is a short word, such as `pass`, is a part of many other words. A search finds it where it is a
 //! separate word, and any other secret everywhere.
@@ -7,13 +7,13 @@ use std::ops::Range;
 
 use super::MASK;
 
-/// The most characters of a short word.
+/// Maximum characters of a short word.
 const MAX_WORD_CHARS: usize = 7;
 
-/// Returns whether a secret is hidden only as a whole word: it has at most 7 characters, which are letters of an
-/// alphabet, and after the first one capitals or small ones only. Encodings have both.
+/// Returns whether a secret is hidden only as a whole word: it has at most 7 characters, all letters, and after the
+/// first one only capitals or only small letters. Encodings mix both.
 pub fn is_short_word(secret: &str) -> bool {
-    let is_letter = |sign: char| sign.is_lowercase() || sign.is_uppercase();
+    let is_letter = |character: char| character.is_lowercase() || character.is_uppercase();
     let behind_first = || secret.chars().skip(1);
     !secret.is_empty()
         && secret.chars().count() <= MAX_WORD_CHARS
@@ -23,7 +23,7 @@ pub fn is_short_word(secret: &str) -> bool {
 
 /// Returns whether a word spans the border between two parts of a text.
 fn is_word_split(before: &str, behind: &str) -> bool {
-    let is_part = |sign: Option<char>| sign.is_some_and(char::is_alphanumeric);
+    let is_part = |character: Option<char>| character.is_some_and(char::is_alphanumeric);
     is_part(before.chars().next_back()) && is_part(behind.chars().next())
 }
 
@@ -32,13 +32,13 @@ fn is_within_word(text: &str, part: &Range<usize>) -> bool {
     is_word_split(&text[..part.start], &text[part.start..]) || is_word_split(&text[..part.end], &text[part.end..])
 }
 
-/// Returns the places of a secret in a text, in order and apart from each other.
+/// Returns the ranges of a secret in a text, in order and without overlaps.
 pub(super) fn places<'a>(text: &'a str, secret: &'a str) -> impl Iterator<Item = Range<usize>> + use<'a> {
-    let found = (!secret.is_empty()).then(|| text.match_indices(secret)).into_iter().flatten();
-    let found = found.map(|(at, found)| at..at + found.len());
-    // Most texts have none, and then need no look at the secret.
+    let matched = (!secret.is_empty()).then(|| text.match_indices(secret)).into_iter().flatten();
+    let matched = matched.map(|(at, matched)| at..at + matched.len());
+    // Evaluated on the first match only: most texts have none.
     let mut is_word = None;
-    found.filter(move |part| !(*is_word.get_or_insert_with(|| is_short_word(secret)) && is_within_word(text, part)))
+    matched.filter(move |part| !(*is_word.get_or_insert_with(|| is_short_word(secret)) && is_within_word(text, part)))
 }
 
 /// Returns whether a text has a secret.
@@ -46,25 +46,25 @@ pub(super) fn has(text: &str, secret: &str) -> bool {
     places(text, secret).next().is_some()
 }
 
-/// Returns a text with the mask in every place of a secret; none if it has none.
-pub(super) fn replaced(text: &str, secret: &str) -> Option<String> {
+/// Replaces every occurrence of a secret with the mask; `None` without an occurrence.
+pub(super) fn replace_secret(text: &str, secret: &str) -> Option<String> {
     let mut masked = String::new();
-    let mut at = 0;
+    let mut position = 0;
     for part in places(text, secret) {
-        masked.push_str(&text[at..part.start]);
+        masked.push_str(&text[position..part.start]);
         masked.push_str(MASK);
-        at = part.end;
+        position = part.end;
     }
-    (at > 0).then(|| masked + &text[at..])
+    (position > 0).then(|| masked + &text[position..])
 }
 
-/// Returns the text before the first `length` bytes of a secret that a text ends with, if it does.
+/// Returns the text before the first `length` bytes of a secret, if the text ends with them.
 pub(super) fn ends_with_beginning<'a>(text: &'a str, secret: &str, length: usize) -> Option<&'a str> {
     let before = text.strip_suffix(&secret[..length])?;
     (!is_short_word(secret) || !is_word_split(before, secret)).then_some(before)
 }
 
-/// Returns the text after the rest of a secret, starting at byte `from`, that a text begins with, if it does.
+/// Returns the text after the part of a secret from byte `from` on, if the text begins with that part.
 pub(super) fn starts_with_end<'a>(text: &'a str, secret: &str, from: usize) -> Option<&'a str> {
     let behind = text.strip_prefix(&secret[from..])?;
     (!is_short_word(secret) || !is_word_split(secret, behind)).then_some(behind)
@@ -88,17 +88,17 @@ mod tests {
 
     #[test]
     fn a_short_word_is_hidden_as_a_word_and_nothing_else_of_the_text() {
-        let masked = |text: &str| replaced(text, "pass").unwrap_or_else(|| text.to_owned());
+        let masked = |text: &str| replace_secret(text, "pass").unwrap_or_else(|| text.to_owned());
         assert_eq!(masked("Bypass password check? pass, pass"), format!("Bypass password check? {MASK}, {MASK}"));
         assert_eq!(masked("my_pass=pass;compass pass1"), format!("my_{MASK}={MASK};compass pass1"));
-        assert_eq!(replaced("xhunter2x", "hunter2"), Some(format!("x{MASK}x")));
+        assert_eq!(replace_secret("xhunter2x", "hunter2"), Some(format!("x{MASK}x")));
     }
 
     proptest! {
         /// No place of a secret remains in any text, and everything else is unchanged.
         #[test]
         fn what_is_replaced_has_no_secret_left(text in "[pas1 ._]{0,30}", secret in "pass|pas1|sas|s1 p") {
-            let masked = replaced(&text, &secret).unwrap_or_else(|| text.clone());
+            let masked = replace_secret(&text, &secret).unwrap_or_else(|| text.clone());
             prop_assert!(!has(&masked, &secret), "{masked}");
             let kept: String = masked.split(MASK).collect();
             let count = places(&text, &secret).count();

@@ -1,4 +1,4 @@
-//! The directories of libraries, watched for changes from any source: the daemon, an editor, git.
+//! Watches of the directories of libraries, for changes by the daemon, an editor or git.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ struct Inner {
     watched: HashMap<PathBuf, usize>,
 }
 
-/// Watched directories, until the drop of this.
+/// Watched directories. Dropping it ends the watch.
 #[derive(Debug)]
 pub(super) struct FolderWatch {
     inner: Arc<Mutex<Inner>>,
@@ -59,7 +59,7 @@ impl Files {
                 if !inner.watched.contains_key(&folder)
                     && let Err(error) = self.begin(&mut inner, &folder)
                 {
-                    // The daemon reports its own changes anyway.
+                    // The daemon reports its own changes in any case.
                     tracing::warn!(folder = %folder.display(), %error, "changes in a directory are not detected");
                     continue;
                 }
@@ -91,7 +91,7 @@ impl Files {
 
 /// Returns whether an event may have changed something in a library.
 fn concerns(event: &Event, libraries: &HashMap<PathBuf, usize>) -> bool {
-    // Readers of a library open its files; that changes nothing.
+    // Ignore opens by readers of a library.
     if matches!(event.kind, EventKind::Access(_)) {
         return false;
     }
@@ -121,7 +121,7 @@ impl Drop for FolderWatch {
             if *count == 0 {
                 inner.watched.remove(folder);
                 if let Some(watcher) = &mut inner.watcher {
-                    // A removed directory has no watch any more anyway.
+                    // Ignore the error: a removed directory no longer has a watch.
                     let _ = watcher.unwatch(folder);
                 }
             }

@@ -23,7 +23,7 @@ impl Tools {
         let remote: Vec<ToolInfo> = self.remotes.tools().into_iter().filter(is_wanted).collect();
         reply.total += remote.len();
         reply.workflows.extend(remote.into_iter().map(info));
-        reply.workflows.sort_by(|one, other| (&one.name, one.hidden).cmp(&(&other.name, other.hidden)));
+        reply.workflows.sort_by(|first, second| (&first.name, first.hidden).cmp(&(&second.name, second.hidden)));
         reply.workflows.truncate(limit);
         for workflow in &mut reply.workflows {
             workflow.id.clone_from(&workflow.name);

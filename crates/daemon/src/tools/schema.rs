@@ -3,8 +3,8 @@
 use serde_json::{Map, Value, json};
 use steplatch_protocol::{DescribeWorkflowReply, VariableOfContract};
 
-/// Returns the schema of a saved workflow's arguments. A machine takes variables, which end up as text; a function
-/// takes anything.
+/// Returns the schema of a saved workflow's arguments. A machine accepts variables, which become text; a function
+/// accepts any JSON.
 pub(super) fn for_workflow(workflow: &DescribeWorkflowReply) -> Value {
     if workflow.kind.as_deref() == Some("function") {
         return json!({
@@ -41,13 +41,13 @@ fn property(variable: &VariableOfContract) -> Value {
         property.insert("description".to_owned(), description.into());
     }
     if let Some(default) = variable.default.as_ref().filter(|_| !variable.secret) {
-        property.insert("default".to_owned(), typed(default, property["type"].as_str()));
+        property.insert("default".to_owned(), parse_as(default, property["type"].as_str()));
     }
     Value::Object(property)
 }
 
-/// Reads a text as a value of a type; a text that does not fit remains a text.
-fn typed(text: &str, kind: Option<&str>) -> Value {
+/// Parses a text as a value of a type; an invalid text remains a text.
+fn parse_as(text: &str, kind: Option<&str>) -> Value {
     let read = match kind {
         Some("integer") => text.parse::<i64>().ok().map(Value::from),
         Some("number") => text.parse::<f64>().ok().map(Value::from),

@@ -27,14 +27,14 @@ impl Tools {
         let watching = self.changes.watch();
         let (tools, caller) = (self.clone(), caller.clone());
         let mut watch = ToolSubscription { tools, caller, watching, files: None, known: ListToolsReply::default() };
-        watch.look().await;
+        watch.refresh().await;
         watch
     }
 }
 
 impl ToolSubscription {
     /// Fetches the list, and returns whether it differs.
-    async fn look(&mut self) -> bool {
+    async fn refresh(&mut self) -> bool {
         let has_library_tools = self.tools.configuration.borrow().library_tools;
         let files = match has_library_tools {
             true => {
@@ -46,17 +46,17 @@ impl ToolSubscription {
             false => None,
         };
         self.files = files;
-        let now = self.tools.list(&self.caller, ListTools::default()).await;
-        let is_another = now != self.known;
-        self.known = now;
-        is_another
+        let current = self.tools.list(&self.caller, ListTools::default()).await;
+        let has_changed = current != self.known;
+        self.known = current;
+        has_changed
     }
 
     /// Sends changes until the connection ends.
     pub(crate) async fn forward(mut self, request_id: &Value, sink: &EventSink) -> Result<(), Disconnected> {
         loop {
             for change in self.watching.next().await {
-                if change != Change::Tools || self.look().await {
+                if change != Change::Tools || self.refresh().await {
                     sink.event(request_id, &change).await?;
                 }
             }

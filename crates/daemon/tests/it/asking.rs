@@ -62,7 +62,7 @@ async fn a_shell_that_another_program_replaced_has_not_exited() {
     let reply = daemon.call(wait(AwaitUntil::Prompt)).await;
     assert_eq!((reply.reason, reply.exit_code, reply.timeout_occurred), (AwaitReason::Replaced, None, false));
     let error = reply.error.unwrap();
-    let begin = error.split_once(" took the place of the shell").unwrap_or_else(|| panic!("{error}")).0;
+    let begin = error.split_once(" replaced the shell").unwrap_or_else(|| panic!("{error}")).0;
     assert!(begin.starts_with("python3") && error.contains("until: \"input\""), "{error}");
     let reply = daemon.call(wait(AwaitUntil::Input)).await;
     assert_eq!((reply.reason, reply.error), (AwaitReason::Input, None));

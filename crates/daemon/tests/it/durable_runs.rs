@@ -406,7 +406,7 @@ async fn what_was_asked_under_a_key_is_answered_with_the_run_that_it_started() {
     assert_ne!(asked.run_id, one.run_id);
     let other = daemon.call(RunWorkflow { workflow_definition: Some(sleeping(0.02)), ..verb() }).await;
     let error =
-        format!("idempotency_key 'deploy 7' belongs to run {} of 'unnamed', which was asked for otherwise", one.run_id);
+        format!("idempotency_key 'deploy 7' belongs to run {} of 'unnamed', which had another request", one.run_id);
     assert!(other.error.as_ref().is_some_and(|told| told.starts_with(&error)), "{other:?}");
     assert_eq!(daemon.call(ListWorkflowRuns::default()).await.runs.len(), 2);
     daemon.stop().await;
@@ -509,7 +509,7 @@ async fn a_run_that_this_version_cannot_read_is_named_and_can_be_written_off_and
     let record = daemon.call(GetWorkflowRun { run_id: strange.run_id.clone() }).await.run.unwrap();
     assert_eq!(record.state, "running");
     let error = record.error.unwrap();
-    assert!(error.starts_with("its history cannot be read: entry 3 says what this version does not know"), "{error}");
+    assert!(error.starts_with("its history cannot be read: this version cannot read entry 3"), "{error}");
     let looked =
         daemon.call(GetRun { run_id: strange.run_id.clone(), wait_seconds: Some(30.0), ..GetRun::default() }).await;
     assert!(looked.error.unwrap().contains("entry 3 says"));

@@ -311,7 +311,7 @@ async fn a_call_is_made_once_as_the_same_step() {
     assert_eq!((&one, one.output.as_str().map(str::trim)), (&two, Some("2")), "and at the same time");
     let other = RunNode { input: json!("else"), ..count };
     let refused = author.client.call_once(&other, "step_1").await.unwrap();
-    assert!(refused.error.unwrap().starts_with("Another call was made as this step before"));
+    assert!(refused.error.unwrap().starts_with("This step has already made another call"));
     assert_eq!(fs::read_to_string(author.project().join("count")).unwrap(), "once\nonce\n");
     daemon.stop().await;
 }

@@ -95,7 +95,7 @@ fn author(goal: &str) -> (&'static str, String) {
 async fn review(run_id: String, daemon: &ReconnectingClient) -> Result<(&'static str, String), ErrorData> {
     let record = daemon.call(GetWorkflowRun { run_id: run_id.clone() }).await.map_err(|error| internal(&error))?;
     if record.run.is_none() {
-        let error = record.error.unwrap_or_else(|| "there is no such run; list_runs tells which there are".to_owned());
+        let error = record.error.unwrap_or_else(|| "there is no such run; list_runs lists the runs".to_owned());
         return Err(ErrorData::invalid_params(error, None));
     }
     let run = daemon.call(GetRun { run_id: run_id.clone(), wait_seconds: None, ..GetRun::default() }).await;

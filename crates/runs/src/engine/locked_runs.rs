@@ -20,9 +20,9 @@ use crate::run::{Run, RunState, RunStatus};
 use crate::seal::Seal;
 
 impl PrivateForm {
-    /// Returns the private part of `run` in the form to store. `None` if the stored one is already right. `asks_person`
-    /// states whether the run waits for a person, `has_changed` whether `text` differs from the stored one.
-    pub(crate) async fn stored_anew(
+    /// Returns the private part of `run` in its new stored form, or `None` if the stored form is up to date.
+    /// `asks_person`: the run waits for a person. `has_changed`: `text` differs from the stored one.
+    pub(crate) async fn update_stored_form(
         &mut self,
         shared: &Engine,
         run: &RunId,
@@ -32,7 +32,7 @@ impl PrivateForm {
         let key = if asks_person { shared.approver.sealing_key().await } else { None };
         let is_stored = match (&key, &*self) {
             (None, Self::Plain) => true,
-            (Some(key), Self::Sealed(Some(before))) => key == before,
+            (Some(key), Self::Sealed(Some(sealed_for))) => key == sealed_for,
             _ => false,
         };
         if is_stored && !has_changed {
@@ -54,12 +54,12 @@ impl Engine {
         }
     }
 
-    /// Returns whether one of these runs, or one below it, waits for a person.
-    pub(crate) fn ask_person<'r>(&self, runs: impl IntoIterator<Item = &'r RunId>) -> bool {
+    /// Returns whether one of these runs, or a descendant, waits for a person.
+    pub(crate) fn any_asks_person<'r>(&self, runs: impl IntoIterator<Item = &'r RunId>) -> bool {
         runs.into_iter().filter_map(|run| self.driven(run)).any(|run| run.progress().asks_person)
     }
 
-    /// Reads what a run needs to continue, and its stored form.
+    /// Reads the private part of a run, which it needs to continue, and its stored form.
     ///
     /// # Errors
     ///
@@ -78,7 +78,7 @@ impl Engine {
         opened.map(|opened| (opened, form)).ok_or(RecoveryError::OtherKey)
     }
 
-    /// Returns a run with what its driver needs: the locked run, if it was locked.
+    /// Returns a run with the data for its driver: the locked run, if it was locked.
     pub(crate) fn driverless(&self, known: &KnownRun) -> Driverless {
         let locked = self.locked.runs().remove(&known.run);
         locked.unwrap_or_else(|| {
@@ -87,18 +87,19 @@ impl Engine {
         })
     }
 
-    /// Locks the runs with a sealed private part, and all above them. `left` is in the order in which they began.
+    /// Locks the runs with a sealed private part, and all their ancestors. `unfinished` is in the order in which they
+    /// began.
     ///
     /// # Errors
     ///
     /// If reading the journal fails.
-    pub(crate) async fn lock_sealed(&self, left: &[KnownRun]) -> Result<(), StorageError> {
-        let sealed = self.sealed_among(left, None).await?;
-        for known in left.iter().filter(|known| sealed.contains(&known.run)) {
+    pub(crate) async fn lock_sealed(&self, unfinished: &[KnownRun]) -> Result<(), StorageError> {
+        let sealed = self.sealed_among(unfinished, None).await?;
+        for known in unfinished.iter().filter(|known| sealed.contains(&known.run)) {
             let summary = Run::from_journal(known.clone());
             let (run, received, progress) = Run::driven(known.run.clone(), summary.about.clone());
             let trouble = Some(LOCKED.to_owned());
-            // The summary of a run above another may not show it as waiting yet.
+            // The summary of a parent may not show it as waiting yet.
             progress.send_replace(RunStatus { state: RunState::Waiting, locked: true, trouble, ..summary.progress() });
             let run = Arc::new(run);
             self.hold_terminals(&run).await;
@@ -130,40 +131,40 @@ impl Engine {
         }
     }
 
-    /// Records a locked run as cancelled, with its terminals and the runs below it. Returns false if it is no longer
-    /// locked.
+    /// Records a locked run and its descendants as cancelled, and closes their terminals. Returns false if it is no
+    /// longer locked.
     ///
     /// # Errors
     ///
     /// If writing the journal fails.
     pub(crate) async fn cancel_locked(self: &Arc<Self>, run: &Arc<Run>) -> Result<bool, AppendError> {
-        let _alone = self.locked.opening.lock().await;
+        let _opening_guard = self.locked.opening.lock().await;
         if !self.locked.contains(&run.id) {
             return Ok(false);
         }
-        let is_below = |id: &RunId, family: &[Arc<Run>]| {
-            let below = |run: &Run| run.about.parent.as_ref().is_some_and(|step: &StepId| step.run == *id);
-            family.iter().filter(|run| below(run)).cloned().collect::<Vec<_>>()
+        let children_of = |id: &RunId, candidates: &[Arc<Run>]| {
+            let is_child = |run: &Run| run.about.parent.as_ref().is_some_and(|step: &StepId| step.run == *id);
+            candidates.iter().filter(|run| is_child(run)).cloned().collect::<Vec<_>>()
         };
         let locked: Vec<Arc<Run>> = self.locked.runs().values().map(|(run, ..)| run.clone()).collect();
         let driven: Vec<Arc<Run>> = self.lock().values().cloned().collect();
-        let (mut all, mut at) = (vec![run.clone()], 0);
-        while let Some(run) = all.get(at).cloned() {
-            is_below(&run.id, &driven).iter().for_each(|run| run.cancel(child::LEFT_ALONE));
-            all.extend(is_below(&run.id, &locked));
-            at += 1;
+        let (mut family, mut next) = (vec![run.clone()], 0);
+        while let Some(run) = family.get(next).cloned() {
+            children_of(&run.id, &driven).iter().for_each(|run| run.cancel(child::LEFT_ALONE));
+            family.extend(children_of(&run.id, &locked));
+            next += 1;
         }
-        for run in all {
+        for run in family {
             let error = Some("cancelled while it was locked".to_owned());
             let ended = Some(self.clock.now());
-            let over =
+            let cancelled =
                 RunStatus { seq: run.progress().seq, state: RunState::Cancelled, ended, error, ..RunStatus::default() };
-            self.write_summary(&run, &over).await?;
+            self.write_summary(&run, &cancelled).await?;
             self.close_terminals(&run).await;
             self.sessions.held().release(&run.id);
-            let locked = self.locked.runs().remove(&run.id);
-            if let Some((_, _, progress)) = locked {
-                progress.send_replace(over);
+            let locked_run = self.locked.runs().remove(&run.id);
+            if let Some((_, _, progress)) = locked_run {
+                progress.send_replace(cancelled);
             }
             self.locked.ids.send_if_modified(|ids| ids.remove(&run.id));
             self.listener.run_changed(&run.id);
@@ -188,27 +189,31 @@ impl Engine {
         }
     }
 
-    /// Returns the runs with a sealed private part that does not open with `key`, and all above them: a run does not
-    /// continue without one below it.
+    /// Returns the runs with a sealed private part that does not open with `key`, and all their ancestors: a run does
+    /// not continue without its children.
     ///
     /// # Errors
     ///
     /// If reading the journal fails.
-    async fn sealed_among(&self, left: &[KnownRun], key: Option<&OpeningKey>) -> Result<HashSet<RunId>, StorageError> {
+    async fn sealed_among(
+        &self,
+        unfinished: &[KnownRun],
+        key: Option<&OpeningKey>,
+    ) -> Result<HashSet<RunId>, StorageError> {
         let mut locked = HashSet::new();
-        let is_closed =
+        let stays_sealed =
             |run: &RunId, private: &str| is_sealed(private) && key.is_none_or(|key| key.open(run, private).is_none());
-        for known in left.iter().rev() {
+        for known in unfinished.iter().rev() {
             let run = &known.run;
             // The write that seals a run also stores its state as waiting.
             let waits = known.summary.as_ref().is_some_and(|summary| summary.state == RunState::Waiting.name());
             if locked.contains(run)
-                || (waits && self.journal.private(run).await?.is_some_and(|private| is_closed(run, &private)))
+                || (waits && self.journal.private(run).await?.is_some_and(|private| stays_sealed(run, &private)))
             {
                 locked.insert(run.clone());
                 // A child began after its parent, so the loop reaches it before the parent.
-                let above = Run::from_journal(known.clone()).about.parent.map(|step| step.run);
-                locked.extend(above.filter(|above| left.iter().any(|known| known.run == *above)));
+                let parent = Run::from_journal(known.clone()).about.parent.map(|step| step.run);
+                locked.extend(parent.filter(|parent| unfinished.iter().any(|known| known.run == *parent)));
             }
         }
         Ok(locked)
@@ -220,19 +225,21 @@ impl Engine {
     ///
     /// If reading the journal fails.
     pub(crate) async fn unlock(self: &Arc<Self>, key: &OpeningKey) -> Result<usize, StorageError> {
-        let _alone = self.locked.opening.lock().await;
+        let _opening_guard = self.locked.opening.lock().await;
         let locked = self.locked.ids();
         if locked.is_empty() {
             return Ok(0);
         }
-        let unfinished = RunFilter { finished: Some(false), ..RunFilter::default() };
-        let left = self.journal.runs(unfinished).await?;
-        let left: Vec<KnownRun> = left.into_iter().rev().filter(|known| locked.contains(&known.run)).collect();
-        let closed = self.sealed_among(&left, Some(key)).await?;
-        let opened: Vec<KnownRun> = left.into_iter().filter(|known| !closed.contains(&known.run)).collect();
-        let count = opened.len();
-        self.resume_all(opened, Some(key), &closed).await;
-        self.locked.ids.send_replace(closed);
+        let filter = RunFilter { finished: Some(false), ..RunFilter::default() };
+        let unfinished = self.journal.runs(filter).await?;
+        let unfinished: Vec<KnownRun> =
+            unfinished.into_iter().rev().filter(|known| locked.contains(&known.run)).collect();
+        let still_locked = self.sealed_among(&unfinished, Some(key)).await?;
+        let unlocked: Vec<KnownRun> =
+            unfinished.into_iter().filter(|known| !still_locked.contains(&known.run)).collect();
+        let count = unlocked.len();
+        self.resume_all(unlocked, Some(key), &still_locked).await;
+        self.locked.ids.send_replace(still_locked);
         Ok(count)
     }
 }

@@ -1,9 +1,9 @@
-//! Storage and publication of one run, whatever its kind.
+//! Storage and publication of one run of any kind.
 //!
-//! Owns the position in the history, the secrets sealed in it, the private part, the summary that lists show, and the
-//! channel on which followers see the progress. A driver appends entries in two steps: [`Recorder::seal`] finds which
-//! secrets they contain, then [`Recorder::write`] stores them with the progress of the run, after redacting these
-//! secrets from it.
+//! Owns the position in the history, the secrets sealed in it, the private part, the summary for lists, and the channel
+//! that publishes the progress to followers. A driver appends entries in two steps: [`Recorder::seal`] finds the
+//! secrets in them, then [`Recorder::write`] stores them with the progress of the run, after redacting these secrets
+//! from it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(crate) const ENTRY_VERSION: u16 = SEMANTICS_VERSION as u16;
 pub(crate) enum Settlement {
     /// No work remains.
     Settled,
-    /// The end of the run takes more: terminals close, the library counts it.
+    /// Work remains: terminals close, the library counts the run.
     Unsettled,
 }
 
@@ -36,7 +36,7 @@ pub(crate) enum Settlement {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Written {
     Stored,
-    /// The journal had all of it already.
+    /// The journal already had all entries.
     Nothing,
     /// This daemon must no longer drive the run.
     Lost,
@@ -93,20 +93,19 @@ impl Recorder {
         self.listed == Some(state)
     }
 
-    /// The run as followers see it now.
+    /// The current progress, as published.
     pub(crate) fn published(&self) -> watch::Ref<'_, RunStatus> {
         self.progress.borrow()
     }
 
-    /// Shows followers how far the run is.
+    /// Publishes the progress of the run to followers.
     pub(crate) fn publish(&self, now: RunStatus) {
         self.progress.send_replace(RunStatus { seq: self.seq, ..now });
         self.shared.listener.run_changed(&self.run.id);
     }
 
-    /// Shows followers that a finished run no longer waits, and the answer that has ended the wait, which its sender
-    /// takes for recorded. Followers see the run as finished, with its last entry, only after the cleanup of its
-    /// resources.
+    /// Publishes that a finished run no longer waits, so that the sender of the last answer sees it as recorded.
+    /// Followers see the run as finished, with its last entry, only after the cleanup of its resources.
     pub(super) fn publish_closing(&self) {
         let is_changed = self.progress.send_if_modified(|shown| {
             let waits = shown.state == RunState::Waiting;
@@ -122,8 +121,8 @@ impl Recorder {
         }
     }
 
-    /// Replaces the secrets in new entries by marks. `own` are secrets of the run, wherever they occur. The header
-    /// hides the found secrets.
+    /// Replaces the secrets in new entries by marks. `own` are the secrets of the run. The header hides the found
+    /// secrets, too.
     pub(super) async fn seal<E: SealedEntry>(&mut self, entries: &[E], own: &BTreeSet<String>) -> SealedEntries {
         let sealed = self.seal.close(&self.shared, &self.run.id, self.seq, entries, own).await;
         if sealed.has_learned {
@@ -135,7 +134,7 @@ impl Recorder {
     /// Stores the first entries of a run. `key` is a name under which only one run begins.
     ///
     /// # Errors
-    /// If the journal does not take them.
+    /// If the journal refuses them.
     pub(super) async fn write_first(
         &mut self,
         sealed: SealedEntries,
@@ -151,7 +150,7 @@ impl Recorder {
         Ok(appended)
     }
 
-    /// Stores entries and the progress that follows from them. Waits while the journal has no room. Does nothing if the
+    /// Stores entries and the progress that follows from them. Waits while the journal is full. Does nothing if the
     /// journal has all of it already.
     pub(super) async fn write(&mut self, sealed: SealedEntries, now: &RunStatus, settlement: Settlement) -> Written {
         let append = self.append_of(sealed, now, settlement).await;
@@ -178,7 +177,7 @@ impl Recorder {
         self.shared.written(append, &self.progress).await.is_some()
     }
 
-    /// Returns whether the journal may have a run that ended like `now` as finished with its last entry.
+    /// Returns whether the journal may store a run that ended like `now` as finished together with its last entry.
     pub(super) fn settlement(&self, now: &RunStatus, leaves_work: bool) -> Settlement {
         let is_awaited =
             self.shared.is_parent_locked(self.about.parent.as_ref()) || self.hands_secrets_over(now).is_some();
@@ -210,17 +209,18 @@ impl Recorder {
         append
     }
 
-    /// Returns the private part in the form to store, if that changes.
+    /// Returns the private part in its new stored form, if that changes.
     async fn private_anew(&mut self, asks_person: bool, has_changed: bool) -> Option<String> {
         let seal = self.seal.seal();
         let text = || ResumeContext::new(&self.caller, self.environment, seal).text();
-        let private = self.private.stored_anew(&self.shared, &self.run.id, (asks_person, has_changed), text).await;
+        let private =
+            self.private.update_stored_form(&self.shared, &self.run.id, (asks_person, has_changed), text).await;
         self.shared.hide_for_next_daemon(private.as_deref(), seal).await;
         private
     }
 
-    /// Waits until the runs above can take the end of this one: until a locked parent is open, and until a parent has stored a result
-    /// that holds secrets. Returns false when the daemon stops before.
+    /// Waits until the ancestors can receive the end of this run: a locked parent is unlocked, and a parent has stored
+    /// a result with secrets. Returns false when the daemon stops first.
     pub(super) async fn wait_for_parents(&self, now: &RunStatus) -> bool {
         let parent = self.about.parent.as_ref();
         if self.shared.is_parent_locked(parent) {
@@ -234,7 +234,7 @@ impl Recorder {
         let mut above = parent.follow();
         tokio::select! {
             () = self.run.taken.cancelled() => true,
-            // It does not wait for this run, or has stopped waiting.
+            // The parent does not wait for this run, or has stopped waiting.
             _ = above.wait_for(|progress| progress.state.is_over()) => true,
             () = self.run.cancelling.cancelled() => true,
             () = self.shared.stopping.cancelled() => false,

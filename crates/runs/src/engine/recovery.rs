@@ -50,7 +50,7 @@ pub(crate) trait Recovery: Send + Sized + 'static {
 /// The stored data of a run.
 pub(crate) struct StoredRun<H> {
     pub(crate) history: H,
-    /// Knows the secrets of the run, and the names of fields that hold secrets.
+    /// The secrets of the run, and the names of fields with secrets.
     pub(crate) seal: Seal,
     pub(crate) environment: Environment,
 }
@@ -65,7 +65,7 @@ pub(crate) trait RecoveredRun: Send {
     /// Returns the steps whose results it still needs; none if they are unknown here.
     fn pending(&self) -> Option<Vec<StepId>>;
 
-    /// Shows followers how far the run is.
+    /// Publishes the progress of the run to followers.
     fn publish(&self);
 
     /// Drives the run to its end, or until the daemon stops.

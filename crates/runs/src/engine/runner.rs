@@ -15,7 +15,7 @@ use crate::seal::{SealedEntries, SealedEntry};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Attempt {
     First,
-    /// Another daemon drove the run, and may have performed what it stored.
+    /// Another daemon drove the run, and may have performed the stored effects.
     AfterRestart,
 }
 
@@ -28,24 +28,24 @@ impl Attempt {
 /// The result of handling an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Handled {
-    /// The journal has it, with what follows from it.
+    /// The journal has the input and its consequences.
     Recorded,
     /// The input has no effect in the run's current state.
     Ignored,
-    /// The run did not take it now: the daemon does not reach the engine that decides the run, or has no answer.
+    /// The run did not accept it: the engine that decides the run is unreachable, or has not answered.
     Unanswered,
     /// This daemon must no longer drive the run.
     Lost,
 }
 
 impl Handled {
-    /// From whether the run is still this daemon's to drive.
+    /// Returns `Recorded` if this daemon may still drive the run, otherwise `Lost`.
     pub(crate) fn recorded(is_ours: bool) -> Self {
         if is_ours { Self::Recorded } else { Self::Lost }
     }
 }
 
-/// One kind of run: what its entries mean and what follows from them.
+/// One kind of run: its entries, their meaning and their effects.
 ///
 /// Methods that return whether the run continues return false when this daemon must no longer drive it.
 pub(crate) trait RunKind: Recovery {
@@ -63,7 +63,7 @@ pub(crate) trait RunKind: Recovery {
 
     fn is_over(&self) -> bool;
 
-    /// Returns whether the end of the run takes more than its last entry.
+    /// Returns whether work remains after the last entry of the run.
     fn leaves_work(&self) -> bool;
 
     /// Returns the secrets of the run to seal wherever they occur in an entry.
@@ -71,7 +71,7 @@ pub(crate) trait RunKind: Recovery {
         BTreeSet::new()
     }
 
-    /// Shows followers how far the run is.
+    /// Publishes the progress of the run to followers.
     fn publish(&self) {
         self.recorder().publish(self.progress());
     }
@@ -81,23 +81,22 @@ pub(crate) trait RunKind: Recovery {
         async {}
     }
 
-    /// Performs what follows from the stored entries.
+    /// Performs the effects of the stored entries.
     fn start(&mut self, attempt: Attempt) -> impl Future<Output = bool> + Send;
 
     /// Waits for an event. Safe to drop and call again.
     fn next_event(&mut self) -> impl Future<Output = Self::Event> + Send;
 
-    /// Handles an event: applies and records what follows, and performs it.
+    /// Handles an event: applies, records and performs its consequences.
     fn handle_event(&mut self, event: Self::Event) -> impl Future<Output = bool> + Send;
 
-    /// Handles an input: applies and records what follows, and performs it.
+    /// Handles an input: applies, records and performs its consequences.
     fn handle_input(&mut self, input: Input) -> impl Future<Output = Handled> + Send;
 
     /// Ends everything that the run has started, once the run has finished. Returns false when the daemon stops first.
     fn close(&mut self, inputs: &mut RunInputs) -> impl Future<Output = bool> + Send;
 
-    /// Does the work that depends on the end, before the journal has the run as finished: the library saves or counts
-    /// it.
+    /// Does the work at the end, before the journal stores the run as finished: the library saves or counts it.
     fn settle(&mut self) -> impl Future<Output = ()> + Send;
 
     /// Prepares for the next daemon.
@@ -114,7 +113,7 @@ pub(crate) trait RunKind: Recovery {
     /// Stores the first entries, which the run has applied already. `key` is a name under which only one run begins.
     ///
     /// # Errors
-    /// If the journal does not take them.
+    /// If the journal refuses them.
     fn record_first(
         &mut self,
         entries: &[Self::Entry],
@@ -192,7 +191,7 @@ async fn drive_to_end<K: RunKind>(run: &mut K, inputs: &mut RunInputs, attempt: 
     }
     while !run.is_over() {
         let message = next(run, inputs, &mut learned, &mut key_changes).await;
-        // A run at rest keeps no room for what it does when something happens.
+        // Box the future, so that an idle run does not reserve the memory of its handlers.
         if !Box::pin(handle(run, message)).await {
             return false;
         }
@@ -234,7 +233,7 @@ async fn handle<K: RunKind>(run: &mut K, message: Message<K::Event>) -> bool {
                 let _ = match handled {
                     Handled::Recorded => reply.send(Disposition::Recorded),
                     Handled::Ignored => reply.send(Disposition::Ignored),
-                    // The requester sees that the reply does not come.
+                    // The requester notices the dropped reply.
                     Handled::Unanswered | Handled::Lost => Ok(()),
                 };
             }
@@ -245,14 +244,13 @@ async fn handle<K: RunKind>(run: &mut K, message: Message<K::Event>) -> bool {
     }
 }
 
-/// Ends the run after it has cleared away everything that it leaves behind. Returns false when it leaves the run to the
-/// next daemon.
+/// Ends the run after the cleanup of its resources. Returns false when it leaves the run to the next daemon.
 async fn finish<K: RunKind>(run: &mut K, inputs: &mut RunInputs) -> bool {
     if !run.close(inputs).await {
         return false;
     }
     if !run.recorder().is_listed_as(run.progress().state) {
-        // Before the summary: the next daemon does not recover a finished run.
+        // Do this before the summary: the next daemon does not recover a finished run.
         run.settle().await;
         if !run.record(&[]).await {
             return false;
@@ -266,7 +264,7 @@ async fn finish<K: RunKind>(run: &mut K, inputs: &mut RunInputs) -> bool {
             return false;
         }
     }
-    // Also what remains of abandoned steps, and of steps whose results an earlier daemon stored.
+    // Include abandoned steps, and steps whose results an earlier daemon stored.
     run.recorder().shared.sessions.settle(&format!("{}/", run.recorder().run.id));
     run.release();
     run.publish();

@@ -1,4 +1,4 @@
-//! Start of runs of functions: from a file or the library, or recovered from another daemon.
+//! Starts of runs of functions: from a file, from the library, or after a restart of the daemon.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -37,15 +37,15 @@ pub(crate) struct RunArguments {
 }
 
 impl RunArguments {
-    /// Returns them as the variables of a machine.
+    /// Converts the arguments to variables of a machine.
     pub(crate) fn as_variables(&self) -> BTreeMap<String, Value> {
         let input = Some(("input", &self.input)).filter(|(_, input)| !input.is_null());
         let all = self.params.iter().map(|(name, value)| (name.as_str(), value)).chain(input);
         all.map(|(name, value)| (name.to_owned(), value.clone())).collect()
     }
 
-    /// Returns them as the arguments of a remote workflow: the parameters, or the input if that is an object and there
-    /// are none.
+    /// Converts them to arguments of a remote workflow: the parameters, or without parameters the input, if that is an
+    /// object.
     pub(crate) fn into_arguments(self) -> Map<String, Value> {
         match self.input {
             Value::Object(fields) if self.params.is_empty() => fields,
@@ -59,7 +59,7 @@ impl RunArguments {
         }
     }
 
-    /// Converts variables, as a machine has them: numbers and booleans are text. One of them may be the input.
+    /// Converts variables of a machine, where numbers and booleans are text. One of them may be the input.
     fn of_variables(variables: BTreeMap<String, Value>) -> Self {
         let param = |(name, value)| match value {
             Value::Null => None,
@@ -85,7 +85,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// If nothing starts, with the reply that states the reason.
+    /// If the run does not start: a reply with the reason.
     pub(crate) async fn begin_function(
         self: &Arc<Self>,
         caller: &Arc<Caller>,
@@ -102,7 +102,7 @@ impl Engine {
             ("workflow_definition", verb.workflow_definition.is_some()),
         ];
         if let Some((name, _)) = meaningless.iter().find(|(_, given)| *given) {
-            return Err(invalid(format!("'{name}' means nothing to a workflow that is a function; leave it out")));
+            return Err(invalid(format!("'{name}' does not apply to a workflow that is a function; remove it")));
         }
         let (name, text, declared, workflow, source) = match from {
             FunctionLocation::File(file) => {
@@ -183,7 +183,7 @@ impl Engine {
             parent,
             signature: (!started.is_call).then(|| Signature::of_text(&started.text)),
             pins: caller.pins.as_ref().and_then(|pins| pins.signature_with(&started.nodes)),
-            hosts: caller.pins.as_ref().map(|pins| pins.described_hosts()).unwrap_or_default(),
+            hosts: caller.pins.as_ref().map(|pins| pins.describe_hosts()).unwrap_or_default(),
             request: StartKey::request(key.as_ref()),
             source,
             engine,
@@ -218,7 +218,7 @@ impl Engine {
         }))
     }
 
-    /// Returns the root frame of the run: a function, or a call of a node.
+    /// Creates the root frame of the run: a function, or a call of a node.
     pub(super) fn frame_of(&self, started: &Started, file: Option<&OwnFile>) -> Frame {
         let Started { workflow, input, params, limits, .. } = started;
         let (id, input, params) = (workflow.clone(), input.clone(), params.clone());
@@ -293,7 +293,7 @@ pub(super) async fn nodes_of(
     Ok(nodes)
 }
 
-/// Reason why a file does not have the requested workflow, as the rest of a sentence about the file.
+/// Reason that a file does not have the requested workflow, as the end of a sentence about the file.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum WorkflowChoiceError {
     /// The file declares no workflow.
@@ -308,7 +308,7 @@ pub(super) enum WorkflowChoiceError {
         declared: Vec<String>,
     },
     /// The file declares several workflows, and the request names none.
-    #[error("declares several workflows; say which with workflow_name: {}", .declared.join(", "))]
+    #[error("declares several workflows; choose one with workflow_name: {}", .declared.join(", "))]
     Several {
         /// The names of the declared workflows.
         declared: Vec<String>,

@@ -39,34 +39,34 @@ const MAX_DEPTH: u32 = 16;
 
 /// The request of a call to start a run.
 pub(super) struct ChildRequest {
-    /// The step that starts it, by which the daemon finds it again.
+    /// Step of the call. The daemon finds the run by it.
     pub(super) step: StepId,
     pub(super) workflow: String,
     pub(super) input: Value,
     pub(super) params: Map<String, Value>,
-    /// Number of runs above it.
+    /// Number of its ancestors.
     pub(super) depth: u32,
-    pub(super) at: Timestamp,
+    pub(super) called_at: Timestamp,
     pub(super) timeout: Option<TimeSpan>,
 }
 
-/// The data of a function's run that a step of another run starts.
+/// Parameters of a run of a function that a step of another run starts.
 pub(crate) struct ChildFunctionLaunch {
     pub(crate) run: RunId,
     pub(crate) step: StepId,
     pub(crate) input: Value,
     pub(crate) params: Map<String, Value>,
-    /// Number of runs above it.
+    /// Number of its ancestors.
     pub(crate) depth: u32,
-    /// Maximum time that it may be at work.
+    /// Maximum working time.
     pub(crate) timeout: Option<TimeSpan>,
-    /// The engine that decides it: that of the run above.
+    /// Engine that decides it: the engine of its parent.
     pub(crate) engine: EngineKind,
 }
 
 /// Starts the run, or finds it, and waits for its end. Searches `file` for workflows first.
 ///
-/// The future has a named type because a run's driver performs this, and this starts a driver.
+/// The future has a named type because the call is recursive: a driver awaits it, and it starts a driver.
 pub(super) fn perform(
     shared: Arc<Engine>,
     caller: Arc<Caller>,
@@ -76,15 +76,15 @@ pub(super) fn perform(
     interrupt: CancellationToken,
 ) -> Pin<Box<dyn Future<Output = CallOutcome> + Send>> {
     Box::pin(async move {
-        let ChildRequest { ref step, at, timeout, .. } = request;
+        let ChildRequest { ref step, called_at, timeout, .. } = request;
         let (step, workflow) = (step.clone(), request.workflow.clone());
-        let begins = async |id| {
+        let start_run = async |id| {
             if request.depth > MAX_DEPTH {
                 return Err(ChildError::TooDeep(MAX_DEPTH));
             }
-            Ok(begin(&shared, &caller, id, file.as_deref(), request, EngineKind::Sqlite).await?)
+            Ok(begin_child(&shared, &caller, id, file.as_deref(), request, EngineKind::Sqlite).await?)
         };
-        let child = match RunningChild::start(&shared, &parent, &step, begins).await {
+        let child = match RunningChild::start(&shared, &parent, &step, start_run).await {
             Ok(child) => child,
             Err(error @ (ChildError::QuotaExceeded(_) | ChildError::TooDeep(_))) => {
                 let message = error.to_string();
@@ -98,7 +98,7 @@ pub(super) fn perform(
             () = run.finished() => {}
             never = report_waits(run, &parent, &step) => match never {},
             () = interrupt.cancelled() => give_up(run).await,
-            () = after(&shared.clock, at, timeout) => {
+            () = after(&shared.clock, called_at, timeout) => {
                 give_up(run).await;
                 let limit = timeout.unwrap_or_default();
                 return CallOutcome::TimedOut(format!("Workflow '{workflow}' took longer than {limit} s"));
@@ -108,11 +108,11 @@ pub(super) fn perform(
     })
 }
 
-/// Begins the run that a call starts, for an outer engine that starts it there and waits for its end. A repeated request finds
+/// Begins the run of a call for an outer engine, which starts it there and waits for its end. A repeated request finds
 /// the same run.
 ///
-/// The future has a named type because a run's driver performs this, and this starts a driver.
-pub(super) fn begin_elsewhere(
+/// The future has a named type because the call is recursive: a driver awaits it, and it starts a driver.
+pub(super) fn begin_for_outer_engine(
     shared: Arc<Engine>,
     caller: Arc<Caller>,
     file: Option<Arc<OwnFile>>,
@@ -120,27 +120,27 @@ pub(super) fn begin_elsewhere(
 ) -> Pin<Box<dyn Future<Output = EngineAnswer> + Send>> {
     Box::pin(async move {
         let id = RunId::started_by(&request.step);
-        let raised =
+        let raise =
             |error: String| CallOutcome::Answer(Answer::Raise { exception: "RuntimeError".to_owned(), message: error });
-        let refused = |outcome: CallOutcome| EngineAnswer::Called { outcome: outcome.passed() };
+        let to_engine_answer = |outcome: CallOutcome| EngineAnswer::Called { outcome: outcome.passed() };
         if shared.outer.registration(&id).is_none() {
             if request.depth > MAX_DEPTH {
-                return refused(raised(ChildError::TooDeep(MAX_DEPTH).to_string()));
+                return to_engine_answer(raise(ChildError::TooDeep(MAX_DEPTH).to_string()));
             }
             if let Err(error) = DescendantQuota::check(&shared, &request.step) {
-                return refused(raised(error.to_string()));
+                return to_engine_answer(raise(error.to_string()));
             }
-            let start = begin(&shared, &caller, id.clone(), file.as_deref(), request, EngineKind::Temporal).await;
+            let start = begin_child(&shared, &caller, id.clone(), file.as_deref(), request, EngineKind::Temporal).await;
             if let Err(error) = start {
-                return refused(CallOutcome::refused(error.to_string()));
+                return to_engine_answer(CallOutcome::refused(error.to_string()));
             }
         }
         let start = begun_here(&shared, &id).await;
-        start.unwrap_or_else(|| refused(raised(format!("run {id} has ended already"))))
+        start.unwrap_or_else(|| to_engine_answer(raise(format!("run {id} has ended already"))))
     })
 }
 
-async fn begin(
+async fn begin_child(
     shared: &Arc<Engine>,
     caller: &Arc<Caller>,
     run: RunId,
@@ -148,12 +148,12 @@ async fn begin(
     request: ChildRequest,
     engine: EngineKind,
 ) -> Result<Arc<Run>, ChildStartError> {
-    let own = match file {
+    let own_function = match file {
         Some(OwnFile { name, text }) => {
             let declared = shared.workers.load(name, text).await?;
-            let is_own = super::begin::workflow_of(&declared, Some(&request.workflow)).is_ok();
-            if is_own {
-                let source = source_of_own(shared, caller, &request, text).await;
+            let is_declared = super::begin::workflow_of(&declared, Some(&request.workflow)).is_ok();
+            if is_declared {
+                let source = own_function_source(shared, caller, &request, text).await;
                 Some((name.clone(), text.to_string(), declared, source))
             } else {
                 None
@@ -161,36 +161,35 @@ async fn begin(
         }
         None => None,
     };
-    let (file, text, declared, source) = match own {
-        Some(own) => own,
+    let (file, text, declared, source) = match own_function {
+        Some(function) => function,
         None => match shared.resolve_name(caller, &request.workflow).await? {
             ResolvedTarget::Remote(tool) => {
                 let ChildRequest { step, input, params, .. } = request;
                 let input = RunArguments { input, params }.into_arguments();
                 check(&tool, &input)?;
-                let begins =
+                let launch =
                     RemoteLaunch { run, tool: *tool, input, timeout: None, parent: Some(step), key: None, engine };
-                return Ok(shared.begin_remote(caller, begins).await?);
+                return Ok(shared.begin_remote(caller, launch).await?);
             }
             ResolvedTarget::Machine(saved) => return begin_machine(shared, caller, run, request, saved, engine).await,
-            ResolvedTarget::Function(found) => {
+            ResolvedTarget::Function(saved) => {
                 let ChildRequest { step, input, params, depth, .. } = request;
-                let begins = ChildFunctionLaunch { run, step, input, params, depth, timeout: None, engine };
-                return Ok(begin_saved(shared, caller, &found, begins).await?);
+                let launch = ChildFunctionLaunch { run, step, input, params, depth, timeout: None, engine };
+                return Ok(begin_saved(shared, caller, &saved, launch).await?);
             }
         },
     };
     let ChildRequest { step, workflow, input, params, depth, .. } = request;
-    let begins = ChildFunctionLaunch { run, step, input, params, depth, timeout: None, engine };
+    let launch = ChildFunctionLaunch { run, step, input, params, depth, timeout: None, engine };
     let function = (file, text, declared, workflow);
-    Ok(begin_function(shared, caller, function, source, begins).await?)
+    Ok(begin_function(shared, caller, function, source, launch).await?)
 }
 
-/// Returns whether the library counts a run of a workflow defined in its parent's file: it does if the library has that
-/// same file.
-async fn source_of_own(shared: &Engine, caller: &Caller, request: &ChildRequest, text: &str) -> DefinitionSource {
+/// Returns the source of a function of the parent's file. The library counts the run if the library has that same file.
+async fn own_function_source(shared: &Engine, caller: &Caller, request: &ChildRequest, text: &str) -> DefinitionSource {
     match shared.workflows.find(caller, &request.workflow).await {
-        Ok(WorkflowRef::Function(found)) if found.text() == text => DefinitionSource::of_function(&found),
+        Ok(WorkflowRef::Function(workflow)) if workflow.text() == text => DefinitionSource::of_function(&workflow),
         _ => DefinitionSource::Function,
     }
 }
@@ -203,12 +202,12 @@ async fn source_of_own(shared: &Engine, caller: &Caller, request: &ChildRequest,
 pub(crate) async fn begin_saved(
     shared: &Arc<Engine>,
     caller: &Arc<Caller>,
-    found: &FunctionWorkflow,
-    begins: ChildFunctionLaunch,
+    saved: &FunctionWorkflow,
+    launch: ChildFunctionLaunch,
 ) -> Result<Arc<Run>, StartError> {
-    let (text, declared) = (found.text().to_owned(), found.declared().to_owned());
-    let function = (found.file(), text, declared, found.id.clone());
-    begin_function(shared, caller, function, DefinitionSource::of_function(found), begins).await
+    let (text, declared) = (saved.text().to_owned(), saved.declared().to_owned());
+    let function = (saved.file(), text, declared, saved.id.clone());
+    begin_function(shared, caller, function, DefinitionSource::of_function(saved), launch).await
 }
 
 async fn begin_function(
@@ -216,9 +215,9 @@ async fn begin_function(
     caller: &Arc<Caller>,
     (file, text, declared, workflow): (String, String, Vec<Declaration>, String),
     source: DefinitionSource,
-    begins: ChildFunctionLaunch,
+    launch: ChildFunctionLaunch,
 ) -> Result<Arc<Run>, StartError> {
-    let ChildFunctionLaunch { run, step, input, params, depth, timeout, engine } = begins;
+    let ChildFunctionLaunch { run, step, input, params, depth, timeout, engine } = launch;
     let started = Started {
         at: shared.clock.now(),
         run,
@@ -265,8 +264,8 @@ async fn begin_machine(
     };
     prepare(&definition, caller, &mut start)?;
     let source = DefinitionSource::Saved { folder: saved.folder, name: saved.name };
-    let beginning = MachineLaunch { definition, source, start, key: None, engine };
-    Ok(shared.begin_with(caller, beginning, Some(RunArguments { input, params })).await?)
+    let launch = MachineLaunch { definition, source, start, key: None, engine };
+    Ok(shared.begin_with(caller, launch, Some(RunArguments { input, params })).await?)
 }
 
 /// Returns the return value of a completed run of a function. Its secrets are present only while it is in memory.
@@ -274,9 +273,9 @@ async fn begin_machine(
 /// # Errors
 ///
 /// If reading its history fails.
-pub(crate) async fn returned(shared: &Engine, run: &Run) -> Result<Value, ResultError> {
-    if let Some(returned) = run.progress().returned {
-        return Ok(Value::clone(&returned));
+pub(crate) async fn return_value(shared: &Engine, run: &Run) -> Result<Value, ResultError> {
+    if let Some(value) = run.progress().returned {
+        return Ok(Value::clone(&value));
     }
     let records = shared.journal.read(&run.id, 1).await.map_err(Unreadable::from)?;
     let result = records.iter().rev().find_map(|record| match Entry::read(record, &Seal::default()) {
@@ -291,30 +290,30 @@ pub(crate) async fn returned(shared: &Engine, run: &Run) -> Result<Value, Result
 /// # Errors
 ///
 /// If it has no result.
-pub(crate) async fn result_of(shared: &Engine, run: &Run) -> Result<NodeReply, CallResultError> {
+pub(crate) async fn node_call_result(shared: &Engine, run: &Run) -> Result<NodeReply, CallResultError> {
     let id = || run.id.clone();
     match run.state() {
         RunState::Completed => {}
         RunState::Cancelled => return Err(CallResultError::Cancelled { run: id() }),
         _ => return Err(CallResultError::Failed { run: id(), error: run.progress().error }),
     }
-    let result = returned(shared, run).await.map_err(|cause| CallResultError::Unreadable { run: id(), cause })?;
+    let result = return_value(shared, run).await.map_err(|cause| CallResultError::Unreadable { run: id(), cause })?;
     let result: NodeResult =
         serde_json::from_value(result).map_err(|cause| CallResultError::Invalid { run: id(), cause })?;
     Ok(NodeReply { run_id: Some(run.id.to_string()), ..crate::nodes::node_reply(result) })
 }
 
 /// Returns the outcome of a finished run of a function, for the machine that waits for it.
-pub(crate) async fn outcome_of(shared: &Engine, run: &Run) -> Outcome {
-    let returned = match run.state() {
-        RunState::Completed => Some(returned(shared, run).await),
+pub(crate) async fn run_outcome(shared: &Engine, run: &Run) -> Outcome {
+    let result = match run.state() {
+        RunState::Completed => Some(return_value(shared, run).await),
         _ => None,
     };
-    outcome_with(run, returned)
+    outcome_with(run, result)
 }
 
 /// Returns the reason that a run failed: the last line of a traceback with the name of the exception before its text.
-fn raised(failed: &RunStatus) -> String {
+fn failure_text(failed: &RunStatus) -> String {
     let error = failed.error.clone().unwrap_or_default();
     let name = failed.traceback.as_deref().and_then(|traceback| traceback.strip_suffix(&error)?.rsplit('\n').next());
     format!("{}{error}", name.unwrap_or_default())
@@ -329,7 +328,7 @@ pub(super) async fn call_outcome(shared: &Engine, run: &Run, workflow: &str) -> 
     match run.state() {
         RunState::Completed => {}
         RunState::Cancelled => return failed("was cancelled".to_owned()),
-        _ => return failed(format!("failed: {}", raised(&run.progress()))),
+        _ => return failed(format!("failed: {}", failure_text(&run.progress()))),
     }
     shared.value_of(run).await.map_or_else(|error| failed(error.to_string()), CallOutcome::value)
 }

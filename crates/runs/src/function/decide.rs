@@ -1,5 +1,5 @@
-//! Decisions on an event of a function's run, from its state: entries, and what to do once the journal has these. Pure:
-//! the driver consults the interpreter before, and performs after.
+//! Decisions on an event of a function's run: entries to store, and the work after that. Pure: the driver runs the
+//! interpreter before, and performs the work.
 
 use std::collections::HashMap;
 
@@ -19,7 +19,7 @@ use super::work::CallOutcome;
 /// Failure of a function.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct RaisedError {
-    /// The text of the exception, as `str()` has it; its name where it has none.
+    /// The text of the exception by `str()`, or its name if the text is empty.
     pub(super) error: String,
     /// The full Python traceback.
     pub(super) traceback: Option<String>,
@@ -38,10 +38,10 @@ impl From<Failure> for RaisedError {
 pub(super) struct Advance {
     /// Entries to store before the driver performs anything.
     pub(super) entries: Vec<Entry>,
-    /// The calls whose work ends, because their answers are no longer needed.
+    /// The calls whose work is cancelled, because their answers are no longer needed.
     pub(super) dropped: Vec<u64>,
-    /// The calls that the function no longer waits for, by their numbers among its own. Those that it makes and drops
-    /// in one go are open only after the run has applied the entries.
+    /// The calls that the function abandoned, by their numbers within the function. A call that it makes and abandons
+    /// in one step is open only after the run has applied the entries.
     pub(super) closed: Vec<u64>,
     /// New calls to perform, by their numbers.
     pub(super) calls: Vec<(u64, CallKind)>,
@@ -52,7 +52,7 @@ pub(super) struct Advance {
 /// Calls that are no longer needed.
 #[derive(Debug, Default)]
 pub(super) struct Abandonment {
-    /// Entries that record this.
+    /// Entries that record the abandonment.
     pub(super) entries: Vec<Entry>,
     /// All calls, including closed ones.
     pub(super) calls: Vec<u64>,
@@ -65,11 +65,11 @@ pub(super) enum CancelDecision {
     Ignore,
     /// The driver raises the exception in the function of the run.
     Raise,
-    /// The run ends without a word to its function.
+    /// The run ends without an exception in its function.
     EndNow,
 }
 
-/// Situation in which a cancel arrives.
+/// The state of a run at the arrival of a cancel.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CancelSituation {
     /// True if this daemon received a cancel before.
@@ -106,7 +106,7 @@ impl FunctionState {
             Input::Cancel { reason } => Some(FunctionEvent::Cancelled { reason }),
             Input::GateAnswered { step: gate, choice, by } => {
                 let number = u64::from(gate.visit);
-                // Another answer was first, or the gate belongs to another run.
+                // Another answer arrived earlier, or the gate belongs to another run.
                 let CallTarget::Call(Call { kind: kind @ CallKind::Gate { .. }, .. }) = &self.open.get(number)?.what
                 else {
                     return None;
@@ -131,8 +131,8 @@ impl FunctionState {
     }
 
     /// Returns the consequences of the progress that a function made when it continued at time `at` because of
-    /// `entries`, which the run has not applied yet. `is_replayed` is whether it made that progress in a replay of its
-    /// history; calls that it does not wait for then are calls that it abandoned before.
+    /// `entries`, which the run has not applied yet. `is_replayed`: the progress is that of a replay, so calls that it
+    /// does not wait for were abandoned earlier.
     pub(super) fn advance(
         &self,
         run: &RunId,
@@ -150,7 +150,7 @@ impl FunctionState {
             advance.closed.extend(self.not_among(frame, waits));
         }
         for ordinal in &advance.closed {
-            // The call that has its answer now is still open here, and not abandoned.
+            // The answered call is still open here, but not abandoned.
             if let Some(number) = self.open.number_of(frame, *ordinal).filter(|number| !closes(entries, *number)) {
                 let Abandonment { entries, calls } = self.abandon(run, number, at);
                 advance.entries.extend(entries);
@@ -188,7 +188,7 @@ impl FunctionState {
         ending
     }
 
-    /// Returns the work that ends with a call whose answer is no longer needed: the call, and everything below it.
+    /// Returns the work to cancel with an abandoned call: the call and its descendants.
     pub(super) fn abandon(&self, run: &RunId, number: u64, at: Timestamp) -> Abandonment {
         let mut abandonment = self.abandon_below(run, number, at);
         abandonment.calls.push(number);
@@ -196,7 +196,7 @@ impl FunctionState {
         abandonment
     }
 
-    /// Returns the work that ends with an answered call: everything below it.
+    /// Returns the work to cancel with an answered call: its descendants.
     pub(super) fn abandon_below(&self, run: &RunId, number: u64, at: Timestamp) -> Abandonment {
         let calls: Vec<u64> = self.open.below(number).into_iter().collect();
         let entries = calls.iter().filter_map(|number| self.abandoned(run, *number, at)).collect();
@@ -222,10 +222,10 @@ impl FunctionState {
     pub(super) fn cancelled(&self, found: CancelSituation) -> CancelDecision {
         let CancelSituation { is_again, is_given_up, is_function } = found;
         if self.cancel.is_some() && !is_again {
-            // The last daemon had the request for the cancel, which comes again because that daemon ended.
+            // The cancel is repeated because the last daemon ended after it had received it.
             return CancelDecision::Ignore;
         }
-        // The driver raises a cancel where the function waits. A paused function may wait for its resumption only.
+        // The driver raises a cancel in a waiting function, but a paused function may wait only for its resumption.
         let waits = self.open.has_of_frame(ROOT) || self.paused.is_some();
         if self.cancel.is_some() || is_given_up || !is_function || !waits {
             CancelDecision::EndNow
@@ -234,7 +234,7 @@ impl FunctionState {
         }
     }
 
-    /// Replaces the end of a cancelled run by a cancelled one. `raised` is how its function failed, if it did.
+    /// Replaces the end of a cancelled run by a cancelled one. `raised`: the failure of its function, if it failed.
     pub(super) fn with_cancelled_end(&self, entries: Vec<Entry>, raised: Option<FailureKind>) -> Vec<Entry> {
         let reason = match &self.cancel {
             Some(Cancel { reason, .. }) => reason.clone(),
@@ -280,8 +280,8 @@ impl PendingCall {
 }
 
 impl FunctionSteps {
-    /// Returns the calls and answers of a function, from the entries of its run, with a last step that the journal does
-    /// not have yet.
+    /// Returns the calls and answers of a function, from the entries of its run, with a last step that is not in the
+    /// journal yet.
     pub(super) fn from_entries(frame: u64, entries: impl IntoIterator<Item = Entry>, last: Option<Step>) -> Self {
         let (mut steps, mut deferred) = (Vec::new(), Vec::new());
         let (mut ordinals, mut is_paused) = (HashMap::new(), false);
@@ -299,7 +299,7 @@ impl FunctionSteps {
                         steps.push(Step::Answered { ordinal, answer });
                     }
                 }
-                // The function's calls that follow from that answer come next.
+                // The next calls of the function follow from that answer.
                 Entry::Told { number, .. } => {
                     if let Some(at) = deferred.iter().position(|deferred| deferred.number == number) {
                         let DeferredAnswer { ordinal, answer, .. } = deferred.remove(at);

@@ -70,7 +70,7 @@ pub(crate) enum Entry {
         /// A short description of the request.
         asked: CallLabel,
     },
-    /// Something happened to a graph.
+    /// An event of a graph.
     Graph {
         /// Time of the entry.
         at: Timestamp,
@@ -91,7 +91,7 @@ pub(crate) enum Entry {
         at: Timestamp,
         /// Client that paused it.
         by: String,
-        /// True if the pause is that of the run above it.
+        /// True if its parent was paused.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         above: bool,
     },
@@ -116,7 +116,7 @@ pub(crate) enum Entry {
         /// Reason of the cancel.
         reason: String,
     },
-    /// The cancel was raised in its function, wherever it waited.
+    /// The cancel was raised in its function.
     Interrupted {
         /// Time of the entry.
         at: Timestamp,
@@ -167,7 +167,7 @@ pub(crate) struct Started {
     pub(crate) at: Timestamp,
     /// The run's id.
     pub(crate) run: RunId,
-    /// Workflow of the file; the node, where the run is a call of one.
+    /// Workflow of the file, or the node if the run is a call of one.
     pub(crate) workflow: String,
     /// True if the run is a call of a node, which then has no file.
     #[serde(default)]
@@ -184,7 +184,7 @@ pub(crate) struct Started {
     pub(crate) limits: Limits,
     /// The nodes of the file and of the project, as declarations of `nodes`.
     pub(crate) nodes: Vec<Value>,
-    /// Number of runs above this one.
+    /// Number of its ancestors.
     #[serde(default)]
     pub(crate) depth: u32,
     /// Time limit, without the time that the run waits for a person.

@@ -1,4 +1,4 @@
-//! The state of a run, folded from its history: its open calls, and how it ended.
+//! The state of a run, folded from its history: its open calls and its end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +29,7 @@ pub(super) struct Cancel {
 pub(super) struct FunctionState {
     /// The number of the last call.
     pub(super) last: u64,
-    /// Number of its calls that waited for something besides the driver of the run.
+    /// Number of its calls that waited for work outside the driver.
     pub(super) asked: u64,
     /// Calls that have no answer and are still needed, by their numbers.
     pub(super) open: OpenCalls,
@@ -38,7 +38,7 @@ pub(super) struct FunctionState {
     pub(super) one_heap: bool,
     /// The cancellation in progress, if there is one.
     pub(super) cancel: Option<Cancel>,
-    /// Time and client of the present pause.
+    /// Time and client of the current pause.
     pub(super) paused: Option<Pause>,
     /// True if it was ever paused.
     pub(super) was_paused: bool,
@@ -46,7 +46,7 @@ pub(super) struct FunctionState {
     pub(super) terminals: BTreeMap<String, Option<String>>,
     /// Calls of workflows, whose runs leave their terminals to this one.
     pub(super) workflows: Vec<u64>,
-    /// Calls that started runs which wait for a person, themselves or in runs below them.
+    /// Calls whose child runs or their descendants wait for a person.
     pub(super) waiting_children: BTreeSet<u64>,
     clock: WorkClock,
 }

@@ -1,6 +1,7 @@
-//! Work of an outer engine for a function: its calls, timers and nested runs, and what the engine knows of them.
+//! Work of an outer engine for a function: its calls, timers and nested runs, and the part that the engine has
+//! received.
 //!
-//! Pure: the driver of the run adds and takes work away, and reports the difference to the engine after each of its turns.
+//! Pure: the driver of the run adds and removes work, and reports the difference to the engine after each turn.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
@@ -15,8 +16,8 @@ use super::work::CallOutcome;
 /// output of a node to 512 KiB, which is in its outcome twice, so that it fits unless JSON escapes most of it.
 pub(super) const MAX_OUTCOME_BYTES: usize = 1_900_000;
 
-/// Maximum turn of a function that does not wait. The engine brings what has arrived there before the next one, so that
-/// a pause reaches such a function, too.
+/// Maximum duration of a turn of a function that does not wait. The engine delivers new inputs before the next turn, so
+/// that a pause reaches such a function, too.
 const MAX_TURN: Duration = Duration::from_millis(200);
 
 /// Prefix of the name of the timer with which the engine requests another turn; the number of this turn follows.
@@ -33,7 +34,7 @@ pub(super) struct OuterWork {
     timers: HashMap<String, (u64, CallOutcome)>,
     /// Calls in progress, and performed calls without an answer yet, by their numbers.
     calls: HashMap<u64, OuterCall>,
-    /// The names of what the engine knows of.
+    /// The names of the work that the engine has received.
     reported: BTreeSet<String>,
     /// True if this daemon has reported anything.
     has_reported: bool,
@@ -61,12 +62,12 @@ struct PendingTurn {
 }
 
 impl OuterWork {
-    /// Has the engine do something for a call.
+    /// Adds work of the engine for a call.
     pub(super) fn add(&mut self, number: u64, kind: FunctionWorkKind) {
         self.works.insert(number.to_string(), kind);
     }
 
-    /// Has the engine wait. `outcome` follows from that, unless the call ends first. `part` distinguishes a call's
+    /// Adds a timer of the engine, which ends with `outcome` unless the call ends first. `part` distinguishes a call's
     /// timers.
     pub(super) fn add_timer(&mut self, number: u64, part: Option<String>, after: Duration, outcome: CallOutcome) {
         let id = part.map_or_else(|| number.to_string(), |part| format!("{number}/{part}"));
@@ -74,13 +75,13 @@ impl OuterWork {
         self.timers.insert(id, (number, outcome));
     }
 
-    /// Takes what follows from the end of a timer; `None` if the run no longer waits for it.
+    /// Removes a timer that has ended and returns its outcome; `None` if the run no longer waits for it.
     pub(super) fn take_timer(&mut self, id: &str) -> Option<(u64, CallOutcome)> {
         self.works.remove(id);
         self.timers.remove(id)
     }
 
-    /// Takes back all that the engine does for a call.
+    /// Removes all work of the engine for a call.
     pub(super) fn remove(&mut self, number: u64) {
         let (own, parts) = (number.to_string(), format!("{number}/"));
         self.works.retain(|id, _| *id != own && !id.starts_with(&parts));
@@ -88,7 +89,7 @@ impl OuterWork {
         self.calls.remove(&number);
     }
 
-    /// Takes everything back.
+    /// Removes all work.
     pub(super) fn clear(&mut self) {
         self.works.clear();
         self.timers.clear();
@@ -100,10 +101,10 @@ impl OuterWork {
         self.calls.contains_key(&number)
     }
 
-    /// Takes a request of the engine to perform a call. Returns whether the caller has to begin it.
+    /// Registers a request of the engine to perform a call. Returns whether the caller must begin it.
     pub(super) fn ask(&mut self, number: u64, reply: oneshot::Sender<EngineAnswer>) -> bool {
         if !matches!(self.works.get(&number.to_string()), Some(FunctionWorkKind::Call { .. })) {
-            // The function waits for it no longer, or the journal has its answer. The engine may have disconnected.
+            // The function no longer waits for it, or the journal has its answer. The engine may have disconnected.
             let _ = reply.send(EngineAnswer::Done);
             return false;
         }
@@ -117,7 +118,7 @@ impl OuterWork {
         is_new
     }
 
-    /// Returns the outcome of a call to the engine, which brings it back as an input.
+    /// Sends the outcome of a call to the engine, which returns it as an input.
     pub(super) fn performed(&mut self, number: u64, result: CallOutcome) {
         let Some(call) = self.calls.get_mut(&number) else { return };
         let outcome = result.passed();
@@ -127,8 +128,8 @@ impl OuterWork {
         }
     }
 
-    /// Begins a turn. Returns whether the caller has to apply its inputs: an earlier turn has its answer, and one in
-    /// progress continues.
+    /// Begins a turn. Returns whether the caller must apply its inputs: an earlier turn already has an answer, and one
+    /// in progress continues.
     pub(super) fn begin_turn(&mut self, number: u64, reply: oneshot::Sender<EngineAnswer>, now: Instant) -> bool {
         if let Some((_, answer)) = self.last.as_ref().filter(|(last, _)| number <= *last) {
             let _ = reply.send(answer.clone());
@@ -158,8 +159,8 @@ impl OuterWork {
         self.turn.is_some()
     }
 
-    /// Returns whether the engine waits for a turn that has to end: the function waits, or it has continued for long
-    /// with what is available at once (`is_ready`: more of that is there).
+    /// Returns whether the current turn must end: the function waits, or it has continued for long with ready outcomes
+    /// (`is_ready`: more are available).
     pub(super) fn is_turn_over(&self, is_ready: bool, now: Instant) -> bool {
         self.turn.as_ref().is_some_and(|turn| !is_ready || now.duration_since(turn.began) >= MAX_TURN)
     }
@@ -169,8 +170,8 @@ impl OuterWork {
         self.turn.is_none() && self.works.keys().any(|id| id.starts_with(NEXT_PREFIX))
     }
 
-    /// Ends the turn: answers with it, and with what the engine does not know yet. The engine requests the next one
-    /// soon if the function continues on its own (`is_ready`).
+    /// Ends the turn: answers the engine with the turn and the new work. The engine requests the next turn soon if the
+    /// function continues without it (`is_ready`).
     pub(super) fn end_turn(&mut self, turn: FunctionTurn, is_ready: bool) {
         let Some(PendingTurn { number, taken, reply, .. }) = self.turn.take() else { return };
         self.works.retain(|id, _| !id.starts_with(NEXT_PREFIX));

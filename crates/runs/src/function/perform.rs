@@ -1,4 +1,4 @@
-//! Performs what functions request.
+//! Execution of the requests of functions.
 
 use serde_json::{Map, Value};
 use steplatch_nodes::{Call as NodeCall, ErrorType, Node, NodeId, NodeKind, NodeResult, NodeType, Seconds};
@@ -19,19 +19,19 @@ use crate::time_span::TimeSpan;
 /// Maximum depth of calls between functions and graphs within one run.
 const MAX_DEPTH: usize = 16;
 
-/// Reason for the missing source of a function node, which then does not start.
+/// Reason that a function node has no source and does not start.
 #[derive(Debug, thiserror::Error)]
 enum FunctionSourceError {
     /// The node is of another type.
-    #[error("It is no function.")]
+    #[error("It is not a function.")]
     NotFunction,
     /// The node has no source, and the run has no file.
-    #[error("The file that it stands in is not known.")]
+    #[error("The file with its source is unknown.")]
     UnknownFile,
 }
 
 impl FunctionRun {
-    /// Starts what a call, journaled at time `at`, requests. After a restart, the last daemon may have started it.
+    /// Starts the work of a call that was recorded at time `at`. After a restart, the last daemon may have started it.
     pub(super) fn perform(&mut self, number: u64, at: Timestamp, call: CallKind, attempt: Attempt) {
         match call {
             CallKind::Run { node, input, timeout, kwargs } => {
@@ -89,7 +89,7 @@ impl FunctionRun {
                     input,
                     params,
                     depth: self.depth + 1,
-                    at,
+                    called_at: at,
                     timeout,
                 };
                 let child = child::perform(
@@ -146,7 +146,7 @@ impl FunctionRun {
             }
             NodeKind::Function(_) | NodeKind::Graph(_) => {
                 let is_begun = self.call_frame(number, at, node, (input, params), timeout);
-                // A call of another daemon resumes once the driver knows its progress.
+                // A recovered call resumes once the driver knows its progress.
                 if is_begun && attempt == Attempt::First {
                     self.work.add_ready(number, CallOutcome::Begin);
                 }
@@ -183,7 +183,7 @@ impl FunctionRun {
                         biased;
                         result = &mut performing => CallOutcome::node(result),
                         () = late => {
-                            // The processes that it started have ended when it returns.
+                            // On return, the processes that it started have ended.
                             interrupt.cancel();
                             performing.await;
                             CallOutcome::TimedOut(message)
@@ -212,7 +212,7 @@ impl FunctionRun {
         })
     }
 
-    /// Creates a frame, whose requests are calls of this run. Returns whether it can start.
+    /// Creates a frame, whose requests become calls of this run. Returns whether it can start.
     fn call_frame(
         &mut self,
         number: u64,
@@ -321,7 +321,7 @@ fn too_long(what: &str, id: &str, timeout: Option<TimeSpan>) -> String {
     format!("{what} '{id}' took longer than {} s", timeout.unwrap_or_default())
 }
 
-/// Draws a random number from 0 to below 1, with all the digits that such numbers have.
+/// Draws a random number in [0, 1) with the full precision of a double.
 fn drawn() -> CallOutcome {
     match getrandom::u64() {
         #[allow(clippy::cast_precision_loss, reason = "53 bits are what a number has")]

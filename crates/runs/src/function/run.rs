@@ -170,7 +170,7 @@ impl Recovery for FunctionRun {
         self.folded.open.iter().any(|(number, _)| child_step(&self.recorder.run.id, number) == *step)
     }
 
-    /// Later calls, too, find programs in terminals by their own steps.
+    /// Unknown: later calls may find programs in terminals by their own steps.
     fn pending(&self) -> Option<Vec<StepId>> {
         None
     }
@@ -192,7 +192,7 @@ impl RunKind for FunctionRun {
         self.folded.end.is_some()
     }
 
-    /// The run counts as finished once everything that it started has ended.
+    /// The run counts as finished once all its children and programs have ended.
     fn leaves_work(&self) -> bool {
         true
     }
@@ -244,7 +244,7 @@ impl RunKind for FunctionRun {
                 return false;
             }
         }
-        // The last daemon may have learned of a secret and ended before it sealed it.
+        // The last daemon may have ended between learning a secret and sealing it.
         if !self.record(&[]).await || !Box::pin(self.resume_cancel()).await {
             return false;
         }
@@ -291,7 +291,7 @@ impl RunKind for FunctionRun {
     }
 
     async fn close(&mut self, _: &mut RunInputs) -> bool {
-        // The engine repeats the request, and learns of the end once the journal has that.
+        // The engine repeats the request, and receives the end once the journal has stored it.
         self.mirror = None;
         self.work.end().await;
         self.declared.close(&self.recorder.caller).await;
@@ -304,14 +304,14 @@ impl RunKind for FunctionRun {
         true
     }
 
-    /// Has the library count the run, if it has the workflow.
+    /// Makes the library count the run, if it has the workflow.
     async fn settle(&mut self) {
         let DefinitionSource::SavedFunction { folder, file, hash } = &self.recorder.about.source else { return };
         let Some(end) = self.folded.end.as_ref().filter(|_| !self.counted) else { return };
         let succeeded = end.state == RunState::Completed;
         let at = UNIX_EPOCH + Duration::from_micros(u64::try_from(end.at.0).unwrap_or(0));
-        let of = (self.recorder.about.workflow.as_str(), &self.recorder.run.id);
-        self.recorder.shared.workflows.record_function(folder, file, of, hash, succeeded, at).await;
+        let workflow_run = (self.recorder.about.workflow.as_str(), &self.recorder.run.id);
+        self.recorder.shared.workflows.record_function(folder, file, workflow_run, hash, succeeded, at).await;
     }
 }
 
@@ -346,7 +346,7 @@ impl FunctionRun {
         }
     }
 
-    /// Records and performs what follows from it. Returns false when this daemon must no longer drive the run.
+    /// Records an event and performs its consequences. Returns false when this daemon must no longer drive the run.
     pub(super) async fn apply_event(&mut self, happened: FunctionEvent) -> bool {
         let at = self.recorder.shared.clock.now();
         match happened {
@@ -395,7 +395,7 @@ impl FunctionRun {
             FunctionEvent::Child { number, waits } => {
                 match self.folded.child_changed(at, number, waits) {
                     Some(entry) => self.append(vec![entry]).await,
-                    // Whether the run waits for a person may have changed.
+                    // The child may have begun or stopped waiting for a person.
                     None => self.record(&[]).await,
                 }
             }
@@ -414,27 +414,27 @@ impl FunctionRun {
                 let starts_run =
                     |open: &PendingCall| matches!(open.label(&self.recorder.run.id, number), CallLabel::Run { .. });
                 let child = open.as_ref().is_none_or(starts_run).then(|| child_of(&self.recorder.run.id, number));
-                let goes_on = match open {
+                let is_alive = match open {
                     Some(open) => self.deliver_outcome(number, open, came, by).await,
-                    // The call has ended with an interrupt; this drops its late result.
+                    // The call was interrupted, so its late result is dropped.
                     None => true,
                 };
-                if let Some(child) = child.and_then(|child| self.recorder.shared.driven(&child)).filter(|_| goes_on) {
+                if let Some(child) = child.and_then(|child| self.recorder.shared.driven(&child)).filter(|_| is_alive) {
                     child.taken.cancel();
                 }
-                goes_on
+                is_alive
             }
         }
     }
 
-    /// Resumes what a run waits for that another daemon left. Repeats nothing that may have happened.
+    /// Resumes the open calls of a recovered run. Repeats no action that may have happened.
     ///
     /// # Errors
     ///
     /// If reading the history fails.
     async fn resume_open_calls(&mut self) -> Result<(), HistoryError> {
         let open: Vec<_> = self.folded.open.iter().map(|(number, open)| (number, open.clone())).collect();
-        // Frames come before their calls, in the order in which they began.
+        // A frame precedes its calls, in the order of their beginnings.
         for (number, open) in open {
             match open.what {
                 CallTarget::Call(call) => self.perform(number, open.at, call.kind, Attempt::AfterRestart),
@@ -474,26 +474,26 @@ impl FunctionRun {
         let run = &self.recorder.run.id;
         for number in entries.iter().filter_map(Entry::ended_call) {
             let step = call_step(run, number).to_string();
-            // Each answer of a conversation is a part of its call.
+            // The answers of a conversation are parts of its call.
             self.recorder.shared.sessions.settle(&format!("{step}/"));
             self.recorder.shared.sessions.settle(&step);
         }
         true
     }
 
-    /// Returns whether the run, or one below it, needs a person's answer.
+    /// Returns whether the run or a descendant needs a person's answer.
     fn asks_person(&self) -> bool {
         let mut waiting = self.folded.open.waiting();
         waiting.any(|(_, open)| matches!(&open.what, CallTarget::Call(call) if is_for_person(&call.kind)))
-            || self.recorder.shared.ask_person(&self.waiting_children().collect::<Vec<_>>())
+            || self.recorder.shared.any_asks_person(&self.waiting_children().collect::<Vec<_>>())
     }
 
-    /// Returns the runs below this one that wait for a person.
+    /// Returns the child runs that wait for a person.
     fn waiting_children(&self) -> impl Iterator<Item = RunId> {
         self.folded.waiting_children.iter().map(|number| child_of(&self.recorder.run.id, *number))
     }
 
-    /// Sends an input to all runs below this one.
+    /// Sends an input to all child runs.
     fn notify_children(&self, input: impl Fn() -> Input) {
         for (number, open) in self.folded.open.iter() {
             if matches!(&open.what, CallTarget::Call(Call { kind: CallKind::RunWorkflow { .. }, .. }))

@@ -199,7 +199,7 @@ fn of_graph(
     }
 }
 
-/// Returns a report on a run that is as far as `progress` says.
+/// Returns the report of a run with this progress.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Work that a run waits for: what it has started, and timers.
+//! Work that a run waits for: its calls and timers.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::time_span::TimeSpan;
 /// The pending work.
 pub(super) struct PendingWork {
     clock: Clock,
-    /// Work of the outer engine, if one has the calls of the run performed.
+    /// Work of the outer engine, if one schedules the calls of the run.
     pub(super) outer: Option<OuterWork>,
     tasks: JoinSet<(u64, CallOutcome)>,
     /// Ends a call, by its number.

@@ -21,7 +21,7 @@ pub(crate) enum AnswerError {
     #[error(transparent)]
     NotWaiting(#[from] NotWaiting),
     /// The answer names another gate than the open one.
-    #[error("Gate '{gate}' is not the one that waits, which is '{open}'")]
+    #[error("Gate '{gate}' is not open; the open gate is '{open}'")]
     OtherGate {
         /// The named gate.
         gate: String,
@@ -36,8 +36,8 @@ pub(crate) enum AnswerError {
         /// The run.
         run: RunId,
     },
-    /// The gate closed before the run took the answer.
-    #[error("Gate '{gate}' waits no longer: the run is {}", .state.name())]
+    /// The gate closed before the run accepted the answer.
+    #[error("Gate '{gate}' no longer waits: the run is {}", .state.name())]
     ClosedMeanwhile {
         /// The gate.
         gate: String,
@@ -47,7 +47,7 @@ pub(crate) enum AnswerError {
     /// The journal has not stored the answer yet. It may do so later.
     #[error("The answer is not stored yet{}; look with get_run", reason(.trouble.as_deref()))]
     NotStored {
-        /// Reason why the run cannot continue, if known.
+        /// Reason that the run cannot continue, if known.
         trouble: Option<String>,
     },
     /// The gate is for people, and the caller does not count as one.
@@ -62,17 +62,15 @@ pub(crate) enum AnswerError {
         /// The gate that waits.
         gate: String,
     },
-    /// The gate shows something else than the sender has seen. The sender can read it again.
-    #[error(
-        "Gate '{gate}' is shown otherwise than when this answer was given; read it again: steplatch gates show {gate}"
-    )]
+    /// The gate has changed since the sender saw it. The sender can read it again.
+    #[error("Gate '{gate}' has changed since this answer was given; read it again: steplatch gates show {gate}")]
     Changed {
         /// The gate.
         gate: String,
     },
     /// The answer lacks the required proof.
     #[error(
-        "This gate takes an answer only if it is {} (setting gates.require = \"{}\")",
+        "This gate accepts an answer only if it is {} (setting gates.require = \"{}\")",
         way_to_prove(*.required),
         .required.name()
     )]
@@ -83,7 +81,7 @@ pub(crate) enum AnswerError {
     /// The gate does not accept the answer. The client can send another one.
     #[error(transparent)]
     Misread(#[from] InvalidAnswer),
-    /// The answer is a secret, and the daemon keeps no more secrets.
+    /// The answer is a secret, and the maximum number of secrets is reached.
     #[error(transparent)]
     TooManySecrets(#[from] TooManySecrets),
     /// The passphrase is missing or wrong.
@@ -96,13 +94,13 @@ pub(crate) enum AnswerError {
 
 /// Several gates are open, and the request names none of them.
 #[derive(Debug, thiserror::Error)]
-#[error("Several gates wait; say which with gate_id: {}", .gates.join(", "))]
+#[error("Several gates wait; choose one with gate_id: {}", .gates.join(", "))]
 pub(crate) struct AmbiguousGate {
     /// The ids of the open gates.
     pub(crate) gates: Vec<String>,
 }
 
-/// Reason why a gate closed before an answer arrived.
+/// Reason that a gate closed before an answer arrived.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ClosedGateError {
     /// Another answer came first.
@@ -110,12 +108,12 @@ pub(crate) enum ClosedGateError {
     Answered {
         /// The author of the other answer.
         by: By,
-        /// Time at which the run took it.
+        /// Time at which the run accepted it.
         at: Timestamp,
         /// The other answer.
         answer: String,
     },
-    /// Its time is up.
+    /// Its time limit has expired.
     #[error("Gate '{gate}' is closed: its time limit passed without an answer")]
     Expired {
         /// The gate.
@@ -123,13 +121,13 @@ pub(crate) enum ClosedGateError {
     },
 }
 
-/// Reason why a run without an open gate takes no answer.
+/// Reason that a run without an open gate accepts no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotWaiting {
     /// The run waits for something else.
     #[error("{trouble}")]
     Stuck {
-        /// Reason why the run cannot continue.
+        /// Reason that the run cannot continue.
         trouble: String,
     },
     /// The run has no question.
@@ -140,7 +138,7 @@ pub(crate) enum NotWaiting {
     },
 }
 
-/// Reason why a gate does not accept an answer.
+/// Reason that a gate does not accept an answer.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum InvalidAnswer {
     /// The form of the gate is invalid.
@@ -155,7 +153,7 @@ pub(crate) enum InvalidAnswer {
         /// The names of the fields.
         fields: Vec<String>,
     },
-    /// The fields do not fit the form.
+    /// The fields do not match the form.
     #[error("The form is not filled in well: {}", .problems.join("; "))]
     Fields {
         /// Problems of the fields.
@@ -164,8 +162,8 @@ pub(crate) enum InvalidAnswer {
     /// The gate has no form, and the answer has fields.
     #[error("The gate has no form; answer it with a text or one of its choices")]
     NoForm,
-    /// The number is not that of the answered choice.
-    #[error("Choice {number} is not what was answered; choices are {}", listed(.choices))]
+    /// The number does not match the answered choice.
+    #[error("Choice {number} does not match the answer; choices are {}", listed(.choices))]
     Number {
         /// The number.
         number: usize,
@@ -173,10 +171,10 @@ pub(crate) enum InvalidAnswer {
         choices: Vec<String>,
     },
     /// Several choices look the same because their secrets are hidden.
-    #[error("Several choices are shown like that, because parts of them are hidden as secrets; answer by number")]
+    #[error("Several choices have this text, because parts of them are hidden as secrets; answer by number")]
     AmbiguousChoice,
-    /// The answer is empty, and the gate takes any text.
-    #[error("answer is required; the gate takes any text")]
+    /// The answer is empty, and the gate accepts any text.
+    #[error("answer is required; the gate accepts any text")]
     Empty,
     /// The answer is empty, and the gate has choices.
     #[error("answer is required; it must be one of: {}", listed(.choices))]
@@ -194,7 +192,7 @@ pub(crate) enum InvalidAnswer {
     },
 }
 
-/// Formats the reason why a run cannot continue, as the rest of a sentence.
+/// Formats the reason that a run cannot continue, as the end of a sentence.
 fn reason(trouble: Option<&str>) -> String {
     trouble.map(|trouble| format!(": {trouble}")).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Performs actions for a step of a run.
+//! Execution of actions for a step of a run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,8 +69,8 @@ pub(crate) async fn perform(shared: Arc<Engine>, caller: Arc<Caller>, action: Ac
     let opens = tool == "open_terminal";
     let acting = async move {
         let result = actions::perform(&sessions, &caller, verb, params, step).await;
-        // The run has given up the step: closes a terminal that the step opened in the meantime. When the daemon stops,
-        // the terminal stays open for the resumed run.
+        // The run has abandoned the step: close a terminal that the step opened in the meantime. If the daemon is
+        // stopping, the terminal stays open for the resumed run.
         if let Err(result) = done.send(result)
             && let Some(session_id) = result.get("session_id").and_then(Value::as_str)
             && opens
@@ -80,8 +80,7 @@ pub(crate) async fn perform(shared: Arc<Engine>, caller: Arc<Caller>, action: Ac
             sessions.exit(&caller, ExitTerminal { session_id, ..ExitTerminal::default() }).await;
         }
     };
-    // An opening cannot be undone half-way, so a separate task completes it; dropping this future ends any other
-    // action.
+    // A partial opening cannot be undone, so a separate task completes it; dropping this future ends any other action.
     let result = if opens {
         tokio::spawn(acting);
         limited(&clock, limit, result).await
@@ -101,10 +100,10 @@ pub(crate) async fn perform(shared: Arc<Engine>, caller: Arc<Caller>, action: Ac
 ///
 /// # Errors
 ///
-/// If they have not, and the run has not opened it.
+/// If neither the person has seen it nor the run has opened it.
 pub(super) async fn check_shown(sessions: &Sessions, caller: &Caller, session: &mut String) -> Result<(), String> {
     let Some(approved) = caller.approved_terminals.as_ref().filter(|_| !session.is_empty()) else { return Ok(()) };
-    // An id stays one terminal's, and a name does not.
+    // An id always refers to the same terminal, but a name does not.
     if approved.contains(session) {
         return Ok(());
     }
@@ -115,30 +114,30 @@ pub(super) async fn check_shown(sessions: &Sessions, caller: &Caller, session: &
     }
     let gate = caller.approved_at.as_deref().unwrap_or_default();
     Err(format!(
-        "terminal '{session}' ({id}) is none that the person saw who answered {gate}, and the run has not opened it; \
+        "terminal '{session}' ({id}) was not shown to the person who answered {gate}, and the run has not opened it; \
          nothing was typed there"
     ))
 }
 
-/// Returns the outcome of an action that another daemon may have performed, where the terminal host cannot answer: the
-/// host keeps a ledger of steps, which ends with it.
+/// Returns the outcome of an action that another daemon may have performed, if the terminal host cannot answer: the
+/// ledger of steps ends with the host.
 async fn done_before(shared: &Engine, tool: &str, params: &Map<String, Value>, step: &str) -> Option<Outcome> {
     let session = params.get("session_id").and_then(Value::as_str).unwrap_or_default();
     let in_doubt = || shared.sessions.is_in_doubt(step).then_some(Outcome::Unknown);
     let host = params.get("host").and_then(Value::as_str);
     match tool {
-        // Which host over there was requested is noted.
+        // The remote host of the request is recorded.
         "open_terminal" | "run_command" | "put_file" if host.is_some_and(|host| !is_this_machine(host)) => None,
         "open_terminal" => in_doubt(),
-        // Its shell was in the host.
+        // The shell belonged to the host.
         "run_command" if session.is_empty() => in_doubt(),
-        // The host writes the file and has the ledger.
+        // The host writes the file and owns the ledger.
         "put_file" => in_doubt(),
         "get_file" if params.contains_key("to") => in_doubt(),
-        // It may have ended because of the typed input.
+        // The host may have ended because of the input.
         "run_command" | "send_input" | "dialogue" => match shared.sessions.exists(session).await {
             Ok(()) => None,
-            // The request waits for its machine, and its outcome is unknown if that does not connect in time.
+            // The request waits for its machine, and its outcome is unknown if the machine does not connect in time.
             Err(error) if error.is_away() => None,
             Err(_) => Some(Outcome::Unknown),
         },

@@ -1,4 +1,4 @@
-//! Starting a run of a machine.
+//! Starts of runs of machines.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub(crate) struct MachineLaunch {
     pub(crate) engine: EngineKind,
 }
 
-/// Completes what a machine starts with, and checks it: nothing starts if a placeholder or an argument has no value.
+/// Completes and checks the start of a machine: it fails if a placeholder or an argument has no value.
 ///
 /// Secrets by reference are variables of the caller's environment. A run without a given terminal takes missing
 /// arguments from its caller's environment, which the terminals that it opens have too; `PWD` is its caller's
@@ -38,7 +38,7 @@ pub(crate) struct MachineLaunch {
 ///
 /// # Errors
 ///
-/// Returns every problem.
+/// All problems.
 pub(crate) fn prepare(definition: &Definition, caller: &Caller, start: &mut Start) -> Result<(), InvalidVariables> {
     definition.rename_by_case(&mut start.variables);
     let named = start.variables.get("session_id").and_then(Value::as_str);
@@ -59,7 +59,7 @@ pub(crate) fn prepare(definition: &Definition, caller: &Caller, start: &mut Star
     definition.check_start(&start.variables, |_| has_terminal)
 }
 
-/// Returns the value that a caller's environment gives an argument.
+/// Returns the value of an argument in a caller's environment.
 fn inherited<'c>(caller: &'c Caller, name: &str) -> Option<&'c str> {
     if !is_of_environment(name) {
         return None;
@@ -144,7 +144,7 @@ impl Engine {
             parent: start.parent.clone(),
             signature: Some(Signature::of_value(definition.document())),
             pins: caller.pins.as_ref().and_then(|pins| pins.signature()),
-            hosts: caller.pins.as_ref().map(|pins| pins.described_hosts()).unwrap_or_default(),
+            hosts: caller.pins.as_ref().map(|pins| pins.describe_hosts()).unwrap_or_default(),
             request: StartKey::request(key.as_ref()),
             source,
             engine,

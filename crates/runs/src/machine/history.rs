@@ -181,14 +181,13 @@ fn event_of(run: &Run, seq: u64, event: Event) -> Option<RunEvent> {
         }
         Event::ChildWaits { step, .. } => ("nested_workflow_waiting", nested(&step, json!({}))),
         Event::ChildGoesOn { step, .. } => ("nested_workflow_resumed", nested(&step, json!({}))),
-        // Followers do not see single requests for variables, only their common result. They see a withheld action at
-        // its release.
+        // Followers see only the common result of requests for variables, and a withheld action at its release.
         Event::VariablesAsked { .. }
         | Event::VariablesTold { .. }
         | Event::HeldBack { .. }
         | Event::FinallyBegan { .. }
         | Event::ScreensKept { .. }
-        // The record of the run has it among its repairs.
+        // The record of the run lists it among its repairs.
         | Event::PatchSaved { .. }
         | Event::ScreenRead { .. } => {
             return None;

@@ -1,7 +1,7 @@
 //! A machine that an outer engine decides: it passes inputs on, and events arrive.
 //!
-//! The journal has what has arrived, in order and each event once, and gates, reports and lists come from it. An input counts
-//! as recorded once the events that follow from it are in the journal.
+//! The journal stores the arrived events in order, each once, and gates, reports and lists use it. An input counts as
+//! recorded once the journal has the events that follow from it.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ use crate::kind::Kind;
 use crate::outer::{EventBatch, InputEnd, Mirror, MirrorMessage, NOT_SERVED};
 
 impl MachineRun {
-    /// Has the run started by the engine, unless the run above starts it there.
+    /// Makes the engine start the run, unless the parent starts it there.
     pub(super) async fn start_elsewhere(&mut self, attempt: Attempt) -> bool {
         if let Some(mirror) = &mut self.mirror {
             mirror.start(&self.recorder, attempt);
@@ -47,7 +47,7 @@ impl MachineRun {
                 let now = self.recorder.shared.clock.now();
                 let Decision { events, mut effects } =
                     decide(&self.definition, &self.history, Input::Cancel { reason }, now);
-                // The engine requests nothing any more, so that the host closes what the run has opened.
+                // The engine sends no further requests, so the host closes the terminals of the run.
                 effects.retain(Effect::closes);
                 self.is_lost = true;
                 let from = self.history.events_applied() as u64;
@@ -57,12 +57,12 @@ impl MachineRun {
                 self.perform_all(effects, Attempt::First).await;
                 true
             }
-            // That is a task of a function. The answer to the engine is that the run does not perform it.
+            // A task of a function: dropping it reports to the engine that this run does not perform it.
             MirrorMessage::Task(..) => true,
         }
     }
 
-    /// Passes an input to the engine, and records what follows from it.
+    /// Passes an input to the engine, and records the resulting events.
     pub(super) async fn pass_on(&mut self, input: Input) -> Handled {
         let Recorder { shared, run, .. } = &self.recorder;
         match &input {

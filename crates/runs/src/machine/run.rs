@@ -1,4 +1,4 @@
-//! A machine as a kind of run: it records what the crate `workflow` decides, then performs it.
+//! A machine as a kind of run: it records the decisions of the crate `workflow`, then performs them.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
@@ -30,7 +30,7 @@ use crate::outer::{Mirror, MirrorMessage};
 use crate::run::{RunHeader, RunInputs, RunState, RunStatus};
 use crate::seal::Seal;
 
-/// Time limit for reading a screen for a condition. After that, the condition matches its pattern against an empty
+/// Time limit for reading a screen for a condition. On timeout, the condition matches its pattern against an empty
 /// text.
 const SCREEN_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -44,7 +44,7 @@ pub(crate) struct MachineRun {
     pub(super) history: History,
     /// Effects to perform once the journal has the first entries.
     first: Vec<Effect>,
-    /// True if work remains after the end of the run.
+    /// True if work remains after the run's end.
     pub(super) leaves_work: bool,
     /// Effects in progress, by step: one action, or several branches.
     in_flight: HashMap<StepId, AbortHandle>,
@@ -54,13 +54,13 @@ pub(crate) struct MachineRun {
     deadline: Option<AbortHandle>,
     /// Tasks that must complete before the run counts as finished.
     closing: Vec<JoinHandle<()>>,
-    /// Place of the definition in the library, once the run has finished.
+    /// The definition's copy in the library, once the run has finished.
     kept: Option<LibraryCopy>,
-    /// Reason why the library could not save it.
+    /// Reason that the library could not save it.
     unsaved: Option<String>,
     /// True if another daemon recorded the run's end.
     ended_before: bool,
-    /// The connection with the engine that decides the run, if that is not this daemon.
+    /// The connection to the engine that decides the run, if that is not this daemon.
     pub(super) mirror: Option<Mirror>,
     /// True if that engine has ended the run on its own.
     pub(super) is_lost: bool,
@@ -70,7 +70,7 @@ pub(crate) struct MachineRun {
 pub(crate) struct MachineHistory {
     definition: Arc<Definition>,
     history: History,
-    /// All events of a run that another engine decides and may not have yet.
+    /// All events of a run that another engine decides; the engine may lack some.
     first: Vec<Event>,
 }
 
@@ -95,11 +95,11 @@ impl Recovery for MachineRun {
         Ok(StoredRun { history: MachineHistory { definition, history, first }, seal, environment })
     }
 
-    fn resume(found: MachineHistory, recorder: Recorder) -> Self {
-        let MachineHistory { definition, history, first } = found;
+    fn resume(stored: MachineHistory, recorder: Recorder) -> Self {
+        let MachineHistory { definition, history, first } = stored;
         let ended_before = history.is_over();
         let mut run = Self { history, ended_before, ..Self::new(recorder, definition) };
-        // Closes what a run that has ended leaves open.
+        // A finished run only closes its open terminals.
         if !ended_before {
             run.mirror = Mirror::connect(&run.recorder, false, first);
         }
@@ -177,7 +177,7 @@ impl RunKind for MachineRun {
     }
 
     async fn start(&mut self, attempt: Attempt) -> bool {
-        // An older version has not recorded them, nor has a daemon that mirrors the run.
+        // Neither an older version nor a daemon that mirrors the run has recorded them.
         self.add_terminals(&mut []).await;
         if self.mirror.is_some() {
             return self.start_elsewhere(attempt).await;
@@ -190,11 +190,11 @@ impl RunKind for MachineRun {
             Attempt::AfterRestart => resume(&self.history, self.recorder.shared.clock.now()),
         };
         self.perform_all(effects, attempt).await;
-        // A passphrase may have been set while no daemon was running that could seal the private part.
+        // A passphrase may have been set while no daemon was running, so the private part may need a seal.
         attempt == Attempt::First || self.record(&[]).await
     }
 
-    /// Outcomes and deadlines come as inputs. Only a run that an outer engine decides has events.
+    /// Outcomes and deadlines arrive as inputs. Only a run that an outer engine decides has events.
     async fn next_event(&mut self) -> Self::Event {
         Mirror::next(&mut self.mirror).await
     }
@@ -207,7 +207,7 @@ impl RunKind for MachineRun {
         if self.mirror.is_some() {
             return self.pass_on(input).await;
         }
-        let Some(input) = self.look(input) else { return Handled::Ignored };
+        let Some(input) = self.request_screen(input) else { return Handled::Ignored };
         match &input {
             Input::Outcome { step, .. } => {
                 self.in_flight.remove(step);
@@ -228,8 +228,8 @@ impl RunKind for MachineRun {
         self.add_recorded(&mut decision.events).await;
         self.add_terminals(&mut decision.events).await;
         if wants_last_screens(&self.history, &decision.events) {
-            let kept = self.keep_screens().await;
-            decision.events.splice(0..0, kept);
+            let last_screens = self.keep_screens().await;
+            decision.events.splice(0..0, last_screens);
         }
         let handled = if decision.events.is_empty() { Handled::Ignored } else { Handled::Recorded };
         if let Some(expiry) =
@@ -301,13 +301,13 @@ impl RunKind for MachineRun {
 }
 
 impl MachineRun {
-    /// Begins a run. Returns it with its first entries.
+    /// Creates a run, and returns it with its first entries.
     pub(super) fn begin(recorder: Recorder, definition: Arc<Definition>, start: Start) -> (Self, Vec<Event>) {
         let mut run = Self::new(recorder, definition);
         let Decision { events, effects } = run.decide(Input::Start(start));
         run.first = effects;
         run.mirror = Mirror::connect(&run.recorder, false, events.clone());
-        // The run knows its secrets now.
+        // The secrets of the run are known from here on.
         let Recorder { shared, about, .. } = &mut run.recorder;
         about.mask(&shared.secrets);
         (run, events)
@@ -335,8 +335,8 @@ impl MachineRun {
     }
 
     /// Returns an input that the driver can handle now. For an outcome whose handling needs the screen, returns `None`:
-    /// a task reads the screen, and sends both to the driver again, the screen first.
-    fn look(&mut self, input: Input) -> Option<Input> {
+    /// a task reads the screen, and then sends the screen and the outcome to the driver.
+    fn request_screen(&mut self, input: Input) -> Option<Input> {
         let Input::Outcome { step, outcome } = &input else { return Some(input) };
         let Some(session_id) = wants_screen(&self.definition, &self.history, step, outcome) else { return Some(input) };
         let (inputs, sessions, step) =
@@ -401,11 +401,11 @@ impl MachineRun {
     fn decide(&mut self, input: Input) -> Decision {
         // The daemon must know a secret before the first follower of the run sees it.
         let mut secrets = contract::secrets_of(&self.definition, &self.history, &input);
-        if let Some(patched) = self.accepted(&input) {
+        if let Some(patched) = self.accepted_machine(&input) {
             self.definition = patched;
         }
         let decision = decide(&self.definition, &self.history, input, self.recorder.shared.clock.now());
-        secrets.extend(decision.effects.iter().filter_map(typed_unseen));
+        secrets.extend(decision.effects.iter().filter_map(secret_input));
         for secret in secrets {
             self.recorder.shared.secrets.add(&secret);
             self.recorder.learn(&secret);
@@ -436,16 +436,16 @@ impl MachineRun {
         }
     }
 
-    /// Adds to a gate for a person the terminals in which the run continues, and has their states noted.
+    /// Adds the terminals in which the run continues to a gate for a person, and records their states.
     pub(super) async fn add_terminals(&mut self, events: &mut [Event]) {
-        let Some(asked) = self.history.gate().filter(|gate| gate.answered_by() == AnsweredBy::Human) else { return };
-        if asked.terminals.is_some() {
+        let Some(gate) = self.history.gate().filter(|gate| gate.answered_by() == AnsweredBy::Human) else { return };
+        if gate.terminals.is_some() {
             return;
         }
-        let step = asked.step.clone();
-        let usual = self.history.session_id().map(str::to_owned);
+        let step = gate.step.clone();
+        let current_session = self.history.session_id().map(str::to_owned);
         let mut terminals: Vec<AskedTerminal> = Vec::new();
-        for session in usual.into_iter().chain(sessions_at_gate(&self.definition, &self.history)) {
+        for session in current_session.into_iter().chain(sessions_at_gate(&self.definition, &self.history)) {
             if !terminals.iter().any(|known| known.session == session) {
                 terminals.push(AskedTerminal { is_own: self.history.has_opened(&session), session });
             }
@@ -454,11 +454,11 @@ impl MachineRun {
         let shown = self.recorder.shared.sessions.describe_asked(&step.to_string(), &terminals, &computed).await;
         for event in events {
             match event {
-                Event::GateAsked { step: asked, context, terminals, .. } if *asked == step => {
+                Event::GateAsked { step: gate, context, terminals, .. } if *gate == step => {
                     context.extend(shown.text.iter().map(|text| (TERMINAL.to_owned(), text.as_str().into())));
                     *terminals = Some(shown.ids.clone());
                 }
-                Event::PatchProposed { step: asked, terminals, .. } if *asked == step => {
+                Event::PatchProposed { step: gate, terminals, .. } if *gate == step => {
                     *terminals = Some(shown.ids.clone());
                 }
                 _ => {}
@@ -470,23 +470,23 @@ impl MachineRun {
         self.history.show_terminals(shown.ids);
     }
 
-    /// Returns the machine that an input makes the run's own, if it accepts a patch.
-    fn accepted(&self, input: &Input) -> Option<Arc<Definition>> {
+    /// Returns the patched machine, if an input accepts a patch.
+    fn accepted_machine(&self, input: &Input) -> Option<Arc<Definition>> {
         let proposal = accepted_patch(&self.history, input)?;
-        // The daemon read it at its proposal. One that this version of it cannot read changes nothing.
+        // The patch was valid when it was proposed. Ignore one that this version cannot parse.
         let patched = Definition::parse(&proposal.definition, &TerminalTools).ok()?;
         Some(self.recorder.shared.definitions.share(patched))
     }
 
-    /// Returns the first accepted patch that the library of the machine still has to save, with its place there.
+    /// Returns the first accepted patch that the library of the machine has not saved, with its folder and name there.
     fn unsaved_repair(&self) -> Option<(&Path, &WorkflowName, &Repair)> {
         let DefinitionSource::Saved { folder, name } = &self.recorder.about.source else { return None };
         self.history.unsaved_repair().map(|repair| (folder.as_path(), name, repair))
     }
 
-    /// Saves the accepted patches in the library of the machine, and records that. They are in the journal before: the
-    /// next daemon after a crash in between saves them again, which changes nothing. Returns false when this daemon
-    /// must no longer drive the run.
+    /// Saves the accepted patches in the library of the machine, and records that. The journal has them first: after a
+    /// crash in between, the next daemon saves them again, which changes nothing. Returns false when this daemon must
+    /// no longer drive the run.
     async fn save_repairs(&mut self) -> bool {
         let shared = self.recorder.shared.clone();
         while let Some((folder, name, repair)) = self.unsaved_repair() {
@@ -525,9 +525,9 @@ impl MachineRun {
         self.history.repairs().iter().map(info).collect()
     }
 
-    /// Returns the gate at which a client can propose a patch, and the machine that it is for.
+    /// Returns the gate at which a client can propose a patch, and the machine to patch.
     fn repairable(&self) -> Option<(StepId, Arc<Definition>)> {
-        // The engine that decides the run would have to check a patch.
+        // An outer engine does not check patches.
         let gate = self.history.gate().filter(|gate| self.mirror.is_none() && gate.asks_where_to_go_on())?;
         Some((gate.step.clone(), self.definition.clone()))
     }
@@ -539,13 +539,13 @@ impl MachineRun {
         Some(OpenGate { on_timeout, ..OpenGate::from(gate) })
     }
 
-    /// Returns whether the run needs a person's answer to continue, here or in the run below it.
+    /// Returns whether the run or a descendant needs a person's answer to continue.
     fn asks_person(&self) -> bool {
         let is_for_person = |gate: &Gate| gate.answered_by() == AnsweredBy::Human;
-        self.history.gate().is_some_and(is_for_person) || self.recorder.shared.ask_person(&self.below())
+        self.history.gate().is_some_and(is_for_person) || self.recorder.shared.any_asks_person(&self.below())
     }
 
-    /// Returns the waiting runs below this one.
+    /// Returns the waiting child runs.
     fn below(&self) -> Vec<RunId> {
         self.history.waiting_children().map(RunId::started_by).collect()
     }
@@ -597,7 +597,7 @@ impl MachineRun {
                 self.await_input(step.clone(), async { Input::ShellAnswered { step, answer: answering.await } });
             }
             Effect::PauseChild { step, by } => {
-                // A child that has not started yet gets this once it has.
+                // A child that has not started yet receives this after its start.
                 if let Some(run) = shared.driven(&RunId::started_by(&step)) {
                     run.send(Input::Pause { by, above: true });
                 }
@@ -608,7 +608,7 @@ impl MachineRun {
                 }
             }
             Effect::Abandon { step } => {
-                // The run has to close a terminal whose opening is in progress, and its id comes with the outcome.
+                // The run must close a terminal whose opening is in progress; its id arrives with the outcome.
                 let opens = self.opening.as_ref() == Some(&step);
                 if !opens {
                     if let Some(task) = self.in_flight.remove(&step) {
@@ -616,8 +616,8 @@ impl MachineRun {
                     }
                     shared.sessions.settle(&step.to_string());
                 }
-                // A child ends before this run counts as finished, since its terminals have closed then. It may have
-                // completed just before, with an outcome that this run no longer reads.
+                // Wait for the end of the child, which closes its terminals, before this run counts as finished. It may
+                // have completed just before, with an outcome that this run no longer reads.
                 let (child, keep) = (RunId::started_by(&step), self.history.keep_terminals());
                 self.closing.push(tokio::spawn(async move {
                     let Ok(Some(run)) = shared.find(&child).await else { return };
@@ -634,8 +634,8 @@ impl MachineRun {
                     // Ignored if the run has finished.
                     inputs.send(Input::DeadlinePassed);
                 });
-                if let Some(before) = self.deadline.replace(timer.abort_handle()) {
-                    before.abort();
+                if let Some(previous) = self.deadline.replace(timer.abort_handle()) {
+                    previous.abort();
                 }
             }
             Effect::DisarmDeadline => {
@@ -660,12 +660,12 @@ impl MachineRun {
         }
     }
 
-    /// Returns the caller of what the run does now, with the gate at which a person has approved it.
+    /// Returns the caller of the current actions, with the gate at which a person has approved them.
     pub(super) fn approved_caller(&self) -> Arc<Caller> {
         let caller = &self.recorder.caller;
         let shown = match self.history.approved_at() {
             Some(_) => self.history.approved_terminals().map(|shown| shown.iter().cloned().collect()),
-            // The approval is that of the run above, if there is one.
+            // The parent's approval applies, if there is one.
             None => caller.approved_terminals.as_deref().cloned(),
         };
         let approved_at = self.history.approved_at().map(ToString::to_string).or_else(|| caller.approved_at.clone());
@@ -686,7 +686,7 @@ impl MachineRun {
     fn await_input(&mut self, step: StepId, input: impl Future<Output = Input> + Send + 'static) {
         let inputs = self.recorder.run.inputs();
         let mut input = Box::pin(input);
-        // An outcome that is ready needs no task, and no turn of another thread.
+        // An outcome that is ready needs no task.
         if let Poll::Ready(input) = input.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             // Ignored if the run has finished, here and below.
             inputs.send(input);
@@ -699,14 +699,14 @@ impl MachineRun {
     }
 }
 
-/// Returns the ids or names of the terminals in which a run may continue after its open gate: its own, and those in its
-/// states.
+/// Returns the ids or names of the terminals in which a run may continue after its open gate: its own, and those that
+/// its states name.
 pub(crate) fn sessions_at_gate(definition: &Definition, history: &History) -> Vec<String> {
     let mut sessions: Vec<String> = Vec::new();
-    let ahead = terminals_ahead(definition, history).sessions;
-    let shown = history.gate().and_then(|gate| gate.terminals.clone()).into_iter().flatten();
+    let later_sessions = terminals_ahead(definition, history).sessions;
+    let shown_terminals = history.gate().and_then(|gate| gate.terminals.clone()).into_iter().flatten();
     let known = history.sessions().chain(history.own_sessions()).map(str::to_owned);
-    for session in known.chain(ahead).chain(shown) {
+    for session in known.chain(later_sessions).chain(shown_terminals) {
         if !sessions.contains(&session) {
             sessions.push(session);
         }
@@ -715,7 +715,7 @@ pub(crate) fn sessions_at_gate(definition: &Definition, history: &History) -> Ve
 }
 
 /// Returns the text that an action types as a secret.
-fn typed_unseen(effect: &Effect) -> Option<String> {
+fn secret_input(effect: &Effect) -> Option<String> {
     let Effect::Perform { params, .. } = effect else { return None };
     let secret = params.get("secret").is_some_and(|secret| *secret == Value::Bool(true) || *secret == "true");
     params.get("input_text").and_then(Value::as_str).filter(|_| secret).map(str::to_owned)

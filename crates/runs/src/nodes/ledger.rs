@@ -1,4 +1,4 @@
-//! Calls that carry the name of a step, each made once in the lifetime of this daemon.
+//! Calls with the name of a step, each made once in the lifetime of this daemon.
 //!
 //! A repeated request with the same step, also over another connection, waits for the same call or receives its result.
 //! The ledger interrupts a call without waiters after a grace period, in which a client may return.
@@ -53,7 +53,7 @@ impl CallFingerprint {
     }
 }
 
-/// Reason why a step has no reply.
+/// Reason that a step has no reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OnceError {
     /// Another call has this name.
@@ -67,7 +67,7 @@ impl OnceCalls {
         Self { steps: Arc::new(Mutex::new(Ledger::new(LIMITS))), grace: GRACE }
     }
 
-    /// Makes a call, unless this step has made one, and returns its result.
+    /// Returns the result of the call of a step, and makes the call if the step has not.
     ///
     /// # Errors
     ///
@@ -109,7 +109,7 @@ impl OnceCalls {
         interrupt: CancellationToken,
         call: impl Future<Output = NodeReply> + Send + 'static,
     ) {
-        // In a separate task, so that a call that panics is still noted, with an unknown result.
+        // Use a separate task, so that the ledger records a call that panics, with an unknown result.
         let mut calling = tokio::spawn(call);
         let reply = tokio::select! {
             reply = &mut calling => reply,

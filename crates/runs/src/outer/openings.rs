@@ -1,8 +1,8 @@
 //! Actions that open their own terminal, held until the engine has recorded their end.
 //!
-//! The worker that requested one may disconnect in the meantime. The next worker repeats the request for the same step, and
-//! gets the outcome of the same action. Without that, the end of the first request would close the terminal, and the
-//! next worker could not repeat the step.
+//! The worker that requested one may disconnect in the meantime. The next worker repeats the request for the same step,
+//! and receives the outcome of the same action. Otherwise, the end of the first request would close the terminal, and
+//! the next worker could not repeat the step.
 
 use std::collections::HashMap;
 

@@ -24,17 +24,20 @@ const SCREENS_TIMEOUT: Duration = Duration::from_secs(5);
 /// Failure to perform a task. The engine requests it again later.
 #[derive(Debug, thiserror::Error)]
 enum TaskError {
-    /// The worker is not this daemon's.
+    /// The worker belongs to another daemon.
     #[error("{0}")]
     Token(String),
     /// The text is not the id of a run.
-    #[error("'{0}' is no run")]
+    #[error("'{0}' is not the id of a run")]
     NoRun(String),
     /// The request is unreadable.
     #[error("the task cannot be read: {0}")]
     Unreadable(#[from] serde_json::Error),
     /// The run has no driver at present.
-    #[error("run {0} does not go on here now: it has just ended or is locked, or the daemon starts or stops")]
+    #[error(
+        "run {0} does not continue here now: it has just ended or is locked, or the daemon is starting or \
+             stopping"
+    )]
     NotDriven(RunId),
     /// Events are missing in between.
     #[error("run {run} has {recorded} events, and the next ones begin at {from}")]
@@ -43,7 +46,7 @@ enum TaskError {
         run: RunId,
         /// Number of events that it has.
         recorded: u64,
-        /// The number of the first one that came.
+        /// The number of the first event that arrived.
         from: u64,
     },
     /// The effect is not for a daemon.
@@ -86,14 +89,14 @@ impl Runs {
                 ended.iter().for_each(|step| shared.sessions.settle(&step.to_string()));
                 recorded
             }
-            // A run that has ended here has all of its events; a run from another daemon has its journal there.
+            // A run that has ended here has all events; the run of another daemon is in the journal of that daemon.
             None => match shared.find(&run).await {
                 Ok(Some(found)) if found.state().is_over() => verb.from + events.len() as u64,
                 Ok(None) => verb.from + events.len() as u64,
                 Ok(Some(_)) | Err(_) => return Err(TaskError::NotDriven(run)),
             },
         };
-        // The events may have brought the answer of a person, which approves what the task performs now.
+        // The events may contain the answer of a person, which approves this task.
         let caller = match shared.outer.registration(&run).or(known) {
             Some(Registration { caller, .. }) => caller,
             None => Arc::new(Caller { run: Some(run), ..(**caller).clone() }),
@@ -112,14 +115,14 @@ impl Runs {
                 let attempt = if repeated { Attempt::AfterRestart } else { Attempt::First };
                 Box::pin(performed(shared, caller, *effect, attempt)).await?
             }
-            // The code above answers them.
+            // Answered above.
             EngineTask::Advance { .. } | EngineTask::Call { .. } | EngineTask::BeginRun { .. } => EngineAnswer::Done,
         };
         Ok((recorded, answer))
     }
 }
 
-/// Has the driver of a function answer a task. A run that has ended, or that this daemon does not know, ends in the
+/// Passes a task to the driver of a function. A run that has ended, or that this daemon does not know, ends in the
 /// engine.
 async fn function_task(shared: &Arc<Engine>, run: RunId, task: EngineTask) -> Result<EngineAnswer, TaskError> {
     let is_turn = matches!(task, EngineTask::Advance { .. });
@@ -167,7 +170,7 @@ async fn performed(
             shared.sessions.exit_opened_by(&caller, &step.to_string()).await;
             return Ok(EngineAnswer::Done);
         }
-        // Time, gates and other runs are the engine's.
+        // The engine handles time, gates and other runs.
         Effect::Sleep { .. }
         | Effect::Answer { .. }
         | Effect::OpenGate { .. }
@@ -181,14 +184,14 @@ async fn performed(
     Ok(EngineAnswer::Input { input })
 }
 
-/// Begins the run that a step starts, in the journal; the engine continues it. A repeated request finds the same run.
+/// Begins the run of a step in the journal; the engine continues it. A repeated request finds the same run.
 async fn begin_child(shared: &Arc<Engine>, caller: &Arc<Caller>, step: StepId, child: Child) -> EngineAnswer {
     let id = RunId::started_by(&step);
     let refused = |error: String| EngineAnswer::Input {
         input: Input::Outcome { step: step.clone(), outcome: child::refused(error) },
     };
     if shared.outer.registration(&id).is_none()
-        && let Err(error) = child::begin_elsewhere(shared, caller, id.clone(), step.clone(), child).await
+        && let Err(error) = child::begin_for_outer_engine(shared, caller, id.clone(), step.clone(), child).await
     {
         return refused(error.to_string());
     }

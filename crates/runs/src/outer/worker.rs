@@ -1,4 +1,4 @@
-//! The worker's connection: how it proves itself, and the requests that it gets.
+//! The worker's connection: its authentication and its requests.
 
 use std::fs;
 use std::io;
@@ -20,8 +20,8 @@ use crate::runs::Runs;
 
 /// The files of a daemon that serves an outer engine: the secret of its workers, and its name there.
 ///
-/// The secret keeps programs away that reach the socket and not the state directory, such as an agent in a sandbox: tasks of
-/// an engine see secrets as they are.
+/// The secret excludes programs that can reach the socket but not the state directory, such as an agent in a sandbox,
+/// because tasks of an engine contain unmasked secrets.
 #[derive(Debug, Clone)]
 pub struct WorkerToken {
     token: PathBuf,
@@ -35,7 +35,7 @@ impl WorkerToken {
         Self { token: state.join("worker_token"), host: state.join("host_id") }
     }
 
-    /// Returns the secret of the workers. Makes it if there is none.
+    /// Returns the secret of the workers, and creates it if necessary.
     ///
     /// # Errors
     /// If reading or writing the file fails.
@@ -59,7 +59,7 @@ impl WorkerToken {
 
     fn admits(&self, given: &Token) -> Result<(), String> {
         match self.secret() {
-            // Two times 130 random bits: the time of the comparison helps no guess.
+            // Compares 260 random bits: the duration of the comparison does not help to guess them.
             Ok(secret) if secret == given.0 => Ok(()),
             Ok(_) => Err(format!("the token is not that of '{}'", self.token.display())),
             Err(error) => Err(format!("'{}' cannot be read: {error}", self.token.display())),
@@ -67,13 +67,13 @@ impl WorkerToken {
     }
 }
 
-/// Returns the part of a machine's name that a task queue can have.
+/// Returns the part of a machine's name that is valid in the name of a task queue.
 fn queue_part(name: &str) -> String {
     let name: String = name.chars().filter(|letter| letter.is_ascii_alphanumeric() || *letter == '-').collect();
     if name.is_empty() { "host".to_owned() } else { name }
 }
 
-/// Returns the text of a private file. Makes the file if there is none.
+/// Returns the text of a private file, and creates the file if necessary.
 fn read_or_make(path: &Path, make: impl FnOnce() -> String) -> io::Result<String> {
     match fs::read_to_string(path) {
         Ok(text) if !text.trim().is_empty() => Ok(text.trim().to_owned()),
@@ -135,7 +135,7 @@ impl Runs {
         (ServeRunsReply { success: true, host, error: None }, Some(WorkerRequests { number, engine, requests }))
     }
 
-    /// Receives what became of a request.
+    /// Receives the result of a request.
     pub fn report_request(&self, verb: ReportRequest) -> ReportRequestReply {
         let refused = |error: String| ReportRequestReply { success: false, error: Some(error) };
         if let Err(error) = self.admits_worker(&verb.token) {

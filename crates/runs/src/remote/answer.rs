@@ -13,15 +13,15 @@ use super::run::RemoteRun;
 use super::state::Phase;
 use crate::engine::RunKind as _;
 
-/// Maximum number of recorded status changes of one run, since a service may change its status any number of times.
+/// Maximum number of recorded status changes of one run, since the number of changes is unlimited.
 const MAX_STATUS_CHANGES: u32 = 1_000;
 
-/// Maximum characters to keep of a service's question, and of each of its choices, and maximum number of these.
+/// Maximum stored characters of a service's question and of each choice, and maximum number of choices.
 const MAX_PROMPT_CHARS: usize = 2_000;
 const MAX_CHOICE_CHARS: usize = 200;
 const MAX_CHOICES: usize = 50;
 
-/// Maximum number of consecutive times that a service may not know a run which it started.
+/// Maximum number of consecutive replies in which a service does not know a run that it started.
 const MAX_UNKNOWN_REPLIES: u32 = 3;
 
 impl RemoteRun {
@@ -34,8 +34,8 @@ impl RemoteRun {
             }
             Err(StartError::Unknown { words }) => {
                 let error = format!(
-                    "Whether '{}' started this is not known, and it is not asked again: {words} The request had the \
-                     Idempotency-Key {}; look there for it.",
+                    "It is unknown whether '{}' started this run, and the start is not repeated: {words} The request \
+                     had the Idempotency-Key {}; look there for it.",
                     self.began.service, self.began.run
                 );
                 self.fail(error, "UNKNOWN").await
@@ -45,7 +45,8 @@ impl RemoteRun {
             }
             Err(StartError::Refused { words, status, retry_after }) => {
                 self.turn = None;
-                // The request did not reach the service, or that is busy; any other error would be the same again.
+                // The request did not reach the service, or the service is busy; a repetition would not change any
+                // other error.
                 let again = matches!(status, None | Some(429));
                 let max_attempts = self.service.setup().map_or(0, |setup| setup.config.retry_attempts);
                 if !again || self.state.refusals >= max_attempts {
@@ -65,7 +66,7 @@ impl RemoteRun {
                 self.unknown = if error.status == Some(404) { self.unknown + 1 } else { 0 };
                 if self.unknown >= MAX_UNKNOWN_REPLIES {
                     let error = format!(
-                        "'{}' does not know this run any more, so what became of it is not known: {error}",
+                        "'{}' no longer knows this run, so its outcome is unknown: {error}",
                         self.began.service
                     );
                     return self.fail(error, "UNKNOWN").await;
@@ -126,14 +127,14 @@ impl RemoteRun {
         }
     }
 
-    /// Ends a cancelled or late run, with what the daemon knows of it at the service.
+    /// Ends a cancelled or late run, with its last known status at the service.
     pub(super) async fn give_up(&mut self, note: &str) -> bool {
         let at = self.recorder.shared.clock.now();
         let Phase::Cancelling { reason, late } = self.state.phase.clone() else { return true };
         let error = format!("{reason}; {note}");
         match late {
             true => {
-                // It has failed here whatever its service reports, so that a client that polls the status stops.
+                // The run has failed here regardless of its service, so that a client that polls the status stops.
                 let result = self.result(Some(LocalEnd { status: "FAILED", error: &error }));
                 self.append(Entry::Failed { at, error, result }).await
             }

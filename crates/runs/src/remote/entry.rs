@@ -60,7 +60,7 @@ pub(crate) enum Entry {
         at: Timestamp,
         /// Client that paused it.
         by: String,
-        /// True if the pause is that of the run above it.
+        /// True if its parent was paused.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         above: bool,
     },

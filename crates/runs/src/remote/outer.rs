@@ -27,7 +27,7 @@ impl RemoteRun {
             }
             MirrorMessage::Lost(cause) => {
                 let reason = Mirror::lost(&cause);
-                !matches!(self.input_recorded(Input::Cancel { reason }).await, Handled::Lost)
+                !matches!(self.record_input(Input::Cancel { reason }).await, Handled::Lost)
             }
             MirrorMessage::Task(task, reply) => {
                 self.set_error(None);
@@ -45,7 +45,7 @@ impl RemoteRun {
                 if self.turns.is_new(turn) {
                     for input in inputs {
                         let handled = match input {
-                            FunctionInput::Passed { input } if !self.is_over() => self.input_recorded(*input).await,
+                            FunctionInput::Passed { input } if !self.is_over() => self.record_input(*input).await,
                             // The call that follows the run has ended; this turn reports the reason.
                             _ => Handled::Ignored,
                         };

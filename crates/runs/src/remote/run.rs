@@ -183,12 +183,12 @@ impl RunKind for RemoteRun {
         self.state.begins_by(self.recorder.shared.clock.now());
         if attempt == Attempt::First && self.is_abandoned_by_parent().await {
             let reason = LEFT_ALONE.to_owned();
-            if self.input_recorded(Input::Cancel { reason }).await == Handled::Lost {
+            if self.record_input(Input::Cancel { reason }).await == Handled::Lost {
                 return false;
             }
         }
         // For a recovered run: the last daemon may have learned a secret and ended before it sealed it.
-        self.record(&[]).await && self.ask_next().await
+        self.record(&[]).await && self.send_next().await
     }
 
     async fn next_event(&mut self) -> RemoteEvent {
@@ -207,16 +207,16 @@ impl RunKind for RemoteRun {
     async fn handle_event(&mut self, event: RemoteEvent) -> bool {
         let goes_on = match event {
             RemoteEvent::Reply(reply) => self.handle_reply(reply).await,
-            RemoteEvent::Late => self.late().await,
+            RemoteEvent::Late => self.handle_timeout().await,
             RemoteEvent::Outer(message) => self.receive(message).await,
         };
         self.report_status();
-        goes_on && self.ask_next().await
+        goes_on && self.send_next().await
     }
 
     async fn handle_input(&mut self, input: Input) -> Handled {
-        let handled = match self.input_recorded(input).await {
-            Handled::Recorded => Handled::recorded(self.ask_next().await),
+        let handled = match self.record_input(input).await {
+            Handled::Recorded => Handled::recorded(self.send_next().await),
             handled => handled,
         };
         self.report_status();
@@ -225,7 +225,7 @@ impl RunKind for RemoteRun {
 
     async fn close(&mut self, _: &mut RunInputs) -> bool {
         self.turn = None;
-        // The journal now answers the engine.
+        // From here on, the journal answers the engine.
         self.mirror = None;
         self.report_end();
         true
@@ -252,11 +252,11 @@ impl RunKind for RemoteRun {
 
 impl RemoteRun {
     pub(super) fn new(recorder: Recorder, began: RemoteStart, state: State) -> Self {
-        // The runs that are in progress there count before others begin.
+        // Runs in progress at the service take their turns before new ones.
         let service = recorder.shared.remotes.service(&began.service);
         let turn = state.remote.is_some().then(|| service.enter_anyway());
         let pace = PollBackoff::new(Duration::from_secs(5));
-        // For a run that has ended, the journal answers the engine.
+        // The journal answers the engine for a finished run.
         let mirror = if state.end.is_none() { Mirror::connect(&recorder, true, Vec::new()) } else { None };
         Self {
             recorder,
@@ -277,28 +277,29 @@ impl RemoteRun {
     }
 
     /// Sends the next request, unless one is in progress. Returns false when this daemon must no longer drive the run.
-    async fn ask_next(&mut self) -> bool {
+    async fn send_next(&mut self) -> bool {
         if let Some(setup) = self.service.setup() {
             self.longest = setup.config.execution_timeout;
         }
-        self.asking.is_some() || self.is_over() || self.begin_next().await
+        self.asking.is_some() || self.is_over() || self.prepare_next().await
     }
 
     /// Prepares and sends the next request. Returns false when this daemon must no longer drive the run.
-    async fn begin_next(&mut self) -> bool {
+    async fn prepare_next(&mut self) -> bool {
         match self.state.next(false) {
             Next::Nothing | Next::Rest => true,
             Next::Unknown => {
                 let error = format!(
-                    "The daemon ended while '{}' was asked to start this, so whether it was started there is not known, \
-                     and it is not started again. The request had the Idempotency-Key {}; look there for it.",
+                    "The daemon ended during the request to '{}' to start this run, so it is unknown whether it was \
+                     started, and it is not started again. The request had the Idempotency-Key {}; look for it at the \
+                     service.",
                     self.began.service, self.began.run
                 );
                 self.fail(error, "UNKNOWN").await
             }
             Next::Start { not_before } => {
                 self.report_missing_service();
-                // A run that waits before a retry keeps no turn.
+                // A run that waits before a retry holds no turn.
                 let turn = if not_before.is_none() { self.service.try_enter() } else { None };
                 if turn.is_none()
                     && not_before.is_none()
@@ -314,7 +315,7 @@ impl RemoteRun {
                         if let Some(not_before) = not_before {
                             clock.sleep_until(not_before).await;
                         }
-                        // A service without a configuration may get one again.
+                        // A removed service may be configured again.
                         service.usable().await;
                         match turn {
                             Some(turn) => ServiceReply::Turn(turn),
@@ -332,7 +333,7 @@ impl RemoteRun {
                 }));
                 true
             }
-            Next::Cancel if !self.is_used() => {
+            Next::Cancel if !self.is_service_enabled() => {
                 self.give_up("its service is no longer configured and enabled, so the remote run may continue").await
             }
             Next::Cancel => {
@@ -347,7 +348,7 @@ impl RemoteRun {
         }
     }
 
-    /// Sends a request to the service, after a delay, once that has a configuration.
+    /// Creates a request that is sent to the service after a delay, once the service is configured.
     fn request<F>(
         &self,
         what: RequestKind,
@@ -369,7 +370,7 @@ impl RemoteRun {
     }
 
     /// Records an input.
-    pub(super) async fn input_recorded(&mut self, input: Input) -> Handled {
+    pub(super) async fn record_input(&mut self, input: Input) -> Handled {
         let at = self.recorder.shared.clock.now();
         let entry = match input {
             Input::Cancel { .. } if matches!(self.state.phase, Phase::Cancelling { .. }) => return Handled::Ignored,
@@ -387,14 +388,14 @@ impl RemoteRun {
             },
             _ => return Handled::Ignored,
         };
-        // Keeps a start in progress, since the service may have performed it already.
+        // Do not drop a start in progress: the service may have performed it already.
         if self.asking.as_ref().is_some_and(|asking| asking.what != RequestKind::Start) {
             self.asking = None;
         }
         Handled::recorded(self.append(entry).await)
     }
 
-    async fn late(&mut self) -> bool {
+    async fn handle_timeout(&mut self) -> bool {
         let seconds = self.limit().as_secs_f64();
         let reason = format!("It took longer than {seconds} s, which is its limit");
         self.asking = None;
@@ -407,7 +408,7 @@ impl RemoteRun {
         match reply {
             ServiceReply::Turn(turn) => {
                 self.turn = Some(turn);
-                // Recorded before the request leaves, since its outcome may stay unknown.
+                // Record the start before the request, since its outcome may stay unknown.
                 if !self.append(Entry::Starting { at: self.recorder.shared.clock.now() }).await {
                     return false;
                 }
@@ -424,23 +425,24 @@ impl RemoteRun {
         }
     }
 
-    /// Returns the time that the run may work at the service.
+    /// Returns the maximum working time of the run at the service.
     fn limit(&self) -> Duration {
-        let own = self.began.timeout.and_then(TimeSpan::duration);
-        own.map_or(self.longest, |own| own.min(self.longest))
+        let requested = self.began.timeout.and_then(TimeSpan::duration);
+        requested.map_or(self.longest, |requested| requested.min(self.longest))
     }
 
     /// Returns whether the service is configured and enabled at present.
-    fn is_used(&self) -> bool {
+    fn is_service_enabled(&self) -> bool {
         self.service.setup().is_some_and(|setup| setup.config.enabled)
     }
 
-    /// Reports why it does not continue while its service is not configured or disabled.
+    /// Reports that the service is not configured or disabled, which blocks the run.
     fn report_missing_service(&mut self) {
-        if !self.is_used() {
+        if !self.is_service_enabled() {
             let service = &self.began.service;
             self.trouble = Some(format!(
-                "the service '{service}' is not configured and enabled; the run continues when it is, or cancel it"
+                "the service '{service}' is not configured and enabled; configure it to continue the run, or cancel \
+                 the run"
             ));
             self.publish();
         }

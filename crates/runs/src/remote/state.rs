@@ -15,7 +15,7 @@ use crate::run::RunState;
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) phase: Phase,
-    /// Time and client of the present pause.
+    /// Time and client of the current pause.
     pub(super) paused: Option<Pause>,
     /// Number of starts that the service certainly refused.
     pub(super) refusals: u32,
@@ -23,7 +23,7 @@ pub(super) struct State {
     pub(super) tellings: u32,
     /// True if it waited in the queue.
     pub(super) queued: bool,
-    /// The run there, once it has started.
+    /// The run at the service, once it has started.
     pub(super) remote: Option<ServiceRun>,
     /// Its end.
     pub(super) end: Option<End>,
@@ -37,7 +37,7 @@ pub(super) enum Phase {
     /// The driver has to send the start to the service.
     #[default]
     ToStart,
-    /// The same, after a refusal.
+    /// The driver has to repeat the start after a refusal.
     ToStartAt(Timestamp),
     /// The driver has sent the start to the service, and recorded no answer.
     Starting,
@@ -78,7 +78,7 @@ pub(super) struct End {
 pub(super) enum Next {
     /// Wait in the queue, not before a time, and send the start to the service.
     Start { not_before: Option<Timestamp> },
-    /// The service may have started the run or not: no answer to the start can arrive any more.
+    /// It is unknown whether the service started the run: no answer to the start can arrive any more.
     Unknown,
     /// Request its status.
     Look,
@@ -103,7 +103,7 @@ impl State {
             Entry::Started { at, correlation_id, instance } => {
                 let (correlation_id, instance) = (correlation_id.clone(), instance.clone());
                 self.remote = Some(ServiceRun { correlation_id, instance, since: *at, status: None, gate: None });
-                // A cancel of the run may have come while the start was in progress.
+                // A cancel may have arrived while the start was in progress.
                 if !matches!(self.phase, Phase::Cancelling { .. }) {
                     self.phase = Phase::UnderWay;
                 }
@@ -141,7 +141,7 @@ impl State {
         self.remote.as_ref()?.gate.as_ref()
     }
 
-    /// Returns its state in lists. A run that waits for an answer at its service counts as waiting.
+    /// Returns its public state. A run that waits for an answer at its service counts as waiting.
     pub(super) fn run_state(&self) -> RunState {
         match &self.end {
             Some(end) => end.state,
@@ -150,13 +150,13 @@ impl State {
         }
     }
 
-    /// Returns the next step. `asked` is whether this daemon still expects an answer from the service.
+    /// Returns the next step. `asked`: this daemon still expects an answer from the service.
     pub(super) fn next(&self, asked: bool) -> Next {
         match &self.phase {
             Phase::Over => Next::Nothing,
             Phase::Starting if asked => Next::Rest,
             Phase::Starting => Next::Unknown,
-            // The cancel came while the start was in progress, so there is no id to cancel.
+            // The cancel arrived while the start was in progress, so there is no id to cancel.
             Phase::Cancelling { .. } if self.remote.is_none() && asked => Next::Rest,
             Phase::Cancelling { .. } if self.remote.is_none() => Next::Unknown,
             Phase::Cancelling { .. } => Next::Cancel,

@@ -1,12 +1,12 @@
 //! An outer engine's view of a run of a remote workflow: this daemon drives the run; the engine follows it in turns.
 //!
-//! Each turn reports the status of the run, and has the engine wait for one call that ends once the status changes.
+//! Each turn reports the status of the run, and the engine waits for one call that ends once the status changes.
 
 use serde_json::Value;
 use steplatch_workflow::{EngineAnswer, FunctionTurn, FunctionWork, FunctionWorkKind};
 use tokio::sync::oneshot;
 
-/// Status of a run, as the engine shows it.
+/// Status of a run for the engine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ReportedStatus {
     /// The status at the service, in its own word.
@@ -66,8 +66,8 @@ impl Turns {
         }
     }
 
-    /// Has a call wait until the status differs from the report of the turn of that number. A call of a turn that is
-    /// not the last one, or that an earlier daemon reported, ends at once.
+    /// Makes a call wait until the status differs from the report of the turn with that number. A call of a turn that
+    /// is not the last one, or that an earlier daemon reported, ends at once.
     pub(super) fn follow(&mut self, number: u64, status: &ReportedStatus, reply: oneshot::Sender<EngineAnswer>) {
         let is_current = self.last.as_ref().is_some_and(|(turn, reported, _)| *turn == number && reported == status);
         self.waiting = Some(reply);

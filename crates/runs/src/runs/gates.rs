@@ -1,4 +1,4 @@
-//! Gates of runs: which are pending, and how an answer reaches its run.
+//! Gates of runs: pending gates, and the delivery of answers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,11 +27,11 @@ const STORE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Minimum digits of a digest that identify a question.
 const MIN_DIGEST_DIGITS: usize = 8;
 
-/// Maximum number of runs below one run that a search for gates covers.
+/// Maximum number of descendants of a run that a search for gates covers.
 const MAX_SEARCHED_RUNS: usize = 1000;
 
-/// Returns the reason that a run waits for no answer, or cannot take one.
-fn not_waiting(run: &Run) -> NotWaiting {
+/// Returns the reason that a run waits for no answer, or cannot accept one.
+fn not_waiting_error(run: &Run) -> NotWaiting {
     match run.progress().trouble.filter(|_| run.state() == RunState::Waiting) {
         Some(trouble) => NotWaiting::Stuck { trouble },
         None => NotWaiting::State { state: run.state() },
@@ -39,43 +39,43 @@ fn not_waiting(run: &Run) -> NotWaiting {
 }
 
 /// Returns the parts of a question's terminals that the daemon does not compare before the run continues.
-fn unchecked(info: &GateInfo) -> Vec<String> {
+fn unchecked_terminals(info: &GateInfo) -> Vec<String> {
     let described = info.context.get(TERMINAL).and_then(Value::as_str).filter(|_| info.answered_by == "human");
     let lines = described.into_iter().flat_map(str::lines).map(str::trim);
     lines.filter(|line| line.starts_with(NOT_COMPARED)).map(str::to_owned).collect()
 }
 
 impl Runs {
-    /// Returns a run, and the waiting runs below it.
+    /// Returns a run and its waiting descendants.
     pub(crate) fn family(&self, run: &Arc<Run>) -> Vec<Arc<Run>> {
-        let (mut family, mut at) = (vec![run.clone()], 0);
-        // No run is below itself. The limit bounds the search.
-        while let Some(run) = family.get(at).filter(|_| family.len() < MAX_SEARCHED_RUNS) {
-            let below = run.progress().below;
-            family.extend(below.iter().filter_map(|below| self.shared.driven(below)));
-            at += 1;
+        let (mut family, mut next) = (vec![run.clone()], 0);
+        // There are no cycles. The limit bounds the search.
+        while let Some(run) = family.get(next).filter(|_| family.len() < MAX_SEARCHED_RUNS) {
+            let children = run.progress().below;
+            family.extend(children.iter().filter_map(|child| self.shared.driven(child)));
+            next += 1;
         }
         family
     }
 
     /// Returns the runs that have their own gate.
-    fn asking(&self, run: &Arc<Run>) -> Vec<Arc<Run>> {
+    fn runs_with_gates(&self, run: &Arc<Run>) -> Vec<Arc<Run>> {
         let asks = |run: &Arc<Run>| !run.progress().gates.is_empty();
         self.family(run).into_iter().filter(asks).collect()
     }
 
-    /// Returns whether a run, or one below it, needs an answer to continue.
+    /// Returns whether a run or a descendant needs an answer to continue.
     pub(crate) fn waits_for_answer(&self, run: &Arc<Run>) -> bool {
-        !self.asking(run).is_empty()
+        !self.runs_with_gates(run).is_empty()
     }
 
-    /// Returns the pending gates of a run and of those below it, if reports show them, the oldest first.
+    /// Returns the pending gates of a run and its descendants for reports, the oldest first.
     pub(crate) fn pending_gates(&self, run: &Arc<Run>) -> Vec<GateInfo> {
-        self.whole_gates(run).into_iter().map(reported).collect()
+        self.all_gates(run).into_iter().map(reported).collect()
     }
 
-    /// Returns the pending gates of a run and of those below it, the oldest first.
-    fn whole_gates(&self, run: &Arc<Run>) -> Vec<GateInfo> {
+    /// Returns the pending gates of a run and its descendants unshortened, the oldest first.
+    fn all_gates(&self, run: &Arc<Run>) -> Vec<GateInfo> {
         let secrets = &self.shared.secrets;
         let gates = |run: &Arc<Run>| -> Vec<GateInfo> {
             let held = self.shared.sessions.held();
@@ -87,23 +87,23 @@ impl Runs {
             };
             run.progress().gates.iter().map(info).collect()
         };
-        let mut pending: Vec<GateInfo> = self.asking(run).iter().flat_map(gates).collect();
+        let mut pending: Vec<GateInfo> = self.runs_with_gates(run).iter().flat_map(gates).collect();
         pending.sort_by(|one, other| one.created_at.cmp(&other.created_at));
         pending
     }
 
-    /// Returns the run that an answer is for: this one, or the run below it that has the gate.
+    /// Returns the run of the gate that an answer is for: this one or a descendant.
     async fn find_answered_run(&self, asked: Arc<Run>, gate_id: Option<&str>) -> Result<Arc<Run>, AmbiguousGate> {
-        let asking = self.asking(&asked);
+        let runs_with_gates = self.runs_with_gates(&asked);
         if let Some(step) = gate_id.and_then(|gate| gate.parse::<StepId>().ok()) {
             let is_meant = |run: &&Arc<Run>| run.id == step.run;
-            if let Some(run) = asking.iter().find(is_meant) {
+            if let Some(run) = runs_with_gates.iter().find(is_meant) {
                 return Ok(run.clone());
             }
-            // A run with no pending gate still knows who answered it.
+            // A run without a pending gate still has the last answer.
             return Ok(self.find(&step.run).await.unwrap_or(asked));
         }
-        match &asking[..] {
+        match &runs_with_gates[..] {
             [] => Ok(asked),
             [only] => Ok(only.clone()),
             _ => {
@@ -121,7 +121,7 @@ impl Runs {
             Ok(run) => run,
             Err(error) => return refused(error.to_string()),
         };
-        let gates = self.whole_gates(&run);
+        let gates = self.all_gates(&run);
         let gate = match (&verb.gate_id, &gates[..]) {
             (Some(id), _) => gates.iter().find(|gate| gate.gate_id == *id),
             (None, [only]) => Some(only),
@@ -133,24 +133,25 @@ impl Runs {
         };
         match gate {
             Some(gate) => {
-                // A gate of a run below it is never the first one opened in its name.
-                let asked_before = gate.run_id != run.id.as_str() || self.asked_before(&run).await;
-                GetGateReply { success: true, gate: Some(gate.clone()), asked_before, error: None }
+                // A gate of a descendant is never the first one of this run.
+                let has_closed_gate = gate.run_id != run.id.as_str() || self.has_closed_gate(&run).await;
+                GetGateReply { success: true, gate: Some(gate.clone()), asked_before: has_closed_gate, error: None }
             }
             None => {
                 let gate = verb.gate_id.as_deref();
-                let before = self.answered_before(&run, gate).await;
-                refused(before.map_or_else(|| not_waiting(&run).to_string(), |closed| closed.to_string()))
+                let before = self.closed_gate_error(&run, gate).await;
+                refused(before.map_or_else(|| not_waiting_error(&run).to_string(), |closed| closed.to_string()))
             }
         }
     }
 
-    /// Returns whether a gate of a run has closed, in any way. True for a run with an unreadable history.
-    async fn asked_before(&self, run: &Run) -> bool {
+    /// Returns whether a gate of a run has closed, with or without an answer. True for a run with an unreadable
+    /// history.
+    async fn has_closed_gate(&self, run: &Run) -> bool {
         self.shared.closed_gates(run).await.is_none_or(|gates| !gates.is_empty())
     }
 
-    /// Passes an answer to the run that waits for it. Returns once the answer is in the journal.
+    /// Passes an answer to the run that waits for it. Returns once the journal has stored the answer.
     #[boxed]
     pub async fn answer(&self, caller: &Caller, given: GateAnswer) -> AnswerGateReply {
         let run_id = given.run_id.clone();
@@ -165,7 +166,7 @@ impl Runs {
             let refused = AnswerGateReply { run_id, status, error, ..AnswerGateReply::default() };
             return AnswerGateReply { passphrase_wanted, retry_after_seconds, ..refused };
         }
-        let unmeant = |error: String| AnswerGateReply {
+        let unmatched_reply = |error: String| AnswerGateReply {
             run_id: run_id.clone(),
             error: Some(error),
             ..AnswerGateReply::default()
@@ -176,12 +177,12 @@ impl Runs {
         };
         let asked = match asked {
             Ok(asked) => asked,
-            Err(error) => return unmeant(error.to_string()),
+            Err(error) => return unmatched_reply(error.to_string()),
         };
         let status = asked.state().name().to_owned();
         let run = match self.find_answered_run(asked, given.gate_id.as_deref()).await {
             Ok(run) => run,
-            Err(error) => return AnswerGateReply { status, ..unmeant(error.to_string()) },
+            Err(error) => return AnswerGateReply { status, ..unmatched_reply(error.to_string()) },
         };
         // Of two simultaneous answers, the second sees the result of the first.
         let _first = run.answering.lock().await;
@@ -202,19 +203,19 @@ impl Runs {
         }
     }
 
-    /// Opens the locked runs if an answer is for one of them and can be a person's. `asked` is the run that the answer
+    /// Opens the locked runs if an answer is for one of them and can be a person's. `asked`: the run that the answer
     /// names.
     ///
     /// # Errors
     ///
-    /// If it has no passphrase, or not the approver's.
+    /// If it lacks the approver's passphrase.
     async fn unlock_for(&self, caller: &Caller, asked: Option<&RunId>, given: &GateAnswer) -> Result<(), UnlockError> {
         let run_of = |gate: &str| gate.split_once('/')?.0.parse::<RunId>().ok();
         let gate = given.gate_id.as_deref().and_then(run_of);
         if !asked.into_iter().chain(gate.as_ref()).any(|run| self.is_locked(run)) {
             return Ok(());
         }
-        match caller.no_person().await {
+        match caller.person_refusal().await {
             None | Some(PersonRefusal::Hidden) if !given.decides => {
                 self.unlock_with(given.passphrase.as_ref(), caller.source()).await.map(drop)
             }
@@ -223,8 +224,8 @@ impl Runs {
         }
     }
 
-    /// Passes an answer to the run whose gate it is for. Returns once it is stored, with what the daemon does not check
-    /// before the run continues.
+    /// Passes an answer to the run of its gate. Returns once it is stored, with the terminals that the daemon does not
+    /// check before the run continues.
     async fn answer_gate(
         &self,
         caller: &Caller,
@@ -242,31 +243,31 @@ impl Runs {
             }
         };
         let Some(gate) = gate else {
-            let before = self.answered_before(run, given.gate_id.as_deref()).await;
+            let before = self.closed_gate_error(run, given.gate_id.as_deref()).await;
             return Err(match (before, given.gate_id.as_deref(), &open[..]) {
                 (Some(closed), ..) => closed.into(),
                 (None, Some(id), [only]) => AnswerError::OtherGate { gate: id.to_owned(), open: only.step.clone() },
                 (None, Some(id), [_, ..]) => AnswerError::UnknownGate { gate: id.to_owned(), run: run.id.clone() },
-                (None, ..) => not_waiting(run).into(),
+                (None, ..) => not_waiting_error(run).into(),
             });
         };
         let info = gate.info(run, &self.shared.secrets);
-        let VerifiedAnswer { choice, by } = self.admitted(caller, gate, &info, given).await?;
+        let VerifiedAnswer { choice, by } = self.verify_answer(caller, gate, &info, given).await?;
         let choice = self.conceal(&run.id, gate.form.as_ref(), choice)?;
         let input = Input::GateAnswered { step: gate.step.clone(), choice, by };
         match run.request(input, STORE_TIMEOUT).await {
             Some(Disposition::Recorded) => {
-                let mut remarks = unchecked(&info);
+                let mut remarks = unchecked_terminals(&info);
                 remarks.extend(run.progress().pause(&self.shared.secrets).map(|pause| {
                     format!(
-                        "the run is paused by {}, and does nothing until it is resumed: steplatch runs resume {}",
+                        "the run is paused by {}, and continues only after: steplatch runs resume {}",
                         pause.by, run.id
                     )
                 }));
                 Ok(remarks)
             }
             Some(Disposition::Ignored) => {
-                let before = self.answered_before(run, Some(&info.gate_id)).await;
+                let before = self.closed_gate_error(run, Some(&info.gate_id)).await;
                 let meanwhile = || AnswerError::ClosedMeanwhile { gate: info.gate_id.clone(), state: run.state() };
                 Err(before.map_or_else(meanwhile, AnswerError::from))
             }
@@ -275,7 +276,7 @@ impl Runs {
     }
 
     /// Checks an answer and its sender. Returns the input for the run.
-    async fn admitted(
+    async fn verify_answer(
         &self,
         caller: &Caller,
         gate: &OpenGate,
@@ -291,8 +292,8 @@ impl Runs {
             let behind = AnswerError::BehindGate { gate: gate_id };
             return Err(if gate.is_for_person() { PersonRefusal::Agent.into() } else { behind });
         }
-        match caller.no_person().await.filter(|_| human) {
-            // The passphrase, or a signature, proves what the kernel hides.
+        match caller.person_refusal().await.filter(|_| human) {
+            // The passphrase or a signature proves a person even if the kernel hides the process.
             Some(PersonRefusal::Hidden) if given.passkey.is_some() || approver.status().await.is_set => {}
             Some(reason) => return Err(reason.into()),
             None => {}
@@ -305,14 +306,14 @@ impl Runs {
         let choice = gate.read(info, given)?;
         let (mut proof, mut signed) = (None, None);
         if let Some(assertion) = &given.passkey {
-            // A signature is of the whole digest, so that it is of this question. The check is also for a gate that
-            // needs none: a signature states that a person answers.
+            // A signature covers the whole digest, and so this question. Check it even if the gate does not require
+            // one: it claims that a person answers.
             signed = Some(self.shared.passkeys.check(assertion, given.signed_text(info)?)?);
         }
         if human {
             let shown = if signed.is_some() {
                 Proof::Passkey
-            } else if approver.passes(given.passphrase.as_ref(), caller.source()).await? {
+            } else if approver.verify(given.passphrase.as_ref(), caller.source()).await? {
                 Proof::Passphrase
             } else {
                 caller.proof().await
@@ -327,7 +328,7 @@ impl Runs {
     }
 
     /// Returns the end of this gate, or the last answer if `gate_id` is `None`.
-    async fn answered_before(&self, run: &Run, gate_id: Option<&str>) -> Option<ClosedGateError> {
+    async fn closed_gate_error(&self, run: &Run, gate_id: Option<&str>) -> Option<ClosedGateError> {
         let gates = self.shared.closed_gates(run).await?;
         gates.into_iter().rev().find_map(|gate| match (gate.end, gate_id) {
             (GateEnd::Answered { at, answer, by }, id) if id.is_none_or(|id| id == gate.step.to_string()) => {

@@ -32,7 +32,7 @@ impl Runs {
         passphrase: Option<&Passphrase>,
         source: AttemptSource,
     ) -> Result<usize, UnlockError> {
-        match self.shared.approver.opens(passphrase, source).await? {
+        match self.shared.approver.opening_key(passphrase, source).await? {
             Some(key) => Ok(self.shared.unlock(&key).await?),
             None => Ok(0),
         }
@@ -76,7 +76,7 @@ impl Runs {
             let error = format!("Nothing was changed, because the locked runs cannot be read: {error}");
             return SetApproverReply { is_set: true, error: Some(error), ..SetApproverReply::default() };
         }
-        let reply = change.make().await;
+        let reply = change.apply().await;
         self.shared.locked.key_changes.send_modify(|changes| *changes += 1);
         reply
     }

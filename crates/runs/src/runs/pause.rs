@@ -17,7 +17,7 @@ impl Runs {
     /// Pauses a run: it starts nothing new until it resumes. Pausing a paused run changes nothing.
     #[boxed]
     pub async fn pause(&self, caller: &Caller, verb: PauseWorkflow) -> PauseWorkflowReply {
-        let input = Input::Pause { by: caller.who().await, above: false };
+        let input = Input::Pause { by: caller.display_name().await, above: false };
         let unchanged =
             |now: &RunStatus| now.paused.as_ref().map(|pause| format!("Run was already paused by {}", pause.by));
         self.request(verb.run_id, input, "Run paused: what is in flight ends, and nothing new begins", unchanged).await
@@ -26,7 +26,7 @@ impl Runs {
     /// Resumes a paused run.
     #[boxed]
     pub async fn resume(&self, caller: &Caller, verb: ResumeWorkflow) -> PauseWorkflowReply {
-        let input = Input::Resume { by: caller.who().await, above: false };
+        let input = Input::Resume { by: caller.display_name().await, above: false };
         let unchanged = |now: &RunStatus| now.paused.is_none().then(|| "Run is not paused".to_owned());
         self.request(verb.run_id, input, "Run resumed", unchanged).await
     }

@@ -1,4 +1,4 @@
-//! Patches of the machines of runs that stopped at a screen which the machine does not know.
+//! Patches of machines whose runs stopped at an unknown screen.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,10 +38,10 @@ enum ProposalError {
         /// The state of the run.
         state: RunState,
     },
-    /// The run is on Temporal, where each worker decides it by the definition that it began with.
+    /// The run is on Temporal, where each worker decides it by its first definition.
     #[error(
-        "run {run} is on Temporal, and such a run keeps the workflow that it began with; answer its gate with decide, change the saved \
-         workflow with create_workflow for later runs, or run it with --on sqlite, where a patch is possible"
+        "run {run} is on Temporal, and such a run keeps its first workflow; answer its gate with decide, change the \
+         saved workflow with create_workflow for later runs, or run it with --on sqlite, where a patch is possible"
     )]
     OnTemporal {
         /// The run.
@@ -55,7 +55,7 @@ enum ProposalError {
         /// Gate of the proposal.
         gate: StepId,
     },
-    /// Several runs below the named one wait.
+    /// Several descendants of the named run wait.
     #[error("several runs wait; name one of them: {}", .0.join(", "))]
     Several(Vec<String>),
     /// There is no reason.
@@ -67,11 +67,11 @@ enum ProposalError {
     /// A recording does not pass.
     #[error(transparent)]
     Recording(#[from] RecordingError),
-    /// The value of a secret would be in the library, in plain text.
-    #[error("the patch has the value of a secret in it; write the argument in its place, such as {{secret:password}}")]
+    /// The patch would store the value of a secret in the library, in plain text.
+    #[error("the patch contains the value of a secret; replace it with the argument, such as {{secret:password}}")]
     Secret,
-    /// The run continued in the meantime, or its journal did not take the proposal.
-    #[error("the run does not wait at that gate any more; look with get_run")]
+    /// The run continued in the meantime, or its journal refused the proposal.
+    #[error("the run no longer waits at that gate; look with get_run")]
     Meanwhile,
 }
 
@@ -124,12 +124,12 @@ impl Runs {
         let after = patched(&before, &step.place, &verb.patch, &TerminalTools)?;
         reply.difference = difference(&before, &after);
         let RecordingCheck { checked, lines } = self.check_recordings(&run, &before, &after).await?;
-        // What cannot be taken back comes first: a long list does not push it out of sight.
+        // List irreversible changes first, so that a long list does not hide them.
         let mut weakened = irreversible_inputs(&before, &after);
         weakened.extend(weakenings(&before, &after, &lines));
         reply.weakens = weakened.iter().map(ToString::to_string).collect();
         reply.checked.clone_from(&checked);
-        let words = (reason.trim_end_matches('.').to_owned(), caller.who().await);
+        let words = (reason.trim_end_matches('.').to_owned(), caller.display_name().await);
         let differs = reply.difference.clone();
         let proposal = Proposal::new(&after, &step.place, verb.patch, words, differs, (&weakened, checked));
         let input = Input::PatchProposed { step, proposal: Box::new(proposal) };
@@ -141,7 +141,7 @@ impl Runs {
         gates.first().map(|gate| gate.step.clone()).ok_or(ProposalError::Meanwhile)
     }
 
-    /// Returns the run that stopped, the one named or one below it, with its gate and its machine.
+    /// Returns the stopped run, the named one or a descendant, with its gate and its machine.
     async fn stopped(&self, id: &str) -> Result<(Arc<Run>, StepId, Arc<Definition>), ProposalError> {
         let named = self.find_by_text(id).await?;
         let stopped = |run: Arc<Run>| run.progress().repairable.map(|(step, machine)| (run.clone(), step, machine));
@@ -180,7 +180,7 @@ impl Runs {
             }
             _ => {
                 let sentence =
-                    "It is not saved in a library, so there is no recording of it; the patch is this run's only";
+                    "It is not saved in a library, so there is no recording of it; the patch applies only to this run";
                 Ok(RecordingCheck { checked: vec![sentence.to_owned()], lines: Vec::new() })
             }
         }

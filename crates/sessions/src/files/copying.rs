@@ -31,9 +31,9 @@ const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 enum CopyStep {
     /// Make a directory.
     Directory(FilePlace),
-    /// Copy a file. Its description is that of the plan, if it was made for it.
+    /// Copy a file. `facts`: its description, if the plan needed it.
     File { source: FilePlace, target: FilePlace, facts: Option<FileFacts> },
-    /// Report that the copy omits something.
+    /// Report an omitted file.
     Skip(String),
 }
 
@@ -46,7 +46,7 @@ pub struct CopyEvents {
 }
 
 impl Sessions {
-    /// Plans a copy. Writes nothing before a request for its events.
+    /// Plans a copy. Writing begins with the request for its events.
     #[boxed]
     pub async fn copy_file(&self, caller: &Arc<Caller>, verb: CopyFile) -> (CopyFileReply, Option<CopyEvents>) {
         let replace = verb.overwrite;
@@ -66,14 +66,14 @@ impl Sessions {
         let existing = target.describe_if_there().await?;
         let is_directory = existing.as_ref().is_some_and(|existing| existing.kind == FileKind::Directory);
         if is_directory {
-            target = target.join(own_name(&source, &verb.from, &facts)?);
+            target = target.join(copy_name(&source, &verb.from, &facts)?);
         } else if verb.to.ends_with('/') {
             return Err(target.failed(FileError::NoDirectory(verb.to).into()));
         }
         match (facts.kind, verb.recursive) {
             (FileKind::Directory, false) => {
-                let words = format!("'{}' is a directory; a directory is copied with -r", facts.path);
-                Err(FileTrouble::Invalid(words))
+                let message = format!("'{}' is a directory; a directory is copied with -r", facts.path);
+                Err(FileTrouble::Invalid(message))
             }
             (FileKind::Directory, true) => self.walk(source, target, facts.identity).await,
             (FileKind::File | FileKind::Other, _) => {
@@ -85,7 +85,7 @@ impl Sessions {
 }
 
 /// Returns the name of a copy in a directory: the requested name, never a name from another machine.
-fn own_name(source: &FilePlace, requested: &str, facts: &FileFacts) -> Result<String, FileTrouble> {
+fn copy_name(source: &FilePlace, requested: &str, facts: &FileFacts) -> Result<String, FileTrouble> {
     let path = match (&source.host, requested) {
         (Some(_), "~") => "",
         (Some(_), requested) => requested,
@@ -93,26 +93,26 @@ fn own_name(source: &FilePlace, requested: &str, facts: &FileFacts) -> Result<St
     };
     let name = Path::new(path).file_name().map(|name| name.to_string_lossy().into_owned());
     name.ok_or_else(|| {
-        FileTrouble::Invalid(format!("'{requested}' has no name that the copy could have; name the copy as the target"))
+        FileTrouble::Invalid(format!("'{requested}' has no name for the copy; give the name in the target"))
     })
 }
 
 impl Sessions {
-    /// Plans the copy of a directory: each directory before what is in it.
+    /// Plans the copy of a directory: each directory before its contents.
     async fn walk(
         &self,
         source: FilePlace,
         target: FilePlace,
         identity: FileIdentity,
     ) -> Result<(Vec<CopyStep>, u64, u64), FileTrouble> {
-        // The copy of a directory into itself would grow without an end.
-        let mut above = Some(target.path.as_path());
-        while let Some(folder) = above.filter(|_| source.host == target.host) {
+        // The copy of a directory into itself would grow without end.
+        let mut ancestor = Some(target.path.as_path());
+        while let Some(folder) = ancestor.filter(|_| source.host == target.host) {
             let outer = FilePlace { path: folder.to_owned(), ..target.clone() };
             if outer.describe_if_there().await?.is_some_and(|facts| facts.identity == identity) {
                 return Err(FileTrouble::Invalid("a directory is not copied into itself".to_owned()));
             }
-            above = folder.parent();
+            ancestor = folder.parent();
         }
         let is_foreign = source.host.is_some() && target.host.is_none();
         let (mut steps, mut files, mut size, mut bytes) = (Vec::new(), 0, 0_u64, 0);
@@ -128,24 +128,27 @@ impl Sessions {
             let entries = source.files.list(source.path.clone()).await.map_err(|error| source.failed(error))?;
             steps.push(CopyStep::Directory(target.clone()));
             for entry in entries {
-                let (from, to) = (source.join(&entry.name), target.join(&entry.name));
-                let length = from.path.as_os_str().len().max(to.path.as_os_str().len());
+                let (source_entry, target_entry) = (source.join(&entry.name), target.join(&entry.name));
+                let length = source_entry.path.as_os_str().len().max(target_entry.path.as_os_str().len());
                 bytes += 2 * length;
                 if length > MAX_PATH_BYTES || bytes > MAX_PLAN_BYTES {
-                    return Err(FileTrouble::Invalid("the directory has longer paths than are copied".to_owned()));
+                    return Err(FileTrouble::Invalid("the directory has paths that are too long to copy".to_owned()));
                 }
-                if is_foreign && entry.kind.is_some() && to.path.is_symlink() {
-                    // The other machine chose the name, and the link leads to where it could not write otherwise.
-                    return Err(FileTrouble::Invalid(format!("'{}' is a link: it is not followed", to.path.display())));
+                if is_foreign && entry.kind.is_some() && target_entry.path.is_symlink() {
+                    // The other machine chose the name, and the link would let it write elsewhere.
+                    return Err(FileTrouble::Invalid(format!(
+                        "'{}' is a symbolic link, which a copy does not follow",
+                        target_entry.path.display()
+                    )));
                 }
                 match entry.kind {
-                    Some(FileKind::Directory) => open.push((from, to)),
+                    Some(FileKind::Directory) => open.push((source_entry, target_entry)),
                     Some(FileKind::File) => {
                         files += 1;
                         size = size.saturating_add(entry.size);
-                        steps.push(CopyStep::File { source: from, target: to, facts: None });
+                        steps.push(CopyStep::File { source: source_entry, target: target_entry, facts: None });
                     }
-                    Some(FileKind::Other) | None => steps.push(CopyStep::Skip(from.path.display().to_string())),
+                    Some(FileKind::Other) | None => steps.push(CopyStep::Skip(source_entry.path.display().to_string())),
                 }
             }
             if steps.len() + open.len() > MAX_FILES {
@@ -159,8 +162,8 @@ impl Sessions {
 }
 
 impl CopyEvents {
-    /// Carries the copy out and reports it, until it has ended or the client disconnects; then it removes unfinished
-    /// files.
+    /// Executes the copy and reports its progress, until the end or until the client disconnects; then it removes
+    /// partial files.
     ///
     /// # Errors
     /// If the client has disconnected.
@@ -204,7 +207,7 @@ async fn copy(
     target: &FilePlace,
     facts: Option<FileFacts>,
     replace: bool,
-    before: u64,
+    copied_before: u64,
     progress: &watch::Sender<u64>,
 ) -> Result<steplatch_protocol::WrittenFile, FileTrouble> {
     let facts = match facts {
@@ -214,7 +217,7 @@ async fn copy(
     let options = CopyOptions { mode: None, replace, limit: u64::MAX };
     source
         .copy_to(&facts, target, options, |copied| {
-            progress.send_replace(before + copied);
+            progress.send_replace(copied_before + copied);
         })
         .await
 }

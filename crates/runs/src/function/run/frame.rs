@@ -123,7 +123,7 @@ impl FunctionRun {
         let progressed = tokio::select! {
             biased;
             progressed = progressed => progressed,
-            // Drops the computation. The next event is the cancellation.
+            // Drop the computation; the next event is the cancellation.
             () = &mut compute_deadline => return self.give_up(entries).await,
         };
         let is_replayed = matches!(progressed, Ok(None));
@@ -184,7 +184,7 @@ impl FunctionRun {
             entries.extend(self.folded.root_ended(&self.recorder.run.id, at, &entries, ended));
             return self.append(entries).await;
         }
-        // Calls that it did not await are in the journal, but stay unanswered.
+        // Calls that it did not await are recorded, but stay unanswered.
         if !self.append(entries).await {
             return false;
         }
@@ -201,7 +201,7 @@ impl FunctionRun {
         true
     }
 
-    /// Resumes a graph, like [`Self::resume_function`]. `call` is the one that `input` is about.
+    /// Resumes a graph, like [`Self::resume_function`]. `call`: the call that `input` concerns.
     pub(in crate::function) async fn resume_graph(
         &mut self,
         number: u64,
@@ -295,7 +295,7 @@ impl FunctionRun {
         }
     }
 
-    /// Resumes a frame of another daemon. Its pending calls, if any, are open.
+    /// Resumes a frame of a recovered run. Its pending calls, if any, are open.
     ///
     /// # Errors
     ///
@@ -353,11 +353,11 @@ impl FunctionRun {
     }
 
     async fn graph_history(&self, frame: u64) -> Result<Vec<GraphEvent>, HistoryError> {
-        let of_graph = |entry| match entry {
-            Entry::Graph { frame: of, event, .. } if of == frame => Some(event),
+        let graph_event = |entry| match entry {
+            Entry::Graph { frame: frame_of_event, event, .. } if frame_of_event == frame => Some(event),
             _ => None,
         };
-        Ok(self.entries().await?.into_iter().filter_map(of_graph).collect())
+        Ok(self.entries().await?.into_iter().filter_map(graph_event).collect())
     }
 
     async fn entries(&self) -> Result<Vec<Entry>, HistoryError> {
@@ -409,7 +409,7 @@ impl FunctionRun {
         }
     }
 
-    /// Delivers to all frames the answers withheld during the pause.
+    /// Delivers the answers that the pause withheld to their frames.
     pub(in crate::function) async fn resume_all(&mut self) -> bool {
         let numbers: Vec<u64> = self.frames.keys().copied().collect();
         for number in numbers {

@@ -1,9 +1,8 @@
 //! Function nodes that the calling function executes itself.
 //!
 //! The caller's interpreter executes a function node in the same file as its caller, so that both share the module
-//! variables. The call is in the journal and has its limits like any other. The caller's frame makes the requests of
-//! the node, which name their enclosing call. The execution reports when the node has finished, and the driver then
-//! answers the call.
+//! variables. The call is recorded and limited like any other. The caller's frame makes the requests of the node, which
+//! name their enclosing call. The execution reports when the node has finished, and the driver then answers the call.
 
 use serde_json::Value;
 use steplatch_nodes::{ErrorType, Node, NodeKind, NodeResult};
@@ -30,7 +29,7 @@ impl FunctionRun {
         self.folded.one_heap && function.source.as_deref().or(own) == Some(execution.text())
     }
 
-    /// Resumes a call that its caller executes, when another daemon may have begun it.
+    /// Resumes a call that its caller executes, if another daemon may have begun it.
     pub(in crate::function) fn resume_inline(&mut self, number: u64) {
         match self.folded.open.get(number).and_then(|open| open.inlined.clone()) {
             // It starts once the driver knows the progress of its caller.
@@ -69,7 +68,7 @@ impl FunctionRun {
 
     /// Returns the result of a function node that returned `output`.
     pub(in crate::function) fn returned(&self, node: &Node, input: Value, output: Value) -> NodeResult {
-        // A run of an older daemon keeps that daemon's rule.
+        // A run of an older daemon follows the rule of that daemon.
         if self.folded.one_heap {
             NodeResult::returned(node, input, output)
         } else {

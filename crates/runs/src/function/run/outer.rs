@@ -1,9 +1,9 @@
-//! A function whose calls an outer engine has performed: it continues here, in turns that the engine requests.
+//! A function whose calls an outer engine schedules: it continues here, in turns that the engine requests.
 //!
-//! The engine brings what happened: outcomes of calls, ends of timers and of nested runs, answers of people. The
-//! function continues with that, the driver records its new calls, and answers the engine with what the run waits for
-//! then. The journal has the same entries as that of a function which this daemon decides alone, so reports, gates and
-//! a restart are the same.
+//! The engine delivers outcomes of calls, ends of timers and of nested runs, and answers of people. The function
+//! continues with these, and the driver records its new calls and answers the engine with the work that the run then
+//! waits for. The journal has the same entries as for a function that this daemon decides alone, so reports, gates and
+//! restarts work in the same way.
 
 use std::time::{Duration, Instant};
 
@@ -38,7 +38,7 @@ const CHILD_END_TIMEOUT: Duration = Duration::from_secs(30);
 const TIMER_TOLERANCE: Duration = Duration::from_millis(500);
 
 impl FunctionRun {
-    /// Waits for the next event of a run whose calls the engine has performed. Safe to drop and call again.
+    /// Waits for the next event of a run whose calls the engine schedules. Safe to drop and call again.
     pub(in crate::function) async fn next_elsewhere(&mut self) -> FunctionEvent {
         let Some(mirror) = &mut self.mirror else { return std::future::pending().await };
         let is_ready = self.work.is_ready();
@@ -73,7 +73,7 @@ impl FunctionRun {
                 self.set_error(None);
                 self.take_task(task, reply).await
             }
-            // A function has no events of the engine. The sender learns that it has no driver for them.
+            // A function has no events of the engine. Dropping the reply reports that.
             MirrorMessage::Events(_) => true,
         }
     }
@@ -111,7 +111,8 @@ impl FunctionRun {
         }
     }
 
-    /// Applies what the engine brought. Returns whether it had an effect; `None` when this daemon must no longer drive the run.
+    /// Applies an input of the engine. Returns whether it had an effect; `None` when this daemon must no longer drive
+    /// the run.
     async fn take_input(&mut self, input: FunctionInput) -> Option<bool> {
         let happened = match input {
             FunctionInput::Called { number, outcome } => {
@@ -130,7 +131,7 @@ impl FunctionRun {
                 came.map(|came| FunctionEvent::Outcome { number, came, by: None })
             }
             FunctionInput::DeadlinePassed => self.passed_limit(),
-            // It was cancelled here already, before the engine was.
+            // This run was cancelled before the engine.
             FunctionInput::Passed { input }
                 if matches!(*input, Input::Cancel { .. }) && self.folded.cancel.is_some() =>
             {
@@ -160,7 +161,7 @@ impl FunctionRun {
         }
     }
 
-    /// Ends the turn, once the function cannot continue any further.
+    /// Ends the turn once the function cannot continue.
     pub(in crate::function) async fn end_turn(&mut self) -> bool {
         if let Some(error) = self.beyond_limits() {
             return self.end_failed(error).await;
@@ -187,13 +188,13 @@ impl FunctionRun {
         true
     }
 
-    /// Passes an input of a person, an agent or a run above to the engine, and applies what follows from it.
+    /// Passes an input of a person, an agent or a parent to the engine, and applies the result.
     pub(in crate::function) async fn pass_on(&mut self, input: Input) -> Handled {
         let is_in_turn = self.work.outer.as_ref().is_some_and(OuterWork::is_in_turn);
         let (shared, run) = (self.recorder.shared.clone(), self.recorder.run.id.clone());
         match &input {
-            // The engine waits for this turn, and its answer has what the run waits for after it. The engine gets no
-            // second cancel, since the first one is in progress there, too.
+            // The engine waits for this turn, whose answer contains the work of the run after it. The engine receives
+            // no second cancel, since the first one is in progress there, too.
             Input::Cancel { reason } if is_in_turn || self.folded.cancel.is_some() => {
                 let happened = FunctionEvent::Cancelled { reason: reason.clone() };
                 return Handled::recorded(Box::pin(self.apply_event(happened)).await);
@@ -211,7 +212,7 @@ impl FunctionRun {
         if self.folded.event_of(&run, input.clone()).is_none() {
             return Handled::Ignored;
         }
-        // The same for an answer that comes again because its first reply did not arrive, and another one for the next
+        // The key is the same for an answer that is repeated because its first reply was lost, and new for the next
         // pause.
         let key = Signature::of_text(&format!("{}{}", self.recorder.published().seq, serde_json::json!(input)));
         self.passing = Some(PassedInput { input: input.clone(), is_taken: false });
@@ -263,7 +264,7 @@ impl FunctionRun {
                     child.finished().await;
                 }
             };
-            // One that takes longer ends after this run.
+            // A child that takes longer ends after this run.
             let _ = tokio::time::timeout(CALLS_END_TIMEOUT, ended).await;
         }
     }
@@ -286,10 +287,10 @@ impl FunctionRun {
                 self.call_node(number, open.at, node.as_str(), input, timeout, attempt);
             }
         }
-        // A call that ends at once, such as one whose time limit has passed, is ready and needs no outcome of the engine.
+        // A call that ends at once, such as one past its time limit, is ready and needs no outcome of the engine.
     }
 
-    /// Begins the run that a call starts, in the journal. The engine starts it there then.
+    /// Begins the run of a call in the journal. The engine then starts it there.
     fn begin_child(&self, number: u64, reply: oneshot::Sender<EngineAnswer>) {
         let open = self.folded.open.get(number);
         let Some(CallTarget::Call(Call { kind: CallKind::RunWorkflow { workflow, input, params, timeout }, .. })) =
@@ -305,10 +306,10 @@ impl FunctionRun {
             input,
             params,
             depth: self.depth + 1,
-            at,
+            called_at: at,
             timeout: timeout.map(TimeSpan::from_seconds),
         };
-        let start = child::begin_elsewhere(
+        let start = child::begin_for_outer_engine(
             self.recorder.shared.clone(),
             self.recorder.caller.clone(),
             self.file.clone(),
@@ -320,7 +321,7 @@ impl FunctionRun {
         });
     }
 
-    /// Returns the outcome of a call that has started a run, once the engine does not wait for that run any longer.
+    /// Returns the outcome of a call that has started a run, once the engine no longer waits for that run.
     async fn outcome_of_child(&self, number: u64, late: bool, error: Option<String>) -> Option<CallOutcome> {
         let open = self.folded.open.get(number)?;
         let CallTarget::Call(Call { kind: CallKind::RunWorkflow { workflow, timeout, .. }, .. }) = &open.what else {
@@ -336,7 +337,7 @@ impl FunctionRun {
             Some(CallOutcome::Answer(Answer::Raise { exception: "RuntimeError".to_owned(), message }))
         };
         if let Some(error) = &error {
-            // It does not continue without the engine.
+            // The child does not continue without the engine.
             _ = shared.outer.send(&id, MirrorMessage::Lost(error.clone()));
         }
         let run = match shared.find(&id).await {
@@ -351,7 +352,7 @@ impl FunctionRun {
         Some(child::call_outcome(shared, &run, workflow).await)
     }
 
-    /// Returns after which time a limit of the run passes: that of its work, or of the cleanup after a cancel.
+    /// Returns the time until a limit of the run expires: its working time, or the cleanup after a cancel.
     fn deadline(&self) -> Option<Duration> {
         let now = self.recorder.shared.clock.now();
         let out_of_time = self.timeout.and_then(|timeout| self.folded.at_work_for(timeout));
@@ -359,7 +360,7 @@ impl FunctionRun {
         next.map(|at| at.since(now))
     }
 
-    /// Returns the event of the limit that has passed, if one has. A timer of the engine may have been set for an earlier one.
+    /// Returns the event of an expired limit, if there is one. A timer of the engine may belong to an earlier limit.
     fn passed_limit(&self) -> Option<FunctionEvent> {
         let now = self.recorder.shared.clock.now().after(TIMER_TOLERANCE);
         if self.ending.cleans_up_until.is_some_and(|at| at <= now) {
@@ -372,15 +373,16 @@ impl FunctionRun {
     /// Returns the limit of a run on Temporal that this one exceeds, and a remedy.
     fn beyond_limits(&self) -> Option<String> {
         let helps =
-            "run the workflow with --on sqlite, or have parts of it be workflows that it calls with ctx.run_workflow";
+            "run the workflow with --on sqlite, or move parts of it to workflows that it calls with ctx.run_workflow";
         if self.folded.asked > MAX_CALLS {
             return Some(format!(
-                "a function on Temporal makes at most {MAX_CALLS} calls, and this one makes more; {helps}"
+                "a function on Temporal can make at most {MAX_CALLS} calls, and this one made more; {helps}"
             ));
         }
         (self.bytes > MAX_BYTES).then(|| {
             format!(
-                "the outcomes of a function on Temporal have at most {MAX_BYTES} bytes, and these have more; {helps}"
+                "the outcomes of a function on Temporal can have at most {MAX_BYTES} bytes in total, and these have \
+                 more; {helps}"
             )
         })
     }
@@ -391,7 +393,7 @@ impl FunctionRun {
         self.append(entries).await
     }
 
-    /// Has the engine start a run for a call, and wait for its end.
+    /// Makes the engine start a run for a call and wait for its end.
     pub(in crate::function) fn run_elsewhere(
         &mut self,
         number: u64,
@@ -406,7 +408,7 @@ impl FunctionRun {
     }
 }
 
-/// An input on its way to the engine, which brings it back in a turn.
+/// An input in transit to the engine, which returns it in a turn.
 #[derive(Debug)]
 pub(in crate::function) struct PassedInput {
     input: Input,

@@ -117,7 +117,7 @@ async fn a_host_that_is_removed_added_or_computed_is_refused_by_its_name() {
     for (before, after, host, expected) in [
         (&[("box", "ana@box.invalid")][..], &[][..], "box", "is not configured any more"),
         (&[], &[("new", "evil@elsewhere.invalid")], "new", "Host 'new' did not exist when this run was started"),
-        (&[("box", "ana@box.invalid")], &[("box", "evil@elsewhere.invalid")], "{WHERE}", "Host 'box' has changed since"),
+        (&[("box", "ana@box.invalid")], &[("box", "evil@elsewhere.invalid")], "{WHERE}", "Host 'box' has changed"),
     ] {
         let daemon = TestDaemon::configured(tempfile::tempdir().unwrap(), hosts(before)).await;
         let mut definition = gated(&[at(host)]);

@@ -48,51 +48,51 @@ impl Clock {
             Source::System => Timer::System(tokio::time::sleep(duration)),
             Source::Manual(time) => Timer::Manual(Sleeper::new(time.clone(), |now| now.after(duration))),
         }
-        .passed()
+        .elapse()
     }
 
-    /// Returns a future that completes at a point in time. One that has passed is not waited for.
-    pub fn sleep_until(&self, at: Timestamp) -> impl Future<Output = ()> + Send + use<> {
+    /// Returns a future that completes at a point in time; at once if that has passed.
+    pub fn sleep_until(&self, deadline: Timestamp) -> impl Future<Output = ()> + Send + use<> {
         match &self.0 {
-            Source::System => Timer::System(tokio::time::sleep(at.since(crate::now()))),
-            Source::Manual(time) => Timer::Manual(Sleeper::new(time.clone(), |_| at)),
+            Source::System => Timer::System(tokio::time::sleep(deadline.since(crate::now()))),
+            Source::Manual(time) => Timer::Manual(Sleeper::new(time.clone(), |_| deadline)),
         }
-        .passed()
+        .elapse()
     }
 
     /// Returns a future that completes at a deadline; never, if there is none.
-    pub fn deadline(&self, at: Option<Timestamp>) -> impl Future<Output = ()> + Send + use<> {
-        let passed = at.map(|at| self.sleep_until(at));
+    pub fn deadline(&self, deadline: Option<Timestamp>) -> impl Future<Output = ()> + Send + use<> {
+        let timer = deadline.map(|deadline| self.sleep_until(deadline));
         async move {
-            match passed {
-                Some(passed) => passed.await,
+            match timer {
+                Some(timer) => timer.await,
                 None => std::future::pending().await,
             }
         }
     }
 
-    /// Waits for `future`, for `limit` at most. A future that is ready counts, also when its time has expired.
+    /// Waits for `future` for at most `limit`. A ready future counts as completed, even after the time limit.
     ///
     /// # Errors
-    /// If the time limit was exceeded. The future is dropped then.
+    /// If the time limit was exceeded, after dropping the future.
     pub async fn timeout<F: Future>(&self, limit: Duration, future: F) -> Result<F::Output, Elapsed> {
-        let over = self.sleep(limit);
+        let timer = self.sleep(limit);
         tokio::select! {
             biased;
             output = future => Ok(output),
-            () = over => Err(Elapsed),
+            () = timer => Err(Elapsed),
         }
     }
 }
 
-/// A timer that runs.
+/// A running timer.
 enum Timer {
     System(tokio::time::Sleep),
     Manual(Sleeper),
 }
 
 impl Timer {
-    async fn passed(self) {
+    async fn elapse(self) {
         match self {
             Self::System(sleep) => sleep.await,
             Self::Manual(sleeper) => sleeper.await,
@@ -108,8 +108,8 @@ pub struct ManualClock(Arc<Mutex<ManualTime>>);
 struct ManualTime {
     now: Timestamp,
     /// The number of the next sleeper.
-    next: u64,
-    /// Sleepers that are not due, by when they are and in the order in which they were created.
+    next_number: u64,
+    /// Sleepers that are not due, by due time and then in the order of their creation.
     sleepers: BTreeMap<(Timestamp, u64), Waker>,
 }
 
@@ -117,10 +117,10 @@ impl ManualClock {
     /// Returns a clock that is stopped at `now`.
     #[must_use]
     pub fn new(now: Timestamp) -> Self {
-        Self(Arc::new(Mutex::new(ManualTime { now, next: 0, sleepers: BTreeMap::new() })))
+        Self(Arc::new(Mutex::new(ManualTime { now, next_number: 0, sleepers: BTreeMap::new() })))
     }
 
-    /// Returns the handle for the component whose time this is.
+    /// Returns a clock for the tested component.
     #[must_use]
     pub fn clock(&self) -> Clock {
         Clock(Source::Manual(self.0.clone()))
@@ -132,8 +132,8 @@ impl ManualClock {
         self.0.lock().now
     }
 
-    /// Moves the clock on by `duration`, and wakes the sleepers that are due then: no others, the earliest first, and of
-    /// sleepers due at the same time the oldest first. A sleeper that a woken task creates counts from the new time.
+    /// Moves the clock forward by `duration`, and wakes the sleepers that are then due: the earliest first, and of those
+    /// with the same time the oldest first. A sleeper that a woken task creates starts at the new time.
     pub fn advance(&self, duration: Duration) {
         let due = {
             let mut time = self.0.lock();
@@ -163,8 +163,8 @@ impl Sleeper {
     fn new(time: Arc<Mutex<ManualTime>>, due: impl FnOnce(Timestamp) -> Timestamp) -> Self {
         let key = {
             let mut time = time.lock();
-            let key = (due(time.now), time.next);
-            time.next += 1;
+            let key = (due(time.now), time.next_number);
+            time.next_number += 1;
             if key.0 > time.now {
                 time.sleepers.insert(key, Waker::noop().clone());
             }

@@ -1,6 +1,7 @@
 //! Wall-clock time: [`Timestamp`] (microseconds since the Unix epoch), its ISO 8601 form, and the system's clock.
 //!
-//! A component whose timers a test may move takes a [`Clock`] and reads no other. Knows no other crate of the workspace.
+//! A component whose timers a test may move takes a [`Clock`] and reads no other. Depends on no other crate of the
+//! workspace.
 
 mod clock;
 
@@ -19,26 +20,26 @@ impl Timestamp {
     /// Returns the seconds since the Unix epoch, as replies and logs show them.
     #[must_use]
     pub fn as_seconds(self) -> f64 {
-        // 2^53 microseconds are 285 years: no digit is lost in ours.
+        // 2^53 microseconds are 285 years, so no digit is lost before the year 2255.
         #[allow(clippy::cast_precision_loss)]
         let micros = self.0 as f64;
         micros / 1e6
     }
 
-    /// Returns the time from `earlier` to here; none when the clock was set back in between.
+    /// Returns the time from `earlier` to this time; zero if the clock was set back in between.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 
-    /// Returns the end, as seen at `now`, of a wait of `whole` that began at this point: never later than `whole` from
-    /// now. A clock that was set back would hold it up for as long as it was set back.
+    /// Returns the end, as seen at `now`, of a wait of `duration` that began at this time: at most `duration` after now,
+    /// so that a clock that was set back does not prolong the wait.
     #[must_use]
-    pub fn end_of(self, whole: Duration, now: Self) -> Self {
-        self.min(now).after(whole)
+    pub fn end_of(self, duration: Duration, now: Self) -> Self {
+        self.min(now).after(duration)
     }
 
-    /// Returns the point `duration` after this one.
+    /// Returns the time `duration` after this one.
     #[must_use]
     pub fn after(self, duration: Duration) -> Self {
         Self(self.0.saturating_add(i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)))
@@ -59,30 +60,30 @@ pub fn now_iso8601() -> String {
 
 /// Formats a point in time as ISO 8601 in UTC with milliseconds.
 #[must_use]
-pub fn to_iso8601(at: Timestamp) -> String {
-    // Out of jiff's range would be the year 10,000.
-    let at = jiff::Timestamp::from_microsecond(at.0).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
-    format!("{at:.3}")
+pub fn to_iso8601(timestamp: Timestamp) -> String {
+    // jiff's range ends with the year 9999.
+    let timestamp = jiff::Timestamp::from_microsecond(timestamp.0).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+    format!("{timestamp:.3}")
 }
 
 /// Parses a point in time from ISO 8601.
 #[must_use]
 pub fn parse_iso8601(text: &str) -> Option<Timestamp> {
-    text.trim().parse::<jiff::Timestamp>().ok().map(|at| Timestamp(at.as_microsecond()))
+    text.trim().parse::<jiff::Timestamp>().ok().map(|time| Timestamp(time.as_microsecond()))
 }
 
 /// Formats a reading of the system's clock as ISO 8601 in UTC with milliseconds.
 #[must_use]
-pub fn system_iso8601(at: SystemTime) -> String {
-    // Out of jiff's range would be the year 10,000.
-    let at = jiff::Timestamp::try_from(at).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
-    format!("{at:.3}")
+pub fn system_iso8601(time: SystemTime) -> String {
+    // jiff's range ends with the year 9999.
+    let timestamp = jiff::Timestamp::try_from(time).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+    format!("{timestamp:.3}")
 }
 
 /// Returns the seconds since the Unix epoch; 0 before it.
 #[must_use]
-pub fn unix_seconds(at: SystemTime) -> f64 {
-    at.duration_since(UNIX_EPOCH).map(|since| since.as_secs_f64()).unwrap_or_default()
+pub fn unix_seconds(time: SystemTime) -> f64 {
+    time.duration_since(UNIX_EPOCH).map(|since| since.as_secs_f64()).unwrap_or_default()
 }
 
 #[cfg(test)]

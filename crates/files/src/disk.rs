@@ -1,4 +1,4 @@
-//! Executes requests on the file system of this machine. Every function blocks, and opens and closes what it needs.
+//! Execution of file requests on this machine. Every function blocks, and keeps no file open.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _};
@@ -14,22 +14,22 @@ use crate::request::{
     MAX_PIECE_BYTES, WriteTarget,
 };
 
-/// Permissions of a new file without requested ones.
-const NEW_MODE: u32 = 0o644;
+/// Permissions of a new file if the request has none.
+const DEFAULT_MODE: u32 = 0o644;
 
-/// The bits of `st_mode` that a written file has: it runs as no other user.
-const PERMISSIONS: u32 = 0o777;
+/// The bits of `st_mode` that a written file may have: neither set-user-ID nor set-group-ID.
+const PERMISSION_BITS: u32 = 0o777;
 
 /// Returns the absolute path: a relative path, or one with `~`, begins at the home directory.
 #[must_use]
 pub fn absolute(path: &Path) -> PathBuf {
-    let rest = path.strip_prefix("~").unwrap_or(path);
-    if rest.is_absolute() {
-        return rest.to_owned();
+    let relative = path.strip_prefix("~").unwrap_or(path);
+    if relative.is_absolute() {
+        return relative.to_owned();
     }
     let home = std::env::home_dir().unwrap_or_else(|| PathBuf::from("/"));
-    // Without anything after it, a join would leave a slash at the end.
-    if rest.as_os_str().is_empty() { home } else { home.join(rest) }
+    // Joining an empty path would add a slash.
+    if relative.as_os_str().is_empty() { home } else { home.join(relative) }
 }
 
 /// Describes a file or directory.
@@ -38,14 +38,14 @@ pub fn absolute(path: &Path) -> PathBuf {
 /// If there is none, or access to it fails.
 pub fn describe(path: &Path) -> Result<FileFacts, FileError> {
     let path = absolute(path);
-    let metadata = fs::metadata(&path).map_err(|error| not_read(&path, &error))?;
-    Ok(facts(&path, &metadata))
+    let metadata = fs::metadata(&path).map_err(|error| read_error(&path, &error))?;
+    Ok(file_facts(&path, &metadata))
 }
 
-fn facts(path: &Path, metadata: &fs::Metadata) -> FileFacts {
+fn file_facts(path: &Path, metadata: &fs::Metadata) -> FileFacts {
     FileFacts {
         path: display_path(path),
-        kind: kind_of(metadata),
+        kind: file_kind(metadata),
         size: metadata.len(),
         mode: metadata.mode() & 0o7777,
         modified: metadata.modified().ok(),
@@ -53,7 +53,7 @@ fn facts(path: &Path, metadata: &fs::Metadata) -> FileFacts {
     }
 }
 
-fn kind_of(metadata: &fs::Metadata) -> FileKind {
+fn file_kind(metadata: &fs::Metadata) -> FileKind {
     match metadata.file_type() {
         kind if kind.is_file() => FileKind::File,
         kind if kind.is_dir() => FileKind::Directory,
@@ -74,7 +74,7 @@ pub fn list(path: &Path) -> Result<Vec<DirectoryEntry>, FileError> {
     let path = absolute(path);
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::NotADirectory => FileError::NotDirectory(display_path(&path)),
-        _ => not_read(&path, &error),
+        _ => read_error(&path, &error),
     };
     let mut entries = Vec::new();
     for entry in fs::read_dir(&path).map_err(failed)? {
@@ -89,7 +89,7 @@ pub fn list(path: &Path) -> Result<Vec<DirectoryEntry>, FileError> {
         let is_plain = !metadata.is_symlink() && name.to_str().is_some();
         entries.push(DirectoryEntry {
             name: name.to_string_lossy().into_owned(),
-            kind: is_plain.then(|| kind_of(&metadata)),
+            kind: is_plain.then(|| file_kind(&metadata)),
             size: metadata.len(),
         });
         if entries.len() > MAX_DIRECTORY_ENTRIES {
@@ -99,35 +99,35 @@ pub fn list(path: &Path) -> Result<Vec<DirectoryEntry>, FileError> {
             )));
         }
     }
-    entries.sort_by(|one, other| one.name.cmp(&other.name));
+    entries.sort_by(|first, second| first.name.cmp(&second.name));
     Ok(entries)
 }
 
-/// Makes a directory and the missing ones above it. Does nothing if it exists.
+/// Creates a directory and its missing ancestors. Does nothing if it exists.
 ///
 /// # Errors
-/// If the system refuses it, or something else has its name.
+/// If the system refuses it, or the path exists and is not a directory.
 pub fn make_directory(path: &Path) -> Result<(), FileError> {
     let path = absolute(path);
     fs::create_dir_all(&path).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => FileError::NotDirectory(display_path(&path)),
-        _ => system(&path, &error),
+        _ => system_error(&path, &error),
     })
 }
 
 /// Opens the described regular file.
 fn open(path: &Path, identity: FileIdentity) -> Result<(PathBuf, File), FileError> {
     let path = absolute(path);
-    // A pipe that took its place would wait for a writer.
+    // Opening a pipe, which may have replaced the file, would wait for a writer.
     let nonblocking = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
     let file = OpenOptions::new().read(true).custom_flags(nonblocking).open(&path);
-    let file = file.map_err(|error| not_read(&path, &error))?;
-    let metadata = file.metadata().map_err(|error| not_read(&path, &error))?;
-    let found = facts(&path, &metadata);
-    match found.kind {
-        FileKind::Directory => Err(FileError::IsDirectory(found.path)),
-        FileKind::Other => Err(FileError::NotRegular(found.path)),
-        FileKind::File if found.identity != identity => Err(FileError::Changed(found.path)),
+    let file = file.map_err(|error| read_error(&path, &error))?;
+    let metadata = file.metadata().map_err(|error| read_error(&path, &error))?;
+    let facts = file_facts(&path, &metadata);
+    match facts.kind {
+        FileKind::Directory => Err(FileError::IsDirectory(facts.path)),
+        FileKind::Other => Err(FileError::NotRegular(facts.path)),
+        FileKind::File if facts.identity != identity => Err(FileError::Changed(facts.path)),
         FileKind::File => Ok((path, file)),
     }
 }
@@ -135,7 +135,7 @@ fn open(path: &Path, identity: FileIdentity) -> Result<(PathBuf, File), FileErro
 /// Reads a piece of the described file.
 ///
 /// # Errors
-/// If it is not that file any more, the read fails, or the limit is out of bounds.
+/// If the path is no longer that file, the read fails, or the limit is too large.
 pub fn read(path: &Path, identity: FileIdentity, offset: u64, limit: usize) -> Result<FilePiece, FileError> {
     if limit > MAX_PIECE_BYTES {
         return Err(FileError::Invalid(format!("a piece has at most {MAX_PIECE_BYTES} bytes, not {limit}")));
@@ -146,9 +146,9 @@ pub fn read(path: &Path, identity: FileIdentity, offset: u64, limit: usize) -> R
     while read < limit {
         match file.read_at(&mut bytes[read..], offset + read as u64) {
             Ok(0) => break,
-            Ok(more) => read += more,
+            Ok(count) => read += count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(not_read(&path, &error)),
+            Err(error) => return Err(read_error(&path, &error)),
         }
     }
     bytes.truncate(read);
@@ -158,18 +158,18 @@ pub fn read(path: &Path, identity: FileIdentity, offset: u64, limit: usize) -> R
 /// Computes the digest of the first `length` bytes of the described file.
 ///
 /// # Errors
-/// If it is not that file any more, it is shorter, or the read fails.
+/// If the path is no longer that file, the file is shorter, or the read fails.
 pub fn digest(path: &Path, identity: FileIdentity, length: u64) -> Result<FileDigest, FileError> {
     let (path, file) = open(path, identity)?;
-    match digest_of(&file, length) {
+    match digest_prefix(&file, length) {
         Ok((digest, read)) if read == length => Ok(digest),
         Ok(_) => Err(FileError::Changed(display_path(&path))),
-        Err(error) => Err(not_read(&path, &error)),
+        Err(error) => Err(read_error(&path, &error)),
     }
 }
 
-/// Returns the digest of at most `length` bytes from the beginning of a file, and how many there were.
-fn digest_of(file: &File, length: u64) -> io::Result<(FileDigest, u64)> {
+/// Returns the digest of at most the first `length` bytes of a file, and their number.
+fn digest_prefix(file: &File, length: u64) -> io::Result<(FileDigest, u64)> {
     let mut digest = DigestBuilder::default();
     let mut piece = vec![0; 64 << 10];
     let mut read = 0;
@@ -177,9 +177,9 @@ fn digest_of(file: &File, length: u64) -> io::Result<(FileDigest, u64)> {
     loop {
         match file.read(&mut piece) {
             Ok(0) => return Ok((digest.finish(), read)),
-            Ok(more) => {
-                digest.add(&piece[..more]);
-                read += more as u64;
+            Ok(count) => {
+                digest.add(&piece[..count]);
+                read += count as u64;
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
@@ -187,31 +187,30 @@ fn digest_of(file: &File, length: u64) -> io::Result<(FileDigest, u64)> {
     }
 }
 
-/// The place of a file and its unfinished copy beside it.
-struct Places {
+/// The paths of a written file, of its unfinished copy, and of their directory.
+struct TargetPaths {
     target: PathBuf,
     part: PathBuf,
     folder: PathBuf,
 }
 
-/// Returns the places of a written file. Follows a symbolic link: the write reaches the file that the link names.
-fn places(target: &WriteTarget) -> Result<Places, FileError> {
+/// Returns the paths for a write. Follows a symbolic link: the write replaces the target of the link.
+fn resolve_target(target: &WriteTarget) -> Result<TargetPaths, FileError> {
     let WriteTarget { path, transfer } = target;
-    if !(1..=64).contains(&transfer.len()) || !transfer.bytes().all(|sign| sign.is_ascii_alphanumeric()) {
+    if !(1..=64).contains(&transfer.len()) || !transfer.bytes().all(|character| character.is_ascii_alphanumeric()) {
         return Err(FileError::Invalid("the name of a transfer has 1 to 64 letters and digits".to_owned()));
     }
     let path = absolute(path);
     let path = match fs::canonicalize(&path) {
         Ok(path) => path,
-        // It does not exist yet, or is a link to nothing, which the new file replaces. The name of its directory is the
-        // resolved one.
+        // It does not exist yet, or is a dangling link, which the new file replaces. Only the directory is resolved.
         Err(_) => match (path.parent().and_then(|folder| fs::canonicalize(folder).ok()), path.file_name()) {
             (Some(folder), Some(name)) => folder.join(name),
             _ => path,
         },
     };
     match (path.parent(), path.file_name()) {
-        (Some(folder), Some(_)) => Ok(Places {
+        (Some(folder), Some(_)) => Ok(TargetPaths {
             part: folder.join(format!(".steplatch-{transfer}.part")),
             folder: folder.to_owned(),
             target: path,
@@ -220,15 +219,15 @@ fn places(target: &WriteTarget) -> Result<Places, FileError> {
     }
 }
 
-/// Writes a piece of a file that is not in its place yet. Only its owner can read the unfinished copy.
+/// Writes a piece of the unfinished copy. Only its owner can read it.
 ///
 /// # Errors
-/// If the place is a directory or in none, the piece is too long, or the system refuses, as when the disk is full.
+/// If the path is a directory, its directory is missing, the piece is too long, or the system refuses the write.
 pub fn write(target: &WriteTarget, offset: u64, bytes: &[u8]) -> Result<(), FileError> {
     if bytes.len() > MAX_PIECE_BYTES {
         return Err(FileError::Invalid(format!("a piece has at most {MAX_PIECE_BYTES} bytes, not {}", bytes.len())));
     }
-    let Places { target, part, folder } = places(target)?;
+    let TargetPaths { target, part, folder } = resolve_target(target)?;
     if offset == 0 {
         match fs::metadata(&target) {
             Ok(metadata) if metadata.is_dir() => return Err(FileError::IsDirectory(display_path(&target))),
@@ -237,7 +236,7 @@ pub fn write(target: &WriteTarget, offset: u64, bytes: &[u8]) -> Result<(), File
         }
     }
     let nofollow = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or_default();
-    // Only the first piece makes the file: a later one finds it, unless it has disappeared in the meantime.
+    // Only the first piece creates the copy. If a later piece does not find it, another program has removed it.
     let opened = OpenOptions::new()
         .write(true)
         .create(offset == 0)
@@ -249,16 +248,16 @@ pub fn write(target: &WriteTarget, offset: u64, bytes: &[u8]) -> Result<(), File
         io::ErrorKind::NotFound if offset > 0 => FileError::Lost(display_path(&target)),
         io::ErrorKind::NotFound => FileError::NoDirectory(display_path(&folder)),
         io::ErrorKind::NotADirectory => FileError::NotDirectory(display_path(&folder)),
-        _ => system(&target, &error),
+        _ => system_error(&target, &error),
     })?;
-    file.write_all_at(bytes, offset).map_err(|error| system(&target, &error))
+    file.write_all_at(bytes, offset).map_err(|error| system_error(&target, &error))
 }
 
-/// Checks a written file and puts it in its place, durably. Called again after that, it finds the file in its place.
+/// Checks the unfinished copy and moves it into place, durably. A repeated call finds the file in place.
 ///
 /// # Errors
-/// If the written file differs from the sent one, another file is there and the request does not replace it, or the
-/// system refuses. Then this removes the unfinished copy.
+/// If the copy differs from the sent file, another file exists and the request does not replace it, or the system
+/// refuses the change. This then removes the unfinished copy.
 pub fn finish(
     target: &WriteTarget,
     length: u64,
@@ -266,28 +265,28 @@ pub fn finish(
     mode: Option<u32>,
     replace: bool,
 ) -> Result<FileWritten, FileError> {
-    let places = places(target)?;
-    let finished = put_in_place(&places, length, expected, mode, replace);
+    let paths = resolve_target(target)?;
+    let finished = put_in_place(&paths, length, expected, mode, replace);
     if finished.is_err() {
-        // If the removal fails as well, the caller has the first error already.
-        let _ = fs::remove_file(&places.part);
+        // Ignores a failure: the caller gets the first error.
+        let _ = fs::remove_file(&paths.part);
     }
     finished
 }
 
 fn put_in_place(
-    Places { target, part, folder }: &Places,
+    TargetPaths { target, part, folder }: &TargetPaths,
     length: u64,
     expected: FileDigest,
     mode: Option<u32>,
     replace: bool,
 ) -> Result<FileWritten, FileError> {
-    let failed = |error: io::Error| system(target, &error);
+    let failed = |error: io::Error| system_error(target, &error);
     let existing = fs::metadata(target).ok();
-    let is_there = |path: &Path| File::open(path).is_ok_and(|file| is_content(&file, length, expected));
+    let has_content = |path: &Path| File::open(path).is_ok_and(|file| is_content(&file, length, expected));
     let written = |metadata: &fs::Metadata, replaced, unchanged| FileWritten {
         path: display_path(target),
-        mode: metadata.mode() & PERMISSIONS,
+        mode: metadata.mode() & PERMISSION_BITS,
         replaced,
         unchanged,
         content: Some((length, expected)),
@@ -296,7 +295,7 @@ fn put_in_place(
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return match existing {
-                Some(existing) if existing.is_file() && is_there(target) => Ok(written(&existing, false, true)),
+                Some(existing) if existing.is_file() && has_content(target) => Ok(written(&existing, false, true)),
                 _ => Err(FileError::Lost(display_path(target))),
             };
         }
@@ -305,7 +304,7 @@ fn put_in_place(
     if !is_content(&file, length, expected) {
         return Err(FileError::Damaged(display_path(target)));
     }
-    let mode = mode.or_else(|| existing.as_ref().map(fs::Metadata::mode)).unwrap_or(NEW_MODE) & PERMISSIONS;
+    let mode = mode.or_else(|| existing.as_ref().map(fs::Metadata::mode)).unwrap_or(DEFAULT_MODE) & PERMISSION_BITS;
     file.set_permissions(fs::Permissions::from_mode(mode)).map_err(failed)?;
     file.sync_all().map_err(failed)?;
     if replace {
@@ -315,15 +314,15 @@ fn put_in_place(
             Ok(()) => {}
             Err(Errno::EXIST) => {
                 return match fs::metadata(target) {
-                    Ok(existing) if existing.is_file() && is_there(target) => {
-                        // It is there already, without the copy.
+                    Ok(existing) if existing.is_file() && has_content(target) => {
+                        // The file has this content already, so the copy is not needed.
                         let _ = fs::remove_file(part);
                         Ok(written(&existing, false, true))
                     }
                     _ => Err(FileError::Exists(display_path(target))),
                 };
             }
-            // A file system that does not know the flag has links.
+            // A file system without the flag supports links.
             Err(Errno::INVAL | Errno::NOSYS) => {
                 fs::hard_link(part, target).map_err(|error| match error.kind() {
                     io::ErrorKind::AlreadyExists => FileError::Exists(display_path(target)),
@@ -341,29 +340,29 @@ fn put_in_place(
 
 /// Returns whether a file has this content.
 fn is_content(file: &File, length: u64, expected: FileDigest) -> bool {
-    let is_long = file.metadata().is_ok_and(|metadata| metadata.len() == length);
-    is_long && digest_of(file, length).is_ok_and(|(digest, read)| read == length && digest == expected)
+    let has_length = file.metadata().is_ok_and(|metadata| metadata.len() == length);
+    has_length && digest_prefix(file, length).is_ok_and(|(digest, read)| read == length && digest == expected)
 }
 
-/// Removes the unfinished copy of a file that is not in its place.
+/// Removes the unfinished copy of a file.
 pub fn abandon(target: &WriteTarget) {
-    if let Ok(places) = places(target) {
-        // Usually there is none: the file is in its place, or the first piece never came.
-        let _ = fs::remove_file(places.part);
+    if let Ok(paths) = resolve_target(target) {
+        // Usually there is none: the file is in place, or no piece was written.
+        let _ = fs::remove_file(paths.part);
     }
 }
 
-fn not_read(path: &Path, error: &io::Error) -> FileError {
+fn read_error(path: &Path, error: &io::Error) -> FileError {
     match error.kind() {
         io::ErrorKind::NotFound => FileError::NotFound(display_path(path)),
         io::ErrorKind::IsADirectory => FileError::IsDirectory(display_path(path)),
-        _ => system(path, error),
+        _ => system_error(path, error),
     }
 }
 
-fn system(path: &Path, error: &io::Error) -> FileError {
-    let words = error.to_string();
-    let reason = words.split_once(" (os error").map_or(words.as_str(), |(reason, _)| reason).to_owned();
+fn system_error(path: &Path, error: &io::Error) -> FileError {
+    let message = error.to_string();
+    let reason = message.split_once(" (os error").map_or(message.as_str(), |(reason, _)| reason).to_owned();
     FileError::System { path: display_path(path), why: reason }
 }
 

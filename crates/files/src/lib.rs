@@ -1,8 +1,8 @@
-//! Files of one machine, as transfers read and write them: in pieces, atomically, and with a checksum of the whole.
+//! Files of one machine, as transfers read and write them: in pieces, atomically, and with a checksum of the file.
 //!
 //! Owns the requests ([`FileAsk`]), which travel to the machine of a file, and their execution there ([`disk`]). A new
-//! file grows beside its place as `.steplatch-TRANSFER.part`, and takes its place by a rename once its length and its
-//! SHA-256 digest are right. A client may repeat every request: it has the same effect and the same answer again.
+//! file grows in its directory as `.steplatch-TRANSFER.part`, and is renamed into place once its length and its SHA-256
+//! digest are correct. Requests are idempotent, so a client may repeat them.
 
 mod digest;
 pub mod disk;

@@ -1,4 +1,4 @@
-//! The length of the pieces of a transfer. Pure.
+//! The length of a transfer's pieces. Pure.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::request::MAX_PIECE_BYTES;
 /// The length of the next piece, in bytes: 64 KiB at first, then for 50 to 250 ms a piece, up to [`MAX_PIECE_BYTES`].
 ///
 /// A transfer shares its connection with terminals. A key waits for one piece at most, so pieces are short on a slow
-/// connection, and long on a fast one, where the round trip of each is what costs time.
+/// connection. They are long on a fast one, where each round trip takes most of the time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PieceSize(usize);
 
@@ -17,11 +17,11 @@ const FIRST_PIECE_BYTES: usize = 64 << 10;
 /// Minimum length of a piece, in bytes.
 const MIN_PIECE_BYTES: usize = 4 << 10;
 
-/// Time of a piece below which longer ones follow.
-const QUICK: Duration = Duration::from_millis(50);
+/// Time of a piece below which the next one is longer.
+const MIN_PIECE_TIME: Duration = Duration::from_millis(50);
 
-/// Time of a piece above which shorter ones follow.
-const SLOW: Duration = Duration::from_millis(250);
+/// Time of a piece above which the next one is shorter.
+const MAX_PIECE_TIME: Duration = Duration::from_millis(250);
 
 impl Default for PieceSize {
     fn default() -> Self {
@@ -40,8 +40,8 @@ impl PieceSize {
     #[must_use]
     pub fn next(self, took: Duration) -> Self {
         Self(match took {
-            took if took < QUICK => (self.0 * 2).min(MAX_PIECE_BYTES),
-            took if took > SLOW => (self.0 / 2).max(MIN_PIECE_BYTES),
+            took if took < MIN_PIECE_TIME => (self.0 * 2).min(MAX_PIECE_BYTES),
+            took if took > MAX_PIECE_TIME => (self.0 / 2).max(MIN_PIECE_BYTES),
             _ => self.0,
         })
     }

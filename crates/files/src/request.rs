@@ -13,10 +13,10 @@ pub const MAX_PIECE_BYTES: usize = 1 << 20;
 /// Maximum number of entries of a listed directory.
 pub const MAX_DIRECTORY_ENTRIES: usize = 100_000;
 
-/// Maximum length of the name of a directory's entry, in bytes (`NAME_MAX`). One that is not UTF-8 is longer in a listing.
+/// Maximum length of the name of a directory's entry, in bytes (`NAME_MAX`). A name that is not UTF-8 is longer in a listing.
 const MAX_NAME_BYTES: usize = 3 * 255;
 
-/// Returns whether a name is that of an entry of a directory: one component of a path, without a special meaning.
+/// Returns whether a name can be that of a directory entry: one component of a path, and neither `.` nor `..`.
 #[must_use]
 pub fn is_entry_name(name: &str) -> bool {
     !matches!(name, "" | "." | "..") && !name.contains(['/', '\0']) && name.len() <= MAX_NAME_BYTES
@@ -31,7 +31,7 @@ pub enum FileAsk {
     Describe(PathBuf),
     /// List a directory, sorted by name. → `Result<Vec<DirectoryEntry>, FileError>`
     List(PathBuf),
-    /// Make a directory and the missing ones above it. → `Result<(), FileError>`
+    /// Create a directory and its missing ancestors. → `Result<(), FileError>`
     MakeDirectory(PathBuf),
     /// Read a piece of a file. → `Result<FilePiece, FileError>`
     Read {
@@ -53,7 +53,7 @@ pub enum FileAsk {
         /// Length in bytes.
         length: u64,
     },
-    /// Write a piece of a file that is not in its place yet. → `Result<(), FileError>`
+    /// Write a piece of the unfinished copy of a file. → `Result<(), FileError>`
     Write {
         /// The file.
         target: WriteTarget,
@@ -63,7 +63,7 @@ pub enum FileAsk {
         #[serde(with = "serde_bytes")]
         bytes: Vec<u8>,
     },
-    /// Check a written file and put it in its place. → `Result<FileWritten, FileError>`
+    /// Check the unfinished copy and move it into place. → `Result<FileWritten, FileError>`
     Finish {
         /// The file.
         target: WriteTarget,
@@ -71,24 +71,24 @@ pub enum FileAsk {
         length: u64,
         /// Its digest.
         digest: FileDigest,
-        /// Its permissions; none for those of the file that it replaces, or 0644.
+        /// Its permissions; `None` keeps those of the replaced file, or sets 0644.
         mode: Option<u32>,
-        /// True if it may replace a file with another content.
+        /// True if it may replace a file with other content.
         replace: bool,
-        /// The step that writes the file, which does so once. A host of an older version overlooks it.
+        /// The step that writes the file, exactly once. A host of an older version ignores it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         step: Option<String>,
     },
-    /// Return the file that a step has put in its place; none if it has not. → `Result<Option<FileWritten>, FileError>`
+    /// Return the file that a step has written, if it has. → `Result<Option<FileWritten>, FileError>`
     Written(String),
-    /// Remove the unfinished copy of a file that is not in its place. → `Result<(), FileError>`
+    /// Remove the unfinished copy of a file. → `Result<(), FileError>`
     Abandon(WriteTarget),
 }
 
-/// A file in the course of its copy.
+/// The target of a transfer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct WriteTarget {
-    /// Its place.
+    /// Its path.
     pub path: PathBuf,
     /// The name of the transfer: 1 to 64 letters and digits.
     pub transfer: String,
@@ -101,7 +101,7 @@ pub enum FileKind {
     File,
     /// A directory.
     Directory,
-    /// A device, a socket, a pipe.
+    /// A device, a socket or a pipe.
     Other,
 }
 
@@ -110,7 +110,7 @@ pub enum FileKind {
 pub struct DirectoryEntry {
     /// Its name.
     pub name: String,
-    /// Its kind. None for a symbolic link, and for a name that is not UTF-8, whose bytes `name` does not have.
+    /// Its kind. `None` for a symbolic link, and for a name that is not UTF-8, which `name` does not represent exactly.
     pub kind: Option<FileKind>,
     /// Its length in bytes.
     pub size: u64,
@@ -119,7 +119,7 @@ pub struct DirectoryEntry {
 /// The description of a file or directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileFacts {
-    /// Its absolute path, for people: with replacements of bytes that are not UTF-8.
+    /// Its absolute path, for people: bytes that are not UTF-8 are replaced.
     pub path: String,
     /// Its kind.
     pub kind: FileKind,
@@ -129,11 +129,11 @@ pub struct FileFacts {
     pub mode: u32,
     /// Time of the last change of its content.
     pub modified: Option<SystemTime>,
-    /// Tells it from a file that takes its place later.
+    /// Distinguishes it from a file that replaces it later.
     pub identity: FileIdentity,
 }
 
-/// Tells a file from a file that takes its place later.
+/// Distinguishes a file from another one that replaces it later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileIdentity {
     /// `st_dev`.
@@ -145,23 +145,23 @@ pub struct FileIdentity {
 /// A piece of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilePiece {
-    /// The bytes. Fewer than the limit only at the end of the file.
+    /// The bytes; fewer than the limit only at the end of the file.
     #[serde(with = "serde_bytes")]
     pub bytes: Vec<u8>,
 }
 
-/// A file that is in its place.
+/// A written file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileWritten {
-    /// Its absolute path, for people: with replacements of bytes that are not UTF-8.
+    /// Its absolute path, for people: bytes that are not UTF-8 are replaced.
     pub path: String,
     /// Its permissions.
     pub mode: u32,
     /// True if it replaced another file.
     pub replaced: bool,
-    /// A file with this content was there already.
+    /// True if the file had this content already.
     pub unchanged: bool,
-    /// Its length in bytes and its digest. None from a host of an older version.
+    /// Its length in bytes and its digest; `None` from a host of an older version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<(u64, FileDigest)>,
 }
@@ -169,7 +169,7 @@ pub struct FileWritten {
 /// Error of a request about a file. Paths are those of [`FileFacts::path`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum FileError {
-    /// There is nothing at the path.
+    /// The path does not exist.
     #[error("'{0}' does not exist")]
     NotFound(String),
     /// The directory of the path does not exist.
@@ -184,27 +184,27 @@ pub enum FileError {
     /// The path is neither a file nor a directory.
     #[error("'{0}' is not a regular file")]
     NotRegular(String),
-    /// A file with another content is there, and the request does not replace it.
+    /// The file exists with other content, and the request does not replace it.
     #[error("'{0}' exists with another content")]
     Exists(String),
-    /// Another file took its place, or it became shorter, during the read.
+    /// During the read, another file replaced it, or it became shorter.
     #[error("'{0}' changed while it was read")]
     Changed(String),
     /// The written file has another length or digest than the sent one.
-    #[error("'{0}' was not written: the copy differs from what was sent")]
+    #[error("'{0}' was not written: the copy differs from the sent file")]
     Damaged(String),
-    /// The unfinished copy is not there any more.
-    #[error("'{0}' was not written: its unfinished copy is gone")]
+    /// The unfinished copy was removed.
+    #[error("'{0}' was not written: its unfinished copy was removed")]
     Lost(String),
-    /// The request is out of its bounds.
+    /// The request is invalid.
     #[error("{0}")]
     Invalid(String),
-    /// The system refused.
+    /// A system call failed.
     #[error("'{path}': {why}")]
     System {
         /// The path.
         path: String,
-        /// The reason, in the words of the system.
+        /// The system's message.
         why: String,
     },
 }

@@ -195,7 +195,7 @@ fn a_relative_path_begins_at_the_home_directory() {
 
 #[test]
 fn a_full_disk_is_reported_in_the_words_of_the_system() {
-    let error = system(Path::new("/x"), &io::Error::from(Errno::NOSPC));
+    let error = system_error(Path::new("/x"), &io::Error::from(Errno::NOSPC));
     assert_eq!(error.to_string(), "'/x': No space left on device");
 }
 

@@ -1,8 +1,8 @@
-//! Names of the things that outlive a call: runs, terminals, steps, workflows.
+//! Names that outlive a call: of runs, terminals, steps and workflows.
 //!
-//! Owns the form of ids, how they are made and how they are parsed; nothing else. Ids are parsed once, where they enter
-//! the program, so that a `RunId` is always well formed. Random ids are hard to guess, but are not access control:
-//! access is decided by who can reach the socket.
+//! Owns the form of ids, their creation and their parsing. Ids are parsed once, at the border of the program, so that a
+//! `RunId` is always well formed. Random ids are hard to guess, but they are not access control: the permissions of the
+//! socket are.
 
 mod random;
 mod step;
@@ -22,7 +22,7 @@ pub struct InvalidId {
 
 impl InvalidId {
     fn new(text: &str, expected: &'static str) -> Self {
-        // A megabyte of garbage as an id should not make a megabyte of error.
+        // A long invalid id must not make a long error.
         Self { text: text.chars().take(80).collect(), expected }
     }
 }

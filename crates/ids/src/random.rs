@@ -10,24 +10,24 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::{InvalidId, StepId};
 
-/// Crockford's base 32 in lower case: no letter that a person takes for another.
+/// Crockford's base 32 in lower case: without letters that people confuse.
 /// Source: <https://www.crockford.com/base32.html>.
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
 /// Draws `length` characters of five random bits each.
 ///
 /// # Panics
-/// When the operating system has no randomness to give, which leaves no sane way on.
+/// If the operating system provides no random bytes.
 fn draw(length: usize) -> String {
     let mut bytes = vec![0u8; length];
-    getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
+    getrandom::fill(&mut bytes).expect("the operating system provides random bytes");
     bytes.iter().map(|byte| char::from(ALPHABET[usize::from(byte & 31)])).collect()
 }
 
 /// Draws a name that cannot be guessed and is unique: 130 random bits.
 ///
 /// # Panics
-/// When the operating system has no randomness to give.
+/// If the operating system provides no random bytes.
 #[must_use]
 pub fn random_name() -> String {
     draw(26)
@@ -58,8 +58,8 @@ macro_rules! random_id {
 
             fn from_str(text: &str) -> Result<Self, InvalidId> {
                 let invalid = || InvalidId::new(text, $expected);
-                let rest = text.strip_prefix($prefix).ok_or_else(invalid)?;
-                let well_formed = rest.len() == $length && rest.bytes().all(|byte| ALPHABET.contains(&byte));
+                let digits = text.strip_prefix($prefix).ok_or_else(invalid)?;
+                let well_formed = digits.len() == $length && digits.bytes().all(|byte| ALPHABET.contains(&byte));
                 if well_formed { Ok(Self(text.to_owned())) } else { Err(invalid()) }
             }
         }
@@ -110,8 +110,8 @@ random_id! {
 }
 
 impl RunId {
-    /// Returns the id of the run that a step of another run starts: the same for the same step, so that a step
-    /// starts one run and never a second one.
+    /// Returns the id of the run that a step of another run starts. It is derived from the step, so that a step never
+    /// starts a second run.
     #[must_use]
     pub fn started_by(step: &StepId) -> Self {
         let mut hash = xxh3_128(step.to_string().as_bytes());
@@ -125,7 +125,7 @@ impl RunId {
 }
 
 random_id! {
-    /// A live terminal. Its users know it as `session_id`.
+    /// A live terminal, called `session_id` in the tools.
     TerminalId, "term_", 10, "a session id (term_ and 10 characters)"
 }
 

@@ -7,22 +7,22 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{InvalidId, RunId};
 
-/// One step of a run, named the same on every replay: `run / state / visit`.
+/// The name of one step of a run, equal on every replay: `run / state / visit`.
 ///
-/// A terminal keeps its ledger of keystrokes under this name, so two different
-/// writes must never share one, and a repeated one must never get a new one.
+/// A terminal keeps its ledger of keystrokes by this name, so two different writes must never have the same name, and
+/// a repeated write must keep its name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StepId {
     /// The run that the step belongs to.
     pub run: RunId,
     /// The state of a machine, or the node of a call.
     pub place: String,
-    /// Number of times that the run has reached this place, counted from 1.
+    /// The visit of the run to this place, counted from 1.
     pub visit: u32,
 }
 
 impl StepId {
-    /// Returns the name of one of the parts that a step is performed in, counted from 1.
+    /// Returns the name of a part of the step, counted from 1.
     #[must_use]
     pub fn part(&self, number: usize) -> Self {
         Self {
@@ -32,11 +32,11 @@ impl StepId {
         }
     }
 
-    /// Returns the part of the step `whole` that this is, if it is one.
+    /// Returns the number of this part within `step`, if it is a part of it.
     #[must_use]
-    pub fn number_within(&self, whole: &Self) -> Option<usize> {
+    pub fn number_within(&self, step: &Self) -> Option<usize> {
         let number = usize::try_from(self.visit).ok()?;
-        (*self == whole.part(number)).then_some(number)
+        (*self == step.part(number)).then_some(number)
     }
 }
 
@@ -51,8 +51,8 @@ impl FromStr for StepId {
 
     fn from_str(text: &str) -> Result<Self, InvalidId> {
         let invalid = || InvalidId::new(text, "a step id (run/place/visit)");
-        let (run, rest) = text.split_once('/').ok_or_else(invalid)?;
-        let (place, visit) = rest.rsplit_once('/').ok_or_else(invalid)?;
+        let (run, place_and_visit) = text.split_once('/').ok_or_else(invalid)?;
+        let (place, visit) = place_and_visit.rsplit_once('/').ok_or_else(invalid)?;
         Ok(Self {
             run: run.parse().map_err(|_| invalid())?,
             place: place.to_owned(),

@@ -29,7 +29,7 @@ const ACTIONS: [(&str, &str); 11] = [
     ("run_graph", RunGraph::NAME),
 ];
 
-/// Returns the verb behind the tool of an action.
+/// Returns the verb of an action's tool.
 pub fn verb(tool: &str) -> Option<&'static VerbInfo> {
     let (_, name) = ACTIONS.into_iter().find(|(known, _)| *known == tool)?;
     VERBS.iter().find(|verb| verb.name == name)
@@ -43,8 +43,8 @@ impl ToolCatalog for TerminalTools {
     fn check(&self, tool: &str, params: &Map<String, Value>) -> Vec<Problem> {
         let Some(verb) = verb(tool) else { return Vec::new() };
         // The value of a variable is known only when the state is entered.
-        let open = |value: &Value| value.to_string().contains('{');
-        check(&(verb.parameters)(), params, open)
+        let has_placeholder = |value: &Value| value.to_string().contains('{');
+        check(&(verb.parameters)(), params, has_placeholder)
             .into_iter()
             .filter(|(field, _)| field != "session_id" || params.contains_key(field))
             .map(|(field, problem)| Problem::error(format!("/{field}"), problem))
@@ -53,11 +53,11 @@ impl ToolCatalog for TerminalTools {
 
     fn schema(&self, tool: &str) -> Option<Value> {
         let mut schema = (verb(tool)?.parameters)();
-        // The description for direct callers of a node is not what the author of a machine needs.
-        let about = match tool {
+        // The verb's description is for direct callers, not for the author of a machine.
+        let description = match tool {
             "run_command" => {
-                "Run one command in the run's shell, or in one of its own where the run has no terminal: its output \
-                 and exit code are the result. It fails where the exit code is not 0."
+                "Run one command in the run's shell, or in a new shell if the run has no terminal. The result has its \
+                 output and exit code. It fails if the exit code is not 0."
             }
             "run_node" => {
                 "Call a node of the project: a command, a request, a tool, a model … Its result is the action's."
@@ -67,18 +67,18 @@ impl ToolCatalog for TerminalTools {
             }
             _ => return Some(schema),
         };
-        schema["description"] = about.into();
+        schema["description"] = description.into();
         Some(schema)
     }
 
     fn fields(&self, tool: &str) -> Option<Vec<String>> {
-        // The schema of a reply is generated each time that it is asked for.
+        // Cached, because a reply's schema is generated on each request.
         static FIELDS: LazyLock<BTreeMap<&str, Vec<String>>> = LazyLock::new(|| {
             // The result of a node depends on the node.
-            let of_terminals = ACTIONS.into_iter().filter(|(tool, _)| !matches!(*tool, "run_node" | "run_graph"));
+            let terminal_tools = ACTIONS.into_iter().filter(|(tool, _)| !matches!(*tool, "run_node" | "run_graph"));
             let fields =
                 |(tool, _)| Some((tool, (verb(tool)?.reply)()["properties"].as_object()?.keys().cloned().collect()));
-            of_terminals.filter_map(fields).collect()
+            terminal_tools.filter_map(fields).collect()
         });
         FIELDS.get(tool).cloned()
     }

@@ -1,4 +1,4 @@
-//! Challenges for a passkey to sign: hashes with one form for each purpose.
+//! Challenges that a passkey signs: hashes, in a form of its own for each purpose.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -13,7 +13,7 @@ pub struct Challenge([u8; 32]);
 pub struct SignedText<'a> {
     /// The id of the gate, which contains that of its run.
     pub gate_id: &'a str,
-    /// Digest of the whole question as shown.
+    /// Digest of the complete question as shown.
     pub digest: &'a str,
     /// The number of the choice, from 1.
     pub number: Option<usize>,
@@ -28,7 +28,7 @@ impl Challenge {
         Self::from_text(&format!("steplatch passkey 1\n{ticket}"))
     }
 
-    /// Returns the challenge of an answer. Line ends separate the parts; only the last one may contain some.
+    /// Returns the challenge of an answer. Line ends separate the parts; only the last part may contain line ends.
     #[must_use]
     pub fn of_answer(signed: &SignedText<'_>) -> Self {
         let SignedText { gate_id, digest, number, answer } = signed;
@@ -40,7 +40,7 @@ impl Challenge {
         Self(Sha256::digest(text.as_bytes()).into())
     }
 
-    /// Returns it as browsers write it.
+    /// Returns the text that browsers sign.
     #[must_use]
     pub fn text(&self) -> String {
         URL_SAFE_NO_PAD.encode(self.0)
@@ -48,7 +48,7 @@ impl Challenge {
 
     /// Returns whether a browser's text is this challenge.
     pub(crate) fn is(&self, text: &str) -> bool {
-        crate::decoded(text).is_some_and(|bytes| bytes == self.0)
+        crate::decode(text).is_some_and(|bytes| bytes == self.0)
     }
 }
 

@@ -7,36 +7,36 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-/// Bytes of a coordinate of a point on P-256.
-const COORDINATE: usize = 32;
+/// Length of a coordinate of a point on P-256, in bytes.
+const COORDINATE_BYTES: usize = 32;
 
-/// Sign of an uncompressed point (SEC 1, 2.3.3).
+/// First byte of an uncompressed point (SEC 1, 2.3.3).
 const UNCOMPRESSED: u8 = 4;
 
-/// A public key of ECDSA on P-256: the point, not compressed. As text it is base64 for addresses.
+/// A public key of ECDSA on P-256: the uncompressed point. Its text is base64url (RFC 4648, section 5).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct PublicKey([u8; 1 + 2 * COORDINATE]);
+pub struct PublicKey([u8; 1 + 2 * COORDINATE_BYTES]);
 
-/// A text or bytes that are not a public key of this kind.
+/// A text or bytes that are not such a public key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("it is no public key of ECDSA on P-256 (ES256)")]
+#[error("it is not a public key of ECDSA on P-256 (ES256)")]
 pub struct InvalidKey;
 
 impl PublicKey {
-    /// Reads a key as authenticators write it: a COSE key (RFC 9053, 7.1.1) in the canonical form of CTAP2, which fixes
-    /// its bytes but for the coordinates. Leaves bytes after it alone.
+    /// Parses a key from an authenticator: a COSE key (RFC 9053, 7.1.1) in the canonical form of CTAP2, which fixes all
+    /// bytes except the coordinates. Ignores the bytes after it.
     pub(crate) fn from_cose(bytes: &[u8]) -> Result<Self, InvalidKey> {
         // {1 (kty): 2 (EC2), 3 (alg): -7 (ES256), -1 (crv): 1 (P-256), -2 (x): 32 bytes, -3 (y): 32 bytes}
         const BEFORE_X: [u8; 10] = [0xa5, 0x01, 0x02, 0x03, 0x26, 0x20, 0x01, 0x21, 0x58, 0x20];
         const BEFORE_Y: [u8; 3] = [0x22, 0x58, 0x20];
-        let rest = bytes.strip_prefix(&BEFORE_X).ok_or(InvalidKey)?;
-        let (x, rest) = rest.split_at_checked(COORDINATE).ok_or(InvalidKey)?;
-        let rest = rest.strip_prefix(&BEFORE_Y).ok_or(InvalidKey)?;
-        let y = rest.get(..COORDINATE).ok_or(InvalidKey)?;
-        let mut point = [UNCOMPRESSED; 1 + 2 * COORDINATE];
-        point[1..=COORDINATE].copy_from_slice(x);
-        point[1 + COORDINATE..].copy_from_slice(y);
+        let coordinates = bytes.strip_prefix(&BEFORE_X).ok_or(InvalidKey)?;
+        let (x, remainder) = coordinates.split_at_checked(COORDINATE_BYTES).ok_or(InvalidKey)?;
+        let remainder = remainder.strip_prefix(&BEFORE_Y).ok_or(InvalidKey)?;
+        let y = remainder.get(..COORDINATE_BYTES).ok_or(InvalidKey)?;
+        let mut point = [UNCOMPRESSED; 1 + 2 * COORDINATE_BYTES];
+        point[1..=COORDINATE_BYTES].copy_from_slice(x);
+        point[1 + COORDINATE_BYTES..].copy_from_slice(y);
         Ok(Self(point))
     }
 
@@ -57,8 +57,8 @@ impl TryFrom<String> for PublicKey {
     type Error = InvalidKey;
 
     fn try_from(text: String) -> Result<Self, InvalidKey> {
-        let bytes = crate::decoded(&text).ok_or(InvalidKey)?;
-        let point: [u8; 1 + 2 * COORDINATE] = bytes.try_into().map_err(|_| InvalidKey)?;
+        let bytes = crate::decode(&text).ok_or(InvalidKey)?;
+        let point: [u8; 1 + 2 * COORDINATE_BYTES] = bytes.try_into().map_err(|_| InvalidKey)?;
         if point[0] == UNCOMPRESSED { Ok(Self(point)) } else { Err(InvalidKey) }
     }
 }

@@ -1,9 +1,9 @@
 //! Checks of passkeys (Web Authentication Level 3, <https://www.w3.org/TR/webauthn-3/>): registrations, and signatures of answers.
 //!
 //! Pure: no files, no clock, no randomness. The challenge of a signature is a hash of the question and of the answer,
-//! so that it signs this answer to this question, and the stored data suffice to check it again later. Keys are ECDSA
-//! on P-256 with SHA-256 (ES256), which every authenticator has; user verification (a PIN, a fingerprint) is always
-//! required. Attestation is not: which device has the key is of no interest here. Counters are not compared: keys that
+//! so that it signs this answer to this question, and the stored data suffice to verify it later. Keys are ECDSA on
+//! P-256 with SHA-256 (ES256), which every authenticator supports. User verification (a PIN, a fingerprint) is always
+//! required; attestation is not, because the model of the device does not matter. Counters are not compared: keys that
 //! are synchronized between devices have none.
 
 mod challenge;
@@ -23,7 +23,7 @@ pub use verify::{Assertion, PasskeyError, Registered, Registration, register, ve
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-/// Reads base64 for addresses, as browsers write it; with padding or without.
-fn decoded(text: &str) -> Option<Vec<u8>> {
+/// Decodes base64url (RFC 4648, section 5), with or without padding.
+fn decode(text: &str) -> Option<Vec<u8>> {
     URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).ok()
 }

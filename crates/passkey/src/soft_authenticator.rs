@@ -1,4 +1,4 @@
-//! An authenticator in software, for tests: it verifies no person, and reports what the test chooses.
+//! A software authenticator for tests: it verifies no person, and sets the flags that the test requests.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -23,13 +23,13 @@ impl Default for SoftAuthenticator {
 impl SoftAuthenticator {
     /// Flags of a present and verified person, and of a registration.
     pub const VERIFIED: u8 = 0x05;
-    /// As [`Self::VERIFIED`], with a key behind it.
+    /// As [`Self::VERIFIED`], and a key follows.
     pub const REGISTERED: u8 = 0x45;
 
-    /// Creates one with a new key.
+    /// Creates an authenticator with a new key.
     ///
     /// # Panics
-    /// When the system gives no random numbers.
+    /// If the system provides no random numbers.
     #[must_use]
     pub fn new() -> Self {
         let random = SystemRandom::new();
@@ -53,7 +53,7 @@ impl SoftAuthenticator {
         data
     }
 
-    /// Returns client data and authenticator data of a registration, as base64 for addresses.
+    /// Returns client data and authenticator data of a registration, as base64url.
     #[must_use]
     pub fn registers(&self, client_data: &str, host: &str, flags: u8) -> [String; 2] {
         let mut data = Self::head(host, flags);
@@ -67,10 +67,10 @@ impl SoftAuthenticator {
         [client_data.as_bytes(), &data].map(|bytes| URL_SAFE_NO_PAD.encode(bytes))
     }
 
-    /// Returns client data, authenticator data and signature, as base64 for addresses.
+    /// Returns client data, authenticator data and signature, as base64url.
     ///
     /// # Panics
-    /// When the system gives no random numbers.
+    /// If the system provides no random numbers.
     #[must_use]
     pub fn signs(&self, client_data: &str, host: &str, flags: u8) -> [String; 3] {
         let data = Self::head(host, flags);

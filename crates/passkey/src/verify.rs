@@ -5,27 +5,27 @@ use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
 use crate::challenge::Challenge;
-use crate::decoded;
+use crate::decode;
 use crate::key::PublicKey;
 
-/// Flags of the authenticator's data: a person was there, the authenticator recognized them, and a key follows.
-const PRESENT: u8 = 0x01;
-const VERIFIED: u8 = 0x04;
+/// Flags of the authenticator's data: a person was present, was verified, and a key follows.
+const USER_PRESENT: u8 = 0x01;
+const USER_VERIFIED: u8 = 0x04;
 const HAS_KEY: u8 = 0x40;
 
-/// Bytes of the authenticator's data before the key: hash of the host, flags, counter.
-const HEAD: usize = 37;
+/// Length of the authenticator's data before the key, in bytes: hash of the host, flags, counter.
+const HEADER_BYTES: usize = 37;
 
-/// Bytes of the model of an authenticator.
-const MODEL: usize = 16;
+/// Length of an authenticator's model id (AAGUID), in bytes.
+const AAGUID_BYTES: usize = 16;
 
 /// Maximum length of the id of a credential, in bytes.
 const MAX_ID_BYTES: usize = 1023;
 
-/// Answer of a browser for a new passkey. Everything is base64 for addresses.
+/// Answer of a browser for a new passkey. Everything is base64url.
 #[derive(Debug, Clone, Copy)]
 pub struct Registration<'a> {
-    /// The data that the browser has collected, as JSON.
+    /// The client data of the browser, as JSON.
     pub client_data: &'a str,
     /// The data of the authenticator, with the new key.
     pub authenticator_data: &'a str,
@@ -34,7 +34,7 @@ pub struct Registration<'a> {
 /// A registered passkey.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Registered {
-    /// Its id, base64 for addresses.
+    /// Its id, base64url.
     pub credential_id: String,
     /// Its public key.
     pub public_key: PublicKey,
@@ -42,10 +42,10 @@ pub struct Registered {
     pub origin: String,
 }
 
-/// Answer of a browser for a signature. Everything is base64 for addresses.
+/// Answer of a browser for a signature. Everything is base64url.
 #[derive(Debug, Clone, Copy)]
 pub struct Assertion<'a> {
-    /// The data that the browser has collected, as JSON.
+    /// The client data of the browser, as JSON.
     pub client_data: &'a str,
     /// The data of the authenticator.
     pub authenticator_data: &'a str,
@@ -56,38 +56,38 @@ pub struct Assertion<'a> {
 /// Reason for the refusal of a registration or a signature.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PasskeyError {
-    /// A part of it is unreadable.
+    /// A part of it is invalid.
     #[error("its {0} cannot be read")]
     Malformed(&'static str),
     /// The message is for another purpose: a registration in place of a signature, or the reverse.
-    #[error("it is of another kind than what was asked for")]
+    #[error("it is for another purpose than the requested one")]
     OtherKind,
     /// The signature is for another answer, or answers another ticket.
     #[error("it is for another question or answer")]
     OtherChallenge,
     /// A page of another origin made it.
-    #[error("it was made by a page at {found}, and the passkey was registered at {registered}")]
+    #[error("it is from a page at {found}, but the passkey was registered at {registered}")]
     OtherOrigin {
         /// The origin of the page that made it.
         found: String,
         /// The origin of the page that registered the passkey.
         registered: String,
     },
-    /// The message is for another host, or from within a page of another one.
-    #[error("it was made for another host")]
+    /// The message is for another host, or from a frame in a page of another origin.
+    #[error("it is for another host")]
     OtherHost,
-    /// The authenticator did not check who was there.
+    /// The authenticator did not verify the person.
     #[error("the authenticator did not verify the person (by PIN, fingerprint or face)")]
     Unverified,
     /// The new key is not of a supported kind.
-    #[error("its key is not of ECDSA on P-256 (ES256)")]
+    #[error("its key is not an ECDSA key on P-256 (ES256)")]
     OtherAlgorithm,
-    /// The signature is not that of the key.
-    #[error("its signature is not that of the passkey")]
+    /// The signature does not match the key.
+    #[error("its signature does not match the passkey")]
     WrongSignature,
 }
 
-/// Data that a browser collects. Omits fields of newer browsers.
+/// Client data of a browser. Ignores unknown fields of newer browsers.
 #[derive(Deserialize)]
 struct ClientData {
     #[serde(rename = "type")]
@@ -98,29 +98,28 @@ struct ClientData {
     cross_origin: bool,
 }
 
-/// Reads a new passkey.
+/// Verifies the registration of a passkey, and returns it.
 ///
 /// # Errors
-/// If it is not an answer to this challenge, from a page of the top level, by an authenticator that verified the
-/// person.
+/// If it is not the answer to this challenge, from a top-level page, by an authenticator that verified the person.
 pub fn register(registration: Registration<'_>, challenge: &Challenge) -> Result<Registered, PasskeyError> {
     let (client, _) = client_data(registration.client_data, "webauthn.create", challenge)?;
-    let data = decoded(registration.authenticator_data).ok_or(PasskeyError::Malformed("authenticator data"))?;
-    let rest = checked_head(&data, &client.origin, HAS_KEY)?;
+    let data = decode(registration.authenticator_data).ok_or(PasskeyError::Malformed("authenticator data"))?;
+    let credential = check_header(&data, &client.origin, HAS_KEY)?;
     let malformed = PasskeyError::Malformed("key");
-    let rest = rest.get(MODEL..).ok_or(malformed.clone())?;
-    let (length, rest) = rest.split_at_checked(2).ok_or(malformed.clone())?;
+    let credential = credential.get(AAGUID_BYTES..).ok_or(malformed.clone())?;
+    let (length, id_and_key) = credential.split_at_checked(2).ok_or(malformed.clone())?;
     let length = usize::from(u16::from_be_bytes([length[0], length[1]]));
-    let (id, key) = rest.split_at_checked(length).filter(|_| length <= MAX_ID_BYTES).ok_or(malformed)?;
+    let (id, key) = id_and_key.split_at_checked(length).filter(|_| length <= MAX_ID_BYTES).ok_or(malformed)?;
     let public_key = PublicKey::from_cose(key).map_err(|_| PasskeyError::OtherAlgorithm)?;
     let credential_id = base64::Engine::encode(&base64::engine::general_purpose::URL_SAFE_NO_PAD, id);
     Ok(Registered { credential_id, public_key, origin: client.origin })
 }
 
-/// Checks a signature of a passkey with a registration at `origin`.
+/// Verifies a signature by a passkey that was registered at `origin`.
 ///
 /// # Errors
-/// If the key, the challenge or the origin is another one, or the authenticator has not verified the person.
+/// If the key, the challenge or the origin differs, or the authenticator has not verified the person.
 pub fn verify(
     key: &PublicKey,
     origin: &str,
@@ -131,18 +130,18 @@ pub fn verify(
     if client.origin != origin {
         return Err(PasskeyError::OtherOrigin { found: client.origin, registered: origin.to_owned() });
     }
-    let mut signed = decoded(assertion.authenticator_data).ok_or(PasskeyError::Malformed("authenticator data"))?;
-    checked_head(&signed, origin, 0)?;
-    let signature = decoded(assertion.signature).ok_or(PasskeyError::Malformed("signature"))?;
+    let mut signed = decode(assertion.authenticator_data).ok_or(PasskeyError::Malformed("authenticator data"))?;
+    check_header(&signed, origin, 0)?;
+    let signature = decode(assertion.signature).ok_or(PasskeyError::Malformed("signature"))?;
     signed.extend_from_slice(&Sha256::digest(bytes));
     let key = UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, key.point());
     key.verify(&signed, &signature).map_err(|_| PasskeyError::WrongSignature)
 }
 
-/// Reads the data that a browser collected, and its bytes.
+/// Parses and checks client data. Returns also their bytes.
 fn client_data(text: &str, kind: &str, challenge: &Challenge) -> Result<(ClientData, Vec<u8>), PasskeyError> {
     let malformed = || PasskeyError::Malformed("client data");
-    let bytes = decoded(text).ok_or_else(malformed)?;
+    let bytes = decode(text).ok_or_else(malformed)?;
     let client: ClientData = serde_json::from_slice(&bytes).map_err(|_| malformed())?;
     if client.kind != kind {
         return Err(PasskeyError::OtherKind);
@@ -156,18 +155,19 @@ fn client_data(text: &str, kind: &str, challenge: &Challenge) -> Result<(ClientD
     Ok((client, bytes))
 }
 
-/// Checks the head of the authenticator's data, and returns what follows it.
-fn checked_head<'d>(data: &'d [u8], origin: &str, more: u8) -> Result<&'d [u8], PasskeyError> {
-    let (head, rest) = data.split_at_checked(HEAD).ok_or(PasskeyError::Malformed("authenticator data"))?;
+/// Checks the header of the authenticator's data, and returns the data after it.
+fn check_header<'d>(data: &'d [u8], origin: &str, required_flags: u8) -> Result<&'d [u8], PasskeyError> {
+    let (header, remainder) =
+        data.split_at_checked(HEADER_BYTES).ok_or(PasskeyError::Malformed("authenticator data"))?;
     let host = host(origin).ok_or(PasskeyError::OtherHost)?;
-    if head[..32] != Sha256::digest(host.as_bytes())[..] {
+    if header[..32] != Sha256::digest(host.as_bytes())[..] {
         return Err(PasskeyError::OtherHost);
     }
-    let flags = head[32];
-    match flags & (PRESENT | VERIFIED) == PRESENT | VERIFIED {
+    let flags = header[32];
+    match flags & (USER_PRESENT | USER_VERIFIED) == USER_PRESENT | USER_VERIFIED {
         false => Err(PasskeyError::Unverified),
-        true if flags & more != more => Err(PasskeyError::Malformed("authenticator data")),
-        true => Ok(rest),
+        true if flags & required_flags != required_flags => Err(PasskeyError::Malformed("authenticator data")),
+        true => Ok(remainder),
     }
 }
 

@@ -8,7 +8,7 @@ use crate::SoftAuthenticator;
 use crate::challenge::SignedText;
 
 const ORIGIN: &str = "http://localhost:7878";
-const EVERYTHING: u8 = PRESENT | VERIFIED;
+const EVERYTHING: u8 = USER_PRESENT | USER_VERIFIED;
 
 const ANSWER: SignedText<'static> =
     SignedText { gate_id: "run_a/ask/1", digest: "0123abcd", number: Some(1), answer: "yes" };
@@ -58,8 +58,8 @@ fn what_is_not_exactly_that_is_refused() {
     let refused = |client: &str, host: &str, flags: u8, checked: &SignedText<'_>| {
         signs([&one, &one], client, host, flags, checked).unwrap_err()
     };
-    assert_eq!(refused(&got(ORIGIN), "localhost", PRESENT, &ANSWER), PasskeyError::Unverified);
-    assert_eq!(refused(&got(ORIGIN), "localhost", VERIFIED, &ANSWER), PasskeyError::Unverified);
+    assert_eq!(refused(&got(ORIGIN), "localhost", USER_PRESENT, &ANSWER), PasskeyError::Unverified);
+    assert_eq!(refused(&got(ORIGIN), "localhost", USER_VERIFIED, &ANSWER), PasskeyError::Unverified);
     assert_eq!(refused(&got(ORIGIN), "elsewhere", EVERYTHING, &ANSWER), PasskeyError::OtherHost);
     let other_port = refused(&got("http://localhost:8000"), "localhost", EVERYTHING, &ANSWER);
     assert!(matches!(other_port, PasskeyError::OtherOrigin { .. }), "{other_port:?}");
@@ -74,7 +74,7 @@ fn what_is_not_exactly_that_is_refused() {
     assert_eq!(by_another, Err(PasskeyError::WrongSignature));
 
     let refused = |client: &str, host: &str, flags: u8| registers(&one, client, host, flags).unwrap_err();
-    assert_eq!(refused(&created(ORIGIN), "localhost", PRESENT | HAS_KEY), PasskeyError::Unverified);
+    assert_eq!(refused(&created(ORIGIN), "localhost", USER_PRESENT | HAS_KEY), PasskeyError::Unverified);
     let elsewhere = refused(&created("http://evil.example"), "evil.example", EVERYTHING | HAS_KEY);
     assert_eq!(elsewhere, PasskeyError::OtherHost);
     assert_eq!(refused(&got(ORIGIN), "localhost", EVERYTHING | HAS_KEY), PasskeyError::OtherKind);
@@ -93,7 +93,7 @@ fn foreign_bytes_are_refused_and_break_nothing() {
     }
     // The length of the id is more than there is.
     let mut data = SoftAuthenticator::head("localhost", EVERYTHING | HAS_KEY);
-    data.extend([0; MODEL]);
+    data.extend([0; AAGUID_BYTES]);
     data.extend([0xff, 0xff, 1]);
     assert_eq!(registers(data), Err(PasskeyError::Malformed("key")));
     assert!(PublicKey::try_from("AAAA".to_owned()).is_err());

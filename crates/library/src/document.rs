@@ -26,8 +26,8 @@ pub enum Status {
 
 /// Metadata of a workflow, kept beside its definition.
 ///
-/// Read key by key: other programs keep files of this form too, and a value of another kind than ours counts as missing,
-/// so that no metadata make a definition unreadable.
+/// Read key by key: other programs write such files, too. A value of an unexpected type counts as missing, so that
+/// invalid metadata never make a definition unreadable.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Value")]
 pub struct Metadata {
@@ -36,7 +36,7 @@ pub struct Metadata {
     /// Time of its first save, as in RFC 3339.
     pub created: String,
     /// Number of its versions, from 1: changes of its behaviour. Stored as text, `"1.0"` for 1; a number is valid too.
-    #[serde(serialize_with = "version_text")]
+    #[serde(serialize_with = "serialize_version")]
     pub version: u32,
     /// Draft or proven.
     pub status: Status,
@@ -54,17 +54,17 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    /// Returns whether the counts have a run that ended at that time, to the second, or a later one.
+    /// Returns whether the counts include a run that ended at that time or later, to the second.
     #[must_use]
-    pub fn counts(&self, at: SystemTime) -> bool {
-        // Formatted times sort in the order of the times.
-        self.last_run.as_ref().is_some_and(|last| *last >= to_rfc3339(at))
+    pub fn counts(&self, time: SystemTime) -> bool {
+        // The formatted times sort chronologically.
+        self.last_run.as_ref().is_some_and(|last| *last >= to_rfc3339(time))
     }
 
-    /// Returns whether it was first saved at that time, to the second, or later.
+    /// Returns whether it was first saved at that time or later, to the second.
     #[must_use]
-    pub fn is_created_since(&self, at: SystemTime) -> bool {
-        self.created >= to_rfc3339(at)
+    pub fn is_created_since(&self, time: SystemTime) -> bool {
+        self.created >= to_rfc3339(time)
     }
 }
 
@@ -77,7 +77,7 @@ impl From<Value> for Metadata {
         Self {
             hash: take_field(&mut fields, "hash"),
             created: take_field(&mut fields, "created"),
-            version: fields.shift_remove("version").map_or(0, |version| version_read(&version)),
+            version: fields.shift_remove("version").map_or(0, |version| parse_version(&version)),
             status: take_field(&mut fields, "status"),
             run_count: take_field(&mut fields, "run_count"),
             success_count: take_field(&mut fields, "success_count"),
@@ -88,32 +88,32 @@ impl From<Value> for Metadata {
     }
 }
 
-/// Takes a value out of `fields`; the default where there is none of its kind.
+/// Takes a value out of `fields`; the default if it is missing or of another type.
 fn take_field<T: DeserializeOwned + Default>(fields: &mut Map<String, Value>, key: &str) -> T {
     fields.shift_remove(key).and_then(|value| serde_json::from_value(value).ok()).unwrap_or_default()
 }
 
-/// Reads a version: the whole part of a number, or of a text that begins with one. Any other value is a first version.
-fn version_read(value: &Value) -> u32 {
+/// Reads a version: the integer part of a number, or of a text that begins with one. Any other value counts as 1.
+fn parse_version(value: &Value) -> u32 {
     let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let digits = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
     text[..digits].parse().unwrap_or(1)
 }
 
-// The shape is serde's.
+// serde requires this signature.
 #[allow(clippy::trivially_copy_pass_by_ref)]
-fn version_text<S: Serializer>(version: &u32, serializer: S) -> Result<S::Ok, S::Error> {
+fn serialize_version<S: Serializer>(version: &u32, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&format_args!("{version}.0"))
 }
 
 /// A saved workflow.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stored {
-    /// Its name, which is that of its file.
+    /// Its name, which is also that of its file.
     pub name: WorkflowName,
-    /// The definition, with that name in it.
+    /// The definition, which contains that name.
     pub definition: Value,
-    /// Its metadata. The hash is that of the current definition, and an edited one is a draft.
+    /// Its metadata, with the hash of the current definition. An edited definition is a draft.
     pub metadata: Metadata,
 }
 
@@ -127,7 +127,7 @@ struct File {
 /// Reads the file of the workflow `name`.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The defect of the file.
 pub(crate) fn read(name: &WorkflowName, text: &[u8]) -> Result<Stored, FileError> {
     let value: Value = serde_json::from_slice(text).map_err(FileError::NotJson)?;
     if !value.is_object() {
@@ -140,7 +140,7 @@ pub(crate) fn read(name: &WorkflowName, text: &[u8]) -> Result<Stored, FileError
     let hash = Signature::of_value(&definition);
     if metadata.hash != hash {
         metadata.status = Status::Draft;
-        // Without a hash, an edit looks like the save of another program.
+        // Without a hash, an edited file cannot be told from one that another program saved.
         if !metadata.hash.as_str().is_empty() || metadata.version == 0 {
             metadata.version = metadata.version.saturating_add(1);
         }
@@ -149,15 +149,15 @@ pub(crate) fn read(name: &WorkflowName, text: &[u8]) -> Result<Stored, FileError
     Ok(Stored { name: name.clone(), definition: with_name(definition, name), metadata })
 }
 
-/// Returns the text of the file: the same for the same workflow, its keys in the order of the document.
-pub(crate) fn text(stored: &Stored) -> String {
+/// Returns the text of the file. It is deterministic, with the keys in the order of the document.
+pub(crate) fn to_text(stored: &Stored) -> String {
     let file = File { definition: stored.definition.clone(), metadata: stored.metadata.clone() };
     let mut text = serde_json::to_string_pretty(&file).expect("texts are the only keys");
     text.push('\n');
     text
 }
 
-/// Returns the definition with `name` as its name; the first of its keys, when it had none.
+/// Returns the definition with `name` as its name, which becomes the first key if it had none.
 pub(crate) fn with_name(definition: Value, name: &WorkflowName) -> Value {
     let Value::Object(mut fields) = definition else { return definition };
     let value = Value::from(name.as_str());
@@ -171,7 +171,7 @@ pub(crate) fn with_name(definition: Value, name: &WorkflowName) -> Value {
 }
 
 /// Returns a time as in RFC 3339, to the second; 1970 for an invalid one.
-pub(crate) fn to_rfc3339(at: SystemTime) -> String {
-    let at = Timestamp::try_from(at).and_then(|at| at.round(Unit::Second));
-    at.unwrap_or(Timestamp::UNIX_EPOCH).to_string()
+pub(crate) fn to_rfc3339(time: SystemTime) -> String {
+    let time = Timestamp::try_from(time).and_then(|time| time.round(Unit::Second));
+    time.unwrap_or(Timestamp::UNIX_EPOCH).to_string()
 }

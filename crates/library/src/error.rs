@@ -8,7 +8,7 @@ use steplatch_ids::{InvalidId, WorkflowName};
 /// Error of reading or changing the directory, which is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum FolderError {
-    /// The directory permits reads and no writes.
+    /// The directory is read-only.
     #[error("the library '{}' is read-only", .folder.display())]
     ReadOnly {
         /// The folder.
@@ -17,7 +17,7 @@ pub enum FolderError {
         #[source]
         cause: io::Error,
     },
-    /// The disk is full, or a quota has no room left.
+    /// The disk or a quota is full.
     #[error("no disk space for '{}'", .file.display())]
     NoRoom {
         /// The file.
@@ -26,7 +26,7 @@ pub enum FolderError {
         #[source]
         cause: io::Error,
     },
-    /// Anything else that the system refuses.
+    /// Another system error.
     #[error("'{}' cannot be used", .file.display())]
     Failed {
         /// The file.
@@ -38,7 +38,7 @@ pub enum FolderError {
 }
 
 impl FolderError {
-    /// Returns the meaning of `cause` for `file`.
+    /// Classifies a system error about `file`.
     pub(crate) fn from_io(file: &Path, cause: io::Error) -> Self {
         let file = file.to_owned();
         match cause.kind() {
@@ -64,9 +64,9 @@ pub enum CreateError {
         name: WorkflowName,
     },
     /// The definition has no name to save it under.
-    #[error("a workflow that is to be saved needs a 'name'")]
+    #[error("a saved workflow needs a 'name'")]
     NoName,
-    /// The name cannot be that of a file.
+    /// The name is not a valid workflow name.
     #[error(transparent)]
     InvalidName(#[from] InvalidId),
     /// The name is that of a file of the library itself.
@@ -79,11 +79,11 @@ pub enum CreateError {
     #[error("a definition is a JSON object")]
     NotAnObject,
     /// The definition is too long.
-    #[error("the definition takes {bytes} bytes, and a saved workflow has at most {at_most}")]
+    #[error("the definition takes {bytes} bytes, more than the limit of {at_most} for a saved workflow")]
     TooLarge {
-        /// The size that it would take.
+        /// Its size.
         bytes: usize,
-        /// The size that it may take.
+        /// The maximum size.
         at_most: usize,
     },
     /// Writing to the directory failed.
@@ -94,7 +94,7 @@ pub enum CreateError {
 /// Error of replacing a workflow.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplaceError {
-    /// The file was removed, or its file is broken.
+    /// The workflow was removed, or its file is broken.
     #[error(transparent)]
     Lookup(#[from] LookupError),
     /// Writing the new definition failed.
@@ -102,7 +102,7 @@ pub enum ReplaceError {
     Write(#[from] CreateError),
 }
 
-/// Defect of one file of a library, as words that follow "is broken: ".
+/// Defect of one file of a library, as text that follows "is broken: ".
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// The file name is not a valid workflow name.
@@ -114,10 +114,10 @@ pub enum FileError {
     /// The system refuses to read it.
     #[error("it cannot be read: {0}")]
     Unreadable(io::Error),
-    /// The file is longer than a file of this kind may be.
+    /// The file exceeds the limit of its kind.
     #[error("it has more than {at_most} bytes")]
     TooLarge {
-        /// The size that it may take, in bytes.
+        /// The maximum size, in bytes.
         at_most: usize,
     },
     /// The file is a file of functions that is not UTF-8.
@@ -129,7 +129,7 @@ pub enum FileError {
     /// The file is JSON, but not an object.
     #[error("this is not a JSON object")]
     NotObject,
-    /// Its keys are not those of a saved workflow.
+    /// Its structure is not that of a saved workflow.
     #[error("{0}")]
     Form(serde_json::Error),
     /// Its definition is not an object.
@@ -140,13 +140,13 @@ pub enum FileError {
 /// Error of looking up a saved workflow.
 #[derive(Debug, thiserror::Error)]
 pub enum LookupError {
-    /// There is none of that name.
+    /// There is no workflow of that name.
     #[error("there is no workflow '{name}' in the library")]
     NotFound {
         /// The name.
         name: WorkflowName,
     },
-    /// There is a file, and it is invalid.
+    /// The file of the workflow is invalid.
     #[error("the file '{}' is broken: {reason}", .file.display())]
     Broken {
         /// The file.

@@ -1,4 +1,4 @@
-//! Files that are there whole or not at all, and the lock on all of them.
+//! Atomic replacement of files, and the lock on all of them.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -10,14 +10,13 @@ use std::time::{Duration, SystemTime};
 
 use crate::{FileError, FolderError};
 
-const LOCK: &str = ".lock";
+const LOCK_FILE: &str = ".lock";
 /// Prefix of the names of unfinished files.
-const UNFINISHED: &str = ".unfinished-";
-/// The files that git should ignore. Written with the directory and shared with it, so that no user has to configure
-/// it.
-const IGNORED: &str = "/index.json\n/.lock\n/.unfinished-*\n";
+const UNFINISHED_PREFIX: &str = ".unfinished-";
+/// Text of the `.gitignore` that is written with the directory, so that users need not write one.
+const GITIGNORE_TEXT: &str = "/index.json\n/.lock\n/.unfinished-*\n";
 
-/// The lock; dropping it releases it. It belongs to an open file, so that threads exclude each other as processes do.
+/// The lock, released on drop. It belongs to an open file, so it also excludes other threads of this process.
 #[derive(Debug)]
 pub(crate) struct FolderLock<'f> {
     folder: &'f Path,
@@ -33,11 +32,11 @@ pub struct Stamp {
     changed: (i64, i64),
 }
 
-/// Age below which a changed file may change again without any trace in its timestamps.
+/// Age below which a changed file may change again without a change of its timestamps.
 const SETTLE_TIME: Duration = Duration::from_secs(2);
 
 impl Stamp {
-    /// Returns the stamp of the ordinary file at `path`. Blocks for a look at the file system.
+    /// Returns the stamp of the regular file at `path`. Blocks.
     #[must_use]
     pub fn at(path: &Path) -> Option<Self> {
         stamp(path)
@@ -62,7 +61,7 @@ impl Stamp {
     }
 }
 
-/// A file of the folder, before the read.
+/// A file of the folder that was not read yet.
 #[derive(Debug)]
 pub(crate) struct FoundFile {
     pub(crate) name: OsString,
@@ -72,50 +71,50 @@ pub(crate) struct FoundFile {
 }
 
 impl<'f> FolderLock<'f> {
-    /// Waits for the lock. Makes the folder, when it is not there.
+    /// Waits for the lock, after creating the folder if it is missing.
     pub(crate) fn wait(folder: &'f Path) -> Result<Self, FolderError> {
-        make(folder)?;
+        create_folder(folder)?;
         let file = lock_file(folder)?;
         loop {
             match file.lock() {
                 Ok(()) => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(FolderError::from_io(&folder.join(LOCK), error)),
+                Err(error) => return Err(FolderError::from_io(&folder.join(LOCK_FILE), error)),
             }
         }
         let locked = Self { folder, file };
-        locked.clear();
+        locked.remove_unfinished();
         Ok(locked)
     }
 
     /// Takes the lock of an existing directory, if it is free.
-    pub(crate) fn at_once(folder: &'f Path) -> Option<Self> {
+    pub(crate) fn try_lock(folder: &'f Path) -> Option<Self> {
         let file = lock_file(folder).ok()?;
         file.try_lock().ok()?;
         Some(Self { folder, file })
     }
 
-    /// Puts a file in the place of the one of that name: a reader sees the old or the new one, also after a crash.
-    pub(crate) fn put(&self, name: &str, text: &[u8]) -> Result<(), FolderError> {
+    /// Replaces a file atomically: a reader sees the old or the new one, also after a crash.
+    pub(crate) fn replace(&self, name: &str, text: &[u8]) -> Result<(), FolderError> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let unfinished = self.folder.join(format!("{UNFINISHED}{}-{count}", std::process::id()));
+        let unfinished = self.folder.join(format!("{UNFINISHED_PREFIX}{}-{count}", std::process::id()));
         let target = self.folder.join(name);
-        let put = || -> io::Result<()> {
+        let write = || -> io::Result<()> {
             let mut file = OpenOptions::new().write(true).create_new(true).open(&unfinished)?;
             file.write_all(text)?;
             file.sync_all()?;
             fs::rename(&unfinished, &target)?;
             sync(target.parent().unwrap_or(self.folder))
         };
-        put().map_err(|cause| {
-            // It may not have come into being; if it stays, the next writer clears it away.
+        write().map_err(|cause| {
+            // It may not exist; if the removal fails, the next writer removes it.
             let _ = fs::remove_file(&unfinished);
             FolderError::from_io(&target, cause)
         })
     }
 
-    /// Removes a file. Returns whether there was one.
+    /// Removes a file. Returns whether it existed.
     pub(crate) fn remove(&self, name: &str) -> Result<bool, FolderError> {
         let file = self.folder.join(name);
         match fs::remove_file(&file).and_then(|()| sync(file.parent().unwrap_or(self.folder))) {
@@ -125,22 +124,22 @@ impl<'f> FolderLock<'f> {
         }
     }
 
-    /// Makes a directory in the folder, unless it is there.
-    pub(crate) fn make(&self, name: &str) -> Result<(), FolderError> {
-        let made = self.folder.join(name);
-        if made.is_dir() {
+    /// Creates a directory in the folder, unless it exists.
+    pub(crate) fn create_directory(&self, name: &str) -> Result<(), FolderError> {
+        let directory = self.folder.join(name);
+        if directory.is_dir() {
             return Ok(());
         }
-        let make = fs::create_dir(&made).and_then(|()| sync(made.parent().unwrap_or(self.folder)));
-        make.map_err(|error| FolderError::from_io(&made, error))
+        let created = fs::create_dir(&directory).and_then(|()| sync(directory.parent().unwrap_or(self.folder)));
+        created.map_err(|error| FolderError::from_io(&directory, error))
     }
 
-    /// Removes what a killed writer left unfinished: under the lock there is no other writer.
-    fn clear(&self) {
+    /// Removes the unfinished files of killed writers; the lock excludes living ones.
+    fn remove_unfinished(&self) {
         let Ok(files) = fs::read_dir(self.folder) else { return };
         for file in files.flatten() {
-            if file.file_name().to_string_lossy().starts_with(UNFINISHED) {
-                // It does no harm if it stays.
+            if file.file_name().to_string_lossy().starts_with(UNFINISHED_PREFIX) {
+                // Ignores a failure: an unfinished file does no harm.
                 let _ = fs::remove_file(file.path());
             }
         }
@@ -155,28 +154,28 @@ impl Drop for FolderLock<'_> {
     }
 }
 
-/// Makes the entries of a directory last.
+/// Makes changes of a directory's entries durable.
 fn sync(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-fn make(folder: &Path) -> Result<(), FolderError> {
+fn create_folder(folder: &Path) -> Result<(), FolderError> {
     if folder.is_dir() {
         return Ok(());
     }
-    let failed = |cause| FolderError::from_io(&folder.join(LOCK), cause);
+    let failed = |cause| FolderError::from_io(&folder.join(LOCK_FILE), cause);
     fs::create_dir_all(folder).map_err(failed)?;
-    fs::write(folder.join(".gitignore"), IGNORED).map_err(failed)
+    fs::write(folder.join(".gitignore"), GITIGNORE_TEXT).map_err(failed)
 }
 
 fn lock_file(folder: &Path) -> Result<File, FolderError> {
-    let path = folder.join(LOCK);
+    let path = folder.join(LOCK_FILE);
     let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path);
     file.map_err(|cause| FolderError::from_io(&path, cause))
 }
 
-/// Returns the visible files of the directory that end like that, by name; none when there is no directory.
-pub(crate) fn files(folder: &Path, ending: &str) -> Result<Vec<FoundFile>, FolderError> {
+/// Returns the visible files of the directory with this suffix, by name; none if there is no directory.
+pub(crate) fn files(folder: &Path, suffix: &str) -> Result<Vec<FoundFile>, FolderError> {
     let failed = |cause| FolderError::from_io(&folder.join("."), cause);
     let listed = match fs::read_dir(folder) {
         Ok(listed) => listed,
@@ -187,27 +186,27 @@ pub(crate) fn files(folder: &Path, ending: &str) -> Result<Vec<FoundFile>, Folde
     for file in listed {
         let file = file.map_err(failed)?;
         let name = file.file_name();
-        let shown = name.to_string_lossy();
-        if shown.ends_with(ending) && !shown.starts_with('.') {
+        let text = name.to_string_lossy();
+        if text.ends_with(suffix) && !text.starts_with('.') {
             files.push(FoundFile { stamp: stamp(&file.path()), path: file.path(), name });
         }
     }
-    files.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+    files.sort_unstable_by(|first, second| first.name.cmp(&second.name));
     Ok(files)
 }
 
-/// Returns the stamp of an ordinary file.
+/// Returns the stamp of a regular file.
 pub(crate) fn stamp(file: &Path) -> Option<Stamp> {
     let metadata = fs::metadata(file).ok()?;
     metadata.is_file().then(|| Stamp::from_metadata(&metadata))
 }
 
-/// Reads an ordinary file of at most `largest` bytes; nothing when there is none.
+/// Reads a regular file of at most `max_bytes` bytes; `None` if there is none.
 ///
 /// # Errors
-/// What is wrong with it.
-pub(crate) fn read(path: &Path, largest: usize) -> Result<Option<Vec<u8>>, FileError> {
-    // Looked at first, because opening a pipe blocks until a writer opens it.
+/// The defect of the file.
+pub(crate) fn read(path: &Path, max_bytes: usize) -> Result<Option<Vec<u8>>, FileError> {
+    // Checked first, because opening a pipe blocks until a writer opens it.
     match fs::metadata(path) {
         Ok(metadata) if !metadata.is_file() => return Err(FileError::NotFile),
         Ok(_) => {}
@@ -217,9 +216,9 @@ pub(crate) fn read(path: &Path, largest: usize) -> Result<Option<Vec<u8>>, FileE
         Err(error) => return Err(FileError::Unreadable(error)),
     }
     let mut text = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(largest as u64 + 1).read_to_end(&mut text));
+    let read = File::open(path).and_then(|file| file.take(max_bytes as u64 + 1).read_to_end(&mut text));
     match read {
-        Ok(_) if text.len() > largest => Err(FileError::TooLarge { at_most: largest }),
+        Ok(_) if text.len() > max_bytes => Err(FileError::TooLarge { at_most: max_bytes }),
         Ok(_) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(FileError::Unreadable(error)),
@@ -236,6 +235,6 @@ mod tests {
         let first = FolderLock::wait(folder.path()).unwrap();
         let _forked = first.file.try_clone().unwrap();
         drop(first);
-        assert!(FolderLock::at_once(folder.path()).is_some());
+        assert!(FolderLock::try_lock(folder.path()).is_some());
     }
 }

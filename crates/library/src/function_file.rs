@@ -16,12 +16,12 @@ use crate::{FileError, Signature, Stamp};
 pub struct FunctionFile {
     /// Its name without the ending.
     pub name: WorkflowName,
-    /// Its text.
+    /// Its source text.
     pub text: String,
-    /// Its metadata. The hash is that of the current text, and the workflows of an edited one are drafts.
+    /// Its metadata, with the hash of the current text. The workflows of an edited text are drafts.
     pub metadata: FunctionMetadata,
     /// Reason why reading its metadata failed, if it did.
-    pub trouble: Option<String>,
+    pub metadata_error: Option<String>,
 }
 
 /// Metadata of a file of functions, kept in `NAME.meta.json` beside it.
@@ -37,7 +37,7 @@ pub struct FunctionMetadata {
     /// Its source file, if it comes from one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
-    /// Its declarations at the load, for people who read the metadata. The library does not read them.
+    /// Its declarations at the time of loading, for people who read the file. The library does not use them.
     pub declares: Vec<Declares>,
     /// The runs of its workflows, by their ids.
     pub workflows: BTreeMap<String, Counts>,
@@ -51,18 +51,18 @@ pub struct FunctionMetadata {
 pub struct Origin {
     /// Its path; a relative path begins at the directory that contains the library.
     pub file: PathBuf,
-    /// The signature of its text at the load.
+    /// The signature of its text at the time of loading.
     pub hash: Signature,
 }
 
-/// Something that a file declares, in short.
+/// A declaration of a file, in short.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Declares {
     /// Its id.
     pub id: String,
     /// `workflow`, `graph`, or the type of a node.
     pub kind: String,
-    /// Its purpose, in its author's words.
+    /// Its purpose, as its author wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
 }
@@ -85,10 +85,10 @@ pub struct Counts {
     pub counted: Vec<String>,
 }
 
-/// Maximum number of ids of counted runs in the metadata of a workflow: more than end at the same moment.
+/// Maximum number of ids of counted runs in the metadata of a workflow: more than end at the same time.
 const MAX_COUNTED_RUNS: usize = 32;
 
-/// A file of functions, before the read.
+/// A file of functions that was not read yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundFunctions {
     /// Its name within the folder.
@@ -102,21 +102,21 @@ pub struct FoundFunctions {
 }
 
 impl FunctionMetadata {
-    /// Reads the metadata of a file with this text; invalid data count as none, with the reason.
-    pub(crate) fn read(kept: Result<Option<Vec<u8>>, FileError>, text: &str) -> (Self, Option<FileError>) {
-        let read = kept.and_then(|kept| match kept {
-            Some(kept) => serde_json::from_slice::<Self>(&kept).map(Some).map_err(FileError::Form),
+    /// Reads the metadata of a file with this text. Invalid metadata count as none, and their error is returned.
+    pub(crate) fn read(bytes: Result<Option<Vec<u8>>, FileError>, text: &str) -> (Self, Option<FileError>) {
+        let parsed = bytes.and_then(|bytes| match bytes {
+            Some(bytes) => serde_json::from_slice::<Self>(&bytes).map(Some).map_err(FileError::Form),
             None => Ok(None),
         });
-        let (kept, trouble) = match read {
-            Ok(kept) => (kept.unwrap_or_default(), None),
+        let (metadata, error) = match parsed {
+            Ok(metadata) => (metadata.unwrap_or_default(), None),
             Err(reason) => (Self::default(), Some(reason)),
         };
-        (kept.of_text(text), trouble)
+        (metadata.for_text(text), error)
     }
 
-    /// Returns the metadata of the file when this is its text.
-    pub(crate) fn of_text(mut self, text: &str) -> Self {
+    /// Returns the metadata of the file with this text: of the next version, if the text differs.
+    pub(crate) fn for_text(mut self, text: &str) -> Self {
         let hash = Signature::of_text(text);
         if self.hash != hash {
             self.version = self.version.saturating_add(1);
@@ -126,7 +126,7 @@ impl FunctionMetadata {
         self
     }
 
-    pub(crate) fn text(&self) -> String {
+    pub(crate) fn to_text(&self) -> String {
         let mut text = serde_json::to_string_pretty(self).expect("texts are the only keys");
         text.push('\n');
         text
@@ -140,19 +140,19 @@ impl FunctionMetadata {
 }
 
 impl Counts {
-    /// Returns whether the counts have this run.
+    /// Returns whether this run is counted.
     #[must_use]
     pub fn has_counted(&self, run: &str) -> bool {
         self.counted.iter().any(|counted| counted == run)
     }
 
-    pub(crate) fn count(&mut self, run: &str, succeeded: bool, at: SystemTime) {
+    pub(crate) fn count(&mut self, run: &str, succeeded: bool, ended_at: SystemTime) {
         if self.counted.len() >= MAX_COUNTED_RUNS {
             self.counted.remove(0);
         }
         self.counted.push(run.to_owned());
         self.run_count = self.run_count.saturating_add(1);
-        self.last_run = Some(to_rfc3339(at));
+        self.last_run = Some(to_rfc3339(ended_at));
         if succeeded {
             self.success_count = self.success_count.saturating_add(1);
             self.status = Status::Proven;

@@ -1,4 +1,4 @@
-//! Files of functions: kept, found, replaced, counted and forgotten.
+//! Saving, listing, removing and counting files of functions.
 
 use std::time::SystemTime;
 
@@ -10,33 +10,33 @@ use crate::function_file::{Declares, FoundFunctions, FunctionFile, FunctionMetad
 use crate::{CreateError, FileError, FolderError, Library, LookupError, Signature};
 
 /// Suffix of files of functions.
-const TEXT: &str = ".py";
+const FUNCTIONS_SUFFIX: &str = ".py";
 /// Suffix of their metadata.
-pub(crate) const ABOUT: &str = ".meta.json";
+pub(crate) const METADATA_SUFFIX: &str = ".meta.json";
 
 impl Library {
-    /// Returns the file of functions of that name, whether or not there is one.
+    /// Returns the path of a file of functions, which need not exist.
     #[must_use]
     pub fn function_path(&self, name: &WorkflowName) -> std::path::PathBuf {
-        self.folder().join(text_name(name))
+        self.folder().join(functions_file_name(name))
     }
 
-    /// Returns the files of functions that are there, by name, without a read of any.
+    /// Returns the files of functions by name, without reading them.
     ///
     /// # Errors
     /// If reading the directory fails. A missing one is empty.
     pub fn functions(&self) -> Result<Vec<FoundFunctions>, FolderError> {
-        let found = folder::files(self.folder(), TEXT)?.into_iter().map(|found| {
+        let files = folder::files(self.folder(), FUNCTIONS_SUFFIX)?.into_iter().map(|found| {
             let file = found.name.to_string_lossy().into_owned();
-            let stem = file.strip_suffix(TEXT).unwrap_or(&file);
+            let stem = file.strip_suffix(FUNCTIONS_SUFFIX).unwrap_or(&file);
             let name = stem.parse();
-            let about = folder::stamp(&self.folder().join(format!("{stem}{ABOUT}")));
+            let about = folder::stamp(&self.folder().join(format!("{stem}{METADATA_SUFFIX}")));
             FoundFunctions { name, stamp: found.stamp, about, file }
         });
-        Ok(found.collect())
+        Ok(files.collect())
     }
 
-    /// Returns a file of functions. Its metadata may be missing, or invalid.
+    /// Reads a file of functions. Its metadata may be missing or invalid.
     ///
     /// # Errors
     /// If there is none of that name, or reading its text fails.
@@ -46,48 +46,48 @@ impl Library {
         let text = folder::read(&file, MAX_FILE_BYTES).map_err(broken)?;
         let text = text.ok_or_else(|| LookupError::NotFound { name: name.clone() })?;
         let text = String::from_utf8(text).map_err(|_| broken(FileError::NotUtf8))?;
-        let kept = folder::read(&self.folder().join(about_name(name)), MAX_FILE_BYTES);
-        let (metadata, trouble) = FunctionMetadata::read(kept, &text);
-        let trouble = trouble.map(|error| error.to_string());
-        Ok(FunctionFile { name: name.clone(), text, metadata, trouble })
+        let metadata = folder::read(&self.folder().join(metadata_file_name(name)), MAX_FILE_BYTES);
+        let (metadata, metadata_error) = FunctionMetadata::read(metadata, &text);
+        let metadata_error = metadata_error.map(|error| error.to_string());
+        Ok(FunctionFile { name: name.clone(), text, metadata, metadata_error })
     }
 
-    /// Keeps a file of functions as `name`. Replaces another one only if that is the text with the signature `over`;
-    /// the counts stay. Its workflows are drafts when the text is another one.
+    /// Saves a file of functions as `name`. Replaces another text only if that has the signature `replaces`, and keeps the
+    /// counts. The workflows of a changed text become drafts.
     ///
     /// # Errors
-    /// If another one is there, the text is too long, or writing to the directory fails.
+    /// If another text exists, the text is too long, or writing to the directory fails.
     pub fn keep_functions(
         &self,
         name: &WorkflowName,
         text: &str,
         origin: Option<Origin>,
         declares: Vec<Declares>,
-        over: Option<&Signature>,
+        replaces: Option<&Signature>,
     ) -> Result<FunctionFile, CreateError> {
         if text.len() > MAX_FILE_BYTES {
             return Err(CreateError::TooLarge { bytes: text.len(), at_most: MAX_FILE_BYTES });
         }
-        let locked = FolderLock::wait(self.folder())?;
+        let lock = FolderLock::wait(self.folder())?;
         let metadata = match self.function_file(name) {
-            Ok(old) if old.text == text || over == Some(&old.metadata.hash) => old.metadata,
-            // An unreadable file has no signature that a caller could know.
+            Ok(saved) if saved.text == text || replaces == Some(&saved.metadata.hash) => saved.metadata,
+            // The caller cannot know the signature of an unreadable file.
             Ok(_) | Err(LookupError::Broken { .. }) => return Err(CreateError::Exists { name: name.clone() }),
             Err(LookupError::NotFound { .. }) => {
                 FunctionMetadata { created: to_rfc3339(SystemTime::now()), ..FunctionMetadata::default() }
             }
             Err(LookupError::Folder(error)) => return Err(error.into()),
         };
-        let mut metadata = metadata.of_text(text);
+        let mut metadata = metadata.for_text(text);
         metadata.origin = origin;
         metadata.declares = declares;
-        // The text first: beside the metadata of another text it counts as edited, which it is.
-        locked.put(&text_name(name), text.as_bytes())?;
-        locked.put(&about_name(name), metadata.text().as_bytes())?;
-        Ok(FunctionFile { name: name.clone(), text: text.to_owned(), metadata, trouble: None })
+        // The text first: if the second write fails, the text counts as edited.
+        lock.replace(&functions_file_name(name), text.as_bytes())?;
+        lock.replace(&metadata_file_name(name), metadata.to_text().as_bytes())?;
+        Ok(FunctionFile { name: name.clone(), text: text.to_owned(), metadata, metadata_error: None })
     }
 
-    /// Removes a file of functions with its metadata, also an unreadable one.
+    /// Removes a file of functions and its metadata, even if it is unreadable.
     ///
     /// # Errors
     /// If there is none of that name, or writing to the directory fails.
@@ -96,14 +96,14 @@ impl Library {
         if !self.folder().is_dir() {
             return Err(not_found());
         }
-        let locked = FolderLock::wait(self.folder())?;
-        let removed = locked.remove(&text_name(name))?;
-        locked.remove(&about_name(name))?;
+        let lock = FolderLock::wait(self.folder())?;
+        let removed = lock.remove(&functions_file_name(name))?;
+        lock.remove(&metadata_file_name(name))?;
         if removed { Ok(()) } else { Err(not_found()) }
     }
 
-    /// Counts `run`, an ended one of the workflow `id` of a file. A success proves the workflow. Returns whether the
-    /// run counts, now or before: a run of a text that has another `hash` than the saved one is not evidence about it.
+    /// Counts the ended run `run` of the workflow `id` of a file. A success proves the workflow. Returns whether the run
+    /// is counted, by this or an earlier call: a run of a text with another `hash` proves nothing about the saved one.
     ///
     /// # Errors
     /// If there is none of that name, or reading it or writing to the directory fails.
@@ -114,12 +114,12 @@ impl Library {
         run: &str,
         hash: &Signature,
         succeeded: bool,
-        at: SystemTime,
+        ended_at: SystemTime,
     ) -> Result<bool, LookupError> {
         if !self.folder().is_dir() {
             return Err(LookupError::NotFound { name: name.clone() });
         }
-        let locked = FolderLock::wait(self.folder())?;
+        let lock = FolderLock::wait(self.folder())?;
         let FunctionFile { mut metadata, .. } = self.function_file(name)?;
         if metadata.hash != *hash {
             return Ok(false);
@@ -128,16 +128,16 @@ impl Library {
         if counts.has_counted(run) {
             return Ok(true);
         }
-        counts.count(run, succeeded, at);
-        locked.put(&about_name(name), metadata.text().as_bytes())?;
+        counts.count(run, succeeded, ended_at);
+        lock.replace(&metadata_file_name(name), metadata.to_text().as_bytes())?;
         Ok(true)
     }
 }
 
-fn text_name(name: &WorkflowName) -> String {
-    format!("{name}{TEXT}")
+fn functions_file_name(name: &WorkflowName) -> String {
+    format!("{name}{FUNCTIONS_SUFFIX}")
 }
 
-fn about_name(name: &WorkflowName) -> String {
-    format!("{name}{ABOUT}")
+fn metadata_file_name(name: &WorkflowName) -> String {
+    format!("{name}{METADATA_SUFFIX}")
 }

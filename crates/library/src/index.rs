@@ -1,4 +1,4 @@
-//! The entries of a list, and the index file that saves reading all other files for it.
+//! The entries of the list of workflows, and the index file that caches them.
 
 use std::collections::HashMap;
 
@@ -8,26 +8,26 @@ use steplatch_ids::WorkflowName;
 
 use crate::document::{self, MAX_FILE_BYTES, Metadata};
 use crate::folder::{self, FoundFile, Stamp};
-use crate::functions::ABOUT;
+use crate::functions::METADATA_SUFFIX;
 use crate::{FileError, FolderError, Stored};
 
-/// The name of the file. No workflow can have this name.
+/// The name of the file, which no workflow can have.
 pub(crate) const FILE: &str = "index.json";
-/// Raised when the meaning of an entry changes; the library replaces an index with another format.
+/// Version of the format. Raise it when the meaning of an entry changes; the library then rebuilds the index.
 const FORMAT: u32 = 2;
 /// Maximum size of an index, in bytes; a larger file is not an index.
 const MAX_INDEX_BYTES: usize = 256 << 20;
 
-/// A workflow, as lists show it.
+/// A workflow in the list.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
     /// Its name.
     pub name: WorkflowName,
-    /// Its purpose, in its author's words.
+    /// Its purpose, as its author wrote it.
     pub description: Option<String>,
-    /// The variables that it takes, as its author wrote them.
+    /// Its arguments, as its author wrote them.
     pub arguments: Map<String, Value>,
-    /// The variables that it leaves, as its author wrote them.
+    /// Its return values, as its author wrote them.
     pub return_values: Map<String, Value>,
     /// Number of its states.
     pub state_count: usize,
@@ -35,7 +35,7 @@ pub struct Entry {
     pub metadata: Metadata,
 }
 
-/// A file that is invalid.
+/// An invalid file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Broken {
     /// Its name within the folder.
@@ -44,26 +44,26 @@ pub struct Broken {
     pub reason: String,
 }
 
-/// Everything in the library.
+/// The content of the library.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Listing {
     /// The workflows, by name.
     pub entries: Vec<Entry>,
-    /// The files that are not workflows, by name.
+    /// The invalid files, by name.
     pub broken: Vec<Broken>,
 }
 
 #[derive(Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Index {
     format: u32,
-    files: Vec<Indexed>,
+    files: Vec<IndexedFile>,
 }
 
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
-struct Indexed {
+struct IndexedFile {
     stamp: Option<Stamp>,
     #[serde(flatten)]
-    told: CachedListing,
+    listing: CachedListing,
 }
 
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
@@ -74,36 +74,37 @@ enum CachedListing {
 }
 
 impl Index {
-    /// Reads the index; an empty one when there is no valid one.
+    /// Reads the index; an empty one if there is no valid one.
     pub(crate) fn read(folder: &std::path::Path) -> Self {
         let text = folder::read(&folder.join(FILE), MAX_INDEX_BYTES).ok().flatten();
-        let read: Option<Self> = text.and_then(|text| serde_json::from_slice(&text).ok());
-        read.filter(|index| index.format == FORMAT).unwrap_or_default()
+        let index: Option<Self> = text.and_then(|text| serde_json::from_slice(&text).ok());
+        index.filter(|index| index.format == FORMAT).unwrap_or_default()
     }
 
-    /// Returns the index of the current files, reading those that this one does not know.
-    pub(crate) fn renewed(&self, folder: &std::path::Path) -> Result<Self, FolderError> {
-        let known: HashMap<String, &Indexed> = self.files.iter().map(|known| (known.told.file(), known)).collect();
+    /// Returns the index of the current files, after reading those that have changed.
+    pub(crate) fn refresh(&self, folder: &std::path::Path) -> Result<Self, FolderError> {
+        let known: HashMap<String, &IndexedFile> =
+            self.files.iter().map(|known| (known.listing.file_name(), known)).collect();
         let files = folder::files(folder, ".json")?.into_iter().filter(|found| {
             let name = found.name.to_string_lossy();
-            // The metadata of functions are not a workflow, and not a mistake of a person.
-            name != FILE && !name.ends_with(ABOUT)
+            // The metadata of functions are not workflows.
+            name != FILE && !name.ends_with(METADATA_SUFFIX)
         });
-        let renew = |found: FoundFile| {
-            let same = known.get(&*found.name.to_string_lossy()).filter(|known| known.stamp == found.stamp);
-            match same {
-                // A file may be readable by now after a failed read, without a trace in its stamp.
-                Some(known) if found.stamp.is_some() && matches!(known.told, CachedListing::Entry(_)) => {
+        let index_file = |found: FoundFile| {
+            let cached = known.get(&*found.name.to_string_lossy()).filter(|known| known.stamp == found.stamp);
+            match cached {
+                // A file that was unreadable may be readable now, with the same stamp.
+                Some(known) if found.stamp.is_some() && matches!(known.listing, CachedListing::Entry(_)) => {
                     Some((*known).clone())
                 }
-                _ => Some(Indexed { stamp: found.stamp.clone(), told: CachedListing::read_file(&found)? }),
+                _ => Some(IndexedFile { stamp: found.stamp.clone(), listing: CachedListing::read_file(&found)? }),
             }
         };
-        Ok(Self { format: FORMAT, files: files.filter_map(renew).collect() })
+        Ok(Self { format: FORMAT, files: files.filter_map(index_file).collect() })
     }
 
     /// Returns the text of the file.
-    pub(crate) fn text(&self) -> String {
+    pub(crate) fn to_text(&self) -> String {
         let mut text = serde_json::to_string_pretty(self).expect("texts are the only keys");
         text.push('\n');
         text
@@ -112,31 +113,31 @@ impl Index {
     pub(crate) fn into_listing(self) -> Listing {
         let mut listing = Listing::default();
         for file in self.files {
-            match file.told {
+            match file.listing {
                 CachedListing::Entry(entry) => listing.entries.push(*entry),
                 CachedListing::Broken(broken) => listing.broken.push(broken),
             }
         }
-        listing.entries.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        listing.entries.sort_unstable_by(|first, second| first.name.cmp(&second.name));
         listing
     }
 }
 
 impl CachedListing {
-    /// Reads a file; none if it was removed in the meantime.
+    /// Reads a file; `None` if it was removed in the meantime.
     fn read_file(found: &FoundFile) -> Option<Self> {
         let file = found.name.to_string_lossy().into_owned();
-        let read = name(&file).and_then(|name| match folder::read(&found.path, MAX_FILE_BYTES)? {
+        let stored = parse_name(&file).and_then(|name| match folder::read(&found.path, MAX_FILE_BYTES)? {
             Some(text) => document::read(&name, &text).map(Some),
             None => Ok(None),
         });
-        match read {
+        match stored {
             Ok(stored) => stored.map(|stored| Self::Entry(Box::new(Entry::from_stored(&stored)))),
             Err(error) => Some(Self::Broken(Broken { file, reason: error.to_string() })),
         }
     }
 
-    fn file(&self) -> String {
+    fn file_name(&self) -> String {
         match self {
             Self::Entry(entry) => format!("{}.json", entry.name),
             Self::Broken(broken) => broken.file.clone(),
@@ -159,7 +160,7 @@ impl Entry {
     }
 }
 
-fn name(file: &str) -> Result<WorkflowName, FileError> {
+fn parse_name(file: &str) -> Result<WorkflowName, FileError> {
     let stem = file.strip_suffix(".json").unwrap_or(file);
     stem.parse().map_err(FileError::Name)
 }

@@ -1,16 +1,16 @@
 //! The directory of saved workflows.
 //!
-//! Owns `NAME.json` for each of them: the definition as its author wrote it, and the statistics of its runs. The files
-//! are for people and for git, so edits by hand count: the name of the file is the name of the workflow, and an edited
-//! definition is a draft again.
+//! Owns a file `NAME.json` for each workflow: the definition as its author wrote it, and the statistics of its runs.
+//! People and git may change the files: the name of the file is the name of the workflow, and an edited definition is a
+//! draft again.
 //!
 //! Functions have their own files: `NAME.py` as its author wrote it, which may declare several workflows, and
 //! `NAME.meta.json` with the statistics of its runs.
 //!
-//! Every write replaces one file by another, under a lock that all processes share; readers need no lock. `index.json`
-//! only saves time: it comes from the files, and a new one replaces it whenever it does not fit them.
+//! Every write replaces a whole file, under a lock that all processes share; readers need no lock. `index.json` is a
+//! cache: it is derived from the files, and rebuilt when it does not match them.
 //!
-//! A changed machine leaves its previous version in `.versions`, with its author.
+//! The previous versions of a changed machine are in `.versions`, with their authors.
 //!
 //! All calls block. This crate does not judge whether a definition is valid.
 

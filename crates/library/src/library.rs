@@ -1,4 +1,4 @@
-//! Saving, finding and forgetting workflows.
+//! Saving, listing and removing workflows.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -14,16 +14,16 @@ use crate::{Author, CreateError, FolderError, LookupError, ReplaceError, Signatu
 /// Maximum length of a name, in characters: see [`WorkflowName`].
 const MAX_NAME_CHARS: usize = 64;
 
-/// A library of saved workflows. Cheap to make; it holds nothing but the path of its directory.
+/// A library of saved workflows. Cheap to create: it holds only the path of its directory.
 #[derive(Debug, Clone)]
 pub struct Library {
     folder: PathBuf,
 }
 
-/// The result of keeping a workflow.
+/// The result of saving a workflow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SaveOutcome {
-    /// True for a new file; otherwise one with the same content was there.
+    /// True for a new file; false if the library had an equal workflow.
     pub saved: bool,
     /// The name of the workflow in the library.
     pub name: WorkflowName,
@@ -42,18 +42,18 @@ impl Library {
         &self.folder
     }
 
-    /// Returns the file of a workflow, whether or not there is one.
+    /// Returns the path of a workflow's file, which need not exist.
     #[must_use]
     pub fn file(&self, name: &WorkflowName) -> PathBuf {
         self.folder.join(file_name(name))
     }
 
-    /// Saves a definition under its own name, as a draft. Replaces one of that name only if `overwrite`; the counts of
-    /// that one stay, and its status too if it does the same. A definition that does something else is a new version,
-    /// and the previous one stays.
+    /// Saves a definition by its name, as a draft. Replaces a workflow of that name only if `overwrite`, and keeps its
+    /// counts; also its status, if the definitions are equivalent. Otherwise the definition becomes the next version,
+    /// and the previous version stays available.
     ///
     /// # Errors
-    /// If the name is in use, missing or not possible, the definition is too long, or writing to the directory fails.
+    /// If the name is in use, missing or invalid, the definition is too long, or writing to the directory fails.
     pub fn create(&self, definition: &Value, overwrite: bool, author: &Author) -> Result<Stored, CreateError> {
         let fields = definition.as_object().ok_or(CreateError::NotAnObject)?;
         let name: WorkflowName = fields.get("name").and_then(Value::as_str).ok_or(CreateError::NoName)?.parse()?;
@@ -62,23 +62,23 @@ impl Library {
         }
         check_length(definition)?;
         let hash = Signature::of_value(definition);
-        let locked = FolderLock::wait(&self.folder)?;
+        let lock = FolderLock::wait(&self.folder)?;
         match self.read(&name) {
             Err(LookupError::NotFound { .. }) => {}
             _ if !overwrite => return Err(CreateError::Exists { name }),
-            Ok(old) => return self.put_next(&locked, old, definition, author),
+            Ok(old) => return self.save_next(&lock, old, definition, author),
             Err(LookupError::Broken { .. }) => {}
             Err(LookupError::Folder(error)) => return Err(error.into()),
         }
-        let metadata = self.first(&name, hash, Status::Draft)?;
+        let metadata = self.initial_metadata(&name, hash, Status::Draft)?;
         let stored = Stored { name, definition: definition.clone(), metadata };
-        self.put_new(&locked, &stored, author)?;
+        self.save_new(&lock, &stored, author)?;
         Ok(stored)
     }
 
-    /// Replaces the definition `before` by `after` as the next version, under one lock. Returns nothing where the
-    /// workflow has another definition by now. Where it has `after`, a killed process may have left the version without
-    /// its author; this call adds the author.
+    /// Replaces the definition `before` by `after` as the next version, under one lock. Returns `None` if the workflow has
+    /// another definition now. If it has `after` already, a killed process may have saved the version without its
+    /// author; this call then adds the author.
     ///
     /// # Errors
     /// If there is none of that name, its file is broken, `after` is too long, or writing to the directory fails.
@@ -92,24 +92,24 @@ impl Library {
         if !self.folder.is_dir() {
             return Err(LookupError::NotFound { name: name.clone() }.into());
         }
-        let locked = FolderLock::wait(&self.folder).map_err(CreateError::from)?;
+        let lock = FolderLock::wait(&self.folder).map_err(CreateError::from)?;
         let current = self.read(name)?;
         if current.definition == *after {
             if !self.has_record(&current) {
-                self.record_saved(&locked, &current, author).map_err(CreateError::from)?;
+                self.record_saved(&lock, &current, author).map_err(CreateError::from)?;
             }
             return Ok(Some(current));
         }
         if current.definition != *before {
             return Ok(None);
         }
-        Ok(Some(self.put_next(&locked, current, after, author)?))
+        Ok(Some(self.save_next(&lock, current, after, author)?))
     }
 
-    /// Puts a definition in the place of another one: as the next version, unless it does the same.
-    fn put_next(
+    /// Replaces a definition: by the next version, unless the two are equivalent.
+    fn save_next(
         &self,
-        locked: &FolderLock<'_>,
+        lock: &FolderLock<'_>,
         mut old: Stored,
         definition: &Value,
         author: &Author,
@@ -117,20 +117,20 @@ impl Library {
         let hash = Signature::of_value(definition);
         if old.metadata.hash == hash {
             old.definition = definition.clone();
-            self.put(locked, &old)?;
+            self.put(lock, &old)?;
             return Ok(old);
         }
-        let replaced = self.record_replaced(locked, &old)?;
+        let replaced = self.record_replaced(lock, &old)?;
         let version = self.next_version(&old.name, replaced)?;
         let metadata = Metadata { hash, version, status: Status::Draft, ..old.metadata };
         let stored = Stored { name: old.name, definition: definition.clone(), metadata };
-        self.put_new(locked, &stored, author)?;
+        self.save_new(lock, &stored, author)?;
         Ok(stored)
     }
 
-    /// Keeps a definition that ran to its end, as `name`, else under its own name, else as `workflow_` with its
-    /// signature; with `_2`, `_3` and so on where a file here has that name, or `is_taken`. Does not save a definition
-    /// that does the same as a saved one again; that one is proven now.
+    /// Saves a definition whose run completed: as `name`, otherwise by its own name, otherwise as `workflow_` with its
+    /// signature. Appends `_2`, `_3` and so on if a file has that name, or `is_taken`. Does not save a definition that is
+    /// equivalent to a saved one; that one becomes proven.
     ///
     /// # Errors
     /// As [`Self::create`]; a taken name is not an error.
@@ -145,32 +145,32 @@ impl Library {
         let hash = Signature::of_value(definition);
         let wanted_name = match (name, fields.get("name").and_then(Value::as_str)) {
             (Some(name), _) => name.clone(),
-            (None, Some(own)) => own.parse()?,
+            (None, Some(name)) => name.parse()?,
             (None, None) => format!("workflow_{}", hash.short()).parse()?,
         };
         check_length(definition)?;
-        let locked = FolderLock::wait(&self.folder)?;
-        let known = Index::read(&self.folder).renewed(&self.folder)?.into_listing();
-        let alike = || known.entries.iter().filter(|entry| entry.metadata.hash == hash);
-        if let Some(entry) = alike().find(|entry| entry.name == wanted_name).or_else(|| alike().next()) {
-            // Read again because an index holds less than a file; it was whole a moment ago, under the same lock.
+        let lock = FolderLock::wait(&self.folder)?;
+        let listing = Index::read(&self.folder).refresh(&self.folder)?.into_listing();
+        let equivalents = || listing.entries.iter().filter(|entry| entry.metadata.hash == hash);
+        if let Some(entry) = equivalents().find(|entry| entry.name == wanted_name).or_else(|| equivalents().next()) {
+            // Read the file, because the index has only a part of it.
             if entry.metadata.status == Status::Draft
                 && let Ok(mut stored) = self.read(&entry.name)
                 && stored.metadata.hash == hash
             {
                 stored.metadata.status = Status::Proven;
-                self.put(&locked, &stored)?;
+                self.put(&lock, &stored)?;
             }
             return Ok(SaveOutcome { saved: false, name: entry.name.clone() });
         }
         let name = self.free_name(&wanted_name, is_taken);
         let definition = document::with_name(definition.clone(), &name);
-        let metadata = self.first(&name, hash, Status::Proven)?;
-        self.put_new(&locked, &Stored { name: name.clone(), definition, metadata }, author)?;
+        let metadata = self.initial_metadata(&name, hash, Status::Proven)?;
+        self.save_new(&lock, &Stored { name: name.clone(), definition, metadata }, author)?;
         Ok(SaveOutcome { saved: true, name })
     }
 
-    /// Returns a saved workflow.
+    /// Reads a saved workflow.
     ///
     /// # Errors
     /// If there is none of that name, or its file is broken.
@@ -178,23 +178,23 @@ impl Library {
         self.read(name)
     }
 
-    /// Returns all workflows, and the files that are broken, each by name.
+    /// Returns all workflows and invalid files, by name.
     ///
     /// # Errors
     /// If reading the directory fails. A missing one is empty.
     pub fn list(&self) -> Result<Listing, FolderError> {
-        let before = Index::read(&self.folder);
-        let index = before.renewed(&self.folder)?;
-        // A failed write of the index costs the next list some time, and nothing else.
-        if index != before
-            && let Some(locked) = FolderLock::at_once(&self.folder)
+        let cached = Index::read(&self.folder);
+        let index = cached.refresh(&self.folder)?;
+        // A failed write of the index only makes the next list slower.
+        if index != cached
+            && let Some(lock) = FolderLock::try_lock(&self.folder)
         {
-            let _ = locked.put(index::FILE, index.text().as_bytes());
+            let _ = lock.replace(index::FILE, index.to_text().as_bytes());
         }
         Ok(index.into_listing())
     }
 
-    /// Removes a saved workflow, also a broken one. Its versions stay, see [`Self::forget_versions`].
+    /// Removes a saved workflow, even if it is broken. Its versions stay, see [`Self::forget_versions`].
     ///
     /// # Errors
     /// If there is none of that name, or writing to the directory fails.
@@ -203,34 +203,34 @@ impl Library {
         if is_reserved(name) || !self.folder.is_dir() {
             return Err(not_found());
         }
-        let locked = FolderLock::wait(&self.folder)?;
+        let lock = FolderLock::wait(&self.folder)?;
         if let Ok(stored) = self.read(name) {
-            self.record_replaced(&locked, &stored)?;
+            self.record_replaced(&lock, &stored)?;
         }
-        locked.remove(&golden_name(name))?;
-        if locked.remove(&file_name(name))? { Ok(()) } else { Err(not_found()) }
+        lock.remove(&golden_name(name))?;
+        if lock.remove(&file_name(name))? { Ok(()) } else { Err(not_found()) }
     }
 
-    /// Puts the golden transcript of a workflow beside it: what each state did at the capture, as lines of JSON.
-    /// Returns its file.
+    /// Saves the golden transcript of a workflow beside it: the actions of each state at the capture, as lines of JSON.
+    /// Returns its path.
     ///
     /// # Errors
     /// If writing to the directory fails.
     pub fn put_golden(&self, name: &WorkflowName, text: &str) -> Result<PathBuf, FolderError> {
-        let locked = FolderLock::wait(&self.folder)?;
-        locked.put(&golden_name(name), text.as_bytes())?;
+        let lock = FolderLock::wait(&self.folder)?;
+        lock.replace(&golden_name(name), text.as_bytes())?;
         Ok(self.golden_file(name))
     }
 
-    /// Returns the file of a workflow's golden transcript, whether or not there is one.
+    /// Returns the path of a workflow's golden transcript, which need not exist.
     #[must_use]
     pub fn golden_file(&self, name: &WorkflowName) -> PathBuf {
         self.folder.join(golden_name(name))
     }
 
-    /// Counts an ended run of the workflow `name`: it executed `states` states and ended at that time. A success proves
-    /// the workflow. Returns whether it counts: a run of a definition that has another `hash` than the saved one is not
-    /// evidence about it.
+    /// Counts a run of the workflow `name` that executed `states` states and ended at `ended_at`. A success proves the
+    /// workflow. Returns whether the run is counted: a run of a definition with another `hash` proves nothing about the
+    /// saved one.
     ///
     /// # Errors
     /// If there is none of that name, its file is broken, or writing to the directory fails.
@@ -240,12 +240,12 @@ impl Library {
         hash: &Signature,
         succeeded: bool,
         states: u64,
-        at: SystemTime,
+        ended_at: SystemTime,
     ) -> Result<bool, LookupError> {
         if !self.folder.is_dir() {
             return Err(LookupError::NotFound { name: name.clone() });
         }
-        let locked = FolderLock::wait(&self.folder)?;
+        let lock = FolderLock::wait(&self.folder)?;
         let mut stored = self.read(name)?;
         if stored.metadata.hash != *hash {
             return Ok(false);
@@ -253,12 +253,12 @@ impl Library {
         let metadata = &mut stored.metadata;
         metadata.run_count = metadata.run_count.saturating_add(1);
         metadata.total_states = states;
-        metadata.last_run = Some(to_rfc3339(at));
+        metadata.last_run = Some(to_rfc3339(ended_at));
         if succeeded {
             metadata.success_count = metadata.success_count.saturating_add(1);
             metadata.status = Status::Proven;
         }
-        self.put(&locked, &stored)?;
+        self.put(&lock, &stored)?;
         Ok(true)
     }
 
@@ -275,34 +275,34 @@ impl Library {
         document::read(name, &text).map_err(|reason| LookupError::Broken { file, reason })
     }
 
-    fn put(&self, locked: &FolderLock<'_>, stored: &Stored) -> Result<(), FolderError> {
-        locked.put(&file_name(&stored.name), document::text(stored).as_bytes())
+    fn put(&self, lock: &FolderLock<'_>, stored: &Stored) -> Result<(), FolderError> {
+        lock.replace(&file_name(&stored.name), document::to_text(stored).as_bytes())
     }
 
-    /// Puts a file with a definition that is new, and records it as a version.
-    fn put_new(&self, locked: &FolderLock<'_>, stored: &Stored, author: &Author) -> Result<(), FolderError> {
-        self.put(locked, stored)?;
+    /// Writes the file of a new definition, and records it as a version.
+    fn save_new(&self, lock: &FolderLock<'_>, stored: &Stored, author: &Author) -> Result<(), FolderError> {
+        self.put(lock, stored)?;
         // The save succeeded. A version without its record has no author, and gets a record at its replacement.
-        let _ = self.record_saved(locked, stored, author);
+        let _ = self.record_saved(lock, stored, author);
         Ok(())
     }
 
     /// Returns the metadata of a new workflow. A re-created one continues the version numbers of the removed one.
-    fn first(&self, name: &WorkflowName, hash: Signature, status: Status) -> Result<Metadata, FolderError> {
+    fn initial_metadata(&self, name: &WorkflowName, hash: Signature, status: Status) -> Result<Metadata, FolderError> {
         let (created, version) = (to_rfc3339(SystemTime::now()), self.next_version(name, 0)?);
         Ok(Metadata { hash, created, version, status, ..Metadata::default() })
     }
 
-    /// Returns `wanted_name`, or with the first number after it under which there is no file.
+    /// Returns `wanted_name`, with the first free number after it if it is in use.
     fn free_name(&self, wanted_name: &WorkflowName, is_taken: &dyn Fn(&WorkflowName) -> bool) -> WorkflowName {
         let is_free =
             |name: &WorkflowName| !is_reserved(name) && !is_taken(name) && self.file(name).symlink_metadata().is_err();
         let numbered = (2u64..).map(|number| {
             let suffix = format!("_{number}");
             let stem = wanted_name.as_str();
-            // A name is ASCII, so any length is a border of characters.
-            let kept = &stem[..stem.len().min(MAX_NAME_CHARS - suffix.len())];
-            format!("{kept}{suffix}").parse().expect("the beginning of a name, digits and '_' are a name")
+            // A name is ASCII, so it can be cut at any length.
+            let beginning = &stem[..stem.len().min(MAX_NAME_CHARS - suffix.len())];
+            format!("{beginning}{suffix}").parse().expect("the beginning of a name with '_' and digits is a name")
         });
         std::iter::once(wanted_name.clone())
             .chain(numbered)
@@ -319,17 +319,17 @@ fn golden_name(name: &WorkflowName) -> String {
     format!("{name}.golden.jsonl")
 }
 
-/// Returns whether a workflow of that name would have the file of the index.
+/// Returns whether the file of a workflow of that name would be that of the index.
 fn is_reserved(name: &WorkflowName) -> bool {
     file_name(name) == index::FILE
 }
 
 fn check_length(definition: &Value) -> Result<(), CreateError> {
-    // Metadata take some hundred bytes; a thousandth of the whole remains for them.
-    let at_most = MAX_FILE_BYTES - MAX_FILE_BYTES / 256;
+    // Metadata take some hundred bytes.
+    let max_bytes = MAX_FILE_BYTES - MAX_FILE_BYTES / 256;
     let bytes = serde_json::to_string_pretty(definition).map_or(usize::MAX, |text| {
-        // In its file, each line has an indent of two more.
+        // In the file, each line has two more blanks.
         text.len() + 2 * text.bytes().filter(|byte| *byte == b'\n').count()
     });
-    if bytes > at_most { Err(CreateError::TooLarge { bytes, at_most }) } else { Ok(()) }
+    if bytes > max_bytes { Err(CreateError::TooLarge { bytes, at_most: max_bytes }) } else { Ok(()) }
 }

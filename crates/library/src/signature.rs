@@ -1,4 +1,4 @@
-//! The signature of a definition: two definitions with the same signature do the same.
+//! The signature of a definition: definitions with equal signatures are equivalent.
 
 use std::fmt::{self, Write as _};
 
@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
 use sha2::{Digest as _, Sha256};
 
-/// Whole numbers up to here are the same number with and without a written fraction.
-const EXACT: f64 = 9_007_199_254_740_992.0;
+/// Maximum integer that `f64` represents exactly, as do all smaller ones.
+const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// The SHA-256 of what a definition does: everything but its `name` and `description`, in one canonical form.
+/// The SHA-256 of a definition without its `name` and `description`, in a canonical form.
 ///
-/// That form is JSON without white space, the keys of every object sorted by their UTF-8 bytes, and numbers that
-/// are whole written without a fraction, so that neither the order of keys nor `30.0` for `30` makes a difference. Only
-/// the branches of a `parallel` keep their order: they begin in it.
+/// That form is JSON without white space, with the keys of every object sorted by their UTF-8 bytes, and integers without
+/// a fraction, so that neither the order of keys nor `30.0` for `30` makes a difference. Only the branches of a
+/// `parallel` keep their order, because they start in it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Signature(String);
@@ -25,21 +25,21 @@ impl Signature {
         let mut text = String::new();
         match definition {
             Value::Object(fields) => {
-                let does = fields.iter().filter(|(key, _)| !["name", "description"].contains(&key.as_str()));
-                write_fields(does, None, &mut text);
+                let behaviour = fields.iter().filter(|(key, _)| !["name", "description"].contains(&key.as_str()));
+                write_fields(behaviour, None, &mut text);
             }
-            other => write_canonical(other, None, &mut text),
+            value => write_canonical(value, None, &mut text),
         }
-        Self::digested(&text)
+        Self::hash_text(&text)
     }
 
     /// Returns the signature of an unchanged text: the SHA-256 of its UTF-8 bytes.
     #[must_use]
     pub fn of_text(text: &str) -> Self {
-        Self::digested(text)
+        Self::hash_text(text)
     }
 
-    fn digested(text: &str) -> Self {
+    fn hash_text(text: &str) -> Self {
         let mut digits = String::with_capacity(64);
         for byte in Sha256::digest(text) {
             let _ = write!(digits, "{byte:02x}");
@@ -56,7 +56,7 @@ impl Signature {
     /// Returns the first 16 digits, for people.
     #[must_use]
     pub fn short(&self) -> &str {
-        // An edited file may have any text here.
+        // An edited file may have any text as its hash.
         self.0.get(..16).unwrap_or(&self.0)
     }
 }
@@ -67,15 +67,15 @@ impl fmt::Display for Signature {
     }
 }
 
-/// Adds a value in the canonical form. `branches` are those of a `parallel` around it, which keep their order.
+/// Appends a value in the canonical form. `branches` are those of an enclosing `parallel`, which keep their order.
 fn write_canonical(value: &Value, branches: Option<&Value>, text: &mut String) {
     match value {
         Value::Object(fields) => {
-            let own = fields.get("params").and_then(|params| params.get("workflows"));
-            let own = own.filter(|_| fields.get("tool").is_some_and(|tool| tool == "parallel"));
+            let workflows = fields.get("params").and_then(|params| params.get("workflows"));
+            let own_branches = workflows.filter(|_| fields.get("tool").is_some_and(|tool| tool == "parallel"));
             match branches.filter(|branches| std::ptr::eq(*branches, value)) {
                 Some(_) => write_in_order(fields.iter(), None, text),
-                None => write_fields(fields.iter(), own.or(branches), text),
+                None => write_fields(fields.iter(), own_branches.or(branches), text),
             }
         }
         Value::Array(items) => {
@@ -121,8 +121,8 @@ fn write_in_order<'v>(
 
 fn canonical_number(number: Number) -> Number {
     match number.as_f64() {
-        // Rounding loses nothing: the number is whole, and small enough to be exact.
-        Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < EXACT => Number::from(float as i64),
+        // The conversion is exact: the number is an integer, and small enough.
+        Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < MAX_EXACT => Number::from(float as i64),
         _ => number,
     }
 }

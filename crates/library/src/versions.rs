@@ -1,7 +1,7 @@
-//! The versions of machines: earlier definitions of a workflow, each with its time, its author and the reason.
+//! The versions of machines: earlier definitions of a workflow, each with its time, author and reason.
 //!
-//! Owns `.versions/NAME/N.json` of a library, one file for each saved version. Keeps the newest 50, also after the
-//! removal of the workflow. Git ignores them, since it has its own versions.
+//! Owns `.versions/NAME/N.json` of a library, one file for each saved version. Keeps the newest 50, even
+//! after the removal of the workflow. Git ignores them, because it has versions of its own.
 
 use std::path::PathBuf;
 use std::time::SystemTime;
@@ -14,7 +14,7 @@ use crate::document::{MAX_FILE_BYTES, Stored, to_rfc3339};
 use crate::folder::{self, FolderLock};
 use crate::{FolderError, Library, LookupError, Signature};
 
-/// The directory of all versions, in that of the library.
+/// The directory of all versions, within that of the library.
 const FOLDER: &str = ".versions";
 
 /// Maximum number of kept versions of a workflow.
@@ -29,7 +29,7 @@ const MAX_NAME_CHARS: usize = 200;
 /// Maximum length of a reason, in characters.
 const MAX_REASON_CHARS: usize = 1000;
 
-/// Version of the form of a file. Files of a newer one remain untouched.
+/// Version of the file format. Files of a newer format are ignored.
 const FORMAT: u32 = 1;
 
 /// Author of a version, and the reason for it.
@@ -41,21 +41,21 @@ pub struct Author {
     /// The surface: the command line, an MCP client, the page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub through: Option<String>,
-    /// The reason, in the author's words.
+    /// The reason, as the author wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
 impl Author {
-    /// Returns it with texts that a file can hold.
-    fn bounded(self) -> Self {
-        let bounded = |text: Option<String>, max_chars: usize| {
+    /// Shortens the texts to their limits, and drops blank ones.
+    fn shorten(self) -> Self {
+        let shorten = |text: Option<String>, max_chars: usize| {
             text.map(|text| text.chars().take(max_chars).collect::<String>()).filter(|text| !text.trim().is_empty())
         };
         Self {
-            by: bounded(self.by, MAX_NAME_CHARS),
-            through: bounded(self.through, MAX_NAME_CHARS),
-            reason: bounded(self.reason, MAX_REASON_CHARS),
+            by: shorten(self.by, MAX_NAME_CHARS),
+            through: shorten(self.through, MAX_NAME_CHARS),
+            reason: shorten(self.reason, MAX_REASON_CHARS),
         }
     }
 }
@@ -63,43 +63,43 @@ impl Author {
 /// A version of a workflow.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SavedVersion {
-    /// Its number, from 1. Numbers grow, and do not repeat.
+    /// Its number, from 1. Numbers increase and are never reused.
     pub version: u32,
-    /// The definition of the save.
+    /// The saved definition.
     pub definition: Value,
     /// The signature of the definition.
     pub hash: Signature,
-    /// Time of the save, as in RFC 3339; `None` where its file has none.
+    /// Time of the save, as in RFC 3339; `None` if its file has none.
     pub saved_at: Option<String>,
     /// Its author.
     pub author: Author,
-    /// True if the name refers to it now.
+    /// True if it is the current definition of the workflow.
     pub is_current: bool,
 }
 
 /// Error of looking up a version.
 #[derive(Debug, thiserror::Error)]
 pub enum VersionError {
-    /// There are versions, and not this one.
-    #[error("workflow '{name}' has no version {version}; there are {}", in_words(.there))]
+    /// The workflow has other versions.
+    #[error("workflow '{name}' has no version {version}; there are {}", list_numbers(.available))]
     NoVersion {
         /// The workflow.
         name: WorkflowName,
         /// The version.
         version: u32,
-        /// The versions that are there, the newest first.
-        there: Vec<u32>,
+        /// The existing versions, the newest first.
+        available: Vec<u32>,
     },
     /// The workflow has no versions, or reading them failed.
     #[error(transparent)]
     Lookup(#[from] LookupError),
 }
 
-fn in_words(versions: &[u32]) -> String {
+fn list_numbers(versions: &[u32]) -> String {
     versions.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// One file.
+/// The content of a version's file.
 #[derive(Serialize, Deserialize)]
 struct VersionFile {
     format: u32,
@@ -112,7 +112,7 @@ struct VersionFile {
 }
 
 impl Library {
-    /// Returns the versions of a workflow, the newest first. A removed one has versions, none of which is current.
+    /// Returns the versions of a workflow, the newest first. None of the versions of a removed workflow is current.
     ///
     /// # Errors
     /// If there is neither a workflow of that name nor a version, or the file of the workflow is broken.
@@ -122,12 +122,12 @@ impl Library {
             Err(LookupError::NotFound { .. }) => None,
             Err(error) => return Err(error),
         };
-        let mut versions: Vec<SavedVersion> = self.recorded(name)?;
+        let mut versions: Vec<SavedVersion> = self.read_versions(name)?;
         if let Some(Stored { definition, metadata, .. }) = current {
             let recorded = versions.iter_mut().find(|version| version.version == metadata.version);
             match recorded.filter(|version| version.hash == metadata.hash) {
                 Some(version) => {
-                    // Its name and description may be other ones.
+                    // The name and the description may differ.
                     (version.definition, version.is_current) = (definition, true);
                 }
                 None => {
@@ -153,53 +153,53 @@ impl Library {
     /// Returns one version of a workflow.
     ///
     /// # Errors
-    /// If there is none of that number, or as [`Self::versions`].
+    /// As [`Self::versions`], or if there is no version of that number.
     pub fn version(&self, name: &WorkflowName, version: u32) -> Result<SavedVersion, VersionError> {
         let versions = self.versions(name)?;
         let available: Vec<u32> = versions.iter().map(|version| version.version).collect();
         let found = versions.into_iter().find(|found| found.version == version);
-        found.ok_or_else(|| VersionError::NoVersion { name: name.clone(), version, there: available })
+        found.ok_or_else(|| VersionError::NoVersion { name: name.clone(), version, available })
     }
 
-    /// Forgets the versions of a workflow but the current one. Returns how many there were.
+    /// Removes the versions of a workflow except the current one. Returns their number.
     ///
     /// # Errors
     /// If writing to the directory fails.
     pub fn forget_versions(&self, name: &WorkflowName) -> Result<usize, FolderError> {
-        let recorded = self.numbers(name)?;
+        let recorded = self.version_numbers(name)?;
         if recorded.is_empty() {
             return Ok(0);
         }
-        let locked = FolderLock::wait(self.folder())?;
+        let lock = FolderLock::wait(self.folder())?;
         let current = self.get(name).ok().map(|stored| stored.metadata.version);
         let mut forgotten = 0;
         for version in recorded {
-            if Some(version) != current && locked.remove(&file_name(name, version))? {
+            if Some(version) != current && lock.remove(&file_name(name, version))? {
                 forgotten += 1;
             }
         }
         Ok(forgotten)
     }
 
-    /// Returns the number that the next version of a workflow gets, where `current` is there now.
+    /// Returns the number of the next version of a workflow whose current version is `current`.
     pub(crate) fn next_version(&self, name: &WorkflowName, current: u32) -> Result<u32, FolderError> {
-        let newest = self.numbers(name)?.into_iter().max().unwrap_or(0);
+        let newest = self.version_numbers(name)?.into_iter().max().unwrap_or(0);
         Ok(newest.max(current).saturating_add(1))
     }
 
-    /// Records the current version before its replacement, unless it has a record. Returns its number, which is another
-    /// one where another definition has that number.
-    pub(crate) fn record_replaced(&self, locked: &FolderLock<'_>, stored: &Stored) -> Result<u32, FolderError> {
+    /// Records the current version before its replacement, unless it has a record. Returns its number: a new one if
+    /// another definition has its number.
+    pub(crate) fn record_replaced(&self, lock: &FolderLock<'_>, stored: &Stored) -> Result<u32, FolderError> {
         let Stored { name, definition, metadata } = stored;
-        let known = self.read_version(name, metadata.version);
-        let version = match known {
-            Some(known) if known.hash == metadata.hash => return Ok(metadata.version),
-            // A file that came from elsewhere may have a number that is in use here.
+        let recorded = self.read_version(name, metadata.version);
+        let version = match recorded {
+            Some(recorded) if recorded.hash == metadata.hash => return Ok(metadata.version),
+            // A copied file may have a number that is in use here.
             Some(_) => self.next_version(name, metadata.version)?,
             None => metadata.version,
         };
         self.put_version(
-            locked,
+            lock,
             name,
             VersionFile {
                 format: FORMAT,
@@ -215,50 +215,50 @@ impl Library {
     /// Returns whether the current version of a workflow has an unchanged record.
     pub(crate) fn has_record(&self, stored: &Stored) -> bool {
         let Stored { name, metadata, .. } = stored;
-        self.read_version(name, metadata.version).is_some_and(|known| known.hash == metadata.hash)
+        self.read_version(name, metadata.version).is_some_and(|recorded| recorded.hash == metadata.hash)
     }
 
-    /// Records the definition just saved, and forgets the oldest versions beyond the limit.
+    /// Records a saved definition, and removes the oldest versions beyond the limit.
     pub(crate) fn record_saved(
         &self,
-        locked: &FolderLock<'_>,
+        lock: &FolderLock<'_>,
         stored: &Stored,
         author: &Author,
     ) -> Result<(), FolderError> {
         let Stored { name, definition, metadata } = stored;
         self.put_version(
-            locked,
+            lock,
             name,
             VersionFile {
                 format: FORMAT,
                 version: metadata.version,
                 saved_at: Some(to_rfc3339(SystemTime::now())),
-                author: author.clone().bounded(),
+                author: author.clone().shorten(),
                 definition: definition.clone(),
             },
         )?;
-        let mut numbers = self.numbers(name)?;
+        let mut numbers = self.version_numbers(name)?;
         numbers.sort_unstable_by_key(|number| std::cmp::Reverse(*number));
-        for old in numbers.into_iter().skip(MAX_VERSIONS) {
-            locked.remove(&file_name(name, old))?;
+        for number in numbers.into_iter().skip(MAX_VERSIONS) {
+            lock.remove(&file_name(name, number))?;
         }
         Ok(())
     }
 
-    fn put_version(&self, locked: &FolderLock<'_>, name: &WorkflowName, file: VersionFile) -> Result<(), FolderError> {
-        locked.make(FOLDER)?;
+    fn put_version(&self, lock: &FolderLock<'_>, name: &WorkflowName, file: VersionFile) -> Result<(), FolderError> {
+        lock.create_directory(FOLDER)?;
         if !self.folder().join(FOLDER).join(".gitignore").exists() {
-            locked.put(&format!("{FOLDER}/.gitignore"), b"*\n")?;
+            lock.replace(&format!("{FOLDER}/.gitignore"), b"*\n")?;
         }
-        locked.make(&format!("{FOLDER}/{name}"))?;
+        lock.create_directory(&format!("{FOLDER}/{name}"))?;
         let mut text = serde_json::to_string_pretty(&file).expect("texts are the only keys");
         text.push('\n');
-        locked.put(&file_name(name, file.version), text.as_bytes())
+        lock.replace(&file_name(name, file.version), text.as_bytes())
     }
 
-    /// Returns the recorded versions. Leaves out other files.
-    fn recorded(&self, name: &WorkflowName) -> Result<Vec<SavedVersion>, FolderError> {
-        let numbers = self.numbers(name)?;
+    /// Reads the recorded versions, without other files.
+    fn read_versions(&self, name: &WorkflowName) -> Result<Vec<SavedVersion>, FolderError> {
+        let numbers = self.version_numbers(name)?;
         Ok(numbers.into_iter().filter_map(|version| self.read_version(name, version)).collect())
     }
 
@@ -266,8 +266,8 @@ impl Library {
         let file = self.folder().join(file_name(name, version));
         let text = folder::read(&file, MAX_FILE_BYTES + MAX_METADATA_BYTES).ok()??;
         let file: VersionFile = serde_json::from_slice(&text).ok()?;
-        let is_sound = file.format <= FORMAT && file.version == version && file.definition.is_object();
-        is_sound.then(|| SavedVersion {
+        let is_valid = file.format <= FORMAT && file.version == version && file.definition.is_object();
+        is_valid.then(|| SavedVersion {
             version,
             hash: Signature::of_value(&file.definition),
             definition: file.definition,
@@ -278,9 +278,9 @@ impl Library {
     }
 
     /// Returns the numbers of the recorded versions.
-    fn numbers(&self, name: &WorkflowName) -> Result<Vec<u32>, FolderError> {
-        let found = folder::files(&versions_folder(self, name), ".json")?;
-        Ok(found.iter().filter_map(|found| found.name.to_str()?.strip_suffix(".json")?.parse().ok()).collect())
+    fn version_numbers(&self, name: &WorkflowName) -> Result<Vec<u32>, FolderError> {
+        let files = folder::files(&versions_folder(self, name), ".json")?;
+        Ok(files.iter().filter_map(|file| file.name.to_str()?.strip_suffix(".json")?.parse().ok()).collect())
     }
 }
 

@@ -178,7 +178,7 @@ fn remove_file(folder: &Path, loaded: &LoadedFile, name: &str) -> Result<DeleteW
 fn load_metadata(workflow: &FunctionWorkflow) -> (FunctionMetadata, Option<String>) {
     match Library::open(&workflow.library).function_file(&workflow.loaded.name) {
         Ok(file) => {
-            let problem = file.trouble.map(|reason| {
+            let problem = file.metadata_error.map(|reason| {
                 let name = &workflow.loaded.name;
                 format!("the run statistics in {name}.meta.json are invalid and were reset: {reason}")
             });

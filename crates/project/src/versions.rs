@@ -141,7 +141,7 @@ pub(super) fn describe(
     let (library, name, versions) = find_versions(folders, project, name)?;
     let available = versions.iter().map(|version| version.version).collect();
     let Some(found) = versions.into_iter().find(|found| found.version == version) else {
-        return Err(FindError::Version(VersionError::NoVersion { name, version, there: available }));
+        return Err(FindError::Version(VersionError::NoVersion { name, version, available }));
     };
     if found.is_current
         && let Ok(stored) = library.get(&name)
@@ -198,7 +198,7 @@ fn revert(
     let available = versions.iter().map(|version| version.version).collect();
     let selected = match verb.version {
         Some(number) => versions.into_iter().find(|version| version.version == number).ok_or_else(|| {
-            FindError::Version(VersionError::NoVersion { name: name.clone(), version: number, there: available })
+            FindError::Version(VersionError::NoVersion { name: name.clone(), version: number, available })
         })?,
         None => {
             let mut earlier = versions.into_iter().filter(|version| current.is_none_or(|now| version.version < now));

@@ -140,7 +140,7 @@ fn what_makes_no_sense_beside_a_file_loses_its_counts_and_not_the_file() {
         fs::write(about(&library), junk).unwrap();
         let file = library.function_file(&name("notes")).unwrap();
         assert_eq!((file.text.as_str(), &file.metadata.hash), (NOTES, &kept.hash), "{junk}");
-        assert!(file.trouble.is_some() && file.metadata.workflows.is_empty(), "{junk}");
+        assert!(file.metadata_error.is_some() && file.metadata.workflows.is_empty(), "{junk}");
     }
     // What a newer build wrote is kept, also within one workflow of many.
     fs::write(about(&library), json!({"hash": kept.hash, "colour": "red", "version": 4}).to_string()).unwrap();
@@ -165,7 +165,7 @@ fn a_file_that_came_with_git_needs_nothing_beside_it() {
         found.iter().map(|found| (found.file.as_str(), found.name.is_ok(), found.stamp.is_some())).collect();
     assert_eq!(files, [("folder.py", true, false), ("not a name.py", false, true), ("notes.py", true, true)]);
     let file = library.function_file(&name("notes")).unwrap();
-    assert_eq!((file.metadata.version, file.metadata.origin, file.trouble), (1, None, None));
+    assert_eq!((file.metadata.version, file.metadata.origin, file.metadata_error), (1, None, None));
     assert!(matches!(library.function_file(&name("folder")), Err(LookupError::Broken { .. })));
     fs::write(library.folder().join("latin.py"), b"# \xe4\n").unwrap();
     let latin = library.function_file(&name("latin")).unwrap_err();

@@ -46,15 +46,15 @@ pub(crate) fn detail(tool: &str, params: &Value) -> String {
         }
         "run_workflow" => text("workflow_name").to_owned(),
         "parallel" => match params.get("workflows") {
-            Some(Value::Object(all)) => visible(&all.keys().cloned().collect::<Vec<_>>().join(", ")),
-            Some(Value::Array(all)) => format!("{} workflows", all.len()),
+            Some(Value::Object(workflows)) => visible(&workflows.keys().cloned().collect::<Vec<_>>().join(", ")),
+            Some(Value::Array(workflows)) => format!("{} workflows", workflows.len()),
             _ => String::new(),
         },
         "run_node" | "run_graph" => {
             let input = match params.get("input") {
                 None | Some(Value::Null) => String::new(),
                 Some(Value::String(text)) => visible(text),
-                Some(other) => visible(&other.to_string()),
+                Some(value) => visible(&value.to_string()),
             };
             format!("{}{} {input}", text("node_id"), text("graph_id")).trim_end().to_owned()
         }
@@ -69,8 +69,8 @@ pub(crate) fn dialogue_answer(data: &Map<String, Value>) -> String {
     let text = |name: &str| data.get(name).and_then(Value::as_str).map(|text| visible(text.trim()));
     let keys = data.get("keys").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
     let keys: String = keys.map(|key| format!("<{key}>")).collect();
-    let typed = text("input_text").unwrap_or_else(|| "(secret)".to_owned());
-    format!("{} → {typed}{keys}", text("match_text").unwrap_or_default())
+    let input = text("input_text").unwrap_or_else(|| "(secret)".to_owned());
+    format!("{} → {input}{keys}", text("match_text").unwrap_or_default())
 }
 
 /// The outcome of an action.
@@ -84,20 +84,20 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    /// Reads the outcome from the result, and from the outcome field of an event.
-    pub(crate) fn from_result(word: Option<&str>, result: &Value) -> Self {
-        let holds = |name: &str| result.get(name) == Some(&Value::Bool(true));
-        match word {
+    /// Determines the outcome from the result and from the outcome field of an event.
+    pub(crate) fn from_result(outcome: Option<&str>, result: &Value) -> Self {
+        let is_true = |name: &str| result.get(name) == Some(&Value::Bool(true));
+        match outcome {
             Some("unknown") => Self::Unknown,
             Some("timed_out") => Self::TimedOut,
-            _ if holds("outcome_unknown") => Self::Unknown,
-            _ if holds("timeout_occurred") => Self::TimedOut,
+            _ if is_true("outcome_unknown") => Self::Unknown,
+            _ if is_true("timeout_occurred") => Self::TimedOut,
             _ if succeeded(result) => Self::Succeeded,
             _ => Self::Failed,
         }
     }
 
-    /// Returns the outcome's sign and its style.
+    /// Returns the symbol of the outcome and its style.
     pub(crate) fn mark(self) -> (&'static str, Style) {
         match self {
             Self::Succeeded => ("✓", GOOD),
@@ -107,7 +107,7 @@ impl Outcome {
         }
     }
 
-    /// Returns the outcome in words, where there is more to say than that it succeeded.
+    /// Describes the outcome; empty for a mere success.
     pub(crate) fn describe(self, tool: &str, result: &Value) -> String {
         let text = |name: &str| result.get(name).and_then(Value::as_str);
         match self {
@@ -120,7 +120,7 @@ impl Outcome {
         }
         match tool {
             "await_output" => match text("match_text") {
-                Some(found) => visible(found),
+                Some(match_text) => visible(match_text),
                 None => match result.get("exit_code").and_then(Value::as_i64) {
                     Some(code) => format!("exit code {code}"),
                     None => text("reason").unwrap_or_default().to_owned(),
@@ -141,8 +141,8 @@ impl Outcome {
     }
 }
 
-/// Joins the subject and the outcome of an action, if there is an outcome to show.
-pub(crate) fn led_to(detail: &str, outcome: &str) -> String {
+/// Joins the subject and the outcome of an action.
+pub(crate) fn join_outcome(detail: &str, outcome: &str) -> String {
     match (detail, outcome) {
         (detail, "") => detail.to_owned(),
         ("", outcome) => outcome.to_owned(),

@@ -1,4 +1,4 @@
-//! A person at a terminal of the daemon: raw keys in, raw output out.
+//! Attachment of a person to a terminal of the daemon: raw keys in, raw output out.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
@@ -30,7 +30,7 @@ impl FromStr for DetachKey {
         let lower = text.to_ascii_lowercase();
         match lower.strip_prefix("ctrl-").or_else(|| lower.strip_prefix('^')).map(str::as_bytes) {
             Some([key @ (b'a'..=b'z' | b'[' | b'\\' | b']' | b'^' | b'_')]) => Ok(Self(key & 0x1f)),
-            _ => Err("a detach key is ctrl- and a letter, or ctrl-\\, ctrl-], ctrl-^ or ctrl-_".to_owned()),
+            _ => Err("the detach key must be ctrl- with a letter, or ctrl-\\, ctrl-], ctrl-^ or ctrl-_".to_owned()),
         }
     }
 }
@@ -47,25 +47,25 @@ impl DetachKey {
     }
 }
 
-/// A line at the bottom of the screen that states how to leave, for the first seconds.
+/// A line at the bottom of the screen with the detach key, for the first seconds.
 ///
-/// It appears only on a blank row. Output that may have moved or replaced the row leaves it to scroll away.
+/// It appears only on a blank row, and is not removed once output may have moved or replaced that row.
 struct Hint {
     /// Time of its removal.
     until: tokio::time::Instant,
-    /// Number of bytes of output that may still come before the row counts as changed.
-    quiet: usize,
+    /// Remaining number of bytes of output until the row counts as changed.
+    unchanged_bytes: usize,
     is_shown: bool,
 }
 
 impl Hint {
     /// Maximum time on the screen.
-    const SHOWN: Duration = Duration::from_secs(5);
-    /// A shell that draws its prompt again after a resize writes fewer bytes.
-    const QUIET: usize = 256;
+    const MAX_TIME: Duration = Duration::from_secs(5);
+    /// Maximum number of bytes of output that leave the row unchanged: more than a shell writes to redraw its prompt.
+    const MAX_UNCHANGED_BYTES: usize = 256;
 
     fn none() -> Self {
-        Self { until: tokio::time::Instant::now(), quiet: 0, is_shown: false }
+        Self { until: tokio::time::Instant::now(), unchanged_bytes: 0, is_shown: false }
     }
 
     /// Shows `text` on the last row, if `used` rows leave it blank.
@@ -77,16 +77,20 @@ impl Hint {
         let text = print::fitted(text, usize::from(size.ws_col));
         write!(out, "\x1b7\x1b[{};1H\x1b[2m{text}\x1b[22m\x1b8", size.ws_row)?;
         out.flush()?;
-        Ok(Self { until: tokio::time::Instant::now() + Self::SHOWN, quiet: Self::QUIET, is_shown: true })
+        Ok(Self {
+            until: tokio::time::Instant::now() + Self::MAX_TIME,
+            unchanged_bytes: Self::MAX_UNCHANGED_BYTES,
+            is_shown: true,
+        })
     }
 
-    /// Takes note of output of the program.
-    fn output(&mut self, bytes: &[u8]) {
-        self.quiet = self.quiet.saturating_sub(bytes.len());
-        self.is_shown &= self.quiet > 0 && !bytes.contains(&b'\n');
+    /// Records output of the program.
+    fn record_output(&mut self, bytes: &[u8]) {
+        self.unchanged_bytes = self.unchanged_bytes.saturating_sub(bytes.len());
+        self.is_shown &= self.unchanged_bytes > 0 && !bytes.contains(&b'\n');
     }
 
-    /// Removes the line, if it is still there.
+    /// Removes the line, if it is still unchanged.
     fn remove(&mut self, out: &mut io::Stdout) -> io::Result<()> {
         if std::mem::take(&mut self.is_shown)
             && let Ok(size) = tcgetwinsize(io::stdout())
@@ -101,15 +105,15 @@ impl Hint {
 /// End of a person's attachment to a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AttachEnd {
-    /// By the detach key; the terminal keeps running.
+    /// The person pressed the detach key; the terminal keeps running.
     Detached,
-    /// Its program ended, with this exit code where known.
+    /// The program ended, with this exit code if known.
     Ended(Option<i32>),
 }
 
-/// A terminal that the person has attached to, across restarts of the daemon.
-struct Joined<'a> {
-    place: &'a DaemonPaths,
+/// A person's attachment to a terminal, across restarts of the daemon.
+struct Attachment<'a> {
+    paths: &'a DaemonPaths,
     session: String,
     hold_key: Option<String>,
     client: Client,
@@ -120,31 +124,31 @@ struct Joined<'a> {
 /// Time that a client waits for a daemon that went away.
 pub(crate) const RECONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-impl<'a> Joined<'a> {
-    async fn join(
-        place: &'a DaemonPaths,
+impl<'a> Attachment<'a> {
+    async fn begin(
+        paths: &'a DaemonPaths,
         id: &str,
         key: DetachKey,
         hold: bool,
     ) -> Result<(Self, AttachTerminalReply), Failure> {
         let hold_key = hold.then(random_name);
-        let client = front::client(place).await?;
+        let client = front::client(paths).await?;
         let verb = AttachTerminal { session_id: id.to_owned(), hold_key: hold_key.clone(), masked: false };
         let (reply, events) = client.subscribe(verb).await?;
         if let Some(error) = reply.error {
             return Err(Failure::work(error));
         }
-        let held = if hold { "held by you, " } else { "" };
-        let title = format!("{id} ({held}{} detaches)", key.name());
-        let joined = Self { place, session: reply.session_id.clone(), hold_key, client, events, title };
-        Ok((joined, reply))
+        let hold_note = if hold { "held by you, " } else { "" };
+        let title = format!("{id} ({hold_note}{} detaches)", key.name());
+        let attachment = Self { paths, session: reply.session_id.clone(), hold_key, client, events, title };
+        Ok((attachment, reply))
     }
 
-    /// Attaches again through the next daemon, and returns a drawing of the current screen.
-    async fn join_again(&mut self) -> Result<String, Failure> {
+    /// Attaches again through the next daemon. Returns the current screen.
+    async fn attach_again(&mut self) -> Result<String, Failure> {
         let began = Instant::now();
         loop {
-            match self.try_again().await {
+            match self.try_attach_again().await {
                 Ok(reply) => match reply.error {
                     None => return Ok(reply.snapshot),
                     Some(error) => return Err(Failure::work(error)),
@@ -156,37 +160,37 @@ impl<'a> Joined<'a> {
         }
     }
 
-    async fn try_again(&mut self) -> Result<AttachTerminalReply, Failure> {
-        let client = front::client(self.place).await?;
+    async fn try_attach_again(&mut self) -> Result<AttachTerminalReply, Failure> {
+        let client = front::client(self.paths).await?;
         let verb = AttachTerminal { session_id: self.session.clone(), hold_key: self.hold_key.clone(), masked: false };
         let (reply, events) = client.subscribe(verb).await?;
         (self.client, self.events) = (client, events);
         Ok(reply)
     }
 
-    /// Sends keys exactly once, also across a restart of the daemon. Returns the reason of a refusal.
-    async fn types(&mut self, bytes: &[u8], out: &mut io::Stdout) -> Result<Option<String>, Failure> {
+    /// Sends keys exactly once, even across a restart of the daemon. Returns the error of a refusal.
+    async fn send_keys(&mut self, bytes: &[u8], out: &mut io::Stdout) -> Result<Option<String>, Failure> {
         let (session_id, hold_key) = (self.session.clone(), self.hold_key.clone());
         let verb = WriteTerminal { session_id, bytes: STANDARD.encode(bytes), hold_key, ..WriteTerminal::default() };
         let step = random_name();
         loop {
             match self.client.call_once(&verb, &step).await {
-                // If the program has ended, its last event is on the way.
+                // An ended program is reported by its last event.
                 Ok(reply) => return Ok(reply.error),
-                Err(CallError::Lost) => draw(out, &self.join_again().await?)?,
+                Err(CallError::Lost) => draw(out, &self.attach_again().await?)?,
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
-    /// Sets the terminal's size; a daemon that is away receives it after reconnection.
+    /// Sets the terminal's size.
     async fn resize(&self, cols: u16, rows: u16) {
         let verb = ResizeTerminal { session_id: self.session.clone(), cols, rows };
         let _ = self.client.call(verb).await;
     }
 
-    /// Sets the terminal to the size of the person's own.
-    async fn fit(&self) -> Result<(), Failure> {
+    /// Sets the terminal's size to that of the person's own terminal.
+    async fn fit_size(&self) -> Result<(), Failure> {
         let size = tcgetwinsize(io::stdout()).map_err(io::Error::from)?;
         if size.ws_col >= 2 && size.ws_row >= 2 {
             self.resize(size.ws_col, size.ws_row).await;
@@ -194,7 +198,7 @@ impl<'a> Joined<'a> {
         Ok(())
     }
 
-    /// Returns the number of used rows of the screen, from the top; all of them if that is unknown.
+    /// Returns the number of used rows from the top of the screen; the maximum if it is unknown.
     async fn used_rows(&self) -> usize {
         let verb = GetScreenContent { session_id: self.session.clone(), ..GetScreenContent::default() };
         let content = self.client.call(verb).await.ok().and_then(|reply| reply.screen_content);
@@ -212,15 +216,15 @@ impl<'a> Joined<'a> {
 }
 
 /// Attaches a person to the terminal `id` until it ends or they leave it; with `hold`, nothing else can type.
-pub(crate) async fn attach(place: &DaemonPaths, id: &str, key: DetachKey, hold: bool) -> Result<ExitCode, Failure> {
+pub(crate) async fn attach(paths: &DaemonPaths, id: &str, key: DetachKey, hold: bool) -> Result<ExitCode, Failure> {
     if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
         return Err(Failure::usage(
             "attach needs a terminal on standard input and output; to read a screen use: steplatch terminal screen",
         ));
     }
-    let left = visit(place, id, key, hold).await?;
+    let end = visit(paths, id, key, hold).await?;
     print::line("")?;
-    match left {
+    match end {
         AttachEnd::Detached => {
             print::remark(&format!("detached; the terminal keeps running: steplatch terminal attach {id}"));
         }
@@ -232,23 +236,23 @@ pub(crate) async fn attach(place: &DaemonPaths, id: &str, key: DetachKey, hold: 
     Ok(ExitCode::SUCCESS)
 }
 
-/// As [`attach`], without a remark at the end. Returns how the person left, and the terminal's id.
-pub(crate) async fn visit(place: &DaemonPaths, id: &str, key: DetachKey, hold: bool) -> Result<AttachEnd, Failure> {
-    let (mut joined, found) = Joined::join(place, id, key, hold).await?;
+/// Attaches as [`attach`] does, without a remark at the end. Returns the end of the attachment.
+pub(crate) async fn visit(paths: &DaemonPaths, id: &str, key: DetachKey, hold: bool) -> Result<AttachEnd, Failure> {
+    let (mut attachment, reply) = Attachment::begin(paths, id, key, hold).await?;
     let raw = RawMode::enter()?;
     let mut out = io::stdout();
-    name(&mut out, &joined.title)?;
-    draw(&mut out, &found.snapshot)?;
-    joined.fit().await?;
-    let mut hint = Hint::show(&mut out, &joined.title, joined.used_rows().await)?;
+    set_title(&mut out, &attachment.title)?;
+    draw(&mut out, &reply.snapshot)?;
+    attachment.fit_size().await?;
+    let mut hint = Hint::show(&mut out, &attachment.title, attachment.used_rows().await)?;
     let mut keys = Keyboard::open()?;
     let mut resized = signal(SignalKind::window_change())?;
-    let left = loop {
+    let end = loop {
         tokio::select! {
-            event = joined.events.next() => match event.map(serde_json::from_value::<TerminalEvent>) {
+            event = attachment.events.next() => match event.map(serde_json::from_value::<TerminalEvent>) {
                 Some(Ok(TerminalEvent::TerminalOutput { bytes })) => {
                     let bytes = STANDARD.decode(bytes).unwrap_or_default();
-                    hint.output(&bytes);
+                    hint.record_output(&bytes);
                     out.write_all(&bytes)?;
                     out.flush()?;
                 }
@@ -256,41 +260,41 @@ pub(crate) async fn visit(place: &DaemonPaths, id: &str, key: DetachKey, hold: b
                 Some(Ok(TerminalEvent::TerminalEnded { exit_code })) => break AttachEnd::Ended(exit_code),
                 Some(Ok(TerminalEvent::TerminalResized { .. }) | Err(_)) => {}
                 // The daemon went away; the terminal still exists.
-                None => draw(&mut out, &joined.join_again().await?)?,
+                None => draw(&mut out, &attachment.attach_again().await?)?,
             },
-            typed = keys.next() => {
-                let Some(typed) = typed else { break AttachEnd::Detached };
+            input = keys.next() => {
+                let Some(input) = input else { break AttachEnd::Detached };
                 hint.remove(&mut out)?;
-                let before = typed.iter().position(|byte| *byte == key.0);
-                let sent = &typed[..before.unwrap_or(typed.len())];
+                let detach_position = input.iter().position(|byte| *byte == key.0);
+                let sent = &input[..detach_position.unwrap_or(input.len())];
                 if !sent.is_empty()
-                    && let Some(refused) = joined.types(sent, &mut out).await?
+                    && let Some(error) = attachment.send_keys(sent, &mut out).await?
                 {
-                    // In the title, where it does not disturb the program's drawing.
-                    name(&mut out, &refused)?;
+                    // The title does not disturb the program's screen.
+                    set_title(&mut out, &error)?;
                 }
-                if before.is_some() {
+                if detach_position.is_some() {
                     break AttachEnd::Detached;
                 }
             }
-            _ = resized.recv() => joined.fit().await?,
+            _ = resized.recv() => attachment.fit_size().await?,
             () = tokio::time::sleep_until(hint.until), if hint.is_shown => hint.remove(&mut out)?,
         }
     };
-    if matches!(left, AttachEnd::Detached) {
-        joined.leave(found.cols, found.rows).await;
+    if matches!(end, AttachEnd::Detached) {
+        attachment.leave(reply.cols, reply.rows).await;
     }
     drop(raw);
-    Ok(left)
+    Ok(end)
 }
 
 /// Sets the title of the window.
-fn name(out: &mut io::Stdout, title: &str) -> io::Result<()> {
+fn set_title(out: &mut io::Stdout, title: &str) -> io::Result<()> {
     write!(out, "\x1b]0;{title}\x07")?;
     out.flush()
 }
 
-/// Draws a screen; the previous content scrolls away rather than being overwritten.
+/// Draws a screen. The previous content scrolls off instead of being overwritten.
 fn draw(out: &mut io::Stdout, snapshot: &str) -> io::Result<()> {
     out.write_all(snapshot.as_bytes())?;
     out.flush()

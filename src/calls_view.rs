@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Map, Value};
 use steplatch_protocol::RunEvent;
 
-use crate::action::led_to;
+use crate::action::join_outcome;
 use crate::print::{BAD, GOOD, QUIET, visible};
 use crate::run_view::{between, line, since};
 
@@ -96,7 +96,7 @@ fn format_ended_call(event: &RunEvent, called: Option<CallLine>, width: Option<u
     };
     let kind = text(&result["node_type"]);
     // For a command, the output is more informative than the input.
-    let detail = if summary == input { summary } else { led_to(input, &summary) };
+    let detail = if summary == input { summary } else { join_outcome(input, &summary) };
     line(&format!("{style}{mark}{style:#}"), &visible(&name), &kind, &detail, &time, width)
 }
 
@@ -107,7 +107,7 @@ fn format_nested_run(event: &RunEvent, called: &CallLine, width: Option<usize>) 
         "nested_workflow_failed" => ("✗", BAD, data("error")),
         _ => ("✗", BAD, "cancelled".to_owned()),
     };
-    let detail = led_to(&called.input, &summary);
+    let detail = join_outcome(&called.input, &summary);
     line(
         &format!("{style}{mark}{style:#}"),
         &visible(&called.name),

@@ -1,7 +1,7 @@
 //! The nested runs of a watched run.
 //!
-//! The events of a state's entry and of a function's call name the run that they start, so a client can follow it from
-//! there on. The parent reports the outcome of a nested run, so without its events a nested run is merely invisible.
+//! The events of a state's entry and of a function's call name the run that they start, so a client can then follow it.
+//! The parent reports the outcome of a nested run, so missing events of a nested run only leave its steps out.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -11,20 +11,20 @@ use steplatch_protocol::{ReconnectingClient, RunEvent};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
-/// Time to wait for the rest of a nested run when its parent continues. The nested run has ended by then.
+/// Maximum wait for the remaining events of a nested run after its end.
 const CHILD_END_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// The followed nested runs.
 #[derive(Debug)]
 pub(crate) struct ChildRuns {
     daemon: ReconnectingClient,
-    sender: mpsc::Sender<ChildNews>,
-    received: mpsc::Receiver<ChildNews>,
+    sender: mpsc::Sender<ChildUpdate>,
+    receiver: mpsc::Receiver<ChildUpdate>,
     /// The followed runs, by their ids.
     children: HashMap<String, Child>,
-    /// The runs with an event so far. Nothing follows them a second time.
-    met: HashSet<String>,
-    /// Events from the time of waiting for the rest of another run.
+    /// The runs with an event so far, which are not followed again.
+    seen: HashSet<String>,
+    /// Events that arrived while this waited for the end of another run.
     queued: VecDeque<RunEvent>,
 }
 
@@ -35,11 +35,11 @@ struct Child {
     task: AbortHandle,
 }
 
-/// News about a nested run: an event, or that there are no more.
+/// An event of a nested run, or its end.
 #[derive(Debug)]
-enum ChildNews {
+enum ChildUpdate {
     Event(RunEvent),
-    Over(String),
+    Ended(String),
 }
 
 impl Drop for Child {
@@ -50,8 +50,8 @@ impl Drop for Child {
 
 impl ChildRuns {
     pub(crate) fn new(daemon: ReconnectingClient) -> Self {
-        let (sender, received) = mpsc::channel(16);
-        Self { daemon, sender, received, children: HashMap::new(), met: HashSet::new(), queued: VecDeque::new() }
+        let (sender, receiver) = mpsc::channel(16);
+        Self { daemon, sender, receiver, children: HashMap::new(), seen: HashSet::new(), queued: VecDeque::new() }
     }
 
     /// Follows the run that `event` starts, if it starts one.
@@ -60,8 +60,8 @@ impl ChildRuns {
             return;
         }
         let Some(child) = child(event) else { return };
-        // The entry of a state and the start of its run both name it. It may not have been there at the entry.
-        if self.met.contains(child) || self.children.get(child).is_some_and(|known| !known.task.is_finished()) {
+        // Two events name the run: at the first one, it may not exist yet.
+        if self.seen.contains(child) || self.children.get(child).is_some_and(|followed| !followed.task.is_finished()) {
             return;
         }
         let (mut events, sender, run) =
@@ -70,7 +70,7 @@ impl ChildRuns {
             loop {
                 match events.next().await {
                     Ok(Some(event)) => {
-                        if sender.send(ChildNews::Event(event)).await.is_err() {
+                        if sender.send(ChildUpdate::Event(event)).await.is_err() {
                             return;
                         }
                     }
@@ -82,21 +82,21 @@ impl ChildRuns {
                 }
             }
             // A failure means that the watcher has stopped.
-            let _ = sender.send(ChildNews::Over(run)).await;
+            let _ = sender.send(ChildUpdate::Ended(run)).await;
         });
         let task = Child { parent: event.run_id.clone(), task: task.abort_handle() };
         self.children.insert(child.to_owned(), task);
     }
 
-    /// Receives the next news. Cancellation-safe.
-    async fn receive(&mut self) -> ChildNews {
-        let Some(news) = self.received.recv().await else { unreachable!("a sender is kept here") };
-        if let ChildNews::Event(event) = &news
-            && !self.met.contains(&event.run_id)
+    /// Receives the next update. Cancellation-safe.
+    async fn receive(&mut self) -> ChildUpdate {
+        let Some(update) = self.receiver.recv().await else { unreachable!("a field keeps a sender") };
+        if let ChildUpdate::Event(event) = &update
+            && !self.seen.contains(&event.run_id)
         {
-            self.met.insert(event.run_id.clone());
+            self.seen.insert(event.run_id.clone());
         }
-        news
+        update
     }
 
     /// Returns the next event of a nested run; pending forever if there is none. Cancellation-safe.
@@ -106,8 +106,8 @@ impl ChildRuns {
         }
         loop {
             match self.receive().await {
-                ChildNews::Event(event) => return event,
-                ChildNews::Over(run) => drop(self.children.remove(&run)),
+                ChildUpdate::Event(event) => return event,
+                ChildUpdate::Ended(run) => drop(self.children.remove(&run)),
             }
         }
     }
@@ -115,40 +115,40 @@ impl ChildRuns {
     /// Returns the remaining events of the runs that end with `event`, and stops following them.
     pub(crate) async fn part(&mut self, event: &RunEvent) -> Vec<RunEvent> {
         // A machine is in one state at a time, so the runs of earlier states have ended too.
-        let left: Vec<String> = match event.event_type.as_str() {
+        let ended: Vec<String> = match event.event_type.as_str() {
             "state_completed" => {
-                let theirs = self.children.iter().filter(|(_, child)| child.parent == event.run_id);
-                theirs.map(|(run, _)| run.clone()).collect()
+                let children = self.children.iter().filter(|(_, child)| child.parent == event.run_id);
+                children.map(|(run, _)| run.clone()).collect()
             }
             "nested_workflow_completed" | "nested_workflow_failed" | "nested_workflow_cancelled" => {
                 child(event).map(str::to_owned).into_iter().collect()
             }
             _ => return Vec::new(),
         };
-        let (mut rest, queued) = (Vec::new(), std::mem::take(&mut self.queued));
+        let (mut remaining, queued) = (Vec::new(), std::mem::take(&mut self.queued));
         for event in queued {
-            if left.contains(&event.run_id) {
-                rest.push(event);
+            if ended.contains(&event.run_id) {
+                remaining.push(event);
             } else {
                 self.queued.push_back(event);
             }
         }
-        let until_they_are_over = async {
-            while left.iter().any(|run| self.children.contains_key(run)) {
+        let until_ended = async {
+            while ended.iter().any(|run| self.children.contains_key(run)) {
                 match self.receive().await {
-                    ChildNews::Event(event) if left.contains(&event.run_id) => rest.push(event),
+                    ChildUpdate::Event(event) if ended.contains(&event.run_id) => remaining.push(event),
                     // Another nested run continues, and may open a gate.
-                    ChildNews::Event(event) => self.queued.push_back(event),
-                    ChildNews::Over(run) => drop(self.children.remove(&run)),
+                    ChildUpdate::Event(event) => self.queued.push_back(event),
+                    ChildUpdate::Ended(run) => drop(self.children.remove(&run)),
                 }
             }
         };
         // A run that never began has no events, so the wait is limited.
-        let _ = tokio::time::timeout(CHILD_END_TIMEOUT, until_they_are_over).await;
-        for run in &left {
+        let _ = tokio::time::timeout(CHILD_END_TIMEOUT, until_ended).await;
+        for run in &ended {
             self.children.remove(run);
         }
-        rest
+        remaining
     }
 }
 

@@ -179,7 +179,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Worker(ref command) if command.is_internal() => return worker::serve().await,
         // Its place is that of the client on the other machine.
         Command::Host(command) => return command.run().await,
-        _ => front::place(arguments.state_dir.as_deref())?,
+        _ => front::daemon_paths(arguments.state_dir.as_deref())?,
     };
     match arguments.command {
         Command::Run(command) => command.run(&place).await,

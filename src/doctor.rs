@@ -1,7 +1,6 @@
 //! Diagnosis of the installation, with fixes.
 //!
-//! It examines and probes without changes, except that probing a server may start a daemon. Each finding is a
-//! [`Check`].
+//! It changes nothing, except that the probe of a server may start a daemon. Each finding is a [`Check`].
 
 mod machine;
 mod probe;
@@ -12,7 +11,7 @@ use std::path::Path;
 use serde::Serialize;
 use steplatch_protocol::DaemonPaths;
 
-use crate::clients::entry::{FoundEntry, NAME, OwnEntry, is_same};
+use crate::clients::entry::{FoundEntry, NAME, OwnEntry, is_same_file};
 use crate::clients::{CLIENTS, Client, Scope, UserPaths, edit, file};
 use crate::failure::Failure;
 use crate::{front, print};
@@ -25,7 +24,7 @@ pub(crate) enum State {
     Ok,
     /// Absent, which is not a problem.
     Absent,
-    /// Working, but worth a look.
+    /// Working, with a possible problem.
     Warning,
     /// Not working.
     Problem,
@@ -50,16 +49,16 @@ pub(crate) struct Check {
 /// The findings of one section.
 struct Checks {
     section: &'static str,
-    found: Vec<Check>,
+    checks: Vec<Check>,
 }
 
 impl Checks {
     fn for_section(section: &'static str) -> Self {
-        Self { section, found: Vec::new() }
+        Self { section, checks: Vec::new() }
     }
 
     fn add(&mut self, about: &str, state: State, said: impl Into<String>, fix: Option<String>) {
-        self.found.push(Check { section: self.section, about: about.to_owned(), state, said: said.into(), fix });
+        self.checks.push(Check { section: self.section, about: about.to_owned(), state, said: said.into(), fix });
     }
 
     fn good(&mut self, about: &str, message: impl Into<String>) {
@@ -79,31 +78,31 @@ impl Checks {
     }
 }
 
-/// Examines everything, section by section; `tell` receives each finding immediately. Examines the named clients, or
-/// all.
+/// Examines everything, section by section; `report` receives the findings of each section immediately. Examines
+/// the clients in `only`, or all.
 ///
 /// # Errors
-/// If the environment is unreadable, and the errors of `tell`.
+/// If the environment is unreadable, or `report` fails.
 pub(crate) async fn examine(
     daemon_paths: &DaemonPaths,
     only: &[String],
-    mut tell: impl FnMut(&[Check]) -> Result<(), Failure>,
+    mut report: impl FnMut(&[Check]) -> Result<(), Failure>,
 ) -> Result<Vec<Check>, Failure> {
     let user_paths = UserPaths::look()?;
     let own_entry = OwnEntry::find(&user_paths)?;
-    let mut all = Vec::new();
-    let mut done = |checks: Checks| {
-        tell(&checks.found)?;
-        all.extend(checks.found);
+    let mut findings = Vec::new();
+    let mut finish = |checks: Checks| {
+        report(&checks.checks)?;
+        findings.extend(checks.checks);
         Ok::<_, Failure>(())
     };
-    done(machine::check_machine(&user_paths, &own_entry, daemon_paths))?;
-    done(reach::settings().await)?;
-    done(reach::daemon(daemon_paths).await)?;
-    done(server(&own_entry, daemon_paths).await)?;
-    done(clients(&user_paths, &own_entry, only).await)?;
-    done(reach::remotes(daemon_paths).await)?;
-    Ok(all)
+    finish(machine::check_machine(&user_paths, &own_entry, daemon_paths))?;
+    finish(reach::settings().await)?;
+    finish(reach::daemon(daemon_paths).await)?;
+    finish(server(&own_entry, daemon_paths).await)?;
+    finish(clients(&user_paths, &own_entry, only).await)?;
+    finish(reach::remotes(daemon_paths).await)?;
+    Ok(findings)
 }
 
 /// Starts the server as clients do, with both eras of the protocol.
@@ -113,8 +112,8 @@ async fn server(own_entry: &OwnEntry, daemon_paths: &DaemonPaths) -> Checks {
     let arguments = ["mcp".to_owned(), "--state-dir".to_owned(), state];
     for (about, era) in [("handshake", probe::Era::Handshake), ("stateless", probe::Era::Stateless)] {
         let command = probe::Command { program: &own_entry.program, arguments: &arguments, environment: &[] };
-        match probe::speak(command, era).await {
-            Ok(spoken) => check_answer(&mut checks, about, &spoken),
+        match probe::probe_server(command, era).await {
+            Ok(server) => check_answer(&mut checks, about, &server),
             Err(reason) => checks.problem(
                 about,
                 reason,
@@ -126,19 +125,19 @@ async fn server(own_entry: &OwnEntry, daemon_paths: &DaemonPaths) -> Checks {
 }
 
 /// Time that a server may take to end once its client has disconnected, without a warning.
-const PROMPTLY: std::time::Duration = std::time::Duration::from_millis(1_000);
+const MAX_END_TIME: std::time::Duration = std::time::Duration::from_millis(1_000);
 
-fn check_answer(checks: &mut Checks, about: &str, spoken: &probe::Spoken) {
+fn check_answer(checks: &mut Checks, about: &str, server: &probe::ServerFacts) {
     let message = format!(
         "{} tools, speaks {}; answered after {}, listed in {}, ended in {}",
-        spoken.tools,
-        spoken.revision,
-        print::duration(spoken.started),
-        print::duration(spoken.listed),
-        print::duration(spoken.ended)
+        server.tools,
+        server.revision,
+        print::duration(server.started),
+        print::duration(server.listed),
+        print::duration(server.ended)
     );
-    if spoken.ended > PROMPTLY {
-        checks.warn(about, message, "it should end as soon as its client is gone; check the load of this machine");
+    if server.ended > MAX_END_TIME {
+        checks.warn(about, message, "it should end as soon as its client disconnects; check the load of this machine");
     } else {
         checks.good(about, message);
     }
@@ -233,31 +232,31 @@ async fn entry(
     };
     let environment: Vec<_> = found.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let command = probe::Command { program: &program, arguments: &found.args, environment: &environment };
-    match probe::speak(command, probe::Era::Handshake).await {
+    match probe::probe_server(command, probe::Era::Handshake).await {
         Err(reason) => {
             checks.problem(about, format!("starts '{description}', and {reason}"), format!("fix it with: {setup}"));
         }
-        Ok(spoken) if spoken.name != NAME => {
-            let message = format!("starts '{description}', which is another server: {}", print::visible(&spoken.name));
+        Ok(server) if server.name != NAME => {
+            let message = format!("starts '{description}', which is another server: {}", print::visible(&server.name));
             checks.problem(about, message, format!("fix it with: {setup}"));
         }
-        Ok(spoken) if spoken.version != env!("CARGO_PKG_VERSION") || !is_ours(&program, own_entry) => {
-            let message = format!("starts another steplatch ({}): '{description}'", print::visible(&spoken.version));
+        Ok(server) if server.version != env!("CARGO_PKG_VERSION") || !starts_this_program(&program, own_entry) => {
+            let message = format!("starts another steplatch ({}): '{description}'", print::visible(&server.version));
             checks.warn(about, message, format!("to start this one: {setup}"));
         }
-        Ok(spoken) => checks.good(about, format!("starts '{description}': {} tools", spoken.tools)),
+        Ok(server) => checks.good(about, format!("starts '{description}': {} tools", server.tools)),
     }
 }
 
 /// Returns whether a program is this one, or starts it.
-fn is_ours(program: &Path, own_entry: &OwnEntry) -> bool {
-    is_same(program, &own_entry.program)
+fn starts_this_program(program: &Path, own_entry: &OwnEntry) -> bool {
+    is_same_file(program, &own_entry.program)
 }
 
 /// Returns the daemon's reply to one verb, if a daemon answers.
 async fn ask<V: steplatch_protocol::Verb>(daemon_paths: &DaemonPaths, verb: V) -> Result<V::Reply, String> {
-    let asked = tokio::time::timeout(probe::ANSWER_TIMEOUT, front::ask(daemon_paths, verb)).await;
-    match asked {
+    let reply = tokio::time::timeout(probe::ANSWER_TIMEOUT, front::ask(daemon_paths, verb)).await;
+    match reply {
         Ok(Ok(reply)) => Ok(reply),
         Ok(Err(failure)) => Err(failure.message().to_owned()),
         Err(_) => Err(format!("the daemon did not answer within {}", print::duration(probe::ANSWER_TIMEOUT))),

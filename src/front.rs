@@ -6,50 +6,50 @@ use steplatch_protocol::{Client, DaemonPaths, Hello, ReconnectingClient, Starter
 
 use crate::failure::Failure;
 
-/// Returns the place of the daemon, for a state directory or the user's default.
-pub(crate) fn place(state: Option<&Path>) -> Result<DaemonPaths, Failure> {
+/// Returns the paths of the daemon for a state directory, or for the user's default one.
+pub(crate) fn daemon_paths(state: Option<&Path>) -> Result<DaemonPaths, Failure> {
     DaemonPaths::from_environment(state).map_err(|error| Failure::usage(error.to_string()))
 }
 
 /// Returns the command that starts a daemon: this program itself.
 pub(crate) fn starter() -> Result<Starter, Failure> {
     let program =
-        std::env::current_exe().map_err(|error| Failure::system("this program cannot find itself", &error))?;
+        std::env::current_exe().map_err(|error| Failure::system("the path of this program is unknown", &error))?;
     Ok(Starter { program })
 }
 
-/// Returns the introduction of this program as `name`, with its directory and environment for what it opens.
+/// Returns the greeting of this program as `name`, with the directory and the environment for opened terminals.
 pub(crate) fn hello(name: &str) -> Hello {
     Hello {
         person: name == "steplatch",
-        // The program itself is the command line; other surfaces go by their names.
+        // The program itself is the command line; other surfaces have names of their own.
         surface: Some(if name == "steplatch" { "cli" } else { name }.to_owned()),
         ..Hello::of_process(name)
     }
 }
 
 /// Connects to the daemon, and starts it if there is none.
-pub(crate) async fn client(place: &DaemonPaths) -> Result<Client, Failure> {
-    Ok(connect_or_start(place, hello("steplatch"), &starter()?).await?.0)
+pub(crate) async fn client(paths: &DaemonPaths) -> Result<Client, Failure> {
+    Ok(connect_or_start(paths, hello("steplatch"), &starter()?).await?.0)
 }
 
-/// Returns a connection to the daemon that reconnects on its own, and starts the daemon if there is none.
-pub(crate) fn steady(place: &DaemonPaths) -> Result<ReconnectingClient, Failure> {
-    Ok(ReconnectingClient::new(place.clone(), starter()?, hello("steplatch")))
+/// Returns a connection to the daemon that reconnects automatically, and starts the daemon if there is none.
+pub(crate) fn steady(paths: &DaemonPaths) -> Result<ReconnectingClient, Failure> {
+    Ok(ReconnectingClient::new(paths.clone(), starter()?, hello("steplatch")))
 }
 
 /// As [`steady`], for a person at a surface other than the command line.
-pub(crate) fn steady_at(place: &DaemonPaths, surface: &str) -> Result<ReconnectingClient, Failure> {
+pub(crate) fn steady_at(paths: &DaemonPaths, surface: &str) -> Result<ReconnectingClient, Failure> {
     let hello = Hello { surface: Some(surface.to_owned()), ..hello("steplatch") };
-    Ok(ReconnectingClient::new(place.clone(), starter()?, hello))
+    Ok(ReconnectingClient::new(paths.clone(), starter()?, hello))
 }
 
 /// Calls `verb`, and starts the daemon if there is none. Repeats the call after a lost connection if that is safe.
-pub(crate) async fn ask<V: Verb>(place: &DaemonPaths, verb: V) -> Result<V::Reply, Failure> {
-    Ok(steady(place)?.call(verb).await?)
+pub(crate) async fn ask<V: Verb>(paths: &DaemonPaths, verb: V) -> Result<V::Reply, Failure> {
+    Ok(steady(paths)?.call(verb).await?)
 }
 
 /// Connects to the daemon, if there is one.
-pub(crate) async fn running(place: &DaemonPaths) -> Result<Client, Failure> {
-    Ok(connect(place, hello("steplatch")).await?.0)
+pub(crate) async fn running(paths: &DaemonPaths) -> Result<Client, Failure> {
+    Ok(connect(paths, hello("steplatch")).await?.0)
 }

@@ -1,5 +1,5 @@
-//! A gate's question that a person answers, line by line: a choice or a text in one line, a form field by field, and
-//! the approver's passphrase where the gate requires one.
+//! Line-by-line answer of a person to a gate: a choice or a text in one line, a form field by field, and the approver's
+//! passphrase if the gate requires it.
 //!
 //! Pure: lines are parameters; texts to show and the answer to send are return values. The caller owns the terminal.
 
@@ -8,14 +8,14 @@ use steplatch_protocol::{AnswerGate, AnswerGateReply, GateInfo, Passphrase};
 use steplatch_workflow::{Field, Form};
 
 use crate::print::visible;
-use crate::question::{chosen, is_shown_whole};
+use crate::question::{is_shown_whole, parse_choice};
 
-/// A question, with the answered part.
+/// A question, and the part of its answer so far.
 #[derive(Debug, Clone)]
 pub(crate) struct GatePrompt {
     gate: GateInfo,
     form: Option<Form>,
-    /// True if all of its content is on the screen. Otherwise it takes no answer.
+    /// True if the person can see the whole question. Otherwise it takes no answer.
     is_whole: bool,
     step: Step,
 }
@@ -25,8 +25,8 @@ enum Step {
     /// The only line of the answer.
     Answer,
     /// The next field of the form, with the values of the fields before it.
-    Field { at: usize, filled: Map<String, Value> },
-    /// The approver's passphrase, for an answer that is complete.
+    Field { index: usize, filled: Map<String, Value> },
+    /// The approver's passphrase, for a complete answer.
     Passphrase(Box<AnswerGate>),
 }
 
@@ -36,26 +36,25 @@ impl GatePrompt {
         Self::from_gate(gate, is_whole)
     }
 
-    /// As [`Self::new`], for a view that shows all of a question by scrolling, and takes no answer before its end was on
-    /// the screen.
+    /// Creates a prompt for a view that scrolls through the whole question, and takes no answer before its end was visible.
     pub(crate) fn scrolled(gate: GateInfo) -> Self {
         let is_whole = !gate.shortened;
         Self::from_gate(gate, is_whole)
     }
 
     fn from_gate(gate: GateInfo, is_whole: bool) -> Self {
-        // The answer to an unreadable form is text, its JSON.
+        // The answer to an unreadable form is its JSON as text.
         let form = gate.form.as_ref().and_then(|form| Form::read(form).ok());
-        let mut asking = Self { gate, form, is_whole, step: Step::Answer };
-        asking.begin();
-        asking
+        let mut prompt = Self { gate, form, is_whole, step: Step::Answer };
+        prompt.begin();
+        prompt
     }
 
     pub(crate) fn gate(&self) -> &GateInfo {
         &self.gate
     }
 
-    /// Returns whether the next line needs a terminal without echo.
+    /// Returns whether the next line is typed without echo.
     pub(crate) fn is_secret(&self) -> bool {
         match self.step {
             Step::Passphrase(_) => true,
@@ -64,15 +63,15 @@ impl GatePrompt {
         }
     }
 
-    /// Returns whether an empty line leaves the question open, rather than a field empty.
+    /// Returns whether an empty line leaves the question open, and not a field empty.
     pub(crate) fn may_be_left(&self) -> bool {
         if !self.is_whole {
             return true;
         }
         match (&self.step, self.field()) {
             (Step::Answer | Step::Passphrase(_), _) => true,
-            (Step::Field { at, .. }, Some(field)) => {
-                *at == 0 && field.is_required() && field.default_in_words().is_none()
+            (Step::Field { index, .. }, Some(field)) => {
+                *index == 0 && field.is_required() && field.default_in_words().is_none()
             }
             _ => false,
         }
@@ -81,7 +80,7 @@ impl GatePrompt {
     /// Starts the question from its first line.
     pub(crate) fn begin(&mut self) {
         self.step = match &self.form {
-            Some(_) => Step::Field { at: 0, filled: Map::new() },
+            Some(_) => Step::Field { index: 0, filled: Map::new() },
             None => Step::Answer,
         };
     }
@@ -91,13 +90,13 @@ impl GatePrompt {
         if !self.is_whole {
             return Vec::new();
         }
-        self.field().map(lead_of).unwrap_or_default()
+        self.field().map(field_lead).unwrap_or_default()
     }
 
-    /// Returns the number of the field that the next line is for, from 0.
+    /// Returns the index of the field for the next line.
     pub(crate) fn field_index(&self) -> Option<usize> {
         match self.step {
-            Step::Field { at, .. } => Some(at),
+            Step::Field { index, .. } => Some(index),
             _ => None,
         }
     }
@@ -107,36 +106,36 @@ impl GatePrompt {
         match (&self.step, self.field()) {
             _ if !self.is_whole => "press Enter to leave it open:".to_owned(),
             (Step::Passphrase(_), _) => "the approver's passphrase:".to_owned(),
-            (_, Some(field)) => format!("{}:", prompt_of(field)),
+            (_, Some(field)) => format!("{}:", field_prompt(field)),
             _ if self.gate.choices.is_empty() => "your answer:".to_owned(),
             _ => "your answer, by number or text:".to_owned(),
         }
     }
 
-    /// Takes the next line. Returns the answer once it is complete.
+    /// Handles the next line. Returns the answer once it is complete.
     ///
     /// # Errors
-    /// Returns the problem of the line, which the person must type again.
+    /// If the line is invalid; the person must type it again.
     pub(crate) fn line(&mut self, line: &str) -> Result<Option<AnswerGate>, String> {
         if !self.is_whole {
             let gate = &self.gate.gate_id;
             return Err(format!(
-                "the question is not shown whole here; read it with: steplatch gates show {gate}, then answer it with: \
+                "the question is not completely visible here; read it with: steplatch gates show {gate}, then answer it with: \
                  steplatch gates answer {gate} ANSWER"
             ));
         }
         match &mut self.step {
             Step::Answer => {
-                let (answer, number) = chosen(&self.gate, line)?;
+                let (answer, number) = parse_choice(&self.gate, line)?;
                 Ok(Some(AnswerGate { answer, number, ..self.empty_answer() }))
             }
-            Step::Field { at, filled } => {
+            Step::Field { index, filled } => {
                 let fields = self.form.as_ref().map(Form::fields).unwrap_or_default();
-                let Some(field) = fields.get(*at) else { return Ok(None) };
+                let Some(field) = fields.get(*index) else { return Ok(None) };
                 let value = field.typed(line).map_err(|problem| format!("'{}' {problem}", visible(field.label())))?;
                 filled.insert(field.name().to_owned(), value);
-                *at += 1;
-                if *at < fields.len() {
+                *index += 1;
+                if *index < fields.len() {
                     return Ok(None);
                 }
                 let form = std::mem::take(filled);
@@ -150,21 +149,21 @@ impl GatePrompt {
         }
     }
 
-    /// Handles the rejection of an answer: the next prompt is for the passphrase only, or for the whole answer again.
-    /// Returns the message to show; the first request for a passphrase needs none, because its prompt suffices.
+    /// Handles the rejection of an answer: the next prompt asks only for the passphrase, or for the whole answer again.
+    /// Returns the message to show. The first request for a passphrase has none, because its prompt suffices.
     pub(crate) fn refused(&mut self, answer: AnswerGate, reply: &AnswerGateReply) -> Option<String> {
-        let first = reply.passphrase_wanted && answer.passphrase.is_none();
+        let is_first_request = reply.passphrase_wanted && answer.passphrase.is_none();
         if reply.passphrase_wanted {
             self.step = Step::Passphrase(Box::new(AnswerGate { passphrase: None, ..answer }));
         } else {
             self.begin();
         }
-        (!first).then(|| reply.error.clone().unwrap_or_else(|| "the answer was rejected".to_owned()))
+        (!is_first_request).then(|| reply.error.clone().unwrap_or_else(|| "the answer was rejected".to_owned()))
     }
 
     fn field(&self) -> Option<&Field> {
         match (&self.step, &self.form) {
-            (Step::Field { at, .. }, Some(form)) => form.fields().get(*at),
+            (Step::Field { index, .. }, Some(form)) => form.fields().get(*index),
             _ => None,
         }
     }
@@ -175,32 +174,32 @@ impl GatePrompt {
     }
 }
 
-/// Returns a field with what it takes.
-fn prompt_of(field: &Field) -> String {
+/// Returns the prompt for a field, with its constraint.
+fn field_prompt(field: &Field) -> String {
     let expected = match field.choices().len() {
         0 => field.constraint(),
         _ => "by number or text".to_owned(),
     };
-    let besides = match field.default_in_words() {
+    let details = match field.default_in_words() {
         Some(default) => format!("{expected}; {} if left empty", visible(&default)),
         None if field.is_required() => expected,
         None => format!("{expected}; may be left empty"),
     };
-    format!("{} ({besides})", visible(field.label()))
+    format!("{} ({details})", visible(field.label()))
 }
 
 /// Returns the description of a field, and its choices with their numbers.
-fn lead_of(field: &Field) -> Vec<String> {
-    let about = field.description().map(visible).into_iter();
+fn field_lead(field: &Field) -> Vec<String> {
+    let description = field.description().map(visible).into_iter();
     let choices = field.choices().into_iter().enumerate();
-    about.chain(choices.map(|(index, choice)| format!("{}  {}", index + 1, visible(&choice)))).collect()
+    description.chain(choices.map(|(index, choice)| format!("{}  {}", index + 1, visible(&choice)))).collect()
 }
 
-/// Returns the fields of a question's form, in their order: each with the values that it takes, and the lines about it.
+/// Returns the fields of a question's form in order, each with its prompt and the lines about it.
 pub(crate) fn form_fields(gate: &GateInfo) -> Vec<(String, Vec<String>)> {
     let form = gate.form.as_ref().and_then(|form| Form::read(form).ok());
     let fields = form.as_ref().map(Form::fields).unwrap_or_default();
-    fields.iter().map(|field| (prompt_of(field), lead_of(field))).collect()
+    fields.iter().map(|field| (field_prompt(field), field_lead(field))).collect()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Serving over HTTP, for the commands that do: address, clients, and lifetime.
+//! HTTP server of a command: its address, its clients and its lifetime.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -15,11 +15,11 @@ use crate::failure::Failure;
 use crate::print::{QUIET, STRONG};
 use crate::{front, print};
 
-/// The variable that holds a token, instead of the file.
+/// The variable that can hold the token instead of the file.
 const TOKEN_VARIABLE: &str = "STEPLATCH_HTTP_TOKEN";
 
-/// Reserved descriptors, which are not connections.
-const OTHER_DESCRIPTORS: u64 = 128;
+/// Number of file descriptors that are not for connections.
+const RESERVED_DESCRIPTORS: u64 = 128;
 
 /// Address to listen on, and clients with access.
 #[derive(Debug, Args)]
@@ -42,9 +42,9 @@ pub(crate) struct ListenOptions {
     allow_origin: Vec<String>,
 }
 
-/// A server that listens, and how clients reach it.
+/// A listening server, with its address and its token.
 pub(crate) struct HttpListener {
-    /// The server, with MCP and nothing else yet.
+    /// The server, with only MCP so far.
     pub(crate) server: Server,
     /// Its address, for people.
     pub(crate) url: String,
@@ -55,70 +55,75 @@ pub(crate) struct HttpListener {
 }
 
 impl ListenOptions {
-    /// Returns whether the command line has an option of it.
+    /// Returns whether the command line has any of these options.
     pub(crate) fn has_options(&self) -> bool {
         let Self { port, host, allow_host, allow_origin } = self;
         port.is_some() || host.is_some() || !allow_host.is_empty() || !allow_origin.is_empty()
     }
 
-    /// Listens, for the daemon of `place`, without answering yet.
-    pub(crate) async fn listen(self, place: &DaemonPaths) -> Result<HttpListener, Failure> {
-        let (token, made, file) = token(place)?;
-        let usual = Options::default();
+    /// Starts to listen for the daemon of `paths`, without answering yet.
+    pub(crate) async fn listen(self, paths: &DaemonPaths) -> Result<HttpListener, Failure> {
+        let (token, new_token, file) = token(paths)?;
+        let defaults = Options::default();
         let options = Options {
-            host: self.host.unwrap_or(usual.host),
-            port: self.port.unwrap_or(usual.port),
+            host: self.host.unwrap_or(defaults.host),
+            port: self.port.unwrap_or(defaults.port),
             allowed_hosts: self.allow_host,
             allowed_origins: self.allow_origin,
-            most_connections: most_connections(),
+            most_connections: max_connections(),
         };
-        let server = Server::bind(&options, token, client_named(place, "http")?).await;
+        let server = Server::bind(&options, token, client_named(paths, "http")?).await;
         let server = server.map_err(|error| Failure::usage(error.to_string()))?;
         let address = server.address();
         if !address.ip().is_loopback() {
             print::remark(&format!(
-                "others can reach {address}: what is sent is not encrypted, so put a proxy with TLS before it, and allow its \
-                 name with --allow-host"
+                "other machines can reach {address}, and the connection is not encrypted: put a proxy with TLS before it, and \
+                 allow its name with --allow-host"
             ));
         }
-        // The server has checked the names before; the MCP service checks them again and gets the same list.
-        let own = HttpOptions::default();
+        // The server checks the names, and the MCP service checks them again with the same list.
+        let defaults = HttpOptions::default();
         let mcp = HttpOptions {
-            hosts: own.hosts.into_iter().chain([options.host]).chain(options.allowed_hosts).collect(),
-            origins: own.origins.into_iter().chain(options.allowed_origins).collect(),
+            hosts: defaults.hosts.into_iter().chain([options.host]).chain(options.allowed_hosts).collect(),
+            origins: defaults.origins.into_iter().chain(options.allowed_origins).collect(),
             longest_body: MAX_BODY,
             ended: server.ended(),
         };
-        let server = server.with("/mcp", http_service(client_named(place, "mcp")?, mcp));
-        Ok(HttpListener { server, url: format!("http://{}", browser_address(address)), token: made, token_file: file })
+        let server = server.with("/mcp", http_service(client_named(paths, "mcp")?, mcp));
+        Ok(HttpListener {
+            server,
+            url: format!("http://{}", browser_address(address)),
+            token: new_token,
+            token_file: file,
+        })
     }
 }
 
-/// Returns the token of the server, its text if it was just created, and its file if it has one.
-fn token(place: &DaemonPaths) -> Result<(Token, Option<String>, Option<PathBuf>), Failure> {
+/// Returns the token of the server, its text if it is new, and its file if it has one.
+fn token(paths: &DaemonPaths) -> Result<(Token, Option<String>, Option<PathBuf>), Failure> {
     match std::env::var(TOKEN_VARIABLE) {
-        Ok(given) if !given.is_empty() => {
-            let token = Token::from_text(&given, TOKEN_VARIABLE).map_err(|error| Failure::usage(error.to_string()))?;
+        Ok(text) if !text.is_empty() => {
+            let token = Token::from_text(&text, TOKEN_VARIABLE).map_err(|error| Failure::usage(error.to_string()))?;
             Ok((token, None, None))
         }
         Err(std::env::VarError::NotUnicode(_)) => Err(Failure::usage(format!("{TOKEN_VARIABLE} is not text"))),
         _ => {
-            ensure_private(place.state()).map_err(|error| Failure::work(error.to_string()))?;
-            let (token, made) =
-                Token::read_or_create(place.state()).map_err(|error| Failure::work(error.to_string()))?;
-            Ok((token, made, Some(token_file(place.state()))))
+            ensure_private(paths.state()).map_err(|error| Failure::work(error.to_string()))?;
+            let (token, new_token) =
+                Token::read_or_create(paths.state()).map_err(|error| Failure::work(error.to_string()))?;
+            Ok((token, new_token, Some(token_file(paths.state()))))
         }
     }
 }
 
 /// Returns a connection to the daemon for a program that is not a person.
-fn client_named(place: &DaemonPaths, name: &str) -> Result<ReconnectingClient, Failure> {
-    Ok(ReconnectingClient::new(place.clone(), front::starter()?, front::hello(name)))
+fn client_named(paths: &DaemonPaths, name: &str) -> Result<ReconnectingClient, Failure> {
+    Ok(ReconnectingClient::new(paths.clone(), front::starter()?, front::hello(name)))
 }
 
 impl HttpListener {
-    /// Returns the address of a path; that of the page has the name at which it is.
-    fn address_of(&self, path: &str) -> String {
+    /// Returns the URL of a path. That of the page has the host name `localhost`.
+    fn url_of(&self, path: &str) -> String {
         match (path, self.page_port()) {
             ("/", Some(port)) => format!("http://localhost:{port}/"),
             _ => format!("{}{path}", self.url),
@@ -132,7 +137,7 @@ impl HttpListener {
         if json {
             let mut reply = json!({"success": true, "url": url});
             for (name, path) in rows {
-                reply[*name] = self.address_of(path).into();
+                reply[*name] = self.url_of(path).into();
             }
             for (name, value) in [("token_file", &shown_file), ("token", token)] {
                 if let Some(value) = value {
@@ -142,16 +147,16 @@ impl HttpListener {
             return Ok(print::json_line(&reply)?);
         }
         print::line(format!("{STRONG}steplatch listens on {url}{STRONG:#}"))?;
-        let row = |name: &str, says: &str| {
-            print::line(format!("  {QUIET}{}{QUIET:#}  {says}", print::padded(&name.replace('_', " "), 9)))
+        let row = |name: &str, text: &str| {
+            print::line(format!("  {QUIET}{}{QUIET:#}  {text}", print::padded(&name.replace('_', " "), 9)))
         };
         for (name, path) in rows {
-            row(name, &self.address_of(path))?;
+            row(name, &self.url_of(path))?;
         }
         match (token, &shown_file) {
             (Some(token), Some(file)) => {
                 row("token", token)?;
-                row("", &format!("created now and shown only once; it is stored in {file}"))?;
+                row("", &format!("new, and shown only once; stored in {file}"))?;
             }
             (_, Some(file)) => row("token", &format!("in {file}"))?,
             (_, None) => row("token", &format!("as in {TOKEN_VARIABLE}"))?,
@@ -166,7 +171,7 @@ impl HttpListener {
         (ip.is_unspecified() || ip == loopback || ip == std::net::Ipv6Addr::LOCALHOST).then_some(address.port())
     }
 
-    /// Returns the token in the form for a shell command.
+    /// Returns the shell expression for the token.
     pub(crate) fn token_in_shell(&self) -> String {
         match &self.token_file {
             Some(file) => format!("$(cat '{}')", file.display()),
@@ -190,7 +195,7 @@ impl HttpListener {
     }
 }
 
-/// Returns an address for a browser, in place of an address of all interfaces.
+/// Returns the address for a browser: the loopback address instead of one of all interfaces.
 fn browser_address(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => std::net::Ipv4Addr::LOCALHOST.into(),
@@ -200,8 +205,8 @@ fn browser_address(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
-/// Raises the limit of open files to its maximum, and returns how many connections it leaves room for.
-fn most_connections() -> usize {
+/// Raises the limit of open files to its maximum, and returns the number of connections that it permits.
+fn max_connections() -> usize {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     let default_limit = Options::default().most_connections;
@@ -209,7 +214,7 @@ fn most_connections() -> usize {
         tracing::warn!(%error, "the limit of open files could not be raised");
     }
     match getrlimit(Resource::Nofile).current {
-        Some(limit) => usize::try_from(limit.saturating_sub(OTHER_DESCRIPTORS))
+        Some(limit) => usize::try_from(limit.saturating_sub(RESERVED_DESCRIPTORS))
             .map_or(default_limit, |room| room.clamp(1, default_limit)),
         None => default_limit,
     }

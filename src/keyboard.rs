@@ -1,7 +1,7 @@
 //! The person's own terminal: keys as bytes, and the raw mode in which every key arrives at once.
 //!
-//! A thread reads the keyboard, because a read waits. Its end does not wait for the next key, so it takes none from the
-//! component that reads after it.
+//! A thread reads the keyboard, because reads block. It ends without waiting for another key, so it takes no input from
+//! the component that reads next.
 
 use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
@@ -13,7 +13,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use tokio::sync::mpsc;
 
-/// Switches off what programs may have switched on in the person's terminal, and shows the cursor: the alternate screen, the mouse,
+/// Resets the modes that programs may have set in the person's terminal, and shows the cursor: the alternate screen, the mouse,
 /// reports, bracketed paste, the keyboard protocols, keyboard lock and insert mode, margins (which move the cursor), inverse video,
 /// character sets, application keys and colours.
 pub(crate) const RESTORE: &str = concat!(
@@ -25,20 +25,20 @@ pub(crate) const RESTORE: &str = concat!(
 /// Restores the person's own terminal on drop.
 #[derive(Debug)]
 pub(crate) struct RawMode {
-    before: Termios,
+    saved: Termios,
 }
 
 impl RawMode {
     pub(crate) fn enter() -> io::Result<Self> {
-        let before = tcgetattr(io::stdin())?;
-        let mode = Self { before };
+        let saved = tcgetattr(io::stdin())?;
+        let mode = Self { saved };
         mode.set()?;
         Ok(mode)
     }
 
     /// Enters the raw mode again, after a suspension in which the shell had the terminal.
     pub(crate) fn set(&self) -> io::Result<()> {
-        let mut raw = self.before.clone();
+        let mut raw = self.saved.clone();
         raw.make_raw();
         Ok(tcsetattr(io::stdin(), OptionalActions::Flush, &raw)?)
     }
@@ -49,7 +49,7 @@ impl RawMode {
         let mut out = io::stdout().lock();
         let _ = out.write_all(RESTORE.as_bytes());
         let _ = out.flush();
-        let _ = tcsetattr(io::stdin(), OptionalActions::Flush, &self.before);
+        let _ = tcsetattr(io::stdin(), OptionalActions::Flush, &self.saved);
     }
 }
 
@@ -64,7 +64,7 @@ impl Drop for RawMode {
 pub(crate) struct Keyboard {
     keys: mpsc::Receiver<Vec<u8>>,
     /// Ends the thread when it closes.
-    stop: Option<OwnedFd>,
+    stop_pipe: Option<OwnedFd>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -75,7 +75,7 @@ impl Keyboard {
         let (sender, keys) = mpsc::channel(16);
         let thread =
             std::thread::Builder::new().name("keyboard".to_owned()).spawn(move || read_all(&stopped, &sender))?;
-        Ok(Self { keys, stop: Some(stop), thread: Some(thread) })
+        Ok(Self { keys, stop_pipe: Some(stop), thread: Some(thread) })
     }
 
     /// Returns the bytes of the next keys; `None` once the terminal has closed. Cancellation-safe.
@@ -86,11 +86,11 @@ impl Keyboard {
 
 impl Drop for Keyboard {
     fn drop(&mut self) {
-        // A thread that waits for room in the channel, or for a key, is woken by either.
+        // Wakes the thread, which waits for room in the channel or for a key.
         self.keys.close();
-        self.stop = None;
+        self.stop_pipe = None;
         if let Some(thread) = self.thread.take() {
-            // The panic hook has reported a panic there.
+            // The panic hook has reported a panic of the thread.
             let _ = thread.join();
         }
     }

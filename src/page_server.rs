@@ -1,4 +1,4 @@
-//! The server that has the page of a state directory: which one it is, and its start in the background.
+//! The server of the page of a state directory: its record, and its start in the background.
 //!
 //! Owns the file `serve.lock` of the runtime directory. The server holds its lock (flock(2)) as long as it runs, so
 //! that no browser opens the address of an ended server: another user's program may listen there.
@@ -17,19 +17,19 @@ use steplatch_protocol::{DaemonPaths, PageServerRecord, ensure_private};
 use crate::failure::Failure;
 use crate::front;
 
-/// Port of the page, unless another program has it or the last page had another port.
-const USUAL_PORT: u16 = 7878;
+/// Port of the page, unless it is in use or the last server had another port.
+const DEFAULT_PORT: u16 = 7878;
 
 /// Time that a server may take to listen, or to end.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The time between two looks at the file.
+/// Interval between two reads of the file.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Number of attempts of a server to become the owner of the page.
 const MAX_ATTEMPTS: usize = 5;
 
-/// The place of the server of the page, held while it runs.
+/// The lock of the page's server, held while it runs.
 #[derive(Debug)]
 pub(crate) struct ServerLock(File);
 
@@ -40,25 +40,26 @@ impl Drop for ServerLock {
     }
 }
 
-fn file(place: &DaemonPaths) -> PathBuf {
-    PageServerRecord::file(place.runtime())
+fn record_file(paths: &DaemonPaths) -> PathBuf {
+    PageServerRecord::file(paths.runtime())
 }
 
-fn opened(place: &DaemonPaths) -> Result<File, Failure> {
-    ensure_private(place.runtime()).map_err(|error| Failure::work(error.to_string()))?;
-    let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(file(place));
-    open.map_err(|error| failed(&error))
+fn open_record(paths: &DaemonPaths) -> Result<File, Failure> {
+    ensure_private(paths.runtime()).map_err(|error| Failure::work(error.to_string()))?;
+    let open =
+        OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(record_file(paths));
+    open.map_err(|error| record_failure(&error))
 }
 
-fn failed(error: &io::Error) -> Failure {
+fn record_failure(error: &io::Error) -> Failure {
     Failure::system("the record of the page's server cannot be used", error)
 }
 
-/// Becomes the server of the page. `None` if there is one. Retries for a short time, because commands that look for the
-/// server hold the lock for a moment.
-pub(crate) async fn acquire(place: &DaemonPaths) -> Result<Option<ServerLock>, Failure> {
+/// Makes this process the server of the page; `None` if there is one. Retries, because commands that look for the server
+/// hold the lock for a moment.
+pub(crate) async fn acquire(paths: &DaemonPaths) -> Result<Option<ServerLock>, Failure> {
     for _ in 0..MAX_ATTEMPTS {
-        if let Some(lock) = locked(place)? {
+        if let Some(lock) = try_lock(paths)? {
             return Ok(Some(lock));
         }
         tokio::time::sleep(POLL_INTERVAL).await;
@@ -66,12 +67,12 @@ pub(crate) async fn acquire(place: &DaemonPaths) -> Result<Option<ServerLock>, F
     Ok(None)
 }
 
-fn locked(place: &DaemonPaths) -> Result<Option<ServerLock>, Failure> {
-    let file = opened(place)?;
+fn try_lock(paths: &DaemonPaths) -> Result<Option<ServerLock>, Failure> {
+    let file = open_record(paths)?;
     match file.try_lock() {
         Ok(()) => Ok(Some(ServerLock(file))),
         Err(TryLockError::WouldBlock) => Ok(None),
-        Err(TryLockError::Error(error)) => Err(failed(&error)),
+        Err(TryLockError::Error(error)) => Err(record_failure(&error)),
     }
 }
 
@@ -85,23 +86,23 @@ impl ServerLock {
             self.0.rewind()?;
             self.0.write_all(text.as_bytes())
         });
-        written.map_err(|error| failed(&error))
+        written.map_err(|error| record_failure(&error))
     }
 }
 
 /// Returns the server of the page, if one runs.
-pub(crate) async fn running(place: &DaemonPaths) -> Result<Option<PageServerRecord>, Failure> {
+pub(crate) async fn running(paths: &DaemonPaths) -> Result<Option<PageServerRecord>, Failure> {
     let end = tokio::time::Instant::now() + SERVER_TIMEOUT;
     loop {
-        if locked(place)?.is_some() {
+        if try_lock(paths)?.is_some() {
             return Ok(None);
         }
         // A server that has just started writes its record once it listens.
-        if let Some(record) = PageServerRecord::last(place.runtime()).filter(|record| is_alive(record.pid)) {
+        if let Some(record) = PageServerRecord::last(paths.runtime()).filter(|record| is_alive(record.pid)) {
             return Ok(Some(record));
         }
         if tokio::time::Instant::now() > end {
-            return Err(Failure::work("the server of the page does not come up; end it with: steplatch serve stop"));
+            return Err(Failure::work("the server of the page does not start; end it with: steplatch serve stop"));
         }
         tokio::time::sleep(POLL_INTERVAL).await;
     }
@@ -111,65 +112,65 @@ fn is_alive(pid: i32) -> bool {
     Pid::from_raw(pid).is_some_and(|pid| rustix::process::test_kill_process(pid).is_ok())
 }
 
-/// The server of the page, an earlier or a new one.
+/// The running server of the page.
 #[derive(Debug)]
 pub(crate) struct RunningServer {
     /// The server.
     pub(crate) record: PageServerRecord,
-    /// Reason of a new server for not listening at the usual port.
-    pub(crate) elsewhere: Option<Failure>,
+    /// Error that made a new server listen at another port.
+    pub(crate) port_error: Option<Failure>,
 }
 
 /// Returns the server of the page, and starts one in the background if none runs. Replaces a server of another version.
-/// If the usual port is taken, that is not an error: the server listens at a free one.
-pub(crate) async fn running_or_started(place: &DaemonPaths) -> Result<RunningServer, Failure> {
-    match running(place).await? {
+/// If the port is in use, the server listens at a free one.
+pub(crate) async fn ensure_running(paths: &DaemonPaths) -> Result<RunningServer, Failure> {
+    match running(paths).await? {
         Some(record) if record.version == env!("CARGO_PKG_VERSION") => {
-            return Ok(RunningServer { record, elsewhere: None });
+            return Ok(RunningServer { record, port_error: None });
         }
         Some(_) => {
-            stop(place).await?;
+            stop(paths).await?;
         }
         None => {}
     }
-    // The same port again: a browser keeps its session and its bookmarks for one.
-    let usual = PageServerRecord::last(place.runtime()).map_or(USUAL_PORT, |record| record.port);
+    // Keeps the port, because sessions and bookmarks of browsers depend on it.
+    let last_port = PageServerRecord::last(paths.runtime()).map_or(DEFAULT_PORT, |record| record.port);
     let ended = || Failure::work("the server of the page ended; start it with: steplatch serve");
-    let started = spawn(place, usual).await;
-    match (started, running(place).await?) {
-        (_, Some(record)) => Ok(RunningServer { record, elsewhere: None }),
+    let started = spawn(paths, last_port).await;
+    match (started, running(paths).await?) {
+        (_, Some(record)) => Ok(RunningServer { record, port_error: None }),
         (Ok(()), None) => Err(ended()),
         (Err(failure), None) => {
-            // Another program has the usual port.
-            spawn(place, 0).await?;
-            let record = running(place).await?.ok_or_else(ended)?;
-            Ok(RunningServer { record, elsewhere: Some(failure) })
+            // Another program has the port.
+            spawn(paths, 0).await?;
+            let record = running(paths).await?.ok_or_else(ended)?;
+            Ok(RunningServer { record, port_error: Some(failure) })
         }
     }
 }
 
-/// Starts the server of the page as the daemon starts, and logs where it is. A failure ends no daemon.
-pub(crate) async fn start_with_daemon(place: DaemonPaths) {
-    match running_or_started(&place).await {
-        Ok(RunningServer { record, elsewhere: None }) => tracing::info!("the page is at {}", record.url()),
-        Ok(RunningServer { record, elsewhere: Some(failure) }) => {
+/// Starts the server of the page with the daemon, and logs its address. Also logs a failure, which does not end the daemon.
+pub(crate) async fn start_with_daemon(paths: DaemonPaths) {
+    match ensure_running(&paths).await {
+        Ok(RunningServer { record, port_error: None }) => tracing::info!("the page is at {}", record.url()),
+        Ok(RunningServer { record, port_error: Some(failure) }) => {
             tracing::warn!("the page is at {}: {}", record.url(), failure.message());
         }
         Err(failure) => tracing::warn!("the page is not served: {}", failure.message()),
     }
 }
 
-/// Ends the server of the page. Returns which one it was.
-pub(crate) async fn stop(place: &DaemonPaths) -> Result<Option<PageServerRecord>, Failure> {
-    let Some(record) = running(place).await? else { return Ok(None) };
+/// Stops the server of the page, and returns its record.
+pub(crate) async fn stop(paths: &DaemonPaths) -> Result<Option<PageServerRecord>, Failure> {
+    let Some(record) = running(paths).await? else { return Ok(None) };
     if let Some(pid) = Pid::from_raw(record.pid) {
         kill_process(pid, Signal::TERM)
             .map_err(|error| Failure::system("the server cannot be ended", &error.into()))?;
     }
     let end = tokio::time::Instant::now() + SERVER_TIMEOUT;
-    while locked(place)?.is_none() {
+    while try_lock(paths)?.is_none() {
         if tokio::time::Instant::now() > end {
-            return Err(Failure::work(format!("the server (pid {}) does not end", record.pid)));
+            return Err(Failure::work(format!("the server (pid {}) did not end", record.pid)));
         }
         tokio::time::sleep(POLL_INTERVAL).await;
     }
@@ -177,11 +178,11 @@ pub(crate) async fn stop(place: &DaemonPaths) -> Result<Option<PageServerRecord>
 }
 
 /// Starts a server in its own session and waits until it listens, or returns its error.
-async fn spawn(place: &DaemonPaths, port: u16) -> Result<(), Failure> {
+async fn spawn(paths: &DaemonPaths, port: u16) -> Result<(), Failure> {
     let start_error = |error: io::Error| Failure::system("the server of the page could not be started", &error);
     let mut command = std::process::Command::new(front::starter()?.program);
-    command.args(["serve", "--detached", "--json", "--port", &port.to_string(), "--state-dir"]).arg(place.state());
-    // Programs that start from the page begin at home.
+    command.args(["serve", "--detached", "--json", "--port", &port.to_string(), "--state-dir"]).arg(paths.state());
+    // Programs that start from the page begin in the home directory.
     command.current_dir(std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_dir()).unwrap_or("/".into()));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let starting = tokio::task::spawn_blocking(move || {
@@ -197,8 +198,8 @@ async fn spawn(place: &DaemonPaths, port: u16) -> Result<(), Failure> {
     match reply["success"] == true {
         true => Ok(()),
         false => {
-            let complaint = reply["error"].as_str().unwrap_or("the server of the page ended before it was ready");
-            Err(Failure::work(complaint))
+            let error = reply["error"].as_str().unwrap_or("the server of the page ended before it was ready");
+            Err(Failure::work(error))
         }
     }
 }

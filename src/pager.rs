@@ -5,36 +5,38 @@ use std::process::{Command, Stdio};
 
 use crate::print;
 
-/// The default pager, with the options that pass styles on and quit after one screen (less(1), as git sets it).
-const USUAL: &str = "less";
-const OPTIONS: (&str, &str) = ("LESS", "FRX");
+/// The default pager.
+const DEFAULT_PAGER: &str = "less";
+/// Options of less(1) that keep styles and quit after one screen, as git sets them.
+const LESS_VARIABLE: &str = "LESS";
+const LESS_OPTIONS: &str = "FRX";
 
-/// Shows lines with the pager in `PAGER` if standard output is a terminal; else, or if there is no pager, prints them.
+/// Shows lines with the pager in `PAGER` if standard output is a terminal; otherwise, or without a pager, prints them.
 ///
 /// # Errors
 /// If writing to standard output fails.
 pub(crate) fn show(lines: &[String]) -> io::Result<()> {
-    if io::stdout().is_terminal() && paged(&print::as_printed(lines)) {
+    if io::stdout().is_terminal() && run_pager(&print::as_printed(lines)) {
         return Ok(());
     }
     lines.iter().try_for_each(print::line)
 }
 
-/// Shows a text with a pager. Returns whether that worked.
-fn paged(text: &str) -> bool {
-    let named = std::env::var("PAGER").ok().filter(|named| !named.trim().is_empty());
-    let command = named.as_deref().unwrap_or(USUAL);
-    let mut words = command.split_whitespace();
-    let Some(program) = words.next() else { return false };
+/// Shows a text in the pager. Returns whether the pager ran and succeeded.
+fn run_pager(text: &str) -> bool {
+    let configured = std::env::var("PAGER").ok().filter(|pager| !pager.trim().is_empty());
+    let command = configured.as_deref().unwrap_or(DEFAULT_PAGER);
+    let mut command_words = command.split_whitespace();
+    let Some(program) = command_words.next() else { return false };
     let mut pager = Command::new(program);
-    pager.args(words).stdin(Stdio::piped());
-    if std::env::var_os(OPTIONS.0).is_none() {
-        pager.env(OPTIONS.0, OPTIONS.1);
+    pager.args(command_words).stdin(Stdio::piped());
+    if std::env::var_os(LESS_VARIABLE).is_none() {
+        pager.env(LESS_VARIABLE, LESS_OPTIONS);
     }
     let Ok(mut pager) = pager.spawn() else { return false };
     if let Some(mut input) = pager.stdin.take() {
         // The person may quit before the end.
         let _ = input.write_all(text.as_bytes());
     }
-    pager.wait().is_ok_and(|ended| ended.success())
+    pager.wait().is_ok_and(|status| status.success())
 }

@@ -14,35 +14,35 @@ use crate::failure::Failure;
 use crate::question::Person;
 use crate::{front, print};
 
-/// The remark where there are people to ask and no approver's passphrase.
+/// The remark if people answer gates and no approver's passphrase is set.
 pub(crate) const RECOMMENDED: &str = "no approver's passphrase is set, so any program that runs as you can answer gates; set one with: steplatch approver set";
 
 /// Maximum length of a line of a script, in bytes.
 const MAX_LINE_BYTES: u64 = 4096;
 
-/// The terminal of standard input, with its echo off until the drop.
+/// Switches the echo of the terminal of standard input off, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct EchoOff {
-    before: Termios,
+    saved: Termios,
 }
 
 impl EchoOff {
-    /// Turns the echo off. `None` if there is no terminal, or it refuses.
+    /// Switches the echo off. `None` without a terminal, or if the terminal refuses.
     pub(crate) fn begin() -> Option<Self> {
-        let before = tcgetattr(io::stdin()).ok()?;
-        let mut without = before.clone();
-        without.local_modes.remove(LocalModes::ECHO);
+        let saved = tcgetattr(io::stdin()).ok()?;
+        let mut silent = saved.clone();
+        silent.local_modes.remove(LocalModes::ECHO);
         // The line end is still echoed, so that the next output begins on a new line.
-        without.local_modes.insert(LocalModes::ECHONL);
-        tcsetattr(io::stdin(), OptionalActions::Flush, &without).ok()?;
-        Some(Self { before })
+        silent.local_modes.insert(LocalModes::ECHONL);
+        tcsetattr(io::stdin(), OptionalActions::Flush, &silent).ok()?;
+        Some(Self { saved })
     }
 }
 
 impl Drop for EchoOff {
     fn drop(&mut self) {
-        // A failure means that the terminal has closed, which needs no echo.
-        let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.before);
+        // A failure means that the terminal has closed.
+        let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.saved);
     }
 }
 
@@ -54,17 +54,17 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// Returns the person at this terminal, or with `script` standard input.
+    /// Returns the person at this terminal, or standard input with `script`.
     pub(crate) fn here(script: bool) -> Result<Self, Failure> {
         if script {
             return Ok(Self::Script);
         }
-        Person::here().map(Self::Person).ok_or_else(|| {
-            Failure::usage("no passphrase can be asked for: standard input is not a terminal; scripts use --stdin")
-        })
+        Person::here()
+            .map(Self::Person)
+            .ok_or_else(|| Failure::usage("a passphrase needs a terminal on standard input; scripts use --stdin"))
     }
 
-    /// Asks for a passphrase, or takes the next line of the script.
+    /// Asks for a passphrase, or reads the next line of the script.
     pub(crate) async fn next(&mut self, question: &str) -> Result<Passphrase, Failure> {
         match self {
             Self::Person(person) => ask(person, question).await,
@@ -80,7 +80,7 @@ pub(crate) async fn ask(person: &mut Person, question: &str) -> Result<Passphras
     print::ask(question)?;
     let line = tokio::select! {
         line = person.line() => line,
-        // The drop restores the terminal's echo before this program exits.
+        // Dropping the person restores the echo before this program exits.
         _ = interrupted.recv() => None,
     };
     match line {
@@ -94,7 +94,7 @@ pub(crate) async fn ask(person: &mut Person, question: &str) -> Result<Passphras
     }
 }
 
-/// Returns the message about a pause before the check of a passphrase, because of earlier wrong ones.
+/// Returns the message about the pause before the check of a passphrase, after wrong ones.
 pub(crate) fn pause(seconds: u64) -> String {
     format!("wrong passphrases were given before; this one is checked in {seconds} s")
 }
@@ -108,16 +108,16 @@ pub(crate) async fn wait_out(seconds: u64) -> Result<bool, Failure> {
     })
 }
 
-/// Calls a verb that has a passphrase, and waits out the pauses after wrong ones, which `pause_of` finds in its replies.
-/// `indent` comes before what is said about them.
-pub(crate) async fn give<V: Verb + Clone>(
-    place: &DaemonPaths,
+/// Calls a verb with a passphrase, and repeats it after the pauses that follow wrong ones. `pause_of` finds them in the
+/// replies; `indent` precedes the remarks about them.
+pub(crate) async fn call_after_pauses<V: Verb + Clone>(
+    paths: &DaemonPaths,
     verb: V,
     indent: &str,
     pause_of: impl Fn(&V::Reply) -> Option<u64>,
 ) -> Result<V::Reply, Failure> {
     loop {
-        let reply = front::ask(place, verb.clone()).await?;
+        let reply = front::ask(paths, verb.clone()).await?;
         let Some(seconds) = pause_of(&reply) else { return Ok(reply) };
         print::remark(&format!("{indent}{}", pause(seconds)));
         if !wait_out(seconds).await? {
@@ -129,15 +129,15 @@ pub(crate) async fn give<V: Verb + Clone>(
 /// Reads the next line of standard input as a passphrase.
 pub(crate) fn from_stdin() -> Result<Passphrase, Failure> {
     if io::stdin().is_terminal() {
-        return Err(Failure::usage("--stdin is for scripts: a passphrase that is typed here would be seen"));
+        return Err(Failure::usage("--stdin is for scripts: a passphrase that is typed here would be visible"));
     }
     let mut line = String::new();
     io::Read::take(&mut io::stdin().lock(), MAX_LINE_BYTES)
         .read_line(&mut line)
         .map_err(|error| Failure::system("the passphrase cannot be read from standard input", &error))?;
-    let words = line.trim_end_matches(['\n', '\r']);
-    if words.is_empty() {
-        return Err(Failure::usage("standard input has no passphrase in its next line"));
+    let text = line.trim_end_matches(['\n', '\r']);
+    if text.is_empty() {
+        return Err(Failure::usage("the next line of standard input is empty; it must be the passphrase"));
     }
-    Ok(Passphrase(words.to_owned()))
+    Ok(Passphrase(text.to_owned()))
 }

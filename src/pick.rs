@@ -17,7 +17,7 @@ const MAX_RUNS: u32 = 20;
 ///
 /// # Errors
 /// If `named` is `None`, and there is none or no person to ask.
-pub(crate) async fn terminal(place: &DaemonPaths, named: Option<String>) -> Result<String, Failure> {
+pub(crate) async fn terminal(paths: &DaemonPaths, named: Option<String>) -> Result<String, Failure> {
     if let Some(named) = named {
         return Ok(named);
     }
@@ -25,7 +25,7 @@ pub(crate) async fn terminal(place: &DaemonPaths, named: Option<String>) -> Resu
     if Person::here().is_none() {
         return Err(Failure::usage(missing));
     }
-    let sessions = front::ask(place, ListTerminalSessions {}).await?.sessions;
+    let sessions = front::ask(paths, ListTerminalSessions {}).await?.sessions;
     let rows = sessions.iter().map(|session| (session.session_id.clone(), terminal::row(session)));
     pick("terminal", rows.collect(), "no terminals are open; open one with: steplatch terminal open").await
 }
@@ -34,15 +34,15 @@ pub(crate) async fn terminal(place: &DaemonPaths, named: Option<String>) -> Resu
 ///
 /// # Errors
 /// If `named` is `None`, and there is none or no person to ask.
-pub(crate) async fn run(place: &DaemonPaths, named: Option<String>) -> Result<String, Failure> {
+pub(crate) async fn run(paths: &DaemonPaths, named: Option<String>) -> Result<String, Failure> {
     if let Some(named) = named {
-        return runs::find(place, &named).await;
+        return runs::find(paths, &named).await;
     }
     let missing = "no run was given; list runs with: steplatch runs list";
     if Person::here().is_none() {
         return Err(Failure::usage(missing));
     }
-    let listed = runs::listed(place, None, None, MAX_RUNS).await?;
+    let listed = runs::listed(paths, None, None, MAX_RUNS).await?;
     let rows = listed.iter().map(|run| (run.run_id.clone(), runs::row(run)));
     pick("run", rows.collect(), "there are no runs; start one with: steplatch run").await
 }

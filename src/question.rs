@@ -1,8 +1,8 @@
 //! A question of a run, shown to the person at this terminal.
 //!
 //! Owns standard input while a command watches a run: a thread reads lines from it, starting with the first question.
-//! It runs to the end of the process, so that the next [`Person`] of the process has the lines of the same thread. A
-//! line for an earlier question does not answer the next one.
+//! It runs to the end of the process, so the next [`Person`] receives its lines from the same thread. A line that was
+//! read before a question does not answer it.
 
 use std::io::{self, BufRead as _, IsTerminal as _};
 use std::sync::Mutex;
@@ -20,8 +20,8 @@ use crate::print::{QUIET, STRONG, visible, wrapped};
 /// Within this time, a second Ctrl-C at the same question cancels the run. The first one leaves the question open.
 pub(crate) const SECOND_INTERRUPT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Maximum number of shown lines of a question's content. A longer question has no inline prompt: `gates show` has all
-/// of it, with a pager.
+/// Maximum number of shown lines of a question's content. A longer question has no inline prompt: `gates show`
+/// shows it in a pager.
 const MAX_LINES: usize = 40;
 
 /// The person at this terminal.
@@ -29,9 +29,9 @@ const MAX_LINES: usize = 40;
 pub(crate) struct Person {
     lines: Option<mpsc::Receiver<(Instant, String)>>,
     /// Time at which the current question appeared. Earlier lines belong to other questions.
-    since: Option<Instant>,
+    asked_at: Option<Instant>,
     /// Held while the input is hidden.
-    unseen: Option<EchoOff>,
+    echo_off: Option<EchoOff>,
 }
 
 impl Person {
@@ -42,37 +42,37 @@ impl Person {
 
     /// Discards the input from before the question.
     pub(crate) fn listen(&mut self) {
-        // If the terminal refuses, the earlier input counts as an answer.
+        // Ignores a failure: earlier input then counts as an answer.
         let _ = tcflush(io::stdin(), QueueSelector::IFlush);
         match &mut self.lines {
             Some(lines) => while lines.try_recv().is_ok() {},
             None => {
-                let mut lines = typed();
+                let mut lines = read_lines();
                 while lines.try_recv().is_ok() {}
                 self.lines = Some(lines);
             }
         }
-        self.since = Some(Instant::now());
+        self.asked_at = Some(Instant::now());
     }
 
     /// As `listen`, for hidden input. [`Self::end_question`] restores the echo.
     pub(crate) fn listen_unseen(&mut self) {
         self.listen();
-        self.unseen = self.unseen.take().or_else(EchoOff::begin);
+        self.echo_off = self.echo_off.take().or_else(EchoOff::begin);
     }
 
-    /// Shows the input again, after an answered or obsolete question. Between attempts at a passphrase the echo stays
-    /// off, which hides an early one.
+    /// Restores the echo after an answered or obsolete question. It stays off between attempts at a passphrase, to hide one
+    /// that is typed early.
     pub(crate) fn end_question(&mut self) {
-        self.unseen = None;
+        self.echo_off = None;
     }
 
-    /// Returns the next line; `None` when the person closed the input. Cancellation-safe.
+    /// Returns the next line; `None` if the person closed the input. Cancellation-safe.
     pub(crate) async fn line(&mut self) -> Option<String> {
         loop {
-            let (read, line) = self.lines.get_or_insert_with(typed).recv().await?;
-            // The reader may have held it when the question appeared.
-            if self.since.is_none_or(|since| read >= since) {
+            let (read_at, line) = self.lines.get_or_insert_with(read_lines).recv().await?;
+            // The thread may have read it before the question appeared.
+            if self.asked_at.is_none_or(|asked_at| read_at >= asked_at) {
                 return Some(line);
             }
         }
@@ -81,20 +81,20 @@ impl Person {
 
 impl Drop for Person {
     fn drop(&mut self) {
-        // A further thread would wait for the lines that the first one reads.
-        if let (Some(lines), Ok(mut unused)) = (self.lines.take(), UNUSED.lock()) {
+        // Keeps the lines: a second thread would compete with the first one.
+        if let (Some(lines), Ok(mut unused)) = (self.lines.take(), UNUSED_LINES.lock()) {
             *unused = Some(lines);
         }
     }
 }
 
-/// The lines of the thread that reads, without a question on the screen.
-static UNUSED: Mutex<Option<mpsc::Receiver<(Instant, String)>>> = Mutex::new(None);
+/// The lines of the reading thread while no [`Person`] exists.
+static UNUSED_LINES: Mutex<Option<mpsc::Receiver<(Instant, String)>>> = Mutex::new(None);
 
-/// Reads lines from standard input in a thread, which ends with the input or with the program; the thread of an earlier
-/// question continues.
-fn typed() -> mpsc::Receiver<(Instant, String)> {
-    if let Some(lines) = UNUSED.lock().ok().and_then(|mut unused| unused.take()) {
+/// Reads lines from standard input in a thread, or continues with that of an earlier question. The thread ends with the
+/// input or with the program.
+fn read_lines() -> mpsc::Receiver<(Instant, String)> {
+    if let Some(lines) = UNUSED_LINES.lock().ok().and_then(|mut unused| unused.take()) {
         return lines;
     }
     let (sender, lines) = mpsc::channel(1);
@@ -108,27 +108,24 @@ fn typed() -> mpsc::Receiver<(Instant, String)> {
     lines
 }
 
-/// Returns the choice that a line selects: by its text, in any capitalisation, or by its number, with `#` before it if
-/// the number is the text of another choice. Without choices, any text is an answer.
-///
-/// Returns the choice with its number, from 1.
-///
-/// Returns it with its number, from 1.
-pub(crate) fn chosen(gate: &GateInfo, line: &str) -> Result<(String, Option<usize>), String> {
+/// Parses the choice of a line: its text, in any case, or its number, with `#` before it if the number is the text of
+/// another choice. Without choices, any text is an answer. Returns the choice with its number, from 1.
+pub(crate) fn parse_choice(gate: &GateInfo, line: &str) -> Result<(String, Option<usize>), String> {
     let line = line.trim();
     let choices = &gate.choices;
     if choices.is_empty() && !line.is_empty() {
         return Ok((line.to_owned(), None));
     }
-    let numbered = |number: &str| number.parse::<usize>().ok()?.checked_sub(1).filter(|at| *at < choices.len());
+    let parse_number =
+        |number: &str| number.parse::<usize>().ok()?.checked_sub(1).filter(|index| *index < choices.len());
     // Only a unique match counts; choices with hidden parts may look alike.
-    let only = |holds: &dyn Fn(&str) -> bool| {
-        let mut all = (0..choices.len()).filter(|at| holds(&choices[*at]));
-        all.next().filter(|_| all.next().is_none())
+    let find_unique = |matches: &dyn Fn(&str) -> bool| {
+        let mut indexes = (0..choices.len()).filter(|index| matches(&choices[*index]));
+        indexes.next().filter(|_| indexes.next().is_none())
     };
-    let by_text =
-        only(&|choice| choice == line).or_else(|| only(&|choice| choice.to_lowercase() == line.to_lowercase()));
-    let at = match (by_text, numbered(line), line.strip_prefix('#').and_then(numbered)) {
+    let by_text = find_unique(&|choice| choice == line)
+        .or_else(|| find_unique(&|choice| choice.to_lowercase() == line.to_lowercase()));
+    let index = match (by_text, parse_number(line), line.strip_prefix('#').and_then(parse_number)) {
         (Some(text), Some(number), _) if text != number => {
             return Err(format!(
                 "'{line}' is the text of choice {} and the number of another one; answer #{} or #{line}",
@@ -136,10 +133,10 @@ pub(crate) fn chosen(gate: &GateInfo, line: &str) -> Result<(String, Option<usiz
                 text + 1
             ));
         }
-        (by_text, by_number, after_sign) => by_text.or(by_number).or(after_sign),
+        (by_text, by_number, after_hash) => by_text.or(by_number).or(after_hash),
     };
-    match at {
-        Some(at) => Ok((choices[at].clone(), Some(at + 1))),
+    match index {
+        Some(index) => Ok((choices[index].clone(), Some(index + 1))),
         None if line.is_empty() => Err("nothing was answered".to_owned()),
         None => {
             let quoted =
@@ -150,12 +147,12 @@ pub(crate) fn chosen(gate: &GateInfo, line: &str) -> Result<(String, Option<usiz
     }
 }
 
-/// Maximum length of a wrong answer that an error quotes, in characters. A longer one may be a passphrase that was typed too
-/// early: those have six or more.
+/// Maximum length of an invalid answer that an error quotes, in characters. A longer one may be a passphrase, typed too early:
+/// those have six characters or more.
 const MAX_QUOTED_CHARS: usize = 5;
 
-/// Returns the beginning of a typed line that begins a choice or its number, and the number of characters behind it: those
-/// may be of a passphrase that is typed too early.
+/// Returns the prefix of a typed line that a choice or its number begins with, and the number of characters after it. Those
+/// may belong to a passphrase that is typed too early.
 pub(crate) fn choice_beginning<'l>(choices: &[String], line: &'l str) -> (&'l str, usize) {
     let begins = |part: &str| {
         let part = part.trim_start().to_lowercase();
@@ -170,18 +167,18 @@ pub(crate) fn choice_beginning<'l>(choices: &[String], line: &'l str) -> (&'l st
     (&line[..end], line[end..].chars().count())
 }
 
-/// The most choices that an error names; of more it gives the numbers.
-const NAMED_CHOICES: usize = 4;
+/// Maximum number of choices that an error lists; for more it states the numbers.
+const MAX_LISTED_CHOICES: usize = 4;
 
 /// Returns choices for an error message: `restore, keep or stop`, or the numbers if they are many or long.
 fn alternatives(choices: &[String]) -> String {
     let width: usize = choices.iter().map(|choice| choice.width()).sum();
-    if choices.len() > NAMED_CHOICES || width > 60 {
+    if choices.len() > MAX_LISTED_CHOICES || width > 60 {
         return format!("1 to {}", choices.len());
     }
     let choices: Vec<String> = choices.iter().map(|choice| visible(choice)).collect();
     match choices.split_last() {
-        Some((last, rest @ [_, ..])) => format!("{} or {last}", rest.join(", ")),
+        Some((last, others @ [_, ..])) => format!("{} or {last}", others.join(", ")),
         _ => choices.concat(),
     }
 }
@@ -195,18 +192,18 @@ pub(crate) fn answered(answer: &Value) -> String {
             _ => return visible(text),
         },
         Value::Object(fields) => fields.clone(),
-        other => return visible(&other.to_string()),
+        value => return visible(&value.to_string()),
     };
     let field = |(name, value): (&String, &Value)| match value {
         Value::String(text) => format!("{name}={}", visible(text)),
-        other => format!("{name}={other}"),
+        value => format!("{name}={value}"),
     };
     fields.iter().filter(|(_, value)| !value.is_null()).map(field).collect::<Vec<_>>().join(" ")
 }
 
 /// Returns a question as lines: the text, the content to judge, and the choices.
 pub(crate) fn gate_lines(gate: &GateInfo, width: Option<usize>) -> Vec<String> {
-    // The widest line, less one column that stays free, because some terminals wrap after its use.
+    // One column stays free, because some terminals wrap a line that fills the last one.
     let width = width.map(|width| width.clamp(20, 120) - 1);
     let room = |indent: usize| width.map_or(usize::MAX, |width| width - indent);
     let mut lines: Vec<String> = Vec::new();
@@ -215,8 +212,8 @@ pub(crate) fn gate_lines(gate: &GateInfo, width: Option<usize>) -> Vec<String> {
         let mark = if n == 0 { "?" } else { "│" };
         lines.push(format!("  {STRONG}{mark} {line}{STRONG:#}"));
     }
-    for line in bounded(gate) {
-        // The answer depends on the text, so the text wraps, without a cut.
+    for line in bounded_content(gate) {
+        // The answer depends on the whole text, so it is wrapped and not cut.
         let indent: String = line.chars().take_while(|character| *character == ' ').collect();
         let rows = wrapped(line.trim_start(), room(6 + indent.len()));
         lines.extend(rows.into_iter().map(|row| format!("    {QUIET}│{QUIET:#} {indent}{row}")));
@@ -236,12 +233,12 @@ pub(crate) fn gate_lines(gate: &GateInfo, width: Option<usize>) -> Vec<String> {
 }
 
 /// Returns the content to judge, as lines: a screen, and the fields of the question.
-pub(crate) fn judged(gate: &GateInfo) -> Vec<String> {
+pub(crate) fn content_lines(gate: &GateInfo) -> Vec<String> {
     let mut lines = Vec::new();
-    let all = gate.to_judge();
-    for (name, text) in &all {
+    let parts = gate.to_judge();
+    for (name, text) in &parts {
         // A single screen needs no name.
-        if all.len() == 1 && ["screen_content", "match_text"].contains(name) {
+        if parts.len() == 1 && ["screen_content", "match_text"].contains(name) {
             lines.extend(text.lines().map(visible));
             continue;
         }
@@ -257,19 +254,19 @@ pub(crate) fn judged(gate: &GateInfo) -> Vec<String> {
     lines
 }
 
-/// Returns whether a question with its choices fits its bound, in rows of this terminal's width.
+/// Returns whether a question with its choices fits its limit, in rows of this terminal's width.
 pub(crate) fn is_shown_whole(gate: &GateInfo) -> bool {
     let room = crate::print::width().unwrap_or(120).clamp(20, 120) - 8;
     let rows = |text: &str| wrapped(text, room).len();
-    let judge: usize = judged(gate).iter().map(|line| rows(line)).sum();
+    let judge: usize = content_lines(gate).iter().map(|line| rows(line)).sum();
     let choices: usize = gate.choices.iter().map(|choice| rows(choice)).sum();
     let form = gate.form.as_ref().map_or(0, |form| rows(&form.to_string()));
     !gate.shortened && judge <= MAX_LINES && rows(&gate.prompt) + choices + form <= MAX_LINES
 }
 
-/// Returns the content of a question, up to a bound, and how to see all of it.
-pub(crate) fn bounded(gate: &GateInfo) -> Vec<String> {
-    let mut lines = judged(gate);
+/// Returns the content of a question, up to a limit, with the command that shows all of it.
+pub(crate) fn bounded_content(gate: &GateInfo) -> Vec<String> {
+    let mut lines = content_lines(gate);
     if is_shown_whole(gate) {
         return lines;
     }
@@ -295,29 +292,29 @@ mod tests {
     #[test]
     fn a_number_or_the_text_answers() {
         let gate = gate(&["it is clean", "2", "none of these"]);
-        let answers = [" It is clean ", "1", "3", "none of these"].map(|line| chosen(&gate, line).unwrap().0);
+        let answers = [" It is clean ", "1", "3", "none of these"].map(|line| parse_choice(&gate, line).unwrap().0);
         assert_eq!(answers, ["it is clean", "it is clean", "none of these", "none of these"]);
-        assert_eq!(chosen(&gate, "2").unwrap().0, "2", "text and number mean the same choice");
+        assert_eq!(parse_choice(&gate, "2").unwrap().0, "2", "text and number mean the same choice");
         for (line, refusal) in [
             ("0", "invalid answer '0'; choose it is clean, 2 or none of these"),
             ("4", "invalid answer '4'; choose it is clean, 2 or none of these"),
             ("", "nothing was answered"),
         ] {
-            assert_eq!(chosen(&gate, line).unwrap_err(), refusal);
+            assert_eq!(parse_choice(&gate, line).unwrap_err(), refusal);
         }
     }
 
     #[test]
     fn what_means_two_choices_is_no_answer() {
         let gate = gate(&["2", "1", "Yes", "yes"]);
-        let refused = chosen(&gate, "1").unwrap_err();
+        let refused = parse_choice(&gate, "1").unwrap_err();
         assert_eq!(refused, "'1' is the text of choice 2 and the number of another one; answer #2 or #1");
-        let answers = ["#1", "#2", "3", "yes", "Yes"].map(|line| chosen(&gate, line).unwrap().0);
+        let answers = ["#1", "#2", "3", "yes", "Yes"].map(|line| parse_choice(&gate, line).unwrap().0);
         assert_eq!(answers, ["2", "1", "Yes", "yes", "Yes"]);
-        assert!(chosen(&gate, "YES").is_err(), "it is like two of them");
+        assert!(parse_choice(&gate, "YES").is_err(), "it is like two of them");
         let hidden = self::gate(&["drop ••••••", "drop ••••••"]);
-        assert_eq!(chosen(&hidden, "2").unwrap().1, Some(2));
-        assert!(chosen(&hidden, "drop ••••••").is_err(), "it is both of them");
+        assert_eq!(parse_choice(&hidden, "2").unwrap().1, Some(2));
+        assert!(parse_choice(&hidden, "drop ••••••").is_err(), "it is both of them");
     }
 
     #[test]
@@ -325,10 +322,10 @@ mod tests {
         let mut gate = gate(&["yes"]);
         gate.gate_id = "run_x/ask/1".to_owned();
         gate.context = json!({"screen_content": "$ make", "command": "rm -rf /"}).as_object().unwrap().clone();
-        assert_eq!(bounded(&gate), ["screen_content: $ make", "command: rm -rf /"]);
+        assert_eq!(bounded_content(&gate), ["screen_content: $ make", "command: rm -rf /"]);
         assert!(is_shown_whole(&gate) && !is_shown_whole(&GateInfo { shortened: true, ..gate.clone() }));
         gate.context = json!({"plan": "a step\n".repeat(50)}).as_object().unwrap().clone();
-        let lines = bounded(&gate);
+        let lines = bounded_content(&gate);
         assert!(!is_shown_whole(&gate) && lines.len() == 41);
         assert_eq!(lines[40], "… this is not all; read it with: steplatch gates show run_x/ask/1");
         let long = GateInfo { prompt: "a\n".repeat(3000), ..self::gate(&["yes"]) };
@@ -338,8 +335,8 @@ mod tests {
 
     #[test]
     fn where_there_are_no_choices_any_text_is_an_answer() {
-        assert_eq!(chosen(&gate(&[]), " go on \n").unwrap().0, "go on");
-        assert!(chosen(&gate(&[]), "  ").is_err());
+        assert_eq!(parse_choice(&gate(&[]), " go on \n").unwrap().0, "go on");
+        assert!(parse_choice(&gate(&[]), "  ").is_err());
     }
 
     #[test]

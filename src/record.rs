@@ -24,38 +24,38 @@ use crate::{front, print};
 
 /// Records the terminal `id` in `file`, or in a file named after the terminal; `-` is standard output.
 pub(crate) async fn record(
-    place: &DaemonPaths,
+    paths: &DaemonPaths,
     id: &str,
     file: Option<PathBuf>,
     idle_limit: Option<f64>,
 ) -> Result<ExitCode, Failure> {
-    let (client, joined, mut events) = join(place, id).await?;
-    if let Some(error) = joined.error {
+    let (client, attached, mut events) = attach(paths, id).await?;
+    if let Some(error) = attached.error {
         return Err(Failure::work(error));
     }
-    let file = file.unwrap_or_else(|| format!("{}.cast", joined.session_id).into());
+    let file = file.unwrap_or_else(|| format!("{}.cast", attached.session_id).into());
     let mut out = create(&file)?;
     let (began, now) = (Instant::now(), SystemTime::now());
     if file != Path::new("-")
-        && let Err(error) = list(place, &file, &joined.session_id, now)
+        && let Err(error) = add_to_catalog(paths, &file, &attached.session_id, now)
     {
         print::remark(&format!("the page will not list this recording: {error}"));
     }
     let timestamp = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let title = (id != joined.session_id).then(|| id.to_owned());
-    out.write_all(Header::line((joined.cols, joined.rows), timestamp, idle_limit, title).as_bytes())?;
+    let title = (id != attached.session_id).then(|| id.to_owned());
+    out.write_all(Header::line((attached.cols, attached.rows), timestamp, idle_limit, title).as_bytes())?;
     let mut lines = RecordedEvents::default();
-    let mut size = (joined.cols, joined.rows);
-    if let Some(first) = lines.output(began.elapsed(), joined.snapshot.as_bytes()) {
+    let mut size = (attached.cols, attached.rows);
+    if let Some(first) = lines.output(began.elapsed(), attached.snapshot.as_bytes()) {
         out.write_all(first.as_bytes())?;
     }
     out.flush()?;
-    if let Some(code) = ended_before(&client, &joined.session_id).await? {
+    if let Some(code) = earlier_exit_code(&client, &attached.session_id).await? {
         out.write_all(lines.exit(began.elapsed(), code).as_bytes())?;
         print::remark(&format!("the program had already ended; its screen is in {}", file.display()));
         return Ok(ExitCode::SUCCESS);
     }
-    print::remark(&format!("recording {} to {}; ctrl-c ends it", joined.session_id, file.display()));
+    print::remark(&format!("recording {} to {}; ctrl-c ends it", attached.session_id, file.display()));
     let (mut interrupted, mut terminated) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     loop {
         let event = tokio::select! {
@@ -63,44 +63,43 @@ pub(crate) async fn record(
             _ = interrupted.recv() => break,
             _ = terminated.recv() => break,
         };
-        let at = began.elapsed();
+        let elapsed = began.elapsed();
         let line = match event.map(serde_json::from_value::<TerminalEvent>) {
             Some(Ok(TerminalEvent::TerminalOutput { bytes })) => {
-                lines.output(at, &STANDARD.decode(bytes).unwrap_or_default())
+                lines.output(elapsed, &STANDARD.decode(bytes).unwrap_or_default())
             }
-            Some(Ok(TerminalEvent::TerminalRedrawn { snapshot })) => lines.output(at, snapshot.as_bytes()),
+            Some(Ok(TerminalEvent::TerminalRedrawn { snapshot })) => lines.output(elapsed, snapshot.as_bytes()),
             Some(Ok(TerminalEvent::TerminalResized { cols, rows })) => {
                 size = (cols, rows);
-                Some(lines.resize(at, cols, rows))
+                Some(lines.resize(elapsed, cols, rows))
             }
             Some(Ok(TerminalEvent::TerminalEnded { exit_code })) => {
                 if let Some(code) = exit_code {
-                    out.write_all(lines.exit(at, code).as_bytes())?;
+                    out.write_all(lines.exit(elapsed, code).as_bytes())?;
                 }
                 out.flush()?;
                 break;
             }
             Some(Err(_)) => None,
-            // The daemon has ended, and the terminal continues: missed output is on the screen that the next daemon
-            // sends.
+            // The daemon has ended, but not the terminal. The screen from the next daemon shows the missed output.
             None => {
-                let (client, again, more) = join_again(place, &joined.session_id).await?;
-                if let Some(error) = again.error {
-                    print::remark(&format!("the terminal is gone: {error}"));
+                let (client, reattached, next_events) = attach_again(paths, &attached.session_id).await?;
+                if let Some(error) = reattached.error {
+                    print::remark(&format!("the terminal no longer exists: {error}"));
                     break;
                 }
-                events = more;
-                if (again.cols, again.rows) != size {
-                    size = (again.cols, again.rows);
-                    out.write_all(lines.resize(at, again.cols, again.rows).as_bytes())?;
+                events = next_events;
+                if (reattached.cols, reattached.rows) != size {
+                    size = (reattached.cols, reattached.rows);
+                    out.write_all(lines.resize(elapsed, reattached.cols, reattached.rows).as_bytes())?;
                 }
-                if let Some(line) = lines.output(at, again.snapshot.as_bytes()) {
+                if let Some(line) = lines.output(elapsed, reattached.snapshot.as_bytes()) {
                     out.write_all(line.as_bytes())?;
                 }
-                match ended_before(&client, &joined.session_id).await? {
+                match earlier_exit_code(&client, &attached.session_id).await? {
                     None => None,
                     Some(code) => {
-                        out.write_all(lines.exit(at, code).as_bytes())?;
+                        out.write_all(lines.exit(elapsed, code).as_bytes())?;
                         out.flush()?;
                         break;
                     }
@@ -108,7 +107,7 @@ pub(crate) async fn record(
             }
         };
         if let Some(line) = line {
-            // Flushed, so that followers of the file see it at once, and a killed process loses nothing.
+            // Flushes, so that readers of the file see it at once, and a killed process loses nothing.
             out.write_all(line.as_bytes())?;
             out.flush()?;
         }
@@ -117,47 +116,47 @@ pub(crate) async fn record(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Has the page list a recording.
+/// Adds a recording to the list of the page.
 ///
 /// # Errors
-/// If the directory of recordings is unusable, in words.
-fn list(place: &DaemonPaths, file: &Path, session: &str, began: SystemTime) -> Result<(), String> {
-    let folder = place.recordings();
+/// If the directory of recordings is unusable.
+fn add_to_catalog(paths: &DaemonPaths, file: &Path, session: &str, began: SystemTime) -> Result<(), String> {
+    let folder = paths.recordings();
     ensure_private(&folder).map_err(|error| error.to_string())?;
     let terminal = session.parse().map_err(|error: InvalidId| error.to_string())?;
     Catalog::new(folder).add(file, &terminal, began).map(drop).map_err(|error| error.to_string())
 }
 
-async fn join(place: &DaemonPaths, id: &str) -> Result<(Client, AttachTerminalReply, Events), Failure> {
-    let client = front::client(place).await?;
+async fn attach(paths: &DaemonPaths, id: &str) -> Result<(Client, AttachTerminalReply, Events), Failure> {
+    let client = front::client(paths).await?;
     let verb = AttachTerminal { session_id: id.to_owned(), masked: true, ..AttachTerminal::default() };
     let (reply, events) = client.subscribe(verb).await?;
     Ok((client, reply, events))
 }
 
 /// Attaches through the next daemon. Retries, because the daemon may be stopping or starting.
-async fn join_again(place: &DaemonPaths, id: &str) -> Result<(Client, AttachTerminalReply, Events), Failure> {
+async fn attach_again(paths: &DaemonPaths, id: &str) -> Result<(Client, AttachTerminalReply, Events), Failure> {
     let began = Instant::now();
     loop {
-        match join(place, id).await {
+        match attach(paths, id).await {
             Err(_) if began.elapsed() < RECONNECT_TIMEOUT => tokio::time::sleep(Duration::from_millis(50)).await,
-            joined => return joined,
+            attached => return attached,
         }
     }
 }
 
 /// Returns the exit code of a program that has already ended, because the daemon does not repeat its event.
-async fn ended_before(client: &Client, session: &str) -> Result<Option<i32>, Failure> {
+async fn earlier_exit_code(client: &Client, session: &str) -> Result<Option<i32>, Failure> {
     let verb = GetScreenContent { session_id: session.to_owned(), ..GetScreenContent::default() };
-    let now = client.call(verb).await?;
-    Ok(now.exit_code.filter(|_| now.success && !now.process_running))
+    let content = client.call(verb).await?;
+    Ok(content.exit_code.filter(|_| content.success && !content.process_running))
 }
 
 /// Creates a file that only its owner can read, because screens may be confidential.
 fn create(file: &Path) -> Result<Box<dyn Write>, Failure> {
     if file == Path::new("-") {
         if io::stdout().is_terminal() {
-            return Err(Failure::usage("a recording is not readable on a terminal; name a file, or pipe the output"));
+            return Err(Failure::usage("a terminal cannot show a recording; name a file, or pipe the output"));
         }
         return Ok(Box::new(io::stdout()));
     }

@@ -1,9 +1,8 @@
 //! Changes of runs as they happen: starts, gates, pauses, ends.
 //!
-//! Subscribes to the changes that the daemon publishes, reads the records of the runs concerned, and compares each with
-//! the record before. After a restart of the daemon it subscribes again and compares every record, so it misses no end
-//! and no open gate. It does not report a gate that opens and closes within the 0.1 s in which the daemon collects
-//! changes.
+//! Subscribes to the changes that the daemon publishes, reads the records of changed runs, and compares each with its
+//! previous record. After a restart of the daemon it subscribes again and compares every record, so it misses no end and
+//! no open gate. The daemon collects changes for 0.1 s; a gate that opens and closes within this time is not reported.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -17,11 +16,11 @@ use crate::failure::Failure;
 /// Time limit of the attempts to reach a daemon that went away.
 pub(crate) const RECONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The pause between two such tries.
+/// Pause between two attempts.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
-/// Number of requested runs at a time.
-const PAGE: u32 = 1000;
+/// Maximum number of runs per request.
+const PAGE_RUNS: u32 = 1000;
 
 /// A change of one run.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,7 +39,7 @@ pub(crate) enum RunChange {
     Ended,
 }
 
-/// A run with its latest changes, which may be none at the first look.
+/// A run with its latest changes. The first update may have no changes.
 #[derive(Debug)]
 pub(crate) struct RunUpdate {
     pub(crate) record: RunRecord,
@@ -52,15 +51,15 @@ pub(crate) fn has_ended(record: &RunRecord) -> bool {
     matches!(record.state.as_str(), "completed" | "failed" | "cancelled")
 }
 
-/// Returns the changes between two records of a run. Without an earlier record: what holds now, and that it started
-/// if it `is_new`.
+/// Returns the changes between two records of a run. Without a previous record, they are the changes that led to the
+/// present state, including the start if the run `is_new`.
 fn changes_between(before: Option<&RunRecord>, now: &RunRecord, is_new: bool) -> Vec<RunChange> {
     let mut changes = Vec::new();
     if before.is_none() && is_new {
         changes.push(RunChange::Started);
     }
     let earlier = before.map(|record| record.pending_gates.as_slice()).unwrap_or_default();
-    let is_in = |gates: &[GateInfo], gate: &GateInfo| gates.iter().any(|other| other.gate_id == gate.gate_id);
+    let is_in = |gates: &[GateInfo], gate: &GateInfo| gates.iter().any(|present| present.gate_id == gate.gate_id);
     let closed = earlier.iter().filter(|gate| !is_in(&now.pending_gates, gate));
     changes.extend(closed.map(|gate| RunChange::GateClosed(gate.gate_id.clone())));
     let opened = now.pending_gates.iter().filter(|gate| !is_in(earlier, gate));
@@ -76,24 +75,24 @@ fn changes_between(before: Option<&RunRecord>, now: &RunRecord, is_new: bool) ->
     changes
 }
 
-/// Subscribes to events. Retries for as long as `patience` while the daemon is stopping or starting.
+/// Subscribes to events. Retries for up to `retry_time` while the daemon is stopping or starting.
 ///
 /// # Errors
 /// If no daemon answers.
-pub(crate) async fn subscribed<V: Verb + Clone>(
+pub(crate) async fn subscribe_with_retries<V: Verb + Clone>(
     daemon: &ReconnectingClient,
     verb: &V,
-    patience: Duration,
+    retry_time: Duration,
 ) -> Result<(V::Reply, Events), Failure> {
     let began = Instant::now();
     loop {
-        let tried = match daemon.client().await {
+        let result = match daemon.client().await {
             Ok(client) => client.subscribe(verb.clone()).await.map_err(AskError::from),
             Err(error) => Err(error.into()),
         };
-        match tried {
-            Ok(subscribed) => return Ok(subscribed),
-            Err(_) if began.elapsed() < patience => tokio::time::sleep(RETRY_PAUSE).await,
+        match result {
+            Ok(subscription) => return Ok(subscription),
+            Err(_) if began.elapsed() < retry_time => tokio::time::sleep(RETRY_PAUSE).await,
             Err(error) => return Err(error.into()),
         }
     }
@@ -103,32 +102,32 @@ pub(crate) async fn subscribed<V: Verb + Clone>(
 pub(crate) struct RunChanges {
     daemon: ReconnectingClient,
     /// The runs to report; `None` reports all.
-    wanted: Option<BTreeSet<String>>,
-    known: HashMap<String, RunRecord>,
+    reported: Option<BTreeSet<String>>,
+    records: HashMap<String, RunRecord>,
     /// The reported run of which each nested run is a descendant.
     ancestors: HashMap<String, String>,
     events: Option<Events>,
-    /// True if the runs at the start are known.
-    has_looked: bool,
+    /// True if the runs at the start were read.
+    has_listed: bool,
     ready: VecDeque<RunUpdate>,
 }
 
 impl RunChanges {
     /// Subscribes to the given runs, or to all.
-    pub(crate) fn for_runs(daemon: ReconnectingClient, wanted: Option<BTreeSet<String>>) -> Self {
+    pub(crate) fn for_runs(daemon: ReconnectingClient, reported: Option<BTreeSet<String>>) -> Self {
         Self {
             daemon,
-            wanted,
-            known: HashMap::new(),
+            reported,
+            records: HashMap::new(),
             ancestors: HashMap::new(),
             events: None,
-            has_looked: false,
+            has_listed: false,
             ready: VecDeque::new(),
         }
     }
 
-    /// Returns the next run with changes. The first updates are the state at the start: each of the given runs, or of
-    /// all runs the paused ones and the ones with an open gate.
+    /// Returns the next run with changes. The first updates are the state at the start: of each given run; or, for all runs,
+    /// of those that are paused or have an open gate.
     ///
     /// # Errors
     /// If no daemon answers, or it does not know a given run.
@@ -139,17 +138,17 @@ impl RunChanges {
             }
             match &mut self.events {
                 None => {
-                    let patience = if self.has_looked { RECONNECT_TIMEOUT } else { Duration::ZERO };
-                    let (reply, events) = subscribed(&self.daemon, &Watch {}, patience).await?;
+                    let retry_time = if self.has_listed { RECONNECT_TIMEOUT } else { Duration::ZERO };
+                    let (reply, events) = subscribe_with_retries(&self.daemon, &Watch {}, retry_time).await?;
                     if let Some(error) = reply.error {
                         return Err(Failure::work(error));
                     }
                     self.events = Some(events);
-                    self.look().await?;
+                    self.read_all().await?;
                 }
                 Some(events) => match events.next().await.map(serde_json::from_value::<Change>) {
-                    Some(Ok(Change::Run { run_id })) => self.changed(run_id).await?,
-                    // Other changes, and those of a newer daemon, are not about runs.
+                    Some(Ok(Change::Run { run_id })) => self.read_changed(run_id).await?,
+                    // Ignores changes that are not about runs, and those of a newer daemon.
                     Some(Ok(Change::Tools) | Err(_)) => {}
                     None => self.events = None,
                 },
@@ -158,30 +157,30 @@ impl RunChanges {
     }
 
     /// Reads the record of every run that may have changed.
-    async fn look(&mut self) -> Result<(), Failure> {
-        let mut runs: BTreeSet<String> = match &self.wanted {
+    async fn read_all(&mut self) -> Result<(), Failure> {
+        let mut runs: BTreeSet<String> = match &self.reported {
             Some(runs) => runs.clone(),
-            None => self.known.keys().cloned().collect(),
+            None => self.records.keys().cloned().collect(),
         };
-        if self.wanted.is_none() {
+        if self.reported.is_none() {
             for state in ["running", "waiting"] {
-                runs.extend(self.in_state(state).await?);
+                runs.extend(self.list_in_state(state).await?);
             }
         }
         for run in runs {
             self.read(&run).await?;
         }
-        self.has_looked = true;
+        self.has_listed = true;
         Ok(())
     }
 
-    async fn in_state(&self, state: &str) -> Result<Vec<String>, Failure> {
+    async fn list_in_state(&self, state: &str) -> Result<Vec<String>, Failure> {
         let mut runs: Vec<String> = Vec::new();
         loop {
             let (state, before) = (Some(state.to_owned()), runs.last().cloned());
-            let page = ListWorkflowRuns { state, before, limit: Some(PAGE), ..ListWorkflowRuns::default() };
+            let page = ListWorkflowRuns { state, before, limit: Some(PAGE_RUNS), ..ListWorkflowRuns::default() };
             let reply = self.daemon.call(page).await?;
-            let is_last = reply.runs.len() < PAGE as usize;
+            let is_last = reply.runs.len() < PAGE_RUNS as usize;
             runs.extend(reply.runs.into_iter().map(|run| run.run_id));
             if is_last {
                 return Ok(runs);
@@ -189,30 +188,30 @@ impl RunChanges {
         }
     }
 
-    async fn changed(&mut self, run: String) -> Result<(), Failure> {
-        let Some(runs) = &self.wanted else { return self.read(&run).await };
+    async fn read_changed(&mut self, run: String) -> Result<(), Failure> {
+        let Some(runs) = &self.reported else { return self.read(&run).await };
         if runs.contains(&run) {
             return self.read(&run).await;
         }
         let ancestor = match self.ancestors.get(&run) {
-            Some(known) => known.clone(),
+            Some(ancestor) => ancestor.clone(),
             None => {
-                let found = self.wanted_above(&run).await?.unwrap_or_default();
-                self.ancestors.insert(run, found.clone());
-                found
+                let ancestor = self.reported_ancestor(&run).await?.unwrap_or_default();
+                self.ancestors.insert(run, ancestor.clone());
+                ancestor
             }
         };
         // An ancestor lists the gates of its descendants.
         if ancestor.is_empty() { Ok(()) } else { self.read(&ancestor).await }
     }
 
-    /// Returns the nearest given run that a run is a descendant of.
-    async fn wanted_above(&self, run: &str) -> Result<Option<String>, Failure> {
+    /// Returns the nearest ancestor of a run among the reported runs.
+    async fn reported_ancestor(&self, run: &str) -> Result<Option<String>, Failure> {
         let mut run = run.to_owned();
         loop {
             let reply = self.daemon.call(GetWorkflowRun { run_id: run }).await?;
             let Some(parent) = reply.run.and_then(|record| record.parent_run_id) else { return Ok(None) };
-            if self.wanted.as_ref().is_some_and(|runs| runs.contains(&parent)) {
+            if self.reported.as_ref().is_some_and(|runs| runs.contains(&parent)) {
                 return Ok(Some(parent));
             }
             run = parent;
@@ -221,25 +220,25 @@ impl RunChanges {
 
     /// Reads the record of a run, and keeps its changes for [`Self::next`].
     async fn read(&mut self, run: &str) -> Result<(), Failure> {
-        let is_first = !self.known.contains_key(run);
-        if self.known.get(run).is_some_and(has_ended) {
+        let is_first = !self.records.contains_key(run);
+        if self.records.get(run).is_some_and(has_ended) {
             return Ok(());
         }
         let reply = self.daemon.call(GetWorkflowRun { run_id: run.to_owned() }).await?;
         let Some(mut record) = reply.run else {
             // The daemon may have removed a finished run in the meantime.
-            return match &self.wanted {
+            return match &self.reported {
                 Some(_) if is_first => Err(crate::commands::runs::not_found(run)),
                 _ => Ok(()),
             };
         };
-        if self.wanted.is_none() {
-            // Each descendant has its own reports.
+        if self.reported.is_none() {
+            // Each descendant is reported on its own.
             record.pending_gates.retain(|gate| gate.gate_id.starts_with(&format!("{run}/")));
         }
-        let changes = changes_between(self.known.get(run), &record, self.has_looked && self.wanted.is_none());
-        self.known.insert(run.to_owned(), record.clone());
-        if !changes.is_empty() || (is_first && self.wanted.is_some()) {
+        let changes = changes_between(self.records.get(run), &record, self.has_listed && self.reported.is_none());
+        self.records.insert(run.to_owned(), record.clone());
+        if !changes.is_empty() || (is_first && self.reported.is_some()) {
             self.ready.push_back(RunUpdate { record, changes });
         }
         Ok(())

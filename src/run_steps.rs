@@ -10,12 +10,12 @@ use crate::front;
 ///
 /// # Errors
 /// If there is no such run, or no daemon answers.
-pub(crate) async fn events(place: &DaemonPaths, run: &str) -> Result<Vec<RunEvent>, Failure> {
+pub(crate) async fn events(paths: &DaemonPaths, run: &str) -> Result<Vec<RunEvent>, Failure> {
     let unknown = |error| match error {
         FollowError::Unknown(_) => Failure::usage(format!("there is no run '{run}'; steplatch runs list has them")),
         error => Failure::from(error),
     };
-    let daemon = front::steady(place)?;
+    let daemon = front::steady(paths)?;
     let mut following = daemon.follow(run, 1);
     let newest = following.newest_seq().await.map_err(unknown)?;
     let mut events: Vec<RunEvent> = Vec::new();

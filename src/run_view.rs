@@ -1,6 +1,6 @@
 //! The display of a run: a line for each state, as it happens.
 //!
-//! On a terminal the line of the current state is animated; elsewhere each state has one line, printed at its end.
+//! On a terminal the line of the current state is animated; otherwise each state has one line, printed at its end.
 
 use std::collections::HashMap;
 use std::io::{self, Write as _};
@@ -56,39 +56,39 @@ pub(crate) trait View {
     }
 }
 
-/// The column width of names; longer names shift their line.
-const STATE: usize = 16;
-const TOOL: usize = 18;
+/// Widths of the columns of names; longer names shift their line.
+const STATE_COLUMNS: usize = 16;
+const TOOL_COLUMNS: usize = 18;
 
-/// Number of shown lines of the screen of a failed run.
-const SCREEN_LINES: usize = 12;
+/// Maximum number of shown lines of a failed run's screen.
+const MAX_SCREEN_LINES: usize = 12;
 
-/// The state in execution.
+/// The state or the call in execution.
 #[derive(Debug, Clone)]
-struct Current {
+struct CurrentStep {
     state: String,
     tool: String,
     detail: String,
     since: Instant,
 }
 
-/// The facts collected about a run.
+/// The state of a run, collected from its events.
 #[derive(Debug, Default)]
-struct Story {
-    current: Option<Current>,
+struct RunSummary {
+    current: Option<CurrentStep>,
     states: u32,
     /// The time of its start (ISO 8601, UTC).
     began: String,
     /// The screen after the last action.
     screen: String,
     /// The return values of the run, by name.
-    returned: Vec<(String, String)>,
+    return_values: Vec<(String, String)>,
     calls: Calls,
     /// The state that failed last. The next event shows whether a transition takes the failure.
     failed: Option<FailedState>,
 }
 
-/// A state that has failed, and its line behind the mark.
+/// A failed state, with the parts of its line.
 #[derive(Debug)]
 struct FailedState {
     state: String,
@@ -97,27 +97,28 @@ struct FailedState {
     time: String,
 }
 
-impl Story {
+impl RunSummary {
     /// Stores the return values of the run.
-    fn check(&mut self, event: &RunEvent) {
+    fn record_return_values(&mut self, event: &RunEvent) {
         if event.data.get("side").is_some_and(|side| side == "return_values") {
             let values = event.data.get("variables").and_then(Value::as_object);
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-            self.returned = values.into_iter().flatten().map(|(name, value)| (name.clone(), text(value))).collect();
+            self.return_values =
+                values.into_iter().flatten().map(|(name, value)| (name.clone(), text(value))).collect();
         }
     }
 
-    fn enter(&mut self, event: &RunEvent) -> Current {
+    fn enter(&mut self, event: &RunEvent) -> CurrentStep {
         let text = |name: &str| event.data.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let tool = text("tool");
         let detail = detail(&tool, event.data.get("params").unwrap_or(&Value::Null));
-        let current = Current { state: text("state"), tool, detail, since: since(&event.timestamp) };
+        let current = CurrentStep { state: text("state"), tool, detail, since: since(&event.timestamp) };
         self.states += 1;
         self.current = Some(current.clone());
         current
     }
 
-    /// Returns the line of a state that has ended.
+    /// Returns the line of an ended state.
     fn leave(&mut self, event: &RunEvent, width: Option<usize>) -> Option<String> {
         let current = self.current.take()?;
         let result = event.data.get("result").unwrap_or(&Value::Null);
@@ -127,9 +128,9 @@ impl Story {
         }
         let outcome = Outcome::from_result(event.data.get("outcome").and_then(Value::as_str), result);
         let (mark, style) = outcome.mark();
-        let detail = action::led_to(&current.detail, &outcome.describe(&current.tool, result));
+        let detail = action::join_outcome(&current.detail, &outcome.describe(&current.tool, result));
         let time = duration(Duration::from_secs_f64(seconds));
-        let Current { state, tool, .. } = current;
+        let CurrentStep { state, tool, .. } = current;
         if outcome == Outcome::Failed {
             self.failed = Some(FailedState { state, tool, detail, time });
             return None;
@@ -137,7 +138,7 @@ impl Story {
         Some(line(&format!("{style}{mark}{style:#}"), &state, &tool, &detail, &time, width))
     }
 
-    /// Returns the line of the state that failed before an event. A failure that a transition takes is not an alarm.
+    /// Returns the line of the state that failed before an event. A failure with a transition is not marked as an error.
     fn failed_line(&mut self, event: &RunEvent, width: Option<usize>) -> Option<String> {
         let FailedState { state, tool, detail, time } = self.failed.take()?;
         let (mark, style) = match event.event_type.as_str() {
@@ -171,13 +172,13 @@ impl Story {
                 let screen: Vec<&str> = self.screen.lines().collect();
                 if !screen.is_empty() {
                     lines.push(format!("  {QUIET}the last screen:{QUIET:#}"));
-                    let shown = screen.iter().skip(screen.len().saturating_sub(SCREEN_LINES));
+                    let shown = screen.iter().skip(screen.len().saturating_sub(MAX_SCREEN_LINES));
                     lines.extend(shown.map(|line| format!("  {QUIET}│{QUIET:#} {line}")));
                 }
             }
         }
         if event.event_type == "workflow_completed" {
-            lines.extend(self.returned.iter().map(|(name, value)| format!("  {name} = {}", visible(value))));
+            lines.extend(self.return_values.iter().map(|(name, value)| format!("  {name} = {}", visible(value))));
             // The return values of a machine are shown already.
             match event.data.get("result").filter(|_| self.states == 0) {
                 None | Some(Value::Null) => {}
@@ -189,13 +190,13 @@ impl Story {
     }
 }
 
-/// Returns the time between two events by their timestamps, because a watcher may join late.
+/// Returns the time between the timestamps of two events, because a watcher may join late.
 pub(crate) fn between(earlier: &str, later: &str) -> Option<Duration> {
-    let read = |timestamp: &str| timestamp.parse::<jiff::Timestamp>().ok();
-    read(later)?.duration_since(read(earlier)?).try_into().ok()
+    let parse = |timestamp: &str| timestamp.parse::<jiff::Timestamp>().ok();
+    parse(later)?.duration_since(parse(earlier)?).try_into().ok()
 }
 
-/// Returns the instant of a timestamp, because a watcher may join late; an invalid one or one of the future is now.
+/// Returns the instant of a timestamp, because a watcher may join late; now for an invalid or future timestamp.
 pub(crate) fn since(timestamp: &str) -> Instant {
     let now = Instant::now();
     print::between(timestamp, None).and_then(|age| now.checked_sub(age)).unwrap_or(now)
@@ -203,25 +204,25 @@ pub(crate) fn since(timestamp: &str) -> Instant {
 
 /// Returns `  ✓ state  tool  detail … time`, fitted to the width of the terminal if there is one.
 pub(crate) fn line(mark: &str, state: &str, tool: &str, detail: &str, time: &str, width: Option<usize>) -> String {
-    let head = format!("{}  {}  ", padded(state, STATE), padded(tool, TOOL));
-    let used = 4 + unicode_width::UnicodeWidthStr::width(head.as_str());
+    let head = format!("{}  {}  ", padded(state, STATE_COLUMNS), padded(tool, TOOL_COLUMNS));
+    let head_columns = 4 + unicode_width::UnicodeWidthStr::width(head.as_str());
     // The widest time is "59 min 59 s".
-    let room = width.unwrap_or(100).min(120).saturating_sub(used + 12);
+    let room = width.unwrap_or(100).min(120).saturating_sub(head_columns + 12);
     let detail = match width {
         Some(_) => padded(&fitted(detail, room), room),
         None => padded(detail, room),
     };
     format!(
         "  {mark} {}  {QUIET}{}{QUIET:#}  {detail} {QUIET}{time:>10}{QUIET:#}",
-        padded(state, STATE),
-        padded(tool, TOOL)
+        padded(state, STATE_COLUMNS),
+        padded(tool, TOOL_COLUMNS)
     )
     .trim_end()
     .to_owned()
 }
 
-/// Returns the line of a branch of a `parallel` that ended.
-fn branch(event: &RunEvent, width: Option<usize>) -> String {
+/// Returns the line of an ended branch of a `parallel`.
+fn branch_line(event: &RunEvent, width: Option<usize>) -> String {
     let number = || format!("{}", event.data.get("branch").and_then(Value::as_u64).unwrap_or_default());
     let name = event.data.get("name").and_then(Value::as_str).map_or_else(number, visible);
     let result = event.data.get("result").unwrap_or(&Value::Null);
@@ -233,30 +234,30 @@ fn branch(event: &RunEvent, width: Option<usize>) -> String {
 }
 
 /// Returns the line of an answered question.
-fn answered(event: &RunEvent, width: Option<usize>) -> String {
+fn answer_line(event: &RunEvent, width: Option<usize>) -> String {
     let text = |name: &str| event.data.get(name).and_then(Value::as_str).unwrap_or_default();
     let answer = question::answered(event.data.get("answer").unwrap_or(&Value::Null));
     let detail = format!("{} answered: {answer}", visible(text("by")));
     line(&format!("{GOOD}✓{GOOD:#}"), text("state"), "gate", &detail, "", width)
 }
 
-fn title(event: &RunEvent) -> String {
+fn title_line(event: &RunEvent) -> String {
     format!("{STRONG}{}{STRONG:#} {QUIET}{}{QUIET:#}", event.workflow_id, event.run_id)
 }
 
 /// A line-by-line display of a run. On a terminal, the line of the current state is animated.
 #[derive(Debug, Default)]
 pub(crate) struct Shown {
-    story: Story,
+    story: RunSummary,
     /// The shown run; its id distinguishes it from nested runs.
     run: String,
     /// The nested runs in progress.
-    nested: HashMap<String, Story>,
+    nested: HashMap<String, RunSummary>,
     /// True if standard output is a terminal.
-    watched: bool,
+    is_terminal: bool,
     frame: usize,
     /// True if the next line replaces the last one on the screen.
-    open: bool,
+    is_line_open: bool,
 }
 
 const FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
@@ -264,8 +265,8 @@ const FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "�
 /// Returns the line of an event about a run that a remote service executes.
 fn remote_line(event: &RunEvent, width: Option<usize>) -> String {
     let text = |name: &str| visible(event.data.get(name).and_then(Value::as_str).unwrap_or_default());
-    let asked = event.data.get("pending_gate").and_then(|gate| gate.get("prompt")).and_then(Value::as_str);
-    let text = match (event.event_type.as_str(), asked) {
+    let question = event.data.get("pending_gate").and_then(|gate| gate.get("prompt")).and_then(Value::as_str);
+    let text = match (event.event_type.as_str(), question) {
         ("remote_queued", _) => "queued: its service is at its limit of concurrent runs".to_owned(),
         ("remote_refused", _) => format!("not started yet, next try {}: {}", text("again_at"), text("error")),
         ("remote_started", _) => format!("started by its service as {}", text("workflow_instance_id")),
@@ -281,20 +282,20 @@ fn remote_line(event: &RunEvent, width: Option<usize>) -> String {
 const ANIMATION_DELAY: Duration = Duration::from_millis(150);
 
 impl Shown {
-    /// Creates a display on standard output; `watched` is whether that is a terminal.
-    pub(crate) fn new(watched: bool) -> Self {
-        Self { watched, ..Self::default() }
+    /// Creates a display on standard output, with animation if that `is_terminal`.
+    pub(crate) fn new(is_terminal: bool) -> Self {
+        Self { is_terminal, ..Self::default() }
     }
 
-    /// Returns the columns of a line, without those that are `taken`; unlimited if standard output is not a terminal.
+    /// Returns the columns of a line after `taken` ones; `None` if standard output is not a terminal.
     fn width(&self, taken: usize) -> Option<usize> {
-        if self.watched { width().map(|width| width.saturating_sub(taken)) } else { None }
+        if self.is_terminal { width().map(|width| width.saturating_sub(taken)) } else { None }
     }
 
-    /// Returns the lines that an event adds; an event without lines is only stored.
+    /// Records an event, and returns the lines that it adds.
     ///
-    /// For callers that write elsewhere than on standard output, such as above a line during its input; they put so
-    /// many `taken` columns before each line.
+    /// For callers that do not write to standard output directly, such as above a line of input. They put `taken` columns
+    /// before each line.
     pub(crate) fn event_lines(&mut self, event: &RunEvent, taken: usize) -> Vec<String> {
         if self.run.is_empty() {
             self.run.clone_from(&event.run_id);
@@ -316,7 +317,7 @@ impl Shown {
         match event.event_type.as_str() {
             "workflow_started" => {
                 self.story.began.clone_from(&event.timestamp);
-                vec![title(event)]
+                vec![title_line(event)]
             }
             "state_entered" => {
                 self.story.enter(event);
@@ -335,8 +336,8 @@ impl Shown {
                 let answer = self.width(taken + 6).map_or(answer.clone(), |width| fitted(&answer, width));
                 vec![format!("    {QUIET}│ {answer}{QUIET:#}")]
             }
-            "branch_ended" => vec![branch(event, self.width(taken))],
-            "gate_answered" => vec![answered(event, self.width(taken))],
+            "branch_ended" => vec![branch_line(event, self.width(taken))],
+            "gate_answered" => vec![answer_line(event, self.width(taken))],
             "gate_timeout" | "gate_cancelled" => {
                 let detail =
                     if event.event_type == "gate_timeout" { "timed out without an answer" } else { "withdrawn" };
@@ -349,7 +350,7 @@ impl Shown {
             }
             "workflow_resumed" => vec![format!("  {QUIET}resumed by {}{QUIET:#}", visible(text("by")))],
             "contract_checked" => {
-                self.story.check(event);
+                self.story.record_return_values(event);
                 Vec::new()
             }
             remote if remote.starts_with("remote_") => vec![remote_line(event, self.width(taken))],
@@ -361,7 +362,7 @@ impl Shown {
         }
     }
 
-    /// Returns the line of a nested run's state as it ends, within the state that started the run.
+    /// Returns the line of an ended state of a nested run.
     fn nested_line(&mut self, event: &RunEvent, taken: usize) -> Option<String> {
         let width = self.width(taken + 2);
         let story = self.nested.entry(event.run_id.clone()).or_default();
@@ -371,8 +372,8 @@ impl Shown {
                 None
             }
             "state_completed" => story.leave(event, width),
-            "gate_answered" => Some(answered(event, width)),
-            "branch_ended" => Some(branch(event, width)),
+            "gate_answered" => Some(answer_line(event, width)),
+            "branch_ended" => Some(branch_line(event, width)),
             remote if remote.starts_with("remote_") => Some(remote_line(event, width)),
             _ => story.calls.record(event, width),
         };
@@ -383,8 +384,8 @@ impl Shown {
     }
 
     /// Returns the state or the call in execution.
-    fn current(&self) -> Option<Current> {
-        let called = self.story.calls.oldest().map(|called| Current {
+    fn current(&self) -> Option<CurrentStep> {
+        let called = self.story.calls.oldest().map(|called| CurrentStep {
             state: called.name.clone(),
             tool: called.node.clone(),
             detail: called.input.clone(),
@@ -409,8 +410,8 @@ impl Shown {
     }
 
     fn clear(&mut self, out: &mut impl io::Write) -> io::Result<()> {
-        if std::mem::take(&mut self.open) {
-            // To the beginning of the line, and erase it.
+        if std::mem::take(&mut self.is_line_open) {
+            // Moves to the beginning of the line and erases it.
             write!(out, "\r\x1b[2K")?;
         }
         Ok(())
@@ -443,12 +444,12 @@ impl View for Shown {
         let mut out = anstream::stdout().lock();
         self.clear(&mut out)?;
         write!(out, "  {QUIET}{text}{QUIET:#} ")?;
-        self.open = true;
+        self.is_line_open = true;
         out.flush()
     }
 
     fn is_asking(&self) -> bool {
-        self.open
+        self.is_line_open
     }
 
     fn remark(&mut self, text: &str) -> io::Result<()> {
@@ -458,7 +459,7 @@ impl View for Shown {
     }
 
     fn moves(&self) -> bool {
-        self.watched && (self.story.current.is_some() || self.story.calls.oldest().is_some())
+        self.is_terminal && (self.story.current.is_some() || self.story.calls.oldest().is_some())
     }
 
     fn tick(&mut self) -> io::Result<()> {
@@ -471,7 +472,7 @@ impl View for Shown {
         let time = duration(current.since.elapsed());
         let mark = format!("{QUIET}{}{QUIET:#}", FRAMES[self.frame]);
         write!(out, "{}", line(&mark, &current.state, &current.tool, &current.detail, &time, width()))?;
-        self.open = true;
+        self.is_line_open = true;
         out.flush()
     }
 }

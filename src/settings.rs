@@ -1,9 +1,9 @@
-//! The settings, and where each value comes from.
+//! The settings, each with the origin of its value.
 //!
-//! A setting is one row of [`KEYS`]. Its value is the environment's, else that of the user's file
-//! (`$XDG_CONFIG_HOME/steplatch/config.toml`, TOML 1.0, <https://toml.io/en/v1.0.0>), else the default. An invalid
-//! value is a problem that names its place, never silently the default. The `steplatch.toml` of a project declares
-//! nodes and has no settings: one daemon serves many projects.
+//! A setting is one row of [`KEYS`]. Its value comes from the environment, otherwise from the user's file
+//! (`$XDG_CONFIG_HOME/steplatch/config.toml`, TOML 1.0, <https://toml.io/en/v1.0.0>), otherwise it is the default. An
+//! invalid value is a problem with its place; it never becomes the default silently. The `steplatch.toml` of a project
+//! declares nodes and has no settings, because one daemon serves many projects.
 //!
 //! Remote services and other machines are separate tables ([`remotes`], [`hosts`]). [`reload`] applies changes while a
 //! daemon runs, and [`watch`] detects them.
@@ -31,11 +31,11 @@ use self::remotes::Remote;
 /// A setting.
 #[derive(Debug, Clone)]
 pub(crate) struct Key {
-    /// The table and the name in the file, with a dot between.
+    /// The table and the name in the file, joined by a dot.
     pub(crate) name: &'static str,
     /// The environment variable.
     pub(crate) variable: &'static str,
-    /// The names that it had before, which are still read where the current ones are absent.
+    /// Its earlier names, which are still read if the current ones are absent.
     former: Option<FormerNames>,
     /// The description.
     pub(crate) description: &'static str,
@@ -61,7 +61,7 @@ enum Kind {
     Number(u64, RangeInclusive<u64>),
     /// `true` or `false`, in any case.
     Flag(bool),
-    /// Text, with the check that reports why a value is invalid.
+    /// Text, with a check whose error states why a value is invalid.
     Text(&'static str, fn(&str) -> Result<(), String>),
 }
 
@@ -123,7 +123,7 @@ pub(crate) const KEYS: &[Key] = &[
         name: "terminals.log_inputs",
         variable: "STEPLATCH_TERMINALS_LOG_INPUTS",
         former: None,
-        description: "log what is typed into terminals, waited for and run in them, and by whom; captures are made of it",
+        description: "log the inputs, waits and commands of terminals, and their authors; captures are made from this log",
         kind: Kind::Flag(true),
         hot: false,
     },
@@ -164,7 +164,7 @@ pub(crate) const KEYS: &[Key] = &[
         variable: "STEPLATCH_GATES_REQUIRE",
         former: None,
         description: "minimum proof of a person for gates: none, dialog, terminal, passphrase or passkey",
-        kind: Kind::Text("none", is_proof),
+        kind: Kind::Text("none", check_proof),
         hot: true,
     },
     Key {
@@ -187,15 +187,15 @@ pub(crate) const KEYS: &[Key] = &[
         name: "engine.kind",
         variable: "STEPLATCH_ENGINE_KIND",
         former: None,
-        description: "the engine of runs that name none: sqlite (this daemon), or temporal (through 'steplatch worker')",
-        kind: Kind::Text(EngineKind::Sqlite.name(), is_engine),
+        description: "default engine of runs: sqlite (this daemon), or temporal (through 'steplatch worker')",
+        kind: Kind::Text(EngineKind::Sqlite.name(), check_engine),
         hot: true,
     },
     Key {
         name: "temporal.program",
         variable: "STEPLATCH_TEMPORAL_PROGRAM",
         former: None,
-        description: "the program of the worker for Temporal, if it is neither beside this program nor in the PATH",
+        description: "program of the worker for Temporal, if it is neither beside this program nor in the PATH",
         kind: Kind::Text("", |_| Ok(())),
         hot: false,
     },
@@ -203,8 +203,8 @@ pub(crate) const KEYS: &[Key] = &[
         name: "serve.start",
         variable: "STEPLATCH_SERVE_START",
         former: None,
-        description: "when the server of the page starts in the background: on_demand (with 'steplatch open') or with_daemon",
-        kind: Kind::Text(ON_DEMAND, is_serve_start),
+        description: "start of the page's server in the background: on_demand (with 'steplatch open') or with_daemon",
+        kind: Kind::Text(ON_DEMAND, check_serve_start),
         hot: false,
     },
     Key {
@@ -221,33 +221,33 @@ pub(crate) const KEYS: &[Key] = &[
 const ENGINES: [EngineKind; 2] = [EngineKind::Sqlite, EngineKind::Temporal];
 
 /// Returns the engine of this name.
-pub(crate) fn engine(name: &str) -> Result<EngineKind, String> {
-    let found = ENGINES.into_iter().find(|engine| engine.name() == name);
-    found.ok_or_else(|| format!("must be one of {}", ENGINES.map(EngineKind::name).join(", ")))
+pub(crate) fn parse_engine(name: &str) -> Result<EngineKind, String> {
+    let engine = ENGINES.into_iter().find(|engine| engine.name() == name);
+    engine.ok_or_else(|| format!("must be one of {}", ENGINES.map(EngineKind::name).join(", ")))
 }
 
-fn is_engine(name: &str) -> Result<(), String> {
-    engine(name).map(drop)
+fn check_engine(name: &str) -> Result<(), String> {
+    parse_engine(name).map(drop)
 }
 
 /// The values of `serve.start`.
 const ON_DEMAND: &str = "on_demand";
 const WITH_DAEMON: &str = "with_daemon";
 
-fn is_serve_start(name: &str) -> Result<(), String> {
+fn check_serve_start(name: &str) -> Result<(), String> {
     match name {
         ON_DEMAND | WITH_DAEMON => Ok(()),
         _ => Err(format!("must be one of {ON_DEMAND}, {WITH_DAEMON}")),
     }
 }
 
-fn proof(name: &str) -> Option<Proof> {
+fn find_proof(name: &str) -> Option<Proof> {
     Proof::ALL.into_iter().find(|proof| proof.name() == name)
 }
 
-fn is_proof(name: &str) -> Result<(), String> {
+fn check_proof(name: &str) -> Result<(), String> {
     let names = Proof::ALL.map(Proof::name).join(", ");
-    proof(name).map(drop).ok_or_else(|| format!("must be one of {names}"))
+    find_proof(name).map(drop).ok_or_else(|| format!("must be one of {names}"))
 }
 
 /// The settings in force.
@@ -295,10 +295,10 @@ pub(crate) struct SettingRow {
     pub(crate) description: &'static str,
 }
 
-/// The separate tables so far.
+/// The separate tables read so far.
 #[derive(Default)]
-struct TableReading {
-    services: remotes::Reading,
+struct SeparateTables {
+    services: remotes::RemoteSettings,
     hosts: hosts::HostSettings,
 }
 
@@ -327,10 +327,10 @@ impl Settings {
     /// Reads the settings of this user.
     ///
     /// # Errors
-    /// Returns every problem of the file and of the environment, including those that alone would only be warnings.
+    /// If the file or the environment is invalid, with all problems, including those that alone are only warnings.
     pub(crate) fn load() -> Result<Self, BadSettings> {
         let path = file();
-        let text = match path.as_deref().map(text_of) {
+        let text = match path.as_deref().map(read_settings_file) {
             Some(Ok(text)) => Some(text),
             Some(Err(error)) if error.kind() != std::io::ErrorKind::NotFound => {
                 let place = path.as_deref().map(|path| path.display().to_string()).unwrap_or_default();
@@ -346,17 +346,17 @@ impl Settings {
         let mut settings =
             Self { values: default.collect(), remotes: Vec::new(), hosts: Vec::new(), unknown: Vec::new() };
         let mut problems = Vec::new();
-        let mut tables = TableReading::default();
+        let mut tables = SeparateTables::default();
         if let Some((path, text)) = file {
-            settings.take_file(&path, &text, &mut tables, &mut problems);
+            settings.read_file(&path, &text, &mut tables, &mut problems);
         }
         for key in KEYS {
             let names = [Some(key.variable), key.former.as_ref().map(|former| former.variable)];
-            let given = names
+            let configured = names
                 .into_iter()
                 .flatten()
-                .find_map(|name| variable(name).filter(|given| !given.is_empty()).map(|given| (name, given)));
-            match given.map(|(name, given)| (name, key.read_text(&given.to_string_lossy(), name))) {
+                .find_map(|name| variable(name).filter(|text| !text.is_empty()).map(|text| (name, text)));
+            match configured.map(|(name, text)| (name, key.read_text(&text.to_string_lossy(), name))) {
                 Some((name, Ok(value))) => {
                     settings.values.insert(key.name, (value, Origin::Environment(name)));
                 }
@@ -364,11 +364,11 @@ impl Settings {
                 None => {}
             }
         }
-        let TableReading { mut services, mut hosts } = tables;
-        services.environment(&variable);
+        let SeparateTables { mut services, mut hosts } = tables;
+        services.read_environment(&variable);
         settings.remotes = services.remotes;
-        settings.unknown.append(&mut services.unknown);
-        problems.append(&mut services.wrong);
+        settings.unknown.append(&mut services.unknown_keys);
+        problems.append(&mut services.problems);
         settings.hosts = hosts.hosts;
         settings.unknown.append(&mut hosts.unknown_keys);
         problems.append(&mut hosts.problems);
@@ -380,7 +380,7 @@ impl Settings {
     }
 
     /// Applies the values of a file, and collects its problems.
-    fn take_file(&mut self, path: &Path, text: &str, tables: &mut TableReading, problems: &mut Vec<Problem>) {
+    fn read_file(&mut self, path: &Path, text: &str, tables: &mut SeparateTables, problems: &mut Vec<Problem>) {
         let place = path.display().to_string();
         let mut table: Table = match text.parse::<Table>() {
             Ok(table) => table,
@@ -390,16 +390,16 @@ impl Settings {
             }
         };
         if let Some(value) = table.remove(remotes::REMOTE) {
-            tables.services.file(path, &value);
+            tables.services.read_file(path, &value);
         }
         if let Some(value) = table.remove(hosts::HOST) {
             tables.hosts.read_file(path, &value);
         }
-        let values = flat(&table);
+        let values = flatten(&table);
         for (name, value) in &values {
             let is_former = |key: &Key| key.former.as_ref().is_some_and(|former| former.name == name);
             let Some(key) = KEYS.iter().find(|key| key.name == name || is_former(key)) else {
-                let problem = format!("'{name}' is not a setting{}", nearest(name, KEYS.iter().map(|key| key.name)));
+                let problem = format!("'{name}' is not a setting{}", suggestion(name, KEYS.iter().map(|key| key.name)));
                 self.unknown.push(Problem { place: place.clone(), problem });
                 continue;
             };
@@ -423,9 +423,9 @@ impl Settings {
         })
     }
 
-    /// Returns the settings whose values differ from those of `before`.
-    pub(crate) fn changed_since<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = &'static Key> + 'a {
-        KEYS.iter().filter(|key| self.values[key.name].0 != before.values[key.name].0)
+    /// Returns the settings whose values differ from those of `previous`.
+    pub(crate) fn changed_since<'a>(&'a self, previous: &'a Self) -> impl Iterator<Item = &'static Key> + 'a {
+        KEYS.iter().filter(|key| self.values[key.name].0 != previous.values[key.name].0)
     }
 
     /// Returns the remote services, by their names.
@@ -434,13 +434,13 @@ impl Settings {
     }
 
     fn value(&self, name: &str) -> &Value {
-        &self.values.get(name).expect("a setting that is asked for is a row of the table").0
+        &self.values.get(name).expect("every requested setting is a row of the table").0
     }
 
     fn number(&self, name: &str) -> u64 {
         match self.value(name) {
             Value::Number(number) => *number,
-            other => unreachable!("{name} is asked for as a number, and is {other:?}"),
+            value => unreachable!("{name} must be a number, and is {value:?}"),
         }
     }
 
@@ -448,8 +448,8 @@ impl Settings {
     pub(crate) fn runs(&self) -> steplatch_daemon::RetentionPolicy {
         let days = self.number("runs.days");
         let time = (days > 0).then(|| Duration::from_secs(days * 86_400));
-        let most = usize::try_from(self.number("runs.max")).unwrap_or(usize::MAX);
-        steplatch_daemon::RetentionPolicy { most, time, disk: Some(self.number("runs.disk_mb") << 20) }
+        let max_runs = usize::try_from(self.number("runs.max")).unwrap_or(usize::MAX);
+        steplatch_daemon::RetentionPolicy { most: max_runs, time, disk: Some(self.number("runs.disk_mb") << 20) }
     }
 
     /// Returns the options of terminals.
@@ -473,14 +473,14 @@ impl Settings {
             command_pagers: *self.value("commands.pagers") == Value::Flag(true),
             command_integration: *self.value("commands.integrate") == Value::Flag(true),
             engine: match self.value("engine.kind") {
-                Value::Text(name) => engine(name).unwrap_or_default(),
-                other => unreachable!("an engine is asked for as text, and is {other:?}"),
+                Value::Text(name) => parse_engine(name).unwrap_or_default(),
+                value => unreachable!("an engine must be text, and is {value:?}"),
             },
             remotes: self.remotes.iter().map(|remote| remote.config.clone()).collect(),
             hosts: self.hosts.iter().map(|host| host.config.clone()).collect(),
             gate_proof: match self.value("gates.require") {
-                Value::Text(name) => proof(name).unwrap_or(Proof::Passphrase),
-                other => unreachable!("a proof is asked for as text, and is {other:?}"),
+                Value::Text(name) => find_proof(name).unwrap_or(Proof::Passphrase),
+                value => unreachable!("a proof must be text, and is {value:?}"),
             },
         }
     }
@@ -503,7 +503,7 @@ impl Settings {
         match &self.values["daemon.log"] {
             (_, Origin::Default) => None,
             (Value::Text(filter), _) => Some(filter),
-            other => unreachable!("the filter is asked for as text, and is {other:?}"),
+            value => unreachable!("a filter must be text, and is {value:?}"),
         }
     }
 }
@@ -530,46 +530,46 @@ impl Kind {
 
 impl Key {
     /// Reads a value from a file.
-    fn read_toml(&self, given: &toml::Value, place: &str) -> Result<Value, Problem> {
-        let value = match (&self.kind, given) {
+    fn read_toml(&self, value: &toml::Value, place: &str) -> Result<Value, Problem> {
+        let parsed = match (&self.kind, value) {
             (Kind::Number(..), toml::Value::Integer(number)) => u64::try_from(*number).ok().map(Value::Number),
             (Kind::Flag(_), toml::Value::Boolean(flag)) => Some(Value::Flag(*flag)),
-            // Texts of the variable are valid here too.
+            // The text forms of the variable are valid here, too.
             (Kind::Flag(_) | Kind::Text(..), toml::Value::String(text)) => return self.read_text(text, place),
             _ => None,
         };
-        self.checked(value, given, place)
+        self.check(parsed, value, place)
     }
 
     /// Reads a value from a variable.
-    fn read_text(&self, given: &str, place: &str) -> Result<Value, Problem> {
-        let given = given.trim();
+    fn read_text(&self, text: &str, place: &str) -> Result<Value, Problem> {
+        let text = text.trim();
         let value = match self.kind {
-            Kind::Number(..) => given.parse().ok().map(Value::Number),
-            Kind::Flag(_) if given.eq_ignore_ascii_case("true") => Some(Value::Flag(true)),
-            Kind::Flag(_) if given.eq_ignore_ascii_case("false") => Some(Value::Flag(false)),
+            Kind::Number(..) => text.parse().ok().map(Value::Number),
+            Kind::Flag(_) if text.eq_ignore_ascii_case("true") => Some(Value::Flag(true)),
+            Kind::Flag(_) if text.eq_ignore_ascii_case("false") => Some(Value::Flag(false)),
             Kind::Flag(_) => None,
-            Kind::Text(..) => Some(Value::Text(given.to_owned())),
+            Kind::Text(..) => Some(Value::Text(text.to_owned())),
         };
-        self.checked(value, &given, place)
+        self.check(value, &text, place)
     }
 
-    fn checked(&self, value: Option<Value>, given: &dyn fmt::Display, place: &str) -> Result<Value, Problem> {
+    fn check(&self, value: Option<Value>, written: &dyn fmt::Display, place: &str) -> Result<Value, Problem> {
         let name = self.name;
         let problem = match (&self.kind, value) {
             (Kind::Number(_, bounds), Some(Value::Number(number))) if bounds.contains(&number) => {
                 return Ok(Value::Number(number));
             }
             (Kind::Number(_, bounds), _) => {
-                format!("{name} must be a whole number from {} to {}, not {given}", bounds.start(), bounds.end())
+                format!("{name} must be a whole number from {} to {}, not {written}", bounds.start(), bounds.end())
             }
             (Kind::Flag(_), Some(value)) => return Ok(value),
-            (Kind::Flag(_), None) => format!("{name} must be true or false, not {given}"),
+            (Kind::Flag(_), None) => format!("{name} must be true or false, not {written}"),
             (Kind::Text(_, check), Some(Value::Text(text))) => match check(&text) {
                 Ok(()) => return Ok(Value::Text(text)),
                 Err(reason) => format!("{name} cannot be '{text}': {reason}"),
             },
-            (Kind::Text(..), _) => format!("{name} must be a string, not {given}"),
+            (Kind::Text(..), _) => format!("{name} must be a string, not {written}"),
         };
         Err(Problem { place: place.to_owned(), problem })
     }
@@ -578,22 +578,22 @@ impl Key {
 /// Maximum size of a settings file, in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// Reads the text of a file. Reads only regular files: others may be endless, or block.
-fn text_of(path: &Path) -> std::io::Result<String> {
-    let about = std::fs::metadata(path)?;
-    if !about.is_file() {
-        return Err(std::io::Error::other("it is no file"));
+/// Reads the text of a regular file. Other files may be endless, or block.
+fn read_settings_file(path: &Path) -> std::io::Result<String> {
+    let metadata = std::fs::metadata(path)?;
+    if !metadata.is_file() {
+        return Err(std::io::Error::other("it is not a file"));
     }
-    if about.len() > MAX_FILE_BYTES {
+    if metadata.len() > MAX_FILE_BYTES {
         return Err(std::io::Error::other(format!(
-            "it has {} bytes, and at most {MAX_FILE_BYTES} are read",
-            about.len()
+            "it has {} bytes, more than the limit of {MAX_FILE_BYTES}",
+            metadata.len()
         )));
     }
     std::fs::read_to_string(path)
 }
 
-/// Returns the settings file of this user, whether it exists or not.
+/// Returns the path of this user's settings file, which need not exist.
 pub(crate) fn file() -> Option<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let folder = variable("XDG_CONFIG_HOME").or_else(|| variable("HOME").map(|home| home.join(".config")))?;
@@ -605,18 +605,20 @@ fn tables(value: &toml::Value) -> Option<Vec<&Table>> {
     value.as_array()?.iter().map(toml::Value::as_table).collect()
 }
 
-/// Reports that a key of the file is not an array of tables.
-fn no_tables(what: &str, key: &str) -> String {
-    format!("{what} is a table of its own, which begins with [[{key}]]")
+/// Describes the problem of a key that is not an array of tables.
+fn not_tables_problem(what: &str, key: &str) -> String {
+    format!("{what} is a separate table, which begins with [[{key}]]")
 }
 
-/// Returns the values of a document, with the names of their tables before their own.
-fn flat(table: &Table) -> Vec<(String, toml::Value)> {
+/// Returns the values of a document, each with its dotted name.
+fn flatten(table: &Table) -> Vec<(String, toml::Value)> {
     let mut values = Vec::new();
     for (name, value) in table {
         match value {
             toml::Value::Table(inner) => {
-                values.extend(flat(inner).into_iter().map(|(rest, value)| (format!("{name}.{rest}"), value)));
+                values.extend(
+                    flatten(inner).into_iter().map(|(inner_name, value)| (format!("{name}.{inner_name}"), value)),
+                );
             }
             value => values.push((name.clone(), value.clone())),
         }
@@ -624,12 +626,12 @@ fn flat(table: &Table) -> Vec<(String, toml::Value)> {
     values
 }
 
-/// Returns the suggestion of the most similar name, if one is similar enough.
-fn nearest(name: &str, names: impl Iterator<Item = &'static str>) -> String {
-    let likeness = |known: &str| strsim::jaro_winkler(known, name);
+/// Returns a suggestion of the most similar name, if one is similar enough.
+fn suggestion(name: &str, names: impl Iterator<Item = &'static str>) -> String {
+    let similarity = |known: &str| strsim::jaro_winkler(known, name);
     names
-        .filter(|known| likeness(known) > 0.75)
-        .max_by(|one, other| likeness(one).total_cmp(&likeness(other)))
+        .filter(|known| similarity(known) > 0.75)
+        .max_by(|first, second| similarity(first).total_cmp(&similarity(second)))
         .map(|known| format!("; did you mean '{known}'?"))
         .unwrap_or_default()
 }

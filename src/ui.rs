@@ -42,10 +42,10 @@ pub(crate) struct Ui {
 }
 
 impl Ui {
-    pub(crate) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
+    pub(crate) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         check_terminal()?;
         own_screen::restore_at_panic();
-        Ok(match show(place, self.id).await? {
+        Ok(match show(paths, self.id).await? {
             Leaving::ByKey => ExitCode::SUCCESS,
             Leaving::BySignal(signal) => ExitCode::from(128 + signal),
         })

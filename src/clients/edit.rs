@@ -24,7 +24,7 @@ pub(crate) enum Outcome {
     /// The entry has changed.
     Changed {
         /// The previous entry.
-        before: String,
+        previous: String,
     },
     /// The entry was correct already.
     Kept,
@@ -36,24 +36,24 @@ pub(crate) enum Outcome {
     Absent,
 }
 
-/// Returns the outcome of `wish` and the new text, for the text of a file or none.
+/// Returns the outcome of `request` and the new text, for the text of a file.
 ///
 /// # Errors
 /// If the client could not read the text, or the change would affect other parts.
-pub(crate) fn edited(
+pub(crate) fn edit_text(
     format: Format,
     text: &str,
-    wish: EditRequest<'_>,
+    request: EditRequest<'_>,
     user_paths: &UserPaths,
 ) -> Result<(Outcome, String), Unreadable> {
     // A byte order mark, which some editors write, is not part of the document.
     let (mark, text) = match text.strip_prefix('\u{feff}') {
-        Some(rest) => ("\u{feff}", rest),
+        Some(text) => ("\u{feff}", text),
         None => ("", text),
     };
     let entry;
     let differences;
-    let (outcome, change) = match (wish, find_in(format, text)?) {
+    let (outcome, change) = match (request, find_in(format, text)?) {
         (EditRequest::Lack, None) => (Outcome::Absent, None),
         (EditRequest::Lack, Some(_)) => (Outcome::Removed, Some(Change::Remove)),
         (EditRequest::Have(own_entry), None) => {
@@ -65,22 +65,22 @@ pub(crate) fn edited(
             differences = found.differences(own_entry, user_paths);
             match differences.is_empty() {
                 true => (Outcome::Kept, None),
-                false => (Outcome::Changed { before: found.describe() }, Some(Change::Set(&differences))),
+                false => (Outcome::Changed { previous: found.describe() }, Some(Change::Set(&differences))),
             }
         }
     };
     let Some(change) = change else { return Ok((outcome, format!("{mark}{text}"))) };
-    let new = match format {
+    let new_text = match format {
         Format::Json(shape) => json::change(text, shape, change)?,
         Format::Toml => toml::change(text, change)?,
     };
-    // Comparing the values proves that the edit made the intended change and no other.
+    // The comparison of the values proves that the edit made the intended change and no other.
     let expected = apply_change(format, value(format, text)?, change);
-    if value(format, &new).is_ok_and(|value| is_same(format, value, expected)) {
-        return Ok((outcome, format!("{mark}{new}")));
+    if value(format, &new_text).is_ok_and(|value| is_same(format, value, expected)) {
+        return Ok((outcome, format!("{mark}{new_text}")));
     }
     Err(Unreadable::without_place(format!(
-        "the entry '{NAME}' cannot be changed by itself in what is written there; do it by hand"
+        "the entry '{NAME}' cannot be changed without other changes of the file; edit it by hand"
     )))
 }
 
@@ -107,16 +107,16 @@ fn value(format: Format, text: &str) -> Result<Value, Unreadable> {
 }
 
 /// Returns whether two documents are equal in their servers and in everything else.
-fn is_same(format: Format, mut one: Value, mut other: Value) -> bool {
+fn is_same(format: Format, mut first: Value, mut second: Value) -> bool {
     if matches!(format, Format::Toml) {
         // A table made of headers exists as long as it has content.
-        for document in [&mut one, &mut other] {
+        for document in [&mut first, &mut second] {
             if document[toml::SERVERS].as_object().is_some_and(serde_json::Map::is_empty) {
                 document.as_object_mut().map(|document| document.shift_remove(toml::SERVERS));
             }
         }
     }
-    one == other
+    first == second
 }
 
 /// Returns the value of a document after a change.

@@ -22,29 +22,29 @@ pub(crate) struct OwnEntry {
 }
 
 impl OwnEntry {
-    /// Returns the start of this program.
+    /// Determines how clients start this program.
     ///
     /// # Errors
     /// If its path is unknown.
     pub(crate) fn find(user_paths: &UserPaths) -> Result<Self, Failure> {
         let program =
-            std::env::current_exe().map_err(|error| Failure::system("this program cannot find itself", &error))?;
+            std::env::current_exe().map_err(|error| Failure::system("the path of this program is unknown", &error))?;
         if !program.exists() {
             return Err(Failure::work("this program was replaced or removed while it ran; start it again"));
         }
-        let on_path = user_paths.find(NAME).is_some_and(|found| is_same(&found, &program));
+        let on_path = user_paths.find(NAME).is_some_and(|found| is_same_file(&found, &program));
         let command = if on_path { Some(NAME) } else { program.to_str() };
         let Some(command) = command.map(str::to_owned) else {
             let name = program.display();
             return Err(Failure::usage(format!(
-                "the path of '{name}' is no text, which clients need; move it elsewhere"
+                "the path of '{name}' is not UTF-8, which clients require; move it to another directory"
             )));
         };
         Ok(Self { command, program })
     }
 
-    /// Returns the two usual ways to add it by hand: the command of a client, and the entry as JSON.
-    pub(crate) fn by_hand(&self) -> String {
+    /// Returns two ways to add the entry by hand: the command of a client, and the entry as JSON.
+    pub(crate) fn manual_instructions(&self) -> String {
         let entry = json!({"mcpServers": {NAME: {"command": self.command, "args": ["mcp"]}}});
         format!("  claude mcp add {NAME} -- {} mcp\n  {entry}", shell_words::quote(&self.command))
     }
@@ -90,8 +90,8 @@ impl FoundEntry {
     pub(crate) fn describe(&self) -> String {
         match (&self.command, &self.url) {
             (Some(command), _) => {
-                let words = std::iter::once(command).chain(&self.args).map(|word| shell_words::quote(word));
-                words.collect::<Vec<_>>().join(" ")
+                let command_line = std::iter::once(command).chain(&self.args).map(|word| shell_words::quote(word));
+                command_line.collect::<Vec<_>>().join(" ")
             }
             (None, Some(url)) => url.clone(),
             (None, None) => "nothing".to_owned(),
@@ -103,7 +103,7 @@ impl FoundEntry {
     pub(super) fn differences(&self, own_entry: &OwnEntry, user_paths: &UserPaths) -> Vec<(&'static str, Value)> {
         let mut differences = Vec::new();
         let command = self.command.as_deref().and_then(|command| user_paths.find(command));
-        if !command.is_some_and(|command| is_same(&command, &own_entry.program)) {
+        if !command.is_some_and(|command| is_same_file(&command, &own_entry.program)) {
             differences.push(("command", own_entry.command.as_str().into()));
         }
         if !self.args.iter().any(|arg| arg == "mcp") {
@@ -113,8 +113,8 @@ impl FoundEntry {
     }
 }
 
-/// Returns whether two paths are one file.
-pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
-    let identity = |path: &Path| path.metadata().ok().map(|about| (about.dev(), about.ino()));
-    identity(one).is_some_and(|one| Some(one) == identity(other))
+/// Returns whether two paths refer to the same file.
+pub(crate) fn is_same_file(first: &Path, second: &Path) -> bool {
+    let identity = |path: &Path| path.metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()));
+    identity(first).is_some_and(|first| Some(first) == identity(second))
 }

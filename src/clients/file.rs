@@ -21,15 +21,15 @@ const MAX_LINKS: usize = 40;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FileError {
     /// A system call failed.
-    #[error("{what}: {source}")]
+    #[error("{operation}: {source}")]
     System {
         /// The operation.
-        what: &'static str,
+        operation: &'static str,
         /// The system's error.
         source: io::Error,
     },
     /// Not a regular file.
-    #[error("it is no file")]
+    #[error("it is not a file")]
     NoFile,
     /// Larger than any configuration.
     #[error("it is larger than {} MB", MAX_FILE_BYTES >> 20)]
@@ -38,93 +38,92 @@ pub(crate) enum FileError {
     #[error("it is not text in UTF-8")]
     NoText,
     /// The file has no write permission.
-    #[error("it may not be written; allow it with: chmod u+w")]
+    #[error("it is read-only; make it writable with: chmod u+w")]
     ReadOnly,
     /// Another program keeps writing the file.
-    #[error("another program keeps writing it; close that and try again")]
+    #[error("another program keeps writing it; close that program and try again")]
     Contended,
 }
 
 impl FileError {
-    fn system(what: &'static str) -> impl Fn(io::Error) -> Self {
-        move |source| Self::System { what, source }
+    fn system(operation: &'static str) -> impl Fn(io::Error) -> Self {
+        move |source| Self::System { operation, source }
     }
 }
 
 /// Returns the text of a file; `None` if it does not exist.
 pub(crate) fn read(path: &Path) -> Result<Option<String>, FileError> {
-    Ok(look(path)?.map(|(text, _)| text))
+    Ok(read_with_metadata(path)?.map(|(text, _)| text))
 }
 
-fn look(path: &Path) -> Result<Option<(String, Metadata)>, FileError> {
-    let unreadable = FileError::system("it cannot be read");
-    let about = match fs::metadata(path) {
-        Ok(about) => about,
+fn read_with_metadata(path: &Path) -> Result<Option<(String, Metadata)>, FileError> {
+    let to_error = FileError::system("it cannot be read");
+    let metadata = match fs::metadata(path) {
+        Ok(metadata) => metadata,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(unreadable(error)),
+        Err(error) => return Err(to_error(error)),
     };
-    if !about.is_file() {
+    if !metadata.is_file() {
         return Err(FileError::NoFile);
     }
     let mut bytes = Vec::new();
     let file = match fs::File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(unreadable(error)),
+        Err(error) => return Err(to_error(error)),
     };
-    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(to_error)?;
     if bytes.len() as u64 > MAX_FILE_BYTES {
         return Err(FileError::TooLarge);
     }
     let text = String::from_utf8(bytes).map_err(|_| FileError::NoText)?;
-    Ok(Some((text, about)))
+    Ok(Some((text, metadata)))
 }
 
 /// Replaces the text of a file by the result of `make`, and keeps its mode and owner; a link stays a link. `make`
-/// receives `None` if there is no file, and runs again when another program wrote in the meantime. Returns the value
-/// that `make` returned beside the text. Does not write an equal text. A new file is readable by its owner only if
-/// `private`.
+/// receives `None` if there is no file, and runs again if another program wrote in the meantime. Returns the value that
+/// `make` returned with the text. Does not write an unchanged text. With `private`, only its owner can read a new file.
 ///
 /// # Errors
-/// The errors of `make`, and failures of reading or replacing the file, which stays unchanged then.
+/// If `make` fails, or reading or replacing the file fails; the file then stays unchanged.
 pub(crate) fn replace<T, E: From<FileError>>(
     path: &Path,
     private: bool,
     mut make: impl FnMut(Option<&str>) -> Result<(T, String), E>,
 ) -> Result<T, E> {
-    let real = destination(path);
+    let target = resolve_links(path);
     for _ in 0..MAX_ATTEMPTS {
-        let before = look(&real)?;
-        let text = before.as_ref().map(|(text, _)| text.as_str());
-        let (made, new) = make(text)?;
-        if new == text.unwrap_or_default() {
-            return Ok(made);
+        let current = read_with_metadata(&target)?;
+        let text = current.as_ref().map(|(text, _)| text.as_str());
+        let (value, new_text) = make(text)?;
+        if new_text == text.unwrap_or_default() {
+            return Ok(value);
         }
-        let about = before.as_ref().map(|(_, about)| about);
-        if about.is_some_and(|about| about.permissions().mode() & 0o222 == 0) {
+        let metadata = current.as_ref().map(|(_, metadata)| metadata);
+        if metadata.is_some_and(|metadata| metadata.permissions().mode() & 0o222 == 0) {
             return Err(FileError::ReadOnly.into());
         }
-        let beside = write_beside(&real, about, private, &new)?;
-        // Checked as late as possible; the remaining window is one system call.
-        if look(&real)?.as_ref().map(|(text, _)| text.as_str()) != text {
+        let temporary = write_temporary(&target, metadata, private, &new_text)?;
+        // Checks as late as possible: only one system call follows.
+        if read_with_metadata(&target)?.as_ref().map(|(text, _)| text.as_str()) != text {
             continue;
         }
         let failed = FileError::system("it cannot be replaced");
         match text {
-            Some(_) => beside.persist(&real).map_err(|error| failed(error.error))?,
-            None => match beside.persist_noclobber(&real) {
+            Some(_) => temporary.persist(&target).map_err(|error| failed(error.error))?,
+            None => match temporary.persist_noclobber(&target) {
                 Ok(file) => file,
                 Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => continue,
                 Err(error) => return Err(failed(error.error).into()),
             },
         };
-        return Ok(made);
+        return Ok(value);
     }
     Err(FileError::Contended.into())
 }
 
 /// Writes `text` to a new temporary file in the directory of `path`, with the mode and owner of the file it replaces.
-fn write_beside(
+fn write_temporary(
     path: &Path,
     replaced: Option<&Metadata>,
     private: bool,
@@ -134,32 +133,33 @@ fn write_beside(
     let folder = path.parent().unwrap_or(Path::new("/"));
     fs::create_dir_all(folder).map_err(&failed)?;
     let mode = if private { 0o600 } else { 0o666 };
-    let mut beside = tempfile::Builder::new()
+    let mut temporary = tempfile::Builder::new()
         .prefix(".steplatch-")
         .permissions(fs::Permissions::from_mode(mode))
         .tempfile_in(folder)
         .map_err(&failed)?;
-    beside.write_all(text.as_bytes()).map_err(&failed)?;
-    if let Some(about) = replaced {
-        let own = beside.as_file().metadata().map_err(&failed)?;
-        if (own.uid(), own.gid()) != (about.uid(), about.gid()) {
-            let kept = FileError::system("its owner cannot be kept");
-            std::os::unix::fs::fchown(beside.as_file(), Some(about.uid()), Some(about.gid())).map_err(kept)?;
+    temporary.write_all(text.as_bytes()).map_err(&failed)?;
+    if let Some(replaced) = replaced {
+        let created = temporary.as_file().metadata().map_err(&failed)?;
+        if (created.uid(), created.gid()) != (replaced.uid(), replaced.gid()) {
+            let to_error = FileError::system("its owner cannot be kept");
+            std::os::unix::fs::fchown(temporary.as_file(), Some(replaced.uid()), Some(replaced.gid()))
+                .map_err(to_error)?;
         }
-        // After the owner, because chown clears the special bits.
-        let mode = fs::Permissions::from_mode(about.permissions().mode() & 0o7777);
-        beside.as_file().set_permissions(mode).map_err(&failed)?;
+        // Sets the mode after the owner, because chown clears the special bits.
+        let mode = fs::Permissions::from_mode(replaced.permissions().mode() & 0o7777);
+        temporary.as_file().set_permissions(mode).map_err(&failed)?;
     }
-    beside.as_file().sync_all().map_err(&failed)?;
-    Ok(beside)
+    temporary.as_file().sync_all().map_err(&failed)?;
+    Ok(temporary)
 }
 
-/// Returns the target of a path after links, whether it exists or not.
-fn destination(path: &Path) -> PathBuf {
-    let mut at = path.to_owned();
+/// Follows the links of a path. The target need not exist.
+fn resolve_links(path: &Path) -> PathBuf {
+    let mut resolved = path.to_owned();
     for _ in 0..MAX_LINKS {
-        let Ok(target) = at.read_link() else { break };
-        at = at.parent().unwrap_or(Path::new("/")).join(target);
+        let Ok(target) = resolved.read_link() else { break };
+        resolved = resolved.parent().unwrap_or(Path::new("/")).join(target);
     }
-    at
+    resolved
 }

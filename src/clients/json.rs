@@ -11,9 +11,9 @@ use jsonc_parser::common::Ranged as _;
 use serde_json::Value;
 
 use super::entry::{FoundEntry, NAME};
-use super::text::{Splice, Unreadable, indentation, is_blank, line_end, line_start, spliced};
+use super::text::{Splice, Unreadable, apply_splices, indentation, is_blank, line_end, line_start};
 
-/// The place of the servers in a client's JSON document.
+/// The shape of a client's JSON document.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shape {
     /// The property of the document that contains the servers.
@@ -44,9 +44,9 @@ pub(super) fn value(text: &str, shape: Shape) -> Result<Option<Value>, Unreadabl
 pub(super) fn find(text: &str, shape: Shape) -> Result<Option<FoundEntry>, Unreadable> {
     let Some(root) = parse(text, shape)? else { return Ok(None) };
     let Some(servers) = servers(text, &root, shape)? else { return Ok(None) };
-    let Some(entry) = last(servers, NAME) else { return Ok(None) };
+    let Some(entry) = find_last(servers, NAME) else { return Ok(None) };
     let Node::Object(_) = &entry.value else {
-        return Err(Unreadable::at(text, entry.range.start, format!("the entry '{NAME}' is no object")));
+        return Err(Unreadable::at(text, entry.range.start, format!("the entry '{NAME}' is not an object")));
     };
     Ok(Some(FoundEntry::from_value(&entry.value.clone().into())))
 }
@@ -57,28 +57,28 @@ pub(super) fn change(text: &str, shape: Shape, change: Change<'_>) -> Result<Str
     let Some(root) = parse(text, shape)? else {
         let Change::Add(entry) = change else { return Ok(text.to_owned()) };
         let servers = serde_json::json!({ shape.servers: { NAME: entry } });
-        let before = text.trim_end();
-        let gap = if before.is_empty() { "" } else { style.line_end };
-        return Ok(format!("{before}{gap}{}{}", style.written(&servers, Some("")), style.line_end));
+        let trimmed = text.trim_end();
+        let gap = if trimmed.is_empty() { "" } else { style.line_end };
+        return Ok(format!("{trimmed}{gap}{}{}", style.format_value(&servers, Some("")), style.line_end));
     };
     let Some(servers) = servers(text, &root, shape)? else {
         let Change::Add(entry) = change else { return Ok(text.to_owned()) };
         let servers = serde_json::json!({ NAME: entry });
-        return Ok(spliced(text, style.insert(text, &root, shape.servers, &servers)));
+        return Ok(apply_splices(text, style.insert(text, &root, shape.servers, &servers)));
     };
-    let splices = match (change, last(servers, NAME)) {
+    let splices = match (change, find_last(servers, NAME)) {
         (Change::Add(entry), None) => style.insert(text, servers, NAME, entry),
         (Change::Remove, Some(entry)) => remove(text, servers, entry),
         (Change::Set(properties), Some(ObjectProp { value: Node::Object(entry), .. })) => {
-            // One at a time, because two added properties go to the same place.
+            // One at a time, because two added properties go to the same position.
             let mut splices = Vec::new();
             for (name, value) in properties {
-                match last(entry, name) {
+                match find_last(entry, name) {
                     Some(property) => {
                         let indent = indentation(&text[line_start(text, property.range.start)..]);
                         let indent = property.value.text(text).contains('\n').then_some(indent);
                         let range = property.value.start()..property.value.end();
-                        splices.push(Splice::new(range, style.written(value, indent)));
+                        splices.push(Splice::new(range, style.format_value(value, indent)));
                     }
                     None => splices.extend(style.insert(text, entry, name, value)),
                 }
@@ -87,7 +87,7 @@ pub(super) fn change(text: &str, shape: Shape, change: Change<'_>) -> Result<Str
         }
         _ => Vec::new(),
     };
-    Ok(spliced(text, splices))
+    Ok(apply_splices(text, splices))
 }
 
 fn options(shape: Shape) -> ParseOptions {
@@ -112,21 +112,23 @@ fn parse(text: &str, shape: Shape) -> Result<Option<Object<'_>>, Unreadable> {
     match parsed.value {
         None => Ok(None),
         Some(Node::Object(object)) => Ok(Some(object)),
-        Some(other) => Err(Unreadable::at(text, other.start(), "the document is no object")),
+        Some(value) => Err(Unreadable::at(text, value.start(), "the document is not an object")),
     }
 }
 
 /// Returns the object that contains the servers.
 fn servers<'a, 'b>(text: &str, root: &'b Object<'a>, shape: Shape) -> Result<Option<&'b Object<'a>>, Unreadable> {
-    match last(root, shape.servers) {
+    match find_last(root, shape.servers) {
         None => Ok(None),
         Some(ObjectProp { value: Node::Object(servers), .. }) => Ok(Some(servers)),
-        Some(other) => Err(Unreadable::at(text, other.value.start(), format!("'{}' is no object", shape.servers))),
+        Some(property) => {
+            Err(Unreadable::at(text, property.value.start(), format!("'{}' is not an object", shape.servers)))
+        }
     }
 }
 
-/// Returns the property of this name; of several the last one, which is the effective one.
-fn last<'a, 'b>(object: &'b Object<'a>, name: &str) -> Option<&'b ObjectProp<'a>> {
+/// Returns the last property of this name, which is the effective one.
+fn find_last<'a, 'b>(object: &'b Object<'a>, name: &str) -> Option<&'b ObjectProp<'a>> {
     object.properties.iter().rev().find(|property| property.name.as_str() == name)
 }
 
@@ -135,15 +137,15 @@ fn inside(object: &Object<'_>) -> Range<usize> {
     object.range.start + 1..object.range.end - 1
 }
 
-/// Returns the position of the comma after a property, if only blanks and comments are before it.
-fn comma_after(text: &str, mut at: usize, end: usize) -> Option<usize> {
-    while at < end {
-        let rest = &text[at..end];
-        at += match rest.as_bytes()[0] {
-            b',' => return Some(at),
+/// Returns the position of the comma after a property, if only blanks and comments precede it.
+fn comma_after(text: &str, mut position: usize, end: usize) -> Option<usize> {
+    while position < end {
+        let remaining = &text[position..end];
+        position += match remaining.as_bytes()[0] {
+            b',' => return Some(position),
             b' ' | b'\t' | b'\r' | b'\n' => 1,
-            b'/' if rest.starts_with("//") => rest.find('\n')?,
-            b'/' => rest.find("*/")? + 2,
+            b'/' if remaining.starts_with("//") => remaining.find('\n')?,
+            b'/' => remaining.find("*/")? + 2,
             _ => return None,
         };
     }
@@ -154,40 +156,42 @@ fn comma_after(text: &str, mut at: usize, end: usize) -> Option<usize> {
 struct Style {
     line_end: &'static str,
     /// The indentation of one level.
-    unit: String,
+    indent_unit: String,
     /// True if the document is on one line.
-    one_line: bool,
+    is_one_line: bool,
 }
 
 impl Style {
     fn from_text(text: &str) -> Self {
-        // The first indented line is a property of the document, or there is none.
+        // The first indented line with a name is a property of the document.
         let indented = text.lines().find(|line| !indentation(line).is_empty() && line.trim_start().starts_with('"'));
         Self {
             line_end: line_end(text),
-            unit: indented.map_or("  ", indentation).to_owned(),
-            one_line: !text.trim().contains('\n') && !is_blank(text.trim().trim_matches(['{', '}'])),
+            indent_unit: indented.map_or("  ", indentation).to_owned(),
+            is_one_line: !text.trim().contains('\n') && !is_blank(text.trim().trim_matches(['{', '}'])),
         }
     }
 
-    /// Formats a value: with an `indent`, with a line for each property, of which those after the first begin with it;
-    /// without one on one line, with blanks after colons and commas.
-    fn written(&self, value: &Value, indent: Option<&str>) -> String {
+    /// Formats a value: on one line, or with an `indent`, with one line per property and the closing brace at the indent.
+    fn format_value(&self, value: &Value, indent: Option<&str>) -> String {
         let lead = |indent: &str| format!("{}{indent}", self.line_end);
         match value {
             Value::Object(object) => {
-                let inner = indent.map(|indent| format!("{indent}{}", self.unit));
-                let before = inner.as_deref().map(lead).unwrap_or_default();
+                let inner = indent.map(|indent| format!("{indent}{}", self.indent_unit));
+                let line_lead = inner.as_deref().map(lead).unwrap_or_default();
                 let fields = object.iter().map(|(name, value)| {
-                    format!("{before}{}: {}", Value::from(name.as_str()), self.written(value, inner.as_deref()))
+                    format!("{line_lead}{}: {}", Value::from(name.as_str()), self.format_value(value, inner.as_deref()))
                 });
                 let fields = fields.collect::<Vec<_>>().join(if indent.is_some() { "," } else { ", " });
                 format!("{{{fields}{}}}", indent.map(lead).unwrap_or_default())
             }
             Value::Array(values) => {
-                format!("[{}]", values.iter().map(|value| self.written(value, None)).collect::<Vec<_>>().join(", "))
+                format!(
+                    "[{}]",
+                    values.iter().map(|value| self.format_value(value, None)).collect::<Vec<_>>().join(", ")
+                )
             }
-            other => other.to_string(),
+            value => value.to_string(),
         }
     }
 
@@ -197,42 +201,42 @@ impl Style {
         let last = object.properties.last().map(|property| property.range.end);
         let comma = last.and_then(|end| comma_after(text, end, inside.end));
         let after = comma.map_or(last.unwrap_or(inside.start), |comma| comma + 1);
-        let rest = &text[after..inside.end];
-        let at = after + rest.trim_end_matches([' ', '\t', '\r', '\n']).len();
+        let remaining = &text[after..inside.end];
+        let position = after + remaining.trim_end_matches([' ', '\t', '\r', '\n']).len();
         let mut splices = Vec::new();
         let name = Value::from(name);
-        let on_one_line = if last.is_some() { !text[inside.clone()].contains('\n') } else { self.one_line };
+        let on_one_line = if last.is_some() { !text[inside.clone()].contains('\n') } else { self.is_one_line };
         if on_one_line {
-            let (before, behind) = match (last, comma) {
-                (None, _) if at == inside.start => ("", ""),
+            let (prefix, suffix) = match (last, comma) {
+                (None, _) if position == inside.start => ("", ""),
                 (None, _) => (" ", ""),
                 (Some(_), None) => (", ", ""),
                 (Some(_), Some(_)) => (" ", ","),
             };
-            splices.push(Splice::insert(at, format!("{before}{name}: {}{behind}", self.written(value, None))));
+            splices
+                .push(Splice::insert(position, format!("{prefix}{name}: {}{suffix}", self.format_value(value, None))));
             return splices;
         }
         if let (Some(last), None) = (last, comma) {
-            // It may go to the place of the property, and stays before it there.
+            // If both go to the same position, the comma stays first.
             splices.push(Splice::insert(last, ","));
         }
         let outer = indentation(&text[line_start(text, object.range.start)..]);
         let first_on_its_line = object.properties.iter().find_map(|property| {
-            let before = &text[line_start(text, property.range.start)..property.range.start];
-            is_blank(before).then_some(before)
+            let line_begin = &text[line_start(text, property.range.start)..property.range.start];
+            is_blank(line_begin).then_some(line_begin)
         });
-        let indent = first_on_its_line.map_or_else(|| format!("{outer}{}", self.unit), str::to_owned);
+        let indent = first_on_its_line.map_or_else(|| format!("{outer}{}", self.indent_unit), str::to_owned);
         let end = self.line_end;
-        let mut new = format!("{end}{indent}{name}: {}", self.written(value, Some(&indent)));
+        let mut line = format!("{end}{indent}{name}: {}", self.format_value(value, Some(&indent)));
         if comma.is_some() {
-            new.push(',');
+            line.push(',');
         }
-        let rest = &text[at..inside.end];
-        if rest.contains('\n') {
-            splices.push(Splice::insert(at, new));
+        if text[position..inside.end].contains('\n') {
+            splices.push(Splice::insert(position, line));
         } else {
             // The closing brace gets its own line.
-            splices.push(Splice::new(at..inside.end, format!("{new}{end}{outer}")));
+            splices.push(Splice::new(position..inside.end, format!("{line}{end}{outer}")));
         }
         splices
     }
@@ -244,14 +248,14 @@ fn remove(text: &str, object: &Object<'_>, property: &ObjectProp<'_>) -> Vec<Spl
     let inside = inside(object);
     let (start, mut end) = (property.range.start, property.range.end);
     let mut splices = Vec::new();
-    let following = comma_after(text, end, inside.end);
-    // Text in between belongs to the removed property.
-    let following_at_once = following.filter(|comma| is_blank(&text[end..*comma]));
-    let preceding = object.properties.iter().rfind(|other| other.range.end <= start);
-    let preceding = preceding.and_then(|other| comma_after(text, other.range.end, start));
+    let following_comma = comma_after(text, end, inside.end);
+    // Text before the comma belongs to the removed property.
+    let adjacent_comma = following_comma.filter(|comma| is_blank(&text[end..*comma]));
+    let preceding = object.properties.iter().rfind(|sibling| sibling.range.end <= start);
+    let preceding = preceding.and_then(|sibling| comma_after(text, sibling.range.end, start));
     let mut begin = start;
-    let is_last = object.properties.last().is_some_and(|other| other.range.start == start);
-    match (following_at_once, following) {
+    let is_last = object.properties.last().is_some_and(|property| property.range.start == start);
+    match (adjacent_comma, following_comma) {
         (Some(comma), _) => end = comma + 1,
         (None, Some(comma)) => splices.push(Splice::new(comma..comma + 1, "")),
         (None, None) => {
@@ -275,11 +279,11 @@ fn remove(text: &str, object: &Object<'_>, property: &ObjectProp<'_>) -> Vec<Spl
         }
     } else if begin == start && is_last {
         begin = text[..start].trim_end_matches([' ', '\t']).len();
-    } else if begin == start && following_at_once.is_some() {
+    } else if begin == start && adjacent_comma.is_some() {
         end = blanks_after;
     }
-    let alone = object.properties.len() == 1;
-    if alone && is_blank(&text[inside.start..begin]) && is_blank(&text[end..inside.end]) && splices.is_empty() {
+    let is_only = object.properties.len() == 1;
+    if is_only && is_blank(&text[inside.start..begin]) && is_blank(&text[end..inside.end]) && splices.is_empty() {
         return vec![Splice::new(inside, "")];
     }
     splices.push(Splice::new(begin..end, ""));

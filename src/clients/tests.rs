@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
-use super::edit::{EditRequest, Outcome, edited, find_entry};
+use super::edit::{EditRequest, Outcome, edit_text, find_entry};
 use super::entry::OwnEntry;
 use super::file::{FileError, replace};
 use super::{CLIENTS, Format, UserPaths};
@@ -35,11 +35,11 @@ fn ours() -> OwnEntry {
 }
 
 fn having(client: &str, text: &str) -> (Outcome, String) {
-    edited(format(client), text, EditRequest::Have(&ours()), &around()).unwrap()
+    edit_text(format(client), text, EditRequest::Have(&ours()), &around()).unwrap()
 }
 
 fn lacking(client: &str, text: &str) -> (Outcome, String) {
-    edited(format(client), text, EditRequest::Lack, &around()).unwrap()
+    edit_text(format(client), text, EditRequest::Lack, &around()).unwrap()
 }
 
 /// Checks the edit of a text, that a second edit changes nothing, and that removing the entry restores the text.
@@ -250,13 +250,13 @@ fn an_entry_that_points_elsewhere_is_changed_and_keeps_what_else_it_says() {
   "b": {}
 } }"#;
     let (outcome, new) = having("cursor", json);
-    assert_eq!(outcome, Outcome::Changed { before: "/old/steplatch mcp".into() });
+    assert_eq!(outcome, Outcome::Changed { previous: "/old/steplatch mcp".into() });
     assert_eq!(new, json.replace("/old/steplatch", "/bin/sh"));
     let (_, new) = having("cursor", r#"{"mcpServers": {"steplatch": {"command": "/bin/sh"}}}"#);
     assert_eq!(new, r#"{"mcpServers": {"steplatch": {"command": "/bin/sh", "args": ["mcp"]}}}"#);
     let toml = "[mcp_servers.steplatch] # mine\nargs = [\n  'serve',\n]\ncommand = 'x' # old\nstartup_timeout_sec = 3\n\n[mcp_servers.steplatch.env]\nA = '1'\n";
     let (outcome, new) = having("codex", toml);
-    assert_eq!(outcome, Outcome::Changed { before: "x serve".into() });
+    assert_eq!(outcome, Outcome::Changed { previous: "x serve".into() });
     assert_eq!(new, toml.replace("'x'", "\"/bin/sh\"").replace("[\n  'serve',\n]", "[\"mcp\"]"));
     let (_, new) = having("codex", "[mcp_servers.steplatch]\ncommand = '/bin/sh' # here\n[other]\n");
     assert_eq!(new, "[mcp_servers.steplatch]\nargs = [\"mcp\"]\ncommand = '/bin/sh' # here\n[other]\n");
@@ -326,14 +326,14 @@ fn what_a_client_cannot_read_is_left_alone_and_its_place_is_named() {
         ("claude-code", "{\n  \"a\": 1,\n}", "line 2, column 9: Trailing commas are not allowed"),
         ("claude-code", "{} // no", "line 1, column 4: Comments are not allowed"),
         ("cursor", "{\n  \"a\": \"ü\" x\n}", "line 2, column 11: Expected comma"),
-        ("cursor", "[1]", "line 1, column 1: the document is no object"),
-        ("vscode", "{\"servers\": [\n]}", "line 1, column 13: 'servers' is no object"),
-        ("gemini", "{\"mcpServers\": {\"steplatch\": 1}}", "line 1, column 17: the entry 'steplatch' is no object"),
+        ("cursor", "[1]", "line 1, column 1: the document is not an object"),
+        ("vscode", "{\"servers\": [\n]}", "line 1, column 13: 'servers' is not an object"),
+        ("gemini", "{\"mcpServers\": {\"steplatch\": 1}}", "line 1, column 17: the entry 'steplatch' is not an object"),
         ("codex", "a = 1\nb = = 2\n", "line 2, column 5: "),
-        ("codex", "mcp_servers = 1", "line 1, column 15: 'mcp_servers' is no table"),
-        ("codex", "[mcp_servers]\nsteplatch = 1", "line 2, column 13: the entry 'steplatch' is no table"),
+        ("codex", "mcp_servers = 1", "line 1, column 15: 'mcp_servers' is not a table"),
+        ("codex", "[mcp_servers]\nsteplatch = 1", "line 2, column 13: the entry 'steplatch' is not a table"),
     ] {
-        let error = edited(format(client), text, EditRequest::Have(&ours()), &around()).unwrap_err().to_string();
+        let error = edit_text(format(client), text, EditRequest::Have(&ours()), &around()).unwrap_err().to_string();
         assert!(error.starts_with(told), "{client} {text:?}: {error}");
     }
     // A duplicate key: the client takes the last one, and so does the edit.
@@ -392,7 +392,7 @@ proptest! {
     #[test]
     fn all_else_stays_byte_for_byte(text in documents()) {
         // Documents with servers of another type are refused, which changes nothing either.
-        let Ok((outcome, new)) = edited(format("cursor"), &text, EditRequest::Have(&ours()), &around()) else { return Ok(()) };
+        let Ok((outcome, new)) = edit_text(format("cursor"), &text, EditRequest::Have(&ours()), &around()) else { return Ok(()) };
         prop_assert_eq!(outcome, Outcome::Added);
         prop_assert!(find_entry(format("cursor"), &new).unwrap().is_some());
         // Without the new parts, and blanks, the text equals the original.
@@ -419,8 +419,8 @@ proptest! {
     #[test]
     fn whatever_is_read_nothing_panics(text in "[\\[\\]{}\",:/*\\\\ \n\r\tasteplatchmcpServers0-9.=#'ü]{0,60}") {
         for client in &CLIENTS {
-            let _ = edited(client.format, &text, EditRequest::Have(&ours()), &around());
-            let _ = edited(client.format, &text, EditRequest::Lack, &around());
+            let _ = edit_text(client.format, &text, EditRequest::Have(&ours()), &around());
+            let _ = edit_text(client.format, &text, EditRequest::Lack, &around());
         }
     }
 }

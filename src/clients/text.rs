@@ -1,4 +1,4 @@
-//! Edits of a text at a few places.
+//! Edits of a text at a few positions.
 
 use std::fmt;
 use std::ops::Range;
@@ -15,41 +15,41 @@ impl Splice {
         Self { range, text: text.into() }
     }
 
-    pub(super) fn insert(at: usize, text: impl Into<String>) -> Self {
-        Self::new(at..at, text)
+    pub(super) fn insert(position: usize, text: impl Into<String>) -> Self {
+        Self::new(position..position, text)
     }
 }
 
 /// Returns `text` with `splices`, which do not overlap, applied in any order.
-pub(super) fn spliced(text: &str, mut splices: Vec<Splice>) -> String {
+pub(super) fn apply_splices(text: &str, mut splices: Vec<Splice>) -> String {
     splices.sort_by_key(|splice| splice.range.start);
     let mut out = String::with_capacity(text.len() + splices.iter().map(|splice| splice.text.len()).sum::<usize>());
-    let mut at = 0;
-    for Splice { range, text: new } in splices {
-        out.push_str(&text[at..range.start]);
-        out.push_str(&new);
-        at = range.end;
+    let mut position = 0;
+    for Splice { range, text: replacement } in splices {
+        out.push_str(&text[position..range.start]);
+        out.push_str(&replacement);
+        position = range.end;
     }
-    out.push_str(&text[at..]);
+    out.push_str(&text[position..]);
     out
 }
 
-/// Returns the line end of a text, as in its first line.
+/// Returns the line end of a text: that of its first line.
 pub(super) fn line_end(text: &str) -> &'static str {
     match text.find('\n') {
-        Some(at) if text[..at].ends_with('\r') => "\r\n",
+        Some(newline) if text[..newline].ends_with('\r') => "\r\n",
         _ => "\n",
     }
 }
 
-/// Returns the beginning of the line of `at`.
-pub(super) fn line_start(text: &str, at: usize) -> usize {
-    text[..at].rfind('\n').map_or(0, |newline| newline + 1)
+/// Returns the beginning of the line that contains `position`.
+pub(super) fn line_start(text: &str, position: usize) -> usize {
+    text[..position].rfind('\n').map_or(0, |newline| newline + 1)
 }
 
-/// Returns the beginning of the line after that of `at`.
-pub(super) fn next_line(text: &str, at: usize) -> usize {
-    text[at..].find('\n').map_or(text.len(), |newline| at + newline + 1)
+/// Returns the beginning of the line after the one that contains `position`.
+pub(super) fn next_line(text: &str, position: usize) -> usize {
+    text[position..].find('\n').map_or(text.len(), |newline| position + newline + 1)
 }
 
 /// Returns whether a text has only blanks.
@@ -62,7 +62,7 @@ pub(super) fn indentation(line: &str) -> &str {
     &line[..line.len() - line.trim_start_matches([' ', '\t']).len()]
 }
 
-/// Reason for refusing a text: it does not read as the client reads it, or does not take the change.
+/// Error for a text that the client cannot read, or that does not permit the change.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) struct Unreadable {
     /// Line and column, counted from 1, if the problem has a position.
@@ -71,10 +71,10 @@ pub(crate) struct Unreadable {
 }
 
 impl Unreadable {
-    pub(super) fn at(text: &str, at: usize, problem: impl Into<String>) -> Self {
-        let at = text.floor_char_boundary(at);
-        let line = text[..at].matches('\n').count() + 1;
-        let column = text[line_start(text, at)..at].chars().count() + 1;
+    pub(super) fn at(text: &str, position: usize, problem: impl Into<String>) -> Self {
+        let position = text.floor_char_boundary(position);
+        let line = text[..position].matches('\n').count() + 1;
+        let column = text[line_start(text, position)..position].chars().count() + 1;
         Self { place: Some((line, column)), problem: problem.into() }
     }
 

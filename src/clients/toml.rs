@@ -12,7 +12,7 @@ use toml::ser::ValueSerializer;
 
 use super::entry::{FoundEntry, NAME};
 use super::json::Change;
-use super::text::{Splice, Unreadable, is_blank, line_end, line_start, next_line, spliced};
+use super::text::{Splice, Unreadable, apply_splices, is_blank, line_end, line_start, next_line};
 
 /// The table that contains the servers.
 pub(super) const SERVERS: &str = "mcp_servers";
@@ -33,14 +33,14 @@ pub(super) fn find(text: &str) -> Result<Option<FoundEntry>, Unreadable> {
     if entry.get_ref().is_table() {
         return Ok(Some(FoundEntry::from_value(&value(text)?[SERVERS][NAME])));
     }
-    Err(Unreadable::at(text, entry.span().start, format!("the entry '{NAME}' is no table")))
+    Err(Unreadable::at(text, entry.span().start, format!("the entry '{NAME}' is not a table")))
 }
 
 /// Returns the text with the change applied.
 pub(super) fn change(text: &str, change: Change<'_>) -> Result<String, Unreadable> {
     let document = parse(text)?;
     let servers = servers(text, &document)?;
-    // TOML allows no extension of an inline table elsewhere.
+    // TOML does not permit the extension of an inline table.
     let braces = get(document.get_ref(), SERVERS).map(|(_, item)| item.span()).filter(|span| is_inline(text, span));
     let entry = servers.and_then(|servers| get(servers, NAME));
     let splices = match (change, entry) {
@@ -49,18 +49,18 @@ pub(super) fn change(text: &str, change: Change<'_>) -> Result<String, Unreadabl
                 let comma = if servers.is_none_or(DeTable::is_empty) { " " } else { "," };
                 Splice::insert(braces.start + 1, format!(" {NAME} = {}{comma}", line(entry)))
             }
-            None => appended(text, entry),
+            None => append_entry(text, entry),
         }],
         (Change::Set(properties), Some((_, entry))) => {
             properties.iter().filter_map(|(name, value)| set(text, entry, name, value)).collect()
         }
         (Change::Remove, Some((key, entry))) => match braces {
-            Some(braces) => vec![removed_from_line(text, key.start..entry.span().end, &braces)],
-            None => removed(text, entry),
+            Some(braces) => vec![remove_from_line(text, key.start..entry.span().end, &braces)],
+            None => remove_lines(text, entry),
         },
         _ => Vec::new(),
     };
-    Ok(spliced(text, splices))
+    Ok(apply_splices(text, splices))
 }
 
 fn unreadable(text: &str, error: &toml::de::Error) -> Unreadable {
@@ -82,7 +82,7 @@ fn servers<'a, 'b>(
         None => Ok(None),
         Some((_, item)) => match item.get_ref() {
             DeValue::Table(servers) => Ok(Some(servers)),
-            _ => Err(Unreadable::at(text, item.span().start, format!("'{SERVERS}' is no table"))),
+            _ => Err(Unreadable::at(text, item.span().start, format!("'{SERVERS}' is not a table"))),
         },
     }
 }
@@ -99,17 +99,17 @@ fn is_inline(text: &str, span: &Range<usize>) -> bool {
 /// Formats a value on one line.
 fn line(value: &Value) -> String {
     let mut out = String::new();
-    value.serialize(ValueSerializer::new(&mut out)).expect("an entry has only texts, and lists of them");
+    value.serialize(ValueSerializer::new(&mut out)).expect("an entry has only texts and lists of texts");
     out
 }
 
 /// Returns the text with a table of an array of tables appended; `fields` are texts.
 pub(crate) fn with_table(text: &str, array: &str, fields: &[(&str, &str)]) -> String {
     let entry = fields.iter().map(|(name, text)| ((*name).to_owned(), Value::from(*text))).collect();
-    spliced(text, vec![appended_table(text, &format!("[[{array}]]"), &Value::Object(entry))])
+    apply_splices(text, vec![append_table(text, &format!("[[{array}]]"), &Value::Object(entry))])
 }
 
-/// Returns the text without the first table of an array of tables that has this text as this field. `None` if there is none.
+/// Returns the text without the first table of an array whose `field` is `name`; `None` if there is none.
 ///
 /// # Errors
 /// If the text is not TOML, or the array does not consist of tables with their own headers.
@@ -117,7 +117,7 @@ pub(crate) fn without_table(text: &str, array: &str, field: &str, name: &str) ->
     let document = parse(text)?;
     let Some((_, item)) = get(document.get_ref(), array) else { return Ok(None) };
     let DeValue::Array(tables) = item.get_ref() else {
-        return Err(Unreadable::at(text, item.span().start, format!("'{array}' is no array of tables")));
+        return Err(Unreadable::at(text, item.span().start, format!("'{array}' is not an array of tables")));
     };
     let is_wanted = |table: &&Item<'_>| match table.get_ref() {
         DeValue::Table(fields) => get(fields, field).is_some_and(|(_, value)| value.get_ref().as_str() == Some(name)),
@@ -126,20 +126,20 @@ pub(crate) fn without_table(text: &str, array: &str, field: &str, name: &str) ->
     match tables.iter().find(is_wanted) {
         None => Ok(None),
         Some(table) if is_inline(text, &table.span()) => {
-            let problem = format!("'{array}' is written on one line; remove '{name}' from it by hand");
+            let problem = format!("'{array}' is on one line; remove '{name}' from it by hand");
             Err(Unreadable::at(text, table.span().start, problem))
         }
-        Some(table) => Ok(Some(spliced(text, removed(text, table)))),
+        Some(table) => Ok(Some(apply_splices(text, remove_lines(text, table)))),
     }
 }
 
 /// Returns the splice that appends the entry as a table.
-fn appended(text: &str, entry: &Value) -> Splice {
-    appended_table(text, &format!("[{SERVERS}.{NAME}]"), entry)
+fn append_entry(text: &str, entry: &Value) -> Splice {
+    append_table(text, &format!("[{SERVERS}.{NAME}]"), entry)
 }
 
 /// Returns the splice that appends a table below this header.
-fn appended_table(text: &str, header: &str, entry: &Value) -> Splice {
+fn append_table(text: &str, header: &str, entry: &Value) -> Splice {
     let end = line_end(text);
     let gap = match text {
         _ if is_blank(text) => String::new(),
@@ -162,17 +162,17 @@ fn set(text: &str, entry: &Item<'_>, name: &str, value: &Value) -> Option<Splice
         let comma = if table.is_empty() { " " } else { "," };
         return Some(Splice::insert(span.start + 1, format!(" {name} = {}{comma}", line(value))));
     }
-    // Below the header. An entry without a header consists of dotted keys, and already has one of the set properties.
-    let at = next_line(text, span.end);
+    // Below the header. An entry without a header has dotted keys, and already has one of the properties.
+    let position = next_line(text, span.end);
     let end = line_end(text);
-    let gap = if text[..at].ends_with('\n') { "" } else { end };
-    Some(Splice::insert(at, format!("{gap}{name} = {}{end}", line(value))))
+    let gap = if text[..position].ends_with('\n') { "" } else { end };
+    Some(Splice::insert(position, format!("{gap}{name} = {}{end}", line(value))))
 }
 
 /// Returns the splices that remove the lines of an entry.
-fn removed(text: &str, entry: &Item<'_>) -> Vec<Splice> {
+fn remove_lines(text: &str, entry: &Item<'_>) -> Vec<Splice> {
     let mut lines = Vec::new();
-    lines_of(text, entry, &mut lines);
+    collect_lines(text, entry, &mut lines);
     lines.sort_by_key(|line| line.start);
     let mut joined: Vec<Range<usize>> = Vec::new();
     for line in lines {
@@ -185,45 +185,45 @@ fn removed(text: &str, entry: &Item<'_>) -> Vec<Splice> {
 }
 
 /// Collects the lines of a value: of a table with a header, from the header to its last value.
-fn lines_of(text: &str, item: &Item<'_>, lines: &mut Vec<Range<usize>>) {
+fn collect_lines(text: &str, item: &Item<'_>, lines: &mut Vec<Range<usize>>) {
     let span = item.span();
-    let own = line_start(text, span.start)..next_line(text, span.end);
+    let item_lines = line_start(text, span.start)..next_line(text, span.end);
     match item.get_ref() {
         DeValue::Table(table) if !is_inline(text, &span) => {
-            let mut below = Vec::new();
-            table.iter().for_each(|(_, item)| lines_of(text, item, &mut below));
+            let mut nested = Vec::new();
+            table.iter().for_each(|(_, item)| collect_lines(text, item, &mut nested));
             if text[span].starts_with('[') {
                 // Comments between its values belong to it. Its subtables have their own headers.
                 let direct =
                     table.iter().filter(|(_, item)| !text[item.span()].starts_with('[') || item.get_ref().is_array());
-                let end = direct.map(|(_, item)| next_line(text, last_end(item))).max().unwrap_or(own.end);
-                lines.push(own.start..end.max(own.end));
+                let end = direct.map(|(_, item)| next_line(text, last_end(item))).max().unwrap_or(item_lines.end);
+                lines.push(item_lines.start..end.max(item_lines.end));
             }
-            lines.extend(below);
+            lines.extend(nested);
         }
-        _ => lines.push(own),
+        _ => lines.push(item_lines),
     }
 }
 
 /// Returns the end of the last part of an item.
 fn last_end(item: &Item<'_>) -> usize {
-    let within = match item.get_ref() {
+    let nested_end = match item.get_ref() {
         DeValue::Table(table) => table.iter().map(|(_, item)| last_end(item)).max(),
         _ => None,
     };
-    within.unwrap_or(0).max(item.span().end)
+    nested_end.unwrap_or(0).max(item.span().end)
 }
 
-/// Returns the lines, with the empty line before them if another one, or the end, follows.
+/// Returns the lines, with the empty line before them if an empty line or the end follows.
 fn without_gap(text: &str, lines: Range<usize>) -> Range<usize> {
-    let before = line_start(text, lines.start.saturating_sub(1));
-    let gap_before = before < lines.start && is_blank(&text[before..lines.start]);
+    let previous_line = line_start(text, lines.start.saturating_sub(1));
+    let gap_before = previous_line < lines.start && is_blank(&text[previous_line..lines.start]);
     let gap_after = is_blank(&text[lines.end..next_line(text, lines.end)]);
-    if gap_before && gap_after { before..lines.end } else { lines }
+    if gap_before && gap_after { previous_line..lines.end } else { lines }
 }
 
 /// Returns the splice that removes an entry within braces, with one comma.
-fn removed_from_line(text: &str, entry: Range<usize>, braces: &Range<usize>) -> Splice {
+fn remove_from_line(text: &str, entry: Range<usize>, braces: &Range<usize>) -> Splice {
     let after = &text[entry.end..braces.end];
     let trimmed = after.trim_start();
     if trimmed.starts_with(',') {

@@ -58,28 +58,28 @@ pub(crate) enum Approver {
 }
 
 impl Approver {
-    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         match self {
-            Self::Set { stdin, json } => set(place, stdin, json).await,
-            Self::Clear { stdin, json } => clear(place, stdin, json).await,
-            Self::Unlock { stdin, json } => unlock(place, stdin, json).await,
-            Self::Lower { stdin, json } => lower(place, stdin, json).await,
-            Self::Status { json } => status(place, json).await,
+            Self::Set { stdin, json } => set(paths, stdin, json).await,
+            Self::Clear { stdin, json } => clear(paths, stdin, json).await,
+            Self::Unlock { stdin, json } => unlock(paths, stdin, json).await,
+            Self::Lower { stdin, json } => lower(paths, stdin, json).await,
+            Self::Status { json } => status(paths, json).await,
         }
     }
 }
 
 /// Returns whether a passphrase is set.
-async fn is_set(place: &DaemonPaths) -> Result<bool, Failure> {
-    let reply = front::ask(place, GetApprover {}).await?;
+async fn is_set(paths: &DaemonPaths) -> Result<bool, Failure> {
+    let reply = front::ask(paths, GetApprover {}).await?;
     match reply.error {
         Some(error) => Err(Failure::work(error)),
         None => Ok(reply.is_set),
     }
 }
 
-async fn set(place: &DaemonPaths, stdin: bool, json: bool) -> Result<ExitCode, Failure> {
-    let replaces = is_set(place).await?;
+async fn set(paths: &DaemonPaths, stdin: bool, json: bool) -> Result<ExitCode, Failure> {
+    let replaces = is_set(paths).await?;
     let mut source = Source::here(stdin)?;
     let (new, current) = match &mut source {
         Source::Script => {
@@ -96,19 +96,19 @@ async fn set(place: &DaemonPaths, stdin: bool, json: bool) -> Result<ExitCode, F
             (new, current)
         }
     };
-    change(place, SetApprover { passphrase: Some(new), current }, json).await
+    change(paths, SetApprover { passphrase: Some(new), current }, json).await
 }
 
-async fn clear(place: &DaemonPaths, stdin: bool, json: bool) -> Result<ExitCode, Failure> {
-    let current = match is_set(place).await? {
+async fn clear(paths: &DaemonPaths, stdin: bool, json: bool) -> Result<ExitCode, Failure> {
+    let current = match is_set(paths).await? {
         true => Some(Source::here(stdin)?.next("current passphrase:").await?),
         false => None,
     };
-    change(place, SetApprover { passphrase: None, current }, json).await
+    change(paths, SetApprover { passphrase: None, current }, json).await
 }
 
-async fn change(place: &DaemonPaths, verb: SetApprover, json: bool) -> Result<ExitCode, Failure> {
-    let reply = passphrase::give(place, verb, "", |reply| reply.retry_after_seconds).await?;
+async fn change(paths: &DaemonPaths, verb: SetApprover, json: bool) -> Result<ExitCode, Failure> {
+    let reply = passphrase::call_after_pauses(paths, verb, "", |reply| reply.retry_after_seconds).await?;
     if !reply.success {
         return Err(Failure::work(reply.error.as_deref().unwrap_or("nothing was changed")).with(&reply));
     }
@@ -122,12 +122,13 @@ async fn change(place: &DaemonPaths, verb: SetApprover, json: bool) -> Result<Ex
     Ok(ExitCode::SUCCESS)
 }
 
-async fn unlock(place: &DaemonPaths, stdin: bool, json: bool) -> Result<ExitCode, Failure> {
-    let passphrase = match is_set(place).await? {
+async fn unlock(paths: &DaemonPaths, stdin: bool, json: bool) -> Result<ExitCode, Failure> {
+    let passphrase = match is_set(paths).await? {
         true => Some(Source::here(stdin)?.next(QUESTION).await?),
         false => None,
     };
-    let reply = passphrase::give(place, UnlockRuns { passphrase }, "", |reply| reply.retry_after_seconds).await?;
+    let reply =
+        passphrase::call_after_pauses(paths, UnlockRuns { passphrase }, "", |reply| reply.retry_after_seconds).await?;
     if reply.runs > 0 && !json {
         let runs = if reply.runs == 1 { "1 run".to_owned() } else { format!("{} runs", reply.runs) };
         print::line(format!("{runs} unlocked; see: steplatch gates list"))?;
@@ -143,8 +144,8 @@ async fn unlock(place: &DaemonPaths, stdin: bool, json: bool) -> Result<ExitCode
     Ok(ExitCode::SUCCESS)
 }
 
-async fn lower(place: &DaemonPaths, stdin: bool, json: bool) -> Result<ExitCode, Failure> {
-    let approver = front::ask(place, GetApprover {}).await?;
+async fn lower(paths: &DaemonPaths, stdin: bool, json: bool) -> Result<ExitCode, Failure> {
+    let approver = front::ask(paths, GetApprover {}).await?;
     if approver.unconfirmed.is_none() && !json {
         let requires = approver.requires.unwrap_or_default();
         print::remark(&format!(
@@ -156,7 +157,9 @@ async fn lower(place: &DaemonPaths, stdin: bool, json: bool) -> Result<ExitCode,
         true => Some(Source::here(stdin)?.next(QUESTION).await?),
         false => None,
     };
-    let reply = passphrase::give(place, LowerRequirement { passphrase }, "", |reply| reply.retry_after_seconds).await?;
+    let reply =
+        passphrase::call_after_pauses(paths, LowerRequirement { passphrase }, "", |reply| reply.retry_after_seconds)
+            .await?;
     if !reply.success {
         return Err(Failure::work(reply.error.as_deref().unwrap_or("nothing was changed")).with(&reply));
     }
@@ -173,11 +176,13 @@ async fn lower(place: &DaemonPaths, stdin: bool, json: bool) -> Result<ExitCode,
 const QUESTION: &str = "the approver's passphrase:";
 
 /// Requests the passphrase from a person until no run is locked.
-pub(super) async fn unlock_here(place: &DaemonPaths, person: &mut Person) -> Result<(), Failure> {
+pub(super) async fn unlock_here(paths: &DaemonPaths, person: &mut Person) -> Result<(), Failure> {
     print::remark("runs that wait for a person are locked since the daemon restarted");
     loop {
         let passphrase = Some(passphrase::ask(person, "the approver's passphrase, to unlock them:").await?);
-        let reply = passphrase::give(place, UnlockRuns { passphrase }, "", |reply| reply.retry_after_seconds).await?;
+        let reply =
+            passphrase::call_after_pauses(paths, UnlockRuns { passphrase }, "", |reply| reply.retry_after_seconds)
+                .await?;
         match reply.error {
             None => break,
             Some(error) if reply.passphrase_wanted => print::remark(&error),
@@ -199,8 +204,8 @@ pub(crate) fn unconfirmed_setting(set: &str) -> String {
     )
 }
 
-async fn status(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
-    let reply = front::ask(place, GetApprover {}).await?;
+async fn status(paths: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
+    let reply = front::ask(paths, GetApprover {}).await?;
     if let Some(error) = &reply.error {
         return Err(Failure::work(error.clone()).with(&reply));
     }

@@ -12,20 +12,20 @@ use crate::failure::Failure;
 use crate::print::{self, QUIET};
 use crate::{completion, front};
 
-/// Copy files between machines: each is written whole or not at all, and checked by its SHA-256 digest
+/// Copy files between machines: each is written atomically, and checked by its SHA-256 digest
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Cp {
     /// Files and directories to copy; HOST:PATH is on another machine
     #[arg(required = true, value_name = "SOURCE", add = completion::files())]
     sources: Vec<FileArgument>,
-    /// Where to; in a directory a copy keeps its name
+    /// File or directory to copy to; in a directory a copy keeps its name
     #[arg(value_name = "TARGET", add = completion::files())]
     target: FileArgument,
-    /// Copy directories with everything in them
+    /// Copy directories with their contents
     #[arg(long, short)]
     recursive: bool,
-    /// Leave a file alone that exists with another content, and fail
+    /// Fail instead of replacing a file with other content
     #[arg(long, short)]
     no_clobber: bool,
     /// Print JSON
@@ -78,7 +78,7 @@ struct CopyReport {
 }
 
 impl Cp {
-    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         let several = self.sources.len() > 1;
         let mut report = CopyReport { success: true, ..CopyReport::default() };
         for source in self.sources {
@@ -89,7 +89,7 @@ impl Cp {
             let FileArgument { host: from_host, path: from } = source;
             let recursive = self.recursive;
             let verb = CopyFile { from_host, from, to_host, to, overwrite: !self.no_clobber, recursive };
-            copy(place, &verb, self.json, &mut report).await?;
+            copy(paths, &verb, self.json, &mut report).await?;
         }
         if self.json {
             print::json(&report)?;
@@ -98,14 +98,14 @@ impl Cp {
     }
 }
 
-/// Copies one source. After a loss of the daemon it starts another one, and the copy begins again: a file in its place
-/// stays.
-async fn copy(place: &DaemonPaths, verb: &CopyFile, json: bool, report: &mut CopyReport) -> Result<(), Failure> {
-    let before = (report.files.len(), report.skipped.len());
-    let daemon = front::steady(place)?;
+/// Copies one source. After the loss of the daemon this starts another one and repeats the copy; completed files stay
+/// as they are.
+async fn copy(paths: &DaemonPaths, verb: &CopyFile, json: bool, report: &mut CopyReport) -> Result<(), Failure> {
+    let initial_counts = (report.files.len(), report.skipped.len());
+    let daemon = front::steady(paths)?;
     for _ in 0..MAX_ATTEMPTS {
-        report.files.truncate(before.0);
-        report.skipped.truncate(before.1);
+        report.files.truncate(initial_counts.0);
+        report.skipped.truncate(initial_counts.1);
         let (reply, mut events) = daemon.subscribe(verb.clone()).await?;
         if let Some(error) = &reply.error {
             return Err(Failure::work(error.clone()).with(&reply));
@@ -117,7 +117,7 @@ async fn copy(place: &DaemonPaths, verb: &CopyFile, json: bool, report: &mut Cop
                 Ok(CopyEvent::FileCopied { file }) => {
                     progress.hide();
                     if !json {
-                        print::line(described(&file))?;
+                        print::line(describe_file(&file))?;
                     }
                     report.files.push(file);
                 }
@@ -137,20 +137,20 @@ async fn copy(place: &DaemonPaths, verb: &CopyFile, json: bool, report: &mut Cop
         }
         progress.hide();
     }
-    Err(Failure::work("the daemon was lost again and again; see 'steplatch doctor'").with(report))
+    Err(Failure::work("the connection to the daemon was lost repeatedly; see 'steplatch doctor'").with(report))
 }
 
 /// Returns the written file, in one line.
-fn described(file: &WrittenFile) -> String {
-    let place = match &file.host {
+fn describe_file(file: &WrittenFile) -> String {
+    let path = match &file.host {
         Some(host) => format!("{host}:{}", file.path),
         None => file.path.clone(),
     };
     let unchanged = if file.unchanged { ", unchanged" } else { "" };
-    format!("{}  {QUIET}{}{unchanged}{QUIET:#}", print::visible(&place), print::size(file.size))
+    format!("{}  {QUIET}{}{unchanged}{QUIET:#}", print::visible(&path), print::size(file.size))
 }
 
-/// The progress of a copy on the last line of the terminal; nothing elsewhere.
+/// The progress of a copy, on the last line of a terminal. Without a terminal it shows nothing.
 #[derive(Debug)]
 struct Progress {
     whole: u64,
@@ -180,15 +180,15 @@ impl Progress {
 
     fn write(&self, text: &str) {
         let mut out = anstream::stderr().lock();
-        // A closed terminal shows nothing.
+        // Ignores the failure of a closed terminal.
         let _ = write!(out, "{text}").and_then(|()| out.flush());
     }
 }
 
-fn progress_line(copied: u64, whole: u64, path: &str) -> String {
-    let part = (copied * 100).checked_div(whole).map(|part| format!("{:>3} %  ", part.min(100))).unwrap_or_default();
+fn progress_line(copied: u64, total: u64, path: &str) -> String {
+    let part = (copied * 100).checked_div(total).map(|part| format!("{:>3} %  ", part.min(100))).unwrap_or_default();
     let name = path.rsplit('/').next().unwrap_or(path);
-    format!("{part}{} of {}  {}", print::size(copied), print::size(whole), print::visible(name))
+    format!("{part}{} of {}  {}", print::size(copied), print::size(total), print::visible(name))
 }
 
 #[cfg(test)]

@@ -77,16 +77,16 @@ impl Daemon {
         matches!(self, Self::Serve | Self::Host { .. } | Self::Start { foreground: true, .. })
     }
 
-    pub(super) async fn run(self, place: DaemonPaths) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, paths: DaemonPaths) -> Result<ExitCode, Failure> {
         match self {
-            Self::Start { foreground: true, .. } => serve(place, Detached::No).await,
-            Self::Start { json, .. } => start(&place, json).await,
-            Self::Stop { keep_terminals, json } => stop(&place, keep_terminals, json).await,
-            Self::Restart { json } => restart(&place, json).await,
-            Self::Host { hosted: None } => host::serve_terminals(&place).await,
-            Self::Host { hosted: Some(client) } => host::serve_terminals(&host::hosted_place(&client)?).await,
-            Self::Status { json } => status(&place, json).await,
-            Self::Serve => serve(place, Detached::Yes).await,
+            Self::Start { foreground: true, .. } => serve(paths, Detached::No).await,
+            Self::Start { json, .. } => start(&paths, json).await,
+            Self::Stop { keep_terminals, json } => stop(&paths, keep_terminals, json).await,
+            Self::Restart { json } => restart(&paths, json).await,
+            Self::Host { hosted: None } => host::serve_terminals(&paths).await,
+            Self::Host { hosted: Some(client) } => host::serve_terminals(&host::hosted_paths(&client)?).await,
+            Self::Status { json } => status(&paths, json).await,
+            Self::Serve => serve(paths, Detached::Yes).await,
         }
     }
 }
@@ -103,13 +103,13 @@ const READY: &str = "ready";
 /// Maximum number of starts of a daemon that ends before it answers, because another process ends it.
 const MAX_STARTS: usize = 3;
 
-async fn start(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
+async fn start(paths: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
     // Several clients may find no daemon at the same moment; the first one starts it, the others find it.
-    let _turn = turn_to_start(place).await?;
+    let _turn = turn_to_start(paths).await?;
     let mut starts = 0;
     let (started, status) = loop {
         starts += 1;
-        match started(place).await? {
+        match started(paths).await? {
             Ok(found) => break found,
             Err(_) if starts < MAX_STARTS => {}
             Err(lost) => return Err(lost),
@@ -126,22 +126,22 @@ async fn start(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
 
 /// Starts the daemon unless it is running, and requests its status. Returns whether this started it; the inner error
 /// means that it ended in the meantime.
-async fn started(place: &DaemonPaths) -> Result<Result<(bool, DaemonStatusReply), Failure>, Failure> {
+async fn started(paths: &DaemonPaths) -> Result<Result<(bool, DaemonStatusReply), Failure>, Failure> {
     let hello = front::hello("steplatch");
-    let started = match connect(place, hello.clone()).await {
+    let started = match connect(paths, hello.clone()).await {
         Ok(_) => false,
         // A daemon that closes connections is about to end.
         Err(ConnectError::NotRunning(_) | ConnectError::HungUp(_)) => {
-            predecessor_gone(place).await?;
-            let missing = connect(place, hello.clone()).await.is_err();
+            predecessor_gone(paths).await?;
+            let missing = connect(paths, hello.clone()).await.is_err();
             if missing {
-                spawn(place)?;
+                spawn(paths)?;
             }
             missing
         }
         Err(error) => return Err(error.into()),
     };
-    let client = match connect(place, hello).await {
+    let client = match connect(paths, hello).await {
         Ok((client, _)) => client,
         Err(lost @ (ConnectError::NotRunning(_) | ConnectError::HungUp(_))) => return Ok(Err(lost.into())),
         Err(error) => return Err(error.into()),
@@ -154,8 +154,8 @@ async fn started(place: &DaemonPaths) -> Result<Result<(bool, DaemonStatusReply)
 }
 
 /// Waits for the end of a daemon that no longer listens and still holds the lock of its state directory.
-async fn predecessor_gone(place: &DaemonPaths) -> Result<(), Failure> {
-    let Some(running) = place.running() else { return Ok(()) };
+async fn predecessor_gone(paths: &DaemonPaths) -> Result<(), Failure> {
+    let Some(running) = paths.running() else { return Ok(()) };
     // The recorded process id may be old, and belong to another program now.
     let name = std::fs::read_to_string(format!("/proc/{}/comm", running.pid)).unwrap_or_default();
     if name.trim() != "steplatch" {
@@ -166,7 +166,7 @@ async fn predecessor_gone(place: &DaemonPaths) -> Result<(), Failure> {
     // The daemon may be alive without its socket, as after a logout that removed the runtime directory.
     if pidfd_send_signal(&process, Signal::USR1).is_ok() {
         for _ in 0..100 {
-            if connect(place, front::hello("steplatch")).await.is_ok() {
+            if connect(paths, front::hello("steplatch")).await.is_ok() {
                 return Ok(());
             }
             if ended(&process) {
@@ -185,9 +185,9 @@ fn ended(process: &OwnedFd) -> bool {
 }
 
 /// Waits until no other client is starting a daemon for this state; the open file holds the lock.
-async fn turn_to_start(place: &DaemonPaths) -> Result<std::fs::File, Failure> {
-    ensure_private(place.state()).map_err(|error| Failure::work(error.to_string()))?;
-    let path = place.state().join("start.lock");
+async fn turn_to_start(paths: &DaemonPaths) -> Result<std::fs::File, Failure> {
+    ensure_private(paths.state()).map_err(|error| Failure::work(error.to_string()))?;
+    let path = paths.state().join("start.lock");
     let locked = tokio::task::spawn_blocking(move || {
         let file = OpenOptions::new().create(true).write(true).truncate(false).mode(0o600).open(path)?;
         flock(&file, FlockOperation::LockExclusive)?;
@@ -203,12 +203,12 @@ async fn turn_to_start(place: &DaemonPaths) -> Result<std::fs::File, Failure> {
 const DAEMON_MARK: &str = "daemon";
 
 /// Starts a daemon in its own session and waits until it listens, or returns its error.
-fn spawn(place: &DaemonPaths) -> Result<(), Failure> {
-    ensure_private(place.runtime()).map_err(|error| Failure::work(error.to_string()))?;
+fn spawn(paths: &DaemonPaths) -> Result<(), Failure> {
+    ensure_private(paths.runtime()).map_err(|error| Failure::work(error.to_string()))?;
     let start_error = |error: io::Error| Failure::system("the daemon could not be started", &error);
     let mut daemon = std::process::Command::new(front::starter()?.program)
         .args(["daemon", "serve", "--state-dir"])
-        .arg(place.state())
+        .arg(paths.state())
         .current_dir("/")
         // The daemon belongs to no terminal, even if it starts within one. The mark makes every daemon treat its
         // descendants as programs, not as a person.
@@ -235,11 +235,11 @@ fn spawn(place: &DaemonPaths) -> Result<(), Failure> {
     Err(Failure::work(if complaint.is_empty() { "the daemon ended before it was ready" } else { complaint }))
 }
 
-async fn stop(place: &DaemonPaths, keep_terminals: bool, json: bool) -> Result<ExitCode, Failure> {
-    let client = match connect(place, front::hello("steplatch")).await {
+async fn stop(paths: &DaemonPaths, keep_terminals: bool, json: bool) -> Result<ExitCode, Failure> {
+    let client = match connect(paths, front::hello("steplatch")).await {
         Ok((client, _)) => client,
         // A killed daemon left the hosts running.
-        Err(ConnectError::NotRunning(_)) if !keep_terminals && end_hosts(place, json).await? => {
+        Err(ConnectError::NotRunning(_)) if !keep_terminals && end_hosts(paths, json).await? => {
             return Ok(ExitCode::SUCCESS);
         }
         Err(error) => return Err(error.into()),
@@ -255,7 +255,7 @@ async fn stop(place: &DaemonPaths, keep_terminals: bool, json: bool) -> Result<E
             (1, true) => "; its terminal stays open".to_owned(),
             (many, true) => format!("; its {many} terminals stay open"),
         };
-        let elsewhere = match stopped.remote_terminals {
+        let remote_terminals = match stopped.remote_terminals {
             0 => String::new(),
             1 => "; 1 terminal on another machine stays open".to_owned(),
             many => format!("; {many} terminals on other machines stay open"),
@@ -265,15 +265,15 @@ async fn stop(place: &DaemonPaths, keep_terminals: bool, json: bool) -> Result<E
             1 => "; 1 run resumes when it starts again",
             _ => "; runs resume when it starts again",
         };
-        print::line(format!("daemon stopped: pid {}{terminals}{elsewhere}{runs}", stopped.pid))?;
+        print::line(format!("daemon stopped: pid {}{terminals}{remote_terminals}{runs}", stopped.pid))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Closes the terminals of hosts without a daemon. Returns whether there were any hosts.
-async fn end_hosts(place: &DaemonPaths, json: bool) -> Result<bool, Failure> {
+async fn end_hosts(paths: &DaemonPaths, json: bool) -> Result<bool, Failure> {
     let Ok(hosts) =
-        Hosts::find(place.runtime(), place.state(), host_starter(place)?, env!("CARGO_PKG_VERSION"), drop).await
+        Hosts::find(paths.runtime(), paths.state(), host_starter(paths)?, env!("CARGO_PKG_VERSION"), drop).await
     else {
         return Ok(false);
     };
@@ -290,15 +290,15 @@ async fn end_hosts(place: &DaemonPaths, json: bool) -> Result<bool, Failure> {
     Ok(!found.is_empty())
 }
 
-async fn restart(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
-    match front::running(place).await {
+async fn restart(paths: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
+    match front::running(paths).await {
         Ok(client) => {
             end(&client, true).await?;
         }
-        Err(_) if connect(place, front::hello("steplatch")).await.is_err_and(is_absent) => {}
+        Err(_) if connect(paths, front::hello("steplatch")).await.is_err_and(is_absent) => {}
         Err(error) => return Err(error),
     }
-    start(place, json).await
+    start(paths, json).await
 }
 
 fn is_absent(error: ConnectError) -> bool {
@@ -355,12 +355,12 @@ async fn wait_for_exit(pid: u32, process: OwnedFd) -> Result<(), Failure> {
     }
 }
 
-async fn status(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
-    let client = match connect(place, front::hello("steplatch")).await {
+async fn status(paths: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
+    let client = match connect(paths, front::hello("steplatch")).await {
         Ok((client, _)) => client,
         Err(error @ ConnectError::NotRunning(_)) => {
             if json {
-                let reply = serde_json::json!({"running": false, "state_dir": place.state()});
+                let reply = serde_json::json!({"running": false, "state_dir": paths.state()});
                 return Err(Failure::work(error.to_string()).with(&reply));
             }
             // For the status command, the absence of a daemon is the answer.
@@ -398,7 +398,7 @@ fn status_text(status: &DaemonStatusReply) -> String {
 }
 
 /// Runs the daemon until its stop.
-async fn serve(place: DaemonPaths, detached: Detached) -> Result<ExitCode, Failure> {
+async fn serve(paths: DaemonPaths, detached: Detached) -> Result<ExitCode, Failure> {
     if detached == Detached::Yes {
         // The daemon must survive the terminal that started it. A failure means that it is a session leader already.
         let _ = rustix::process::setsid();
@@ -408,17 +408,23 @@ async fn serve(place: DaemonPaths, detached: Detached) -> Result<ExitCode, Failu
     for unknown in &settings.unknown {
         tracing::warn!("{unknown}");
     }
-    let log = place.log();
-    let page = settings.serves_with_daemon().then(|| place.clone());
-    let host = host_starter(&place)?;
+    let log = paths.log();
+    let page = settings.serves_with_daemon().then(|| paths.clone());
+    let host = host_starter(&paths)?;
     let workers = WorkerStarter::Program { program: front::starter()?.program, arguments: vec!["worker".into()] };
     print::log_filter(settings.log());
     let runs = settings.runs();
     let (settings_sender, configuration) = tokio::sync::watch::channel(settings.configuration());
-    let daemon =
-        steplatch_daemon::Daemon::start(Options { place, host, workers, runs, configuration, clock: Clock::system() })
-            .await
-            .map_err(|error| Failure::work(error.to_string()))?;
+    let daemon = steplatch_daemon::Daemon::start(Options {
+        place: paths,
+        host,
+        workers,
+        runs,
+        configuration,
+        clock: Clock::system(),
+    })
+    .await
+    .map_err(|error| Failure::work(error.to_string()))?;
     end_in_time(daemon.stopper());
     let stopper = daemon.stopper();
     let mut terminated = signal(SignalKind::terminate())?;
@@ -447,8 +453,8 @@ async fn serve(place: DaemonPaths, detached: Detached) -> Result<ExitCode, Failu
             log_to(&log)?;
         }
     }
-    if let Some(place) = page {
-        tokio::spawn(page_server::start_with_daemon(place));
+    if let Some(paths) = page {
+        tokio::spawn(page_server::start_with_daemon(paths));
     }
     daemon.serve().await.map_err(|error| Failure::system("the daemon cannot accept clients", &error))?;
     Ok(ExitCode::SUCCESS)
@@ -473,13 +479,13 @@ fn end_in_time(stopper: steplatch_daemon::ShutdownHandle) {
 }
 
 /// Returns the start of the host process: as this program.
-fn host_starter(place: &DaemonPaths) -> Result<Starter, Failure> {
+fn host_starter(paths: &DaemonPaths) -> Result<Starter, Failure> {
     let arguments = ["daemon", "host", "--state-dir"].map(OsString::from).into_iter();
     Ok(Starter::Program {
         program: front::starter()?.program,
-        arguments: arguments.chain([place.state().as_os_str().to_owned()]).collect(),
+        arguments: arguments.chain([paths.state().as_os_str().to_owned()]).collect(),
         otherwise: None,
-        log: place.host_log(),
+        log: paths.host_log(),
         start_time: START_TIME,
     })
 }

@@ -22,9 +22,9 @@ pub(crate) struct Doctor {
 }
 
 impl Doctor {
-    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         let checks =
-            examine(place, &self.client, |section| if self.json { Ok(()) } else { print_section(section) }).await?;
+            examine(paths, &self.client, |section| if self.json { Ok(()) } else { print_section(section) }).await?;
         let count = |state| checks.iter().filter(|check| check.state == state).count();
         let (problems, warnings) = (count(State::Problem), count(State::Warning));
         let reply = json!({"success": problems == 0, "problems": problems, "warnings": warnings, "checks": checks});

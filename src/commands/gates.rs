@@ -18,7 +18,7 @@ use super::runs::{all, find, not_found};
 use crate::failure::Failure;
 use crate::gate_prompt::GatePrompt;
 use crate::print::{self, QUIET, STRONG, visible};
-use crate::question::{Person, bounded, judged};
+use crate::question::{Person, bounded_content, content_lines};
 use crate::{completion, front, pager, passphrase, question};
 
 #[derive(Debug, Subcommand)]
@@ -51,12 +51,12 @@ pub(crate) struct Show {
 
 #[derive(Debug, Args)]
 pub(crate) struct Answer {
-    /// Gate, as 'gates list' shows it; or its run, if that has asked nothing else; without one, all open gates are asked, oldest first
+    /// Gate, as 'gates list' shows it; or its run, if that has asked only one question; without it, asks all open gates, oldest first
     #[arg(value_name = "GATE", add = completion::gates())]
     run: Option<String>,
     /// Choice, by its number or its text; any text if the gate has no choices
     ///
-    /// Without a choice and without fields, the question is asked here.
+    /// Without a choice and without fields, the command asks the question here.
     #[arg(value_name = "ANSWER")]
     choice: Option<String>,
     /// Field of the form (repeatable)
@@ -77,59 +77,59 @@ pub(crate) struct Answer {
 fn field(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err("a field is written as name=value".to_owned()),
+        _ => Err("a field must have the form name=value".to_owned()),
     }
 }
 
 impl Gates {
-    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         match self {
-            Self::List { json } => list(place, json).await,
-            Self::Show(command) => command.run(place).await,
-            Self::Wait(command) => command.run(place).await,
-            Self::Answer(command) => command.run(place).await,
-            Self::Passkey(command) => command.run(place).await,
+            Self::List { json } => list(paths, json).await,
+            Self::Show(command) => command.run(paths).await,
+            Self::Wait(command) => command.run(paths).await,
+            Self::Answer(command) => command.run(paths).await,
+            Self::Passkey(command) => command.run(paths).await,
         }
     }
 }
 
-/// The name of a gate on the command line: its run, and the gate if there is one.
+/// A gate on the command line: its run, and the gate if it is named.
 struct GateName {
     run: String,
     gate: Option<String>,
-    /// The shown content: a prefix of the gate's digest.
+    /// Prefix of the digest of the question that the person read.
     digest: Option<String>,
 }
 
 impl GateName {
     /// Parses the id of a gate or of a run, or an unambiguous prefix of it.
-    async fn read(place: &DaemonPaths, text: &str) -> Result<Self, Failure> {
+    async fn read(paths: &DaemonPaths, text: &str) -> Result<Self, Failure> {
         let (text, digest) = match text.rsplit_once('@') {
             Some((text, digest)) => (text, Some(digest.to_owned())),
             None => (text, None),
         };
         match text.split_once('/') {
             Some((run, step)) => {
-                let run = find(place, run).await?;
+                let run = find(paths, run).await?;
                 Ok(Self { gate: Some(format!("{run}/{step}")), run, digest })
             }
-            None => Ok(Self { run: find(place, text).await?, gate: None, digest }),
+            None => Ok(Self { run: find(paths, text).await?, gate: None, digest }),
         }
     }
 }
 
 impl Show {
-    async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
-        let GateName { run, gate, .. } = GateName::read(place, &self.gate).await?;
-        unlock(place, Some(&run), Person::here().as_mut()).await?;
-        let reply = front::ask(place, GetGate { run_id: run, gate_id: gate }).await?;
+    async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
+        let GateName { run, gate, .. } = GateName::read(paths, &self.gate).await?;
+        unlock(paths, Some(&run), Person::here().as_mut()).await?;
+        let reply = front::ask(paths, GetGate { run_id: run, gate_id: gate }).await?;
         let Some(gate) = reply.gate else {
-            return Err(Failure::work(reply.error.as_deref().unwrap_or("the gate does not wait")).with(&reply));
+            return Err(Failure::work(reply.error.as_deref().unwrap_or("the gate is not open")).with(&reply));
         };
         if self.json {
             print::json(&gate)?;
         } else {
-            pager::show(&question_lines(&gate, &judged(&gate), ""))?;
+            pager::show(&question_lines(&gate, &content_lines(&gate), ""))?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -138,19 +138,19 @@ impl Show {
 /// Returns the open gates of runs, the oldest first. A run also lists the gates of its descendants; here each belongs
 /// to its own run, if that is among them.
 pub(crate) fn open_gates(runs: &[RunRecord]) -> Vec<(&RunRecord, &GateInfo)> {
-    let own = |run: &RunRecord, gate: &&GateInfo| {
+    let is_own = |run: &RunRecord, gate: &&GateInfo| {
         gate.run_id == run.run_id || !runs.iter().any(|other| other.run_id == gate.run_id)
     };
     let mut gates = Vec::new();
     for run in runs {
-        gates.extend(run.pending_gates.iter().filter(|gate| own(run, gate)).map(|gate| (run, gate)));
+        gates.extend(run.pending_gates.iter().filter(|gate| is_own(run, gate)).map(|gate| (run, gate)));
     }
     gates.sort_by(|one, other| one.1.created_at.cmp(&other.1.created_at));
     gates
 }
 
-async fn list(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
-    let runs = all(place, Some("waiting")).await?;
+async fn list(paths: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
+    let runs = all(paths, Some("waiting")).await?;
     let gates = open_gates(&runs);
     let locked = runs.iter().filter(|run| run.locked).count();
     if json {
@@ -170,25 +170,25 @@ async fn list(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
             }
             let workflow = visible(&run.workflow_id);
             print::line(format!("{STRONG}{workflow}{STRONG:#} {QUIET}{}{QUIET:#}", gate.run_id))?;
-            question_lines(gate, &bounded(gate), "  ").iter().try_for_each(print::line)?;
+            question_lines(gate, &bounded_content(gate), "  ").iter().try_for_each(print::line)?;
         }
         let is_for_person = gates.iter().any(|(_, gate)| gate.answered_by == AnsweredBy::Human.name());
-        if is_for_person && !front::ask(place, GetApprover {}).await?.is_set {
+        if is_for_person && !front::ask(paths, GetApprover {}).await?.is_set {
             print::remark(passphrase::RECOMMENDED);
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns a question, its content to `judge`, its choices and how to answer, one line each.
-pub(super) fn question_lines(gate: &GateInfo, judge: &[String], indent: &str) -> Vec<String> {
+/// Returns a question, its `content` to judge, its choices and the command that answers it, one line each.
+pub(super) fn question_lines(gate: &GateInfo, content: &[String], indent: &str) -> Vec<String> {
     let since = print::ago(&gate.created_at);
     let mut prompt = gate.prompt.lines().map(visible);
     let first = prompt.next().unwrap_or_default();
     let mut lines = vec![format!("{indent}{first} {QUIET}asked {since}{QUIET:#}")];
-    // Marked, so that no line of a question looks like a choice or a command.
+    // The mark distinguishes lines of the question from choices and commands.
     lines.extend(prompt.map(|line| format!("{indent}  {QUIET}│{QUIET:#} {line}")));
-    lines.extend(judge.iter().map(|line| format!("{indent}  {QUIET}│{QUIET:#} {line}")));
+    lines.extend(content.iter().map(|line| format!("{indent}  {QUIET}│{QUIET:#} {line}")));
     let choices = gate.choices.iter().enumerate();
     lines.extend(
         choices.map(|(index, choice)| format!("{indent}  {STRONG}{}{STRONG:#}  {}", index + 1, visible(choice))),
@@ -197,8 +197,8 @@ pub(super) fn question_lines(gate: &GateInfo, judge: &[String], indent: &str) ->
     for field in form.iter().flat_map(Form::fields) {
         let default = field.default_in_words().map(|default| format!(", {} if left out", visible(&default)));
         let default = default.unwrap_or_else(|| if field.is_required() { "" } else { ", may be left out" }.to_owned());
-        let about = format!("{}{default}", visible(&field.constraint()));
-        lines.push(format!("{indent}  {STRONG}{}{STRONG:#}  {QUIET}{about}{QUIET:#}", field.name()));
+        let description = format!("{}{default}", visible(&field.constraint()));
+        lines.push(format!("{indent}  {STRONG}{}{STRONG:#}  {QUIET}{description}{QUIET:#}", field.name()));
     }
     let answer = match &form {
         Some(_) => "--field NAME=VALUE",
@@ -213,82 +213,82 @@ pub(super) fn question_lines(gate: &GateInfo, judge: &[String], indent: &str) ->
     lines
 }
 
-/// Returns a question and how to answer it on one line: `Deploy? (yes | no), answer with: …`.
+/// Returns a question and the command that answers it on one line: `Deploy? (yes | no), answer with: …`.
 pub(crate) fn gate_line(gate: &GateInfo) -> String {
     let choices = gate.choices.iter().map(|choice| visible(choice)).collect::<Vec<_>>().join(" | ");
     let choices = if choices.is_empty() { String::new() } else { format!(" ({choices})") };
     format!("{}{choices}, answer with: steplatch gates answer {}", visible(&gate.prompt), gate.name_with_digest())
 }
 
-/// Returns whether a run is locked: this one, or if `None`, any.
-async fn is_locked(place: &DaemonPaths, run: Option<&str>) -> Result<bool, Failure> {
-    let Some(run) = run else { return Ok(all(place, Some("waiting")).await?.iter().any(|run| run.locked)) };
-    let record = front::ask(place, GetWorkflowRun { run_id: run.to_owned() }).await?;
+/// Returns whether the run is locked; with `None`, whether any run is.
+async fn is_locked(paths: &DaemonPaths, run: Option<&str>) -> Result<bool, Failure> {
+    let Some(run) = run else { return Ok(all(paths, Some("waiting")).await?.iter().any(|run| run.locked)) };
+    let record = front::ask(paths, GetWorkflowRun { run_id: run.to_owned() }).await?;
     Ok(record.run.is_some_and(|run| run.locked))
 }
 
-/// Asks a person for the approver's passphrase if a run is locked: this one, or if `None`, any. Without a person, the
-/// next command reports that the run is locked.
-async fn unlock(place: &DaemonPaths, run: Option<&str>, person: Option<&mut Person>) -> Result<(), Failure> {
+/// Asks a person for the approver's passphrase if the run is locked, or any run with `None`. Without a person, the next
+/// request reports that the run is locked.
+async fn unlock(paths: &DaemonPaths, run: Option<&str>, person: Option<&mut Person>) -> Result<(), Failure> {
     match person {
-        Some(person) if is_locked(place, run).await? && front::ask(place, GetApprover {}).await?.is_set => {
-            unlock_here(place, person).await
+        Some(person) if is_locked(paths, run).await? && front::ask(paths, GetApprover {}).await?.is_set => {
+            unlock_here(paths, person).await
         }
         _ => Ok(()),
     }
 }
 
 impl Answer {
-    async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
-        // One reader for the whole command: a second one would miss input that the first has buffered.
+    async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
+        // One reader for the whole command: a second one would miss the input that the first has buffered.
         let mut person = Person::here().filter(|_| !self.json && !self.passphrase_stdin);
-        let Some(named) = &self.run else {
-            unlock(place, None, person.as_mut()).await?;
-            return self.ask_all(place, person).await;
+        let Some(gate_or_run) = &self.run else {
+            unlock(paths, None, person.as_mut()).await?;
+            return self.ask_all(paths, person).await;
         };
-        let GateName { run: id, gate, digest } = GateName::read(place, named).await?;
-        let given = if self.passphrase_stdin { Some(passphrase::from_stdin()?) } else { None };
-        match &given {
+        let GateName { run: id, gate, digest } = GateName::read(paths, gate_or_run).await?;
+        let passphrase = if self.passphrase_stdin { Some(passphrase::from_stdin()?) } else { None };
+        match &passphrase {
             // Unlocks a locked run; the answer's reply reports problems of the run.
-            Some(given) if is_locked(place, Some(&id)).await? => {
-                front::ask(place, UnlockRuns { passphrase: Some(given.clone()) }).await?;
+            Some(passphrase) if is_locked(paths, Some(&id)).await? => {
+                front::ask(paths, UnlockRuns { passphrase: Some(passphrase.clone()) }).await?;
             }
             Some(_) => {}
-            None => unlock(place, Some(&id), person.as_mut()).await?,
+            None => unlock(paths, Some(&id), person.as_mut()).await?,
         }
         let named_gate = gate.or_else(|| self.gate.clone());
-        let record = front::ask(place, GetWorkflowRun { run_id: id.clone() }).await?;
+        let record = front::ask(paths, GetWorkflowRun { run_id: id.clone() }).await?;
         let Some(run) = record.run else { return Err(not_found(&id)) };
         if self.choice.is_none() && self.field.is_empty() {
             let gates = match &named_gate {
                 Some(gate) => vec![find_gate(&id, Some(gate), &run.pending_gates)?.clone()],
                 None => run.pending_gates,
             };
-            return self.ask(place, person, &format!("run {id} waits for no answer"), gates).await;
+            return self.ask(paths, person, &format!("run {id} waits for no answer"), gates).await;
         }
         let answer =
-            AnswerGate { run_id: id.clone(), gate_id: named_gate.clone(), passphrase: given, ..AnswerGate::default() };
+            AnswerGate { run_id: id.clone(), gate_id: named_gate.clone(), passphrase, ..AnswerGate::default() };
         if run.pending_gates.is_empty() {
             // Only the daemon knows which answer was first. This request contains no answer, because a gate may open
             // in the meantime.
-            let reply = front::ask(place, GetGate { run_id: id.clone(), gate_id: named_gate }).await?;
-            let asks_now = || format!("run {id} asks something just now; look with: steplatch gates show {id}");
-            return Err(Failure::work(reply.error.clone().unwrap_or_else(asks_now)).with(&reply));
+            let reply = front::ask(paths, GetGate { run_id: id.clone(), gate_id: named_gate }).await?;
+            let new_question = || format!("run {id} has just asked a question; see it with: steplatch gates show {id}");
+            return Err(Failure::work(reply.error.clone().unwrap_or_else(new_question)).with(&reply));
         }
         if let Some(gate) = &named_gate
             && gate.starts_with(&format!("{id}/"))
             && !run.pending_gates.iter().any(|open| open.gate_id == *gate)
         {
-            // The gate may have been open before, and the daemon knows who answered it.
+            // If the gate was answered, the daemon knows by whom.
             let answer = AnswerGate { answer: self.choice.clone().unwrap_or_default(), ..answer };
-            return self.give(place, answer, person).await;
+            return self.send(paths, answer, person).await;
         }
         if named_gate.is_none() && run.pending_gates.len() == 1 {
             // The gate that the person read may be closed, and the current one a different question.
-            let reply = front::ask(place, GetGate { run_id: id.clone(), gate_id: None }).await?;
+            let reply = front::ask(paths, GetGate { run_id: id.clone(), gate_id: None }).await?;
             if let Some(gate) = reply.gate.filter(|_| reply.asked_before) {
                 let error = format!(
-                    "run {id} asks more than one question; name the one that you read: steplatch gates show {0}, then \
+                    "run {id} has asked another question before; name the gate that you read: steplatch gates show {0}, then \
                      steplatch gates answer {0}",
                     gate.gate_id
                 );
@@ -299,11 +299,11 @@ impl Answer {
         // The person saw the named gate only: the digest of the current gate proves nothing.
         let answer = AnswerGate { gate_id: Some(gate.gate_id.clone()), digest, ..answer };
         let answer = match &self.choice {
-            None => AnswerGate { form: Some(self.filled(gate)?), ..answer },
+            None => AnswerGate { form: Some(self.fill_form(gate)?), ..answer },
             // The text is the JSON of the form, which the daemon parses.
             Some(choice) if gate.form.is_some() => AnswerGate { answer: choice.clone(), ..answer },
             Some(choice) => {
-                let (choice, number) = question::chosen(gate, choice).map_err(|error| {
+                let (choice, number) = question::parse_choice(gate, choice).map_err(|error| {
                     let choices = gate.choices.iter().enumerate();
                     let choices: Vec<String> =
                         choices.map(|(index, choice)| format!("\n  {}  {}", index + 1, visible(choice))).collect();
@@ -312,29 +312,29 @@ impl Answer {
                 AnswerGate { answer: choice, number, ..answer }
             }
         };
-        self.give(place, answer, person).await
+        self.send(paths, answer, person).await
     }
 
-    /// Returns the form of a gate, filled in with the given fields.
-    fn filled(&self, gate: &GateInfo) -> Result<Map<String, Value>, Failure> {
+    /// Fills in the form of a gate with the fields of the command line.
+    fn fill_form(&self, gate: &GateInfo) -> Result<Map<String, Value>, Failure> {
         let Some(form) = gate.form.as_ref().and_then(|form| Form::read(form).ok()) else {
             return Err(Failure::usage("this gate has no form; answer it with a text or one of its choices"));
         };
-        let given = self.field.iter().map(|(name, value)| (name.clone(), value.as_str().into()));
-        form.fill(&given.collect()).map_err(|problems| {
+        let fields = self.field.iter().map(|(name, value)| (name.clone(), value.as_str().into()));
+        form.fill(&fields.collect()).map_err(|problems| {
             let problems: Vec<String> = problems.iter().map(|problem| format!("\n  {}", visible(problem))).collect();
             Failure::usage(format!("invalid form:{}", problems.concat()))
         })
     }
 
-    async fn give(
+    async fn send(
         &self,
-        place: &DaemonPaths,
+        paths: &DaemonPaths,
         mut answer: AnswerGate,
         mut person: Option<Person>,
     ) -> Result<ExitCode, Failure> {
         let summary = answer_text(&answer);
-        let mut reply = give(place, &answer).await?;
+        let mut reply = send_answer(paths, &answer).await?;
         while reply.passphrase_wanted
             && let Some(person) = &mut person
         {
@@ -342,7 +342,7 @@ impl Answer {
                 print::remark(reply.error.as_deref().unwrap_or_default());
             }
             answer.passphrase = Some(passphrase::ask(person, "the approver's passphrase:").await?);
-            reply = give(place, &answer).await?;
+            reply = send_answer(paths, &answer).await?;
         }
         if let Some(person) = &mut person {
             person.end_question();
@@ -362,27 +362,27 @@ impl Answer {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Asks the questions of all waiting runs.
-    async fn ask_all(&self, place: &DaemonPaths, person: Option<Person>) -> Result<ExitCode, Failure> {
-        let runs = all(place, Some("waiting")).await?;
+    /// Asks all open questions.
+    async fn ask_all(&self, paths: &DaemonPaths, person: Option<Person>) -> Result<ExitCode, Failure> {
+        let runs = all(paths, Some("waiting")).await?;
         let mut gates: Vec<GateInfo> = runs.into_iter().flat_map(|run| run.pending_gates).collect();
         gates.sort_by(|one, other| one.created_at.cmp(&other.created_at));
         // A run also lists the gates of its descendants.
         gates.dedup_by(|one, other| one.gate_id == other.gate_id);
-        self.ask(place, person, "no run waits for an answer", gates).await
+        self.ask(paths, person, "no run waits for an answer", gates).await
     }
 
-    /// Asks the person at this terminal, one question after the other; an empty line leaves one open.
+    /// Asks the person at this terminal the questions, one after the other. An empty line leaves a question open.
     async fn ask(
         &self,
-        place: &DaemonPaths,
+        paths: &DaemonPaths,
         person: Option<Person>,
         nothing: &str,
         gates: Vec<GateInfo>,
     ) -> Result<ExitCode, Failure> {
         let Some(mut person) = person else {
             return Err(Failure::usage(
-                "no question can be asked here, because input or output is not a terminal; answer with: steplatch gates answer GATE ANSWER",
+                "a question needs a terminal on standard input and output; answer it with: steplatch gates answer GATE ANSWER",
             ));
         };
         if gates.is_empty() {
@@ -390,7 +390,7 @@ impl Answer {
             return Ok(ExitCode::SUCCESS);
         }
         let mut interrupted = signal(SignalKind::interrupt())?;
-        print::remark("an empty line leaves a question open, Ctrl-C leaves all that follow");
+        print::remark("an empty line leaves a question open, Ctrl-C leaves all further ones open");
         for gate in gates {
             person.end_question();
             person.listen();
@@ -424,7 +424,7 @@ impl Answer {
                         continue;
                     }
                 };
-                let reply = give(place, &answer).await?;
+                let reply = send_answer(paths, &answer).await?;
                 if reply.success {
                     print::line(format!("  answered: {}; the run is now {}", answer_text(&answer), reply.status))?;
                     break;
@@ -432,7 +432,7 @@ impl Answer {
                 if let Some(reason) = asking.refused(answer, &reply) {
                     print::remark(&format!("  {reason}"));
                 }
-                if !reply.passphrase_wanted && !waits(place, asking.gate()).await? {
+                if !reply.passphrase_wanted && !is_open(paths, asking.gate()).await? {
                     break;
                 }
             }
@@ -442,26 +442,28 @@ impl Answer {
 }
 
 /// Returns the gate to answer, of the open gates of a run.
-fn find_gate<'g>(run: &str, named: Option<&str>, gates: &'g [GateInfo]) -> Result<&'g GateInfo, Failure> {
+fn find_gate<'g>(run: &str, gate_id: Option<&str>, gates: &'g [GateInfo]) -> Result<&'g GateInfo, Failure> {
     let gate_ids = || gates.iter().map(|gate| gate.gate_id.as_str()).collect::<Vec<_>>().join(", ");
-    match (named, gates) {
+    match (gate_id, gates) {
         (None, [gate]) => Ok(gate),
-        (Some(named), gates) => gates.iter().find(|gate| gate.gate_id == named).ok_or_else(|| {
-            let named = visible(named);
-            Failure::usage(format!("gate '{named}' does not wait in run {run}; there is {}", gate_ids()))
+        (Some(gate_id), gates) => gates.iter().find(|gate| gate.gate_id == gate_id).ok_or_else(|| {
+            let gate_id = visible(gate_id);
+            Failure::usage(format!("gate '{gate_id}' does not wait in run {run}; open gates: {}", gate_ids()))
         }),
-        (None, _) => Err(Failure::usage(format!("run {run} waits for several answers; say which of {}", gate_ids()))),
+        (None, _) => {
+            Err(Failure::usage(format!("run {run} waits for several answers; name one of these gates: {}", gate_ids())))
+        }
     }
 }
 
-/// Sends an answer. Keeps its passphrase until the end of the pause after wrong ones.
-async fn give(place: &DaemonPaths, answer: &AnswerGate) -> Result<AnswerGateReply, Failure> {
-    passphrase::give(place, answer.clone(), "  ", |reply| reply.retry_after_seconds).await
+/// Sends an answer, and waits for the pause after wrong passphrases.
+async fn send_answer(paths: &DaemonPaths, answer: &AnswerGate) -> Result<AnswerGateReply, Failure> {
+    passphrase::call_after_pauses(paths, answer.clone(), "  ", |reply| reply.retry_after_seconds).await
 }
 
 /// Returns whether a gate is still open.
-async fn waits(place: &DaemonPaths, gate: &GateInfo) -> Result<bool, Failure> {
-    let record = front::ask(place, GetWorkflowRun { run_id: gate.run_id.clone() }).await?;
+async fn is_open(paths: &DaemonPaths, gate: &GateInfo) -> Result<bool, Failure> {
+    let record = front::ask(paths, GetWorkflowRun { run_id: gate.run_id.clone() }).await?;
     let gates = record.run.map(|run| run.pending_gates).unwrap_or_default();
     Ok(gates.iter().any(|open| open.gate_id == gate.gate_id))
 }

@@ -38,12 +38,12 @@ pub(crate) struct Run {
 }
 
 impl Graphs {
-    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         match self {
-            Self::List(command) => command.run(place).await,
+            Self::List(command) => command.run(paths).await,
             Self::Run(Run { name, given }) => {
                 let (input, timeout) = (given.input()?, given.timeout()?);
-                let reply = front::ask(place, RunGraph { graph_id: name, input, timeout }).await?;
+                let reply = front::ask(paths, RunGraph { graph_id: name, input, timeout }).await?;
                 steps(&reply).iter().for_each(|line| print::remark(line));
                 given.print_reply(&reply)
             }
@@ -52,8 +52,8 @@ impl Graphs {
 }
 
 impl List {
-    async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
-        let reply = front::ask(place, ListGraphs { containing: self.containing }).await?;
+    async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
+        let reply = front::ask(paths, ListGraphs { containing: self.containing }).await?;
         if !reply.success {
             return Err(Failure::work(reply.error.as_deref().unwrap_or("the graphs cannot be listed")).with(&reply));
         }

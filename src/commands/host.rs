@@ -21,10 +21,10 @@ use crate::failure::Failure;
 use crate::front;
 use crate::settings::Settings;
 
-/// Carry a connection between a daemon on another machine and the terminal host here that is its own
+/// Relay a connection between a daemon on another machine and its terminal host here
 #[derive(Debug, clap::Args)]
 pub(crate) struct HostRelay {
-    /// Speak on standard input and output
+    /// Use standard input and output
     #[arg(long, required = true)]
     stdio: bool,
     /// Name of the client
@@ -35,11 +35,11 @@ pub(crate) struct HostRelay {
 impl HostRelay {
     /// Serves the connection until either side ends.
     pub(super) async fn run(self) -> Result<ExitCode, Failure> {
-        let place = hosted_place(&self.client)?;
-        ensure_private(place.runtime()).map_err(|error| Failure::work(error.to_string()))?;
+        let paths = hosted_paths(&self.client)?;
+        ensure_private(paths.runtime()).map_err(|error| Failure::work(error.to_string()))?;
         let relay = Relay {
-            folder: place.runtime().to_owned(),
-            starter: hosted_starter(&place, &self.client)?,
+            folder: paths.runtime().to_owned(),
+            starter: hosted_starter(&paths, &self.client)?,
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
         let served = relay.serve(BufReader::new(std::io::stdin()), std::io::stdout()).await;
@@ -48,28 +48,28 @@ impl HostRelay {
     }
 }
 
-/// Returns the place of the host that belongs to a client on another machine.
-pub(super) fn hosted_place(client: &str) -> Result<DaemonPaths, Failure> {
+/// Returns the paths of the host that belongs to a client on another machine.
+pub(super) fn hosted_paths(client: &str) -> Result<DaemonPaths, Failure> {
     DaemonPaths::hosted(client).map_err(|error| Failure::usage(error.to_string()))
 }
 
-/// Maximum time for the start of a host by a login shell: the user's profile runs first.
+/// Maximum time for the start of a host with a login shell, which runs the user's profile first.
 const LOGIN_START_TIME: Duration = Duration::from_secs(30);
 
-/// Shells with a login form that take a command in the usual way.
+/// Login shells that take a command with `-c`.
 const LOGIN_SHELLS: [&str; 8] = ["ash", "bash", "dash", "fish", "ksh", "mksh", "sh", "zsh"];
 
-/// Returns the start of a host for another machine: by the user's login shell, so that its terminals have the
-/// environment of a login and not that of one command over ssh.
-fn hosted_starter(place: &DaemonPaths, client: &str) -> Result<Starter, Failure> {
+/// Returns the start command of a host for another machine: with the user's login shell, so that its terminals have the
+/// environment of a login, and not that of an ssh command.
+fn hosted_starter(paths: &DaemonPaths, client: &str) -> Result<Starter, Failure> {
     let program = front::starter()?.program;
     let host = ["daemon", "host", "--hosted", client].map(OsString::from);
-    let (log, start_time) = (place.host_log(), LOGIN_START_TIME);
+    let (log, start_time) = (paths.host_log(), LOGIN_START_TIME);
     Ok(match login_shell() {
         Some((shell, script)) => {
             let login = ["-l".into(), "-c".into(), OsString::from(script), program.clone().into_os_string()];
             let arguments = login.into_iter().chain(host.clone()).collect();
-            // A start file of the login may put another program in the place of the shell (exec fish -l).
+            // A startup file of the login may replace the shell (exec fish -l).
             let otherwise = Some((program, host.into()));
             Starter::Program { program: shell, arguments, otherwise, log, start_time }
         }
@@ -77,7 +77,7 @@ fn hosted_starter(place: &DaemonPaths, client: &str) -> Result<Starter, Failure>
     })
 }
 
-/// Returns the user's login shell, and the script with which it becomes the program of its arguments.
+/// Returns the user's login shell, and the script with which it executes its arguments as a program.
 fn login_shell() -> Option<(PathBuf, &'static str)> {
     let shell = PathBuf::from(std::env::var_os("SHELL")?);
     let name = shell.file_name()?.to_str()?.to_owned();
@@ -88,23 +88,24 @@ fn login_shell() -> Option<(PathBuf, &'static str)> {
     Some((shell, script))
 }
 
-/// Keeps terminals for clients of the socket on standard input, until there are neither terminals nor clients.
-pub(super) async fn serve_terminals(place: &DaemonPaths) -> Result<ExitCode, Failure> {
+/// Keeps terminals for clients of the socket on standard input. Ends without terminals and clients.
+pub(super) async fn serve_terminals(paths: &DaemonPaths) -> Result<ExitCode, Failure> {
     // The host must survive the terminal that started the daemon. A failure means that it is a session leader already.
     let _ = rustix::process::setsid();
     let to_failure = |what: &str| {
         let what = what.to_owned();
         move |error: std::io::Error| Failure::system(&what, &error)
     };
-    let listener = listener().map_err(to_failure("this is started by the daemon, with a socket as standard input"))?;
+    let listener =
+        listener().map_err(to_failure("only the daemon starts this command, with a socket as standard input"))?;
     let descriptors = raise_descriptor_limit();
     let integration =
-        Integration::install(&place.shell()).map_err(to_failure("the shell integration cannot be written"))?;
+        Integration::install(&paths.shell()).map_err(to_failure("the shell integration cannot be written"))?;
     let settings = Settings::load().map_err(|error| Failure::usage(error.to_string()))?;
     let options = Options {
         adopt_orphans: true,
         // Histories are not in the runtime directory, which is usually in memory.
-        history_folder: Some(place.state().to_owned()),
+        history_folder: Some(paths.state().to_owned()),
         integration: Some(integration),
         descriptors,
         ..settings.terminals()
@@ -114,7 +115,7 @@ pub(super) async fn serve_terminals(place: &DaemonPaths) -> Result<ExitCode, Fai
     let mut terminated = signal(SignalKind::terminate())?;
     let mut interrupted = signal(SignalKind::interrupt())?;
     let mut hung_up = signal(SignalKind::hangup())?;
-    let mut asked = signal(SignalKind::user_defined1())?;
+    let mut listen_requests = signal(SignalKind::user_defined1())?;
     let listen_again = Arc::new(Notify::new());
     let again = listen_again.clone();
     let told_to_end = async {
@@ -122,10 +123,10 @@ pub(super) async fn serve_terminals(place: &DaemonPaths) -> Result<ExitCode, Fai
             tokio::select! {
                 _ = terminated.recv() => break,
                 _ = interrupted.recv() => break,
-                // The host has no controlling terminal to lose.
+                // The host has no controlling terminal.
                 _ = hung_up.recv() => {}
-                // A daemon does not find the host's socket.
-                _ = asked.recv() => again.notify_one(),
+                // A daemon did not find the host's socket.
+                _ = listen_requests.recv() => again.notify_one(),
             }
         }
     };
@@ -151,12 +152,12 @@ fn listener() -> std::io::Result<UnixListener> {
 /// Raises the limit of descriptors: terminals take two or three each, and the usual limit is 1,024. Returns the
 /// previous limit for the programs in the terminals, because some iterate over all descriptors up to it.
 fn raise_descriptor_limit() -> Option<u64> {
-    let before = getrlimit(Resource::Nofile);
+    let previous = getrlimit(Resource::Nofile);
     let mut raised = getrlimit(Resource::Nofile);
     raised.current = raised.maximum;
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
         tracing::warn!(%error, "the limit of open files could not be raised");
         return None;
     }
-    before.current
+    previous.current
 }

@@ -16,7 +16,7 @@ use crate::{completion, front, print};
 pub(crate) enum HostsCommand {
     /// Add a machine to the configuration and connect to it
     Add(Add),
-    /// List the machines and how they are reached
+    /// List the machines and the states of their connections
     List {
         /// Print JSON
         #[arg(long)]
@@ -42,10 +42,10 @@ pub(crate) struct Add {
     /// Destination, as ssh takes it: user@machine, or an alias of ~/.ssh/config
     #[arg(long, value_name = "TARGET")]
     ssh: String,
-    /// First install this program there, in ~/.local/share/steplatch/bin
+    /// First install this program on the machine, in ~/.local/share/steplatch/bin
     #[arg(long)]
     install: bool,
-    /// Program to install: one that is built for the machine [default: this one]
+    /// Program to install, built for the machine [default: this one]
     #[arg(long, value_name = "FILE", requires = "install")]
     program: Option<PathBuf>,
     /// Print JSON
@@ -58,7 +58,7 @@ pub(crate) struct Check {
     /// Name of the machine
     #[arg(add = completion::hosts())]
     name: String,
-    /// Longest wait, in seconds
+    /// Maximum wait in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     timeout: u32,
     /// Print JSON
@@ -67,22 +67,22 @@ pub(crate) struct Check {
 }
 
 /// The message if there are no machines.
-const NONE: &str = "no host is configured; add one with: steplatch hosts add NAME --ssh TARGET";
+const NO_HOSTS: &str = "no host is configured; add one with: steplatch hosts add NAME --ssh TARGET";
 
-/// Maximum time of a new machine for its first answer, in seconds. It includes the answers to questions of ssh.
+/// Maximum time for the first connection to a new machine, in seconds, including the answers to questions of ssh.
 const FIRST_TIMEOUT: u32 = 120;
 
 impl HostsCommand {
-    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         match self {
-            Self::Add(add) => add.run(place).await,
-            Self::List { json } => list(place, json).await,
+            Self::Add(add) => add.run(paths).await,
+            Self::List { json } => list(paths, json).await,
             Self::Check(Check { name, timeout, json }) => {
-                let reply = checked(place, &name, None, timeout, json).await?;
+                let reply = check_host(paths, &name, None, timeout, json).await?;
                 if json {
                     print::json(&reply)?;
                 } else if let Some(host) = &reply.host {
-                    print::line(described(host))?;
+                    print::line(describe_host(host))?;
                 }
                 Ok(ExitCode::SUCCESS)
             }
@@ -100,7 +100,7 @@ impl HostsCommand {
 }
 
 impl Add {
-    async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
+    async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         let config = RemoteHostConfig { name: self.name, ssh: self.ssh };
         hosts_file::check(&config).map_err(|error| Failure::usage(error.to_string()))?;
         if self.install {
@@ -110,25 +110,25 @@ impl Add {
         if !self.json {
             print::remark(&format!("{} is in {}; connecting", config.name, path.display()));
         }
-        let reply = checked(place, &config.name, Some(config.ssh), FIRST_TIMEOUT, self.json).await?;
+        let reply = check_host(paths, &config.name, Some(config.ssh), FIRST_TIMEOUT, self.json).await?;
         if self.json {
             print::json(&reply)?;
         } else if let Some(host) = &reply.host {
-            print::line(described(host))?;
+            print::line(describe_host(host))?;
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-/// Connects to a machine. A person at the terminal answers its questions here.
-async fn checked(
-    place: &DaemonPaths,
+/// Connects to a machine. A person at this terminal answers its questions.
+async fn check_host(
+    paths: &DaemonPaths,
     name: &str,
     ssh: Option<String>,
     timeout: u32,
     json: bool,
 ) -> Result<CheckHostReply, Failure> {
-    let daemon = front::steady(place)?;
+    let daemon = front::steady(paths)?;
     let verb = CheckHost { host: name.to_owned(), ssh, timeout_seconds: timeout };
     loop {
         let reply = daemon.call(verb.clone()).await?;
@@ -138,16 +138,16 @@ async fn checked(
                 false => Err(Failure::work(reply.error.clone().unwrap_or_default()).with(&reply)),
             };
         };
-        let (rest, _) = run::watch(&daemon, run.clone(), json).await?;
-        if rest == run::Rest::Waits {
-            let words = format!("ssh waits for an answer; give it with: steplatch gates answer {run}");
-            return Err(Failure::work(words).with(&reply));
+        let (end, _) = run::watch(&daemon, run.clone(), json).await?;
+        if end == run::WatchEnd::AtGate {
+            let message = format!("ssh waits for an answer; give it with: steplatch gates answer {run}");
+            return Err(Failure::work(message).with(&reply));
         }
     }
 }
 
-/// Returns the way to a machine, in words.
-fn described(host: &RemoteHostInfo) -> String {
+/// Describes the connection to a machine.
+fn describe_host(host: &RemoteHostInfo) -> String {
     let version = host.version.as_ref().map(|version| format!(", version {version}")).unwrap_or_default();
     let terminals = match host.terminals {
         0 => String::new(),
@@ -157,14 +157,14 @@ fn described(host: &RemoteHostInfo) -> String {
     format!("{}: {}{version}{terminals}", host.name, host.state)
 }
 
-async fn list(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
-    let reply = front::ask(place, ListHosts {}).await?;
+async fn list(paths: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
+    let reply = front::ask(paths, ListHosts {}).await?;
     if json {
         print::json(&reply)?;
         return Ok(ExitCode::SUCCESS);
     }
     if reply.hosts.is_empty() {
-        print::remark(NONE);
+        print::remark(NO_HOSTS);
         return Ok(ExitCode::SUCCESS);
     }
     let head = ["HOST", "STATE", "VERSION", "TERMINALS", "SSH"].map(str::to_owned).to_vec();

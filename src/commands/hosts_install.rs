@@ -1,7 +1,7 @@
-//! `steplatch hosts add --install`: brings this program to another machine, over the user's `ssh`.
+//! `steplatch hosts add --install`: installation of this program on another machine, over the user's `ssh`.
 //!
-//! The installation writes the program beside its place, compares its SHA-256 sum, and renames it, so that the file is
-//! whole. Another version over there, and the terminals that it keeps, stay unchanged.
+//! The installation writes the program to a temporary file, compares its SHA-256 sum, and renames it, so that the program
+//! is complete. Other versions on the machine, and their terminals, stay unchanged.
 
 use std::io::{Read as _, Write as _};
 use std::path::Path;
@@ -24,35 +24,40 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Installs this program, or `program`, on a new machine.
 ///
 /// # Errors
-/// If the machine is of another kind, is unreachable, or does not take the program; the machine keeps nothing then.
+/// If the machine is of another kind or unreachable, or the installation fails; then it leaves no file after.
 pub(super) async fn install(ssh: &str, program: Option<&Path>, silent: bool) -> Result<(), Failure> {
     let output = run(ssh, "uname -sm; command -v gzip || true", &[]).await?;
     let (remote_platform, gzip) = output.trim_start().split_once('\n').unwrap_or((&output, ""));
-    let here = rustix::system::uname();
-    let here = format!("{} {}", here.sysname().to_string_lossy(), here.machine().to_string_lossy());
-    if program.is_none() && remote_platform.trim() != here {
+    let system = rustix::system::uname();
+    let local = format!("{} {}", system.sysname().to_string_lossy(), system.machine().to_string_lossy());
+    if program.is_none() && remote_platform.trim() != local {
         return Err(Failure::work(format!(
-            "{ssh} is '{}', and this program is for '{here}'; give one that is for it with --program FILE",
+            "{ssh} is '{}', but this program is for '{local}'; give a program for that machine with --program FILE",
             print::visible(remote_platform.trim())
         )));
     }
     let path = match program {
         Some(path) => path.to_owned(),
-        None => std::env::current_exe().map_err(|error| Failure::system("this program cannot find itself", &error))?,
+        None => {
+            std::env::current_exe().map_err(|error| Failure::system("the path of this program is unknown", &error))?
+        }
     };
     let bytes = read(&path)?;
-    let sum = sum_of(&bytes);
+    let sum = sha256_sum(&bytes);
     if !silent {
         print::remark(&format!("sending {} ({}) to {ssh}", path.display(), print::size(bytes.len() as u64)));
     }
     let output = match gzip.trim().is_empty() {
         true => run(ssh, &script(&sum, "cat"), &bytes).await?,
-        false => run(ssh, &script(&sum, "gzip -dc"), &compressed(&bytes)?).await?,
+        false => run(ssh, &script(&sum, "gzip -dc"), &compress(&bytes)?).await?,
     };
     let version = output.lines().last().unwrap_or_default().trim().to_owned();
     if version != format!("steplatch {VERSION}") {
-        let words = format!("what was installed on {ssh} says '{}' instead of its version", print::visible(&version));
-        return Err(Failure::work(words));
+        let message = format!(
+            "the program that was installed on {ssh} printed '{}' instead of its version",
+            print::visible(&version)
+        );
+        return Err(Failure::work(message));
     }
     if !silent {
         print::remark(&format!("{version} is installed on {ssh}"));
@@ -68,32 +73,32 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     Ok(bytes)
 }
 
-/// Compresses a program for the way, to two fifths of its size.
-fn compressed(bytes: &[u8]) -> Result<Vec<u8>, Failure> {
+/// Compresses a program for the transfer, to two fifths of its size.
+fn compress(bytes: &[u8]) -> Result<Vec<u8>, Failure> {
     let mut writer = GzEncoder::new(Vec::new(), Compression::fast());
     let written = writer.write_all(bytes).and_then(|()| writer.finish());
     written.map_err(|error| Failure::system("the program cannot be compressed", &error))
 }
 
 /// Returns the SHA-256 sum, as sha256sum(1) prints it.
-fn sum_of(bytes: &[u8]) -> String {
+fn sha256_sum(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Returns the script that takes the program from standard input, through `reader`. The script removes a copy with
-/// another sum.
+/// Returns the script that installs the program from standard input, read through `reader`. It removes a copy with another
+/// sum.
 fn script(sum: &str, reader: &str) -> String {
     format!(
         r#"set -e; umask 077; d="{INSTALLED}/{VERSION}"; mkdir -p "$d"; n="$d/.steplatch.$$"; trap 'rm -f "$n"' EXIT; {reader} > "$n"; s=$(sha256sum "$n"); case "$s" in {sum}*) ;; *) echo "the copy is damaged: $s" >&2; exit 1;; esac; chmod 700 "$n"; "$n" --version >/dev/null; mv -f "$n" "$d/steplatch"; "$d/steplatch" --version"#
     )
 }
 
-/// Runs a script for `sh` over there with this input. Its questions appear in this terminal.
+/// Runs a script with `sh` on the machine, with this input. Questions of ssh appear in this terminal.
 async fn run(ssh: &str, script: &str, input: &[u8]) -> Result<String, Failure> {
     let failed = |error: std::io::Error| Failure::system("ssh could not be run", &error);
     let mark = format!("steplatch-{}", random_name());
     let mut child = Command::new("ssh")
-        .args(ssh_arguments(ssh, &marked(&mark, script)))
+        .args(ssh_arguments(ssh, &with_marks(&mark, script)))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -103,7 +108,7 @@ async fn run(ssh: &str, script: &str, input: &[u8]) -> Result<String, Failure> {
     let stdin = child.stdin.take();
     let writing = async {
         if let Some(mut stdin) = stdin {
-            // A script that reads no more states the reason on standard error.
+            // Ignores a failed write: the script prints its reason on standard error.
             let _ = stdin.write_all(input).await;
         }
     };
@@ -113,36 +118,35 @@ async fn run(ssh: &str, script: &str, input: &[u8]) -> Result<String, Failure> {
     let own_output = between(&stdout, &mark);
     if output.status.success() {
         return own_output.map(str::to_owned).ok_or_else(|| {
-            let words = "nothing was installed on {ssh}: its login does not run the command that it is given (see the start files of \
+            let message = "nothing was installed on {ssh}: its login does not run the command that it is given (see the start files of \
                          the shell there)";
-            Failure::work(words.replace("{ssh}", ssh))
+            Failure::work(message.replace("{ssh}", ssh))
         });
     }
-    // If the script did not run, the last words are from ssh.
+    // If the script did not run, the last line is from ssh.
     let errors = between(&errors, &mark).filter(|_| own_output.is_some()).unwrap_or(&errors);
     let last = errors.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("ssh ended without a message");
     Err(Failure::work(format!("nothing was installed on {ssh}: {}{}", print::visible(last), advice(last))))
 }
 
-/// Returns a script that prints `mark` before and after the output of `script`: start files and the end of a login may
-/// print, too.
-fn marked(mark: &str, script: &str) -> String {
+/// Returns a script that prints `mark` before and after the output of `script`, because startup files may print, too.
+fn with_marks(mark: &str, script: &str) -> String {
     let both = format!("echo; echo {mark}; echo >&2; echo {mark} >&2");
     format!("{both}; ( {script} ); s=$?; {both}; exit $s")
 }
 
 /// Returns the text between the marks, or after the first one if the other is missing.
 fn between<'t>(text: &'t str, mark: &str) -> Option<&'t str> {
-    let (_, behind) = text.split_once(mark)?;
-    Some(behind.split_once(mark).map_or(behind, |(inner, _)| inner).trim_matches(['\r', '\n']))
+    let (_, after) = text.split_once(mark)?;
+    Some(after.split_once(mark).map_or(after, |(inner, _)| inner).trim_matches(['\r', '\n']))
 }
 
-/// Returns the next step after an error of the dynamic loader over there, or of a shell that finds no loader (ld.so(8)).
+/// Returns the next step after an error of the machine's dynamic loader, or of a shell that finds no loader (ld.so(8)).
 fn advice(error: &str) -> &'static str {
     let has_no_libc = error.contains("GLIBC_") || (error.contains("/.steplatch.") && error.contains("not found"));
     match has_no_libc {
         true => {
-            "; this program needs a libc that is not there: build one that needs none, and name it with --program FILE (docs/hosts.md, Steplatch over there)"
+            "; this program needs a libc that the machine does not have: build a static one, and name it with --program FILE (docs/hosts.md, Steplatch over there)"
         }
         false => "",
     }
@@ -177,7 +181,8 @@ mod tests {
     #[test]
     fn what_a_login_prints_around_the_answer_is_no_part_of_it() {
         let login = |script: &str| {
-            let around = format!("printf 'Welcome!'; printf 'no mail' >&2; {}\nprintf 'bye'", marked("mark", script));
+            let around =
+                format!("printf 'Welcome!'; printf 'no mail' >&2; {}\nprintf 'bye'", with_marks("mark", script));
             // The script ends the shell, as over there: later output is another program's.
             let output = std::process::Command::new("sh").args(["-c", &around]).output().unwrap();
             let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap() + "bye";
@@ -204,7 +209,7 @@ mod tests {
     fn a_whole_copy_is_put_in_its_place_and_a_damaged_one_is_removed() {
         let home = tempfile::tempdir().unwrap();
         let program = b"#!/bin/sh\necho steplatch here\n";
-        let sum = sum_of(program);
+        let sum = sha256_sum(program);
         let folder = home.path().join(".local/share/steplatch/bin").join(VERSION);
         let (success, _, errors) = installed(home.path(), b"#!/bin/sh\necho else\n", &sum);
         assert!(!success && errors.contains("the copy is damaged"), "{errors}");
@@ -213,13 +218,13 @@ mod tests {
         assert!(success);
         assert_eq!(said, "steplatch here\n");
         assert_eq!(std::fs::read(folder.join("steplatch")).unwrap(), program);
-        let (success, said, _) = received(home.path(), &compressed(program).unwrap(), &sum, "gzip -dc");
+        let (success, said, _) = received(home.path(), &compress(program).unwrap(), &sum, "gzip -dc");
         assert!(success);
         assert_eq!(said, "steplatch here\n");
         assert_eq!(std::fs::read(folder.join("steplatch")).unwrap(), program);
         // A program that does not run there is not put in place.
         let broken = b"#!/nowhere/interpreter\n";
-        assert!(!installed(home.path(), broken, &sum_of(broken)).0);
+        assert!(!installed(home.path(), broken, &sha256_sum(broken)).0);
         assert_eq!(std::fs::read(folder.join("steplatch")).unwrap(), program);
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
     }

@@ -26,21 +26,21 @@ pub(crate) struct Mcp {
 }
 
 impl Mcp {
-    pub(super) async fn run(self, place: DaemonPaths) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, paths: DaemonPaths) -> Result<ExitCode, Failure> {
         if self.http {
-            return over_http(&place, self.options, self.json).await;
+            return over_http(&paths, self.options, self.json).await;
         }
         if self.options.has_options() {
             return Err(Failure::usage("options of the HTTP server need --http; without it, MCP is on standard input"));
         }
-        let daemon = ReconnectingClient::new(place, front::starter()?, front::hello("mcp"));
+        let daemon = ReconnectingClient::new(paths, front::starter()?, front::hello("mcp"));
         serve_stdio(daemon).await.map_err(|error| Failure::work(format!("the client did not speak MCP: {error}")))?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
-async fn over_http(place: &DaemonPaths, options: ListenOptions, json: bool) -> Result<ExitCode, Failure> {
-    let listener = options.listen(place).await?;
+async fn over_http(paths: &DaemonPaths, options: ListenOptions, json: bool) -> Result<ExitCode, Failure> {
+    let listener = options.listen(paths).await?;
     listener.print_address(&[("mcp", "/mcp")], json)?;
     if !json {
         let (token, url) = (listener.token_in_shell(), &listener.url);

@@ -69,13 +69,13 @@ pub(super) struct NodeInput {
 }
 
 impl Nodes {
-    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         match self {
-            Self::List(command) => command.run(place).await,
-            Self::Show(command) => command.run(place).await,
+            Self::List(command) => command.run(paths).await,
+            Self::Show(command) => command.run(paths).await,
             Self::Run(Run { name, given }) => {
                 let (input, timeout) = (given.input()?, given.timeout()?);
-                let reply = front::ask(place, RunNode { node_id: name, input, timeout }).await?;
+                let reply = front::ask(paths, RunNode { node_id: name, input, timeout }).await?;
                 given.print_reply(&reply)
             }
         }
@@ -83,8 +83,8 @@ impl Nodes {
 }
 
 impl List {
-    async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
-        let reply = front::ask(place, ListNodes { containing: self.containing }).await?;
+    async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
+        let reply = front::ask(paths, ListNodes { containing: self.containing }).await?;
         if !reply.success {
             return Err(Failure::work(reply.error.as_deref().unwrap_or("the nodes cannot be listed")).with(&reply));
         }
@@ -132,8 +132,8 @@ pub(super) fn declared_in(files: &[String], folder: &str, broken: &[BrokenNode])
 }
 
 impl Show {
-    async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
-        let reply = front::ask(place, DescribeNode { node_id: self.name }).await?;
+    async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
+        let reply = front::ask(paths, DescribeNode { node_id: self.name }).await?;
         if !reply.success {
             return Err(Failure::usage(reply.error.as_deref().unwrap_or("there is no such node")).with(&reply));
         }

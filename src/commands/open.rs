@@ -28,17 +28,17 @@ pub(crate) struct Open {
 }
 
 impl Open {
-    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         // The ticket first: a caller that gets none should start no server.
-        front::ask(place, OpenPage::default()).await.and_then(|reply| ticket(&reply))?;
-        let server = page_server::running_or_started(place).await?.record;
+        front::ask(paths, OpenPage::default()).await.and_then(|reply| ticket(&reply))?;
+        let server = page_server::ensure_running(paths).await?.record;
         let opens = !self.print && !self.json;
         // The server may have taken a while to start, and a ticket lasts a minute.
         let page = match project() {
             Some(project) => format!("{}#project={}", server.url(), URL_SAFE_NO_PAD.encode(project)),
             None => server.url(),
         };
-        let (address, opened) = log_in(place, &page, opens).await?;
+        let (address, opened) = log_in(paths, &page, opens).await?;
         if self.json {
             print::json(&json!({"success": true, "url": address, "expires_seconds": opened.expires_seconds}))?;
             return Ok(ExitCode::SUCCESS);
@@ -78,9 +78,9 @@ pub(super) struct BrowserLogin {
 
 /// Gets a ticket for the page at `page`, whose address may have a fragment, and starts the browser with it if `opens`. Returns
 /// the address with the ticket.
-pub(super) async fn log_in(place: &DaemonPaths, page: &str, opens: bool) -> Result<(String, BrowserLogin), Failure> {
+pub(super) async fn log_in(paths: &DaemonPaths, page: &str, opens: bool) -> Result<(String, BrowserLogin), Failure> {
     let address = (opens && has_browser()).then(|| PageSecret(page.to_owned()));
-    let reply = front::ask(place, OpenPage { address }).await?;
+    let reply = front::ask(paths, OpenPage { address }).await?;
     let ticket = ticket(&reply)?;
     let address = match page.split_once('#') {
         Some((page, rest)) => format!("{page}#ticket={ticket}&{rest}"),

@@ -31,10 +31,10 @@ pub(crate) struct Which {
 }
 
 impl Remote {
-    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         match self {
             Self::List(Which { remote, json }) => {
-                let reply = front::ask(place, ListRemoteWorkflows { remote }).await?;
+                let reply = front::ask(paths, ListRemoteWorkflows { remote }).await?;
                 if !reply.success {
                     return Err(Failure::work(reply.error.clone().unwrap_or_default()).with(&reply));
                 }
@@ -45,7 +45,7 @@ impl Remote {
                 list(&reply)
             }
             Self::Refresh(Which { remote, json }) => {
-                let reply = front::ask(place, RefreshWorkflows { remote }).await?;
+                let reply = front::ask(paths, RefreshWorkflows { remote }).await?;
                 if !reply.success {
                     return Err(Failure::work(reply.error.clone().unwrap_or_default()).with(&reply));
                 }

@@ -34,14 +34,14 @@ pub(crate) struct Run {
     /// Set a workflow variable (repeatable)
     #[arg(long, short, value_name = "NAME=VALUE", value_parser = variable)]
     input: Vec<(String, String)>,
-    /// Terminal to use; without it the workflow opens its own
+    /// Terminal to use; without it the workflow opens one
     #[arg(long, value_name = "TERMINAL", add = completion::terminals())]
     session: Option<String>,
     /// Maximum number of states to execute
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     max_states: Option<u32>,
     /// Time limit of the run in seconds (1 to 7200; default 1800); gates and pauses do not count
-    #[arg(long, value_name = "SECONDS", value_parser = time_of_a_run)]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_run_timeout)]
     timeout: Option<f64>,
     /// Leave the terminals that the run opened open when it ends
     #[arg(long)]
@@ -50,7 +50,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
     /// Engine that decides the run: sqlite (this daemon) or temporal (see 'steplatch worker') [default: setting engine.kind]
-    #[arg(long, value_name = "ENGINE", value_parser = crate::settings::engine)]
+    #[arg(long, value_name = "ENGINE", value_parser = crate::settings::parse_engine)]
     on: Option<EngineKind>,
     /// Save the workflow in the library if the run completes
     // A person already has the file, and two copies diverge; an agent's workflow is lost unless it is saved.
@@ -68,21 +68,21 @@ pub(crate) struct Run {
 pub(super) fn variable(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err("a variable is written as name=value".to_owned()),
+        _ => Err("a variable must have the form name=value".to_owned()),
     }
 }
 
 /// Parses the time limit of a run, in seconds.
-fn time_of_a_run(text: &str) -> Result<f64, String> {
+fn parse_run_timeout(text: &str) -> Result<f64, String> {
     let seconds = text.parse().ok().filter(|seconds| (1.0..=7200.0).contains(seconds));
-    seconds.ok_or_else(|| "is a number of seconds from 1 to 7200".to_owned())
+    seconds.ok_or_else(|| "must be a number of seconds from 1 to 7200".to_owned())
 }
 
-/// Splits a file and a workflow in it: `stories.py:one` is the workflow `one` of `stories.py`.
-pub(crate) fn file_and_workflow(written: &str) -> (&str, Option<&str>) {
-    match written.rsplit_once(':') {
+/// Splits an argument into a file and a workflow in it: `stories.py:one` is the workflow `one` of `stories.py`.
+pub(crate) fn file_and_workflow(argument: &str) -> (&str, Option<&str>) {
+    match argument.rsplit_once(':') {
         Some((file, workflow)) if file.ends_with(".py") => (file, Some(workflow)),
-        _ => (written, None),
+        _ => (argument, None),
     }
 }
 
@@ -91,39 +91,39 @@ fn means_file(workflow: &str) -> bool {
     workflow.contains('/') || workflow.ends_with(".json") || workflow.ends_with(".py") || Path::new(workflow).is_file()
 }
 
-/// The daemon's phrase about an unsaved workflow.
-const NOT_FOUND: &str = "not found. Available workflows";
+/// Part of the daemon's error for an unsaved workflow.
+const NOT_FOUND_TEXT: &str = "not found. Available workflows";
 
-/// The beginning of a refusal of a definition; its problems follow, one a line.
-const INVALID: &str = "Workflow definition validation failed:\n";
+/// Beginning of the daemon's error for an invalid definition; a line for each problem follows.
+const INVALID_PREFIX: &str = "Workflow definition validation failed:\n";
 
-/// Returns the refusal of a run of the workflow or file `named` in words for a person.
-fn refusal(named: &str, error: String) -> String {
-    if let Some(problems) = error.strip_prefix(INVALID) {
+/// Formats the daemon's error for a run of a workflow or file, for a person.
+fn describe_refusal(workflow: &str, error: String) -> String {
+    if let Some(problems) = error.strip_prefix(INVALID_PREFIX) {
         let count = match problems.lines().count() {
             1 => "1 problem".to_owned(),
             many => format!("{many} problems"),
         };
         let problems: String = problems.lines().map(|problem| format!("\n  {problem}")).collect();
-        return format!("{named}: {count}{problems}");
+        return format!("{workflow}: {count}{problems}");
     }
-    match same_named_file(named).filter(|_| error.contains(NOT_FOUND)) {
+    match same_named_file(workflow).filter(|_| error.contains(NOT_FOUND_TEXT)) {
         Some(file) => {
-            format!("no workflow is saved as '{named}'; did you mean the file: steplatch run {}", file.display())
+            format!("no workflow is saved as '{workflow}'; did you mean the file: steplatch run {}", file.display())
         }
         None => error,
     }
 }
 
-/// Returns the file beside the caller that a name may mean, without its extension.
+/// Returns the file in the current directory that a name without an extension may mean.
 pub(super) fn same_named_file(name: &str) -> Option<PathBuf> {
     ["json", "py"].into_iter().map(|extension| PathBuf::from(format!("{name}.{extension}"))).find(|file| file.is_file())
 }
 
 impl Run {
-    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
-        let (json, detach, named) = (self.json, self.detach, self.workflow.clone());
-        let daemon = front::steady(place)?;
+    pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
+        let (json, detach, workflow) = (self.json, self.detach, self.workflow.clone());
+        let daemon = front::steady(paths)?;
         let mut verb = self.verb()?;
         if !json {
             secret_arguments::ask(&daemon, &mut verb).await?;
@@ -131,7 +131,7 @@ impl Run {
         let started = daemon.call(verb).await?;
         if started.run_id.is_empty() {
             let error = started.error.clone().unwrap_or_else(|| "the run did not start".to_owned());
-            let error = refusal(&named, error);
+            let error = describe_refusal(&workflow, error);
             return Err(Failure::usage(error).with(&started));
         }
         if detach {
@@ -142,13 +142,13 @@ impl Run {
             }
             return Ok(ExitCode::SUCCESS);
         }
-        let (rest, reply) = watch(&daemon, started.run_id, json).await?;
+        let (end, reply) = watch(&daemon, started.run_id, json).await?;
         if json {
             print::json(&reply)?;
         } else if let Some(unsaved) = reply.error.as_ref().filter(|_| reply.success) {
             print::remark(unsaved);
         }
-        Ok(ExitCode::from(if rest == Rest::Waits { AT_GATE } else { code(&reply) }))
+        Ok(ExitCode::from(if end == WatchEnd::AtGate { AT_GATE } else { exit_code(&reply) }))
     }
 
     fn verb(self) -> Result<RunWorkflow, Failure> {
@@ -177,28 +177,32 @@ impl Run {
     }
 }
 
-/// Follows a run of this command to its end, or to a gate without an answer here. Returns its reply then.
-pub(super) async fn watch(daemon: &ReconnectingClient, run: String, silent: bool) -> Result<(Rest, RunReply), Failure> {
+/// Follows a run to its end, or to a gate that is not answered here, and returns the reply about it.
+pub(super) async fn watch(
+    daemon: &ReconnectingClient,
+    run: String,
+    silent: bool,
+) -> Result<(WatchEnd, RunReply), Failure> {
     let mut shown = Shown::new(std::io::stdout().is_terminal());
-    let watching = Watching {
+    let watcher = RunWatcher {
         daemon,
         run: &run,
-        view: if silent { &mut Silent } else { &mut shown },
+        view: if silent { &mut SilentView } else { &mut shown },
         person: Person::here().filter(|_| !silent),
         questions: VecDeque::new(),
-        family: ChildRuns::new(daemon.clone()),
+        children: ChildRuns::new(daemon.clone()),
     };
-    let rest = watching.until_it_rests().await?;
+    let end = watcher.watch().await?;
     // A run's cleanup happens after its last event.
-    let wait_seconds = (rest == Rest::Over).then_some(10.0);
+    let wait_seconds = (end == WatchEnd::Ended).then_some(10.0);
     let reply = daemon.call(GetRun { run_id: run, wait_seconds, ..GetRun::default() }).await?;
-    Ok((rest, reply))
+    Ok((end, reply))
 }
 
-/// Starts a run, has the person here answer its gates, and returns its reply at its end, or where it waits for others.
+/// Starts a run and lets the person here answer its gates. Returns the reply at its end, or at a gate that is not answered here.
 ///
 /// # Errors
-/// If it did not start, or the connection to the daemon breaks.
+/// If it did not start, or the connection to the daemon was lost.
 pub(super) async fn run_to_its_end(daemon: &ReconnectingClient, mut verb: RunWorkflow) -> Result<RunReply, Failure> {
     secret_arguments::ask(daemon, &mut verb).await?;
     let started = daemon.call(RunWorkflow { wait_seconds: Some(0.0), ..verb }).await?;
@@ -209,7 +213,7 @@ pub(super) async fn run_to_its_end(daemon: &ReconnectingClient, mut verb: RunWor
     watch(daemon, started.run_id, false).await.map(|(_, reply)| reply)
 }
 
-fn code(reply: &RunReply) -> u8 {
+fn exit_code(reply: &RunReply) -> u8 {
     match reply.status.as_str() {
         "completed" => 0,
         "waiting" => AT_GATE,
@@ -217,93 +221,93 @@ fn code(reply: &RunReply) -> u8 {
     }
 }
 
-/// The state of watching a run, for a person or a script.
-struct Watching<'a> {
+/// Watches a run, for a person or a script.
+struct RunWatcher<'a> {
     daemon: &'a ReconnectingClient,
     run: &'a str,
     view: &'a mut dyn View,
     /// The person at the terminal; `None` unless input and output are terminals.
     person: Option<Person>,
-    /// The open questions, of which the first is the current one.
+    /// The open questions, the current one first.
     questions: VecDeque<GatePrompt>,
     /// The nested runs.
-    family: ChildRuns,
+    children: ChildRuns,
 }
 
-/// Reason for the end of watching.
+/// Reason why watching ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Rest {
+pub(super) enum WatchEnd {
     /// The run has ended.
-    Over,
-    /// The run, or a nested one, waits on a gate without an answer here.
-    Waits,
+    Ended,
+    /// The run, or a nested one, waits at a gate that is not answered here.
+    AtGate,
 }
 
-type Cancelling = Pin<Box<dyn Future<Output = Result<(), AskError>>>>;
+type Cancellation = Pin<Box<dyn Future<Output = Result<(), AskError>>>>;
 
-impl Watching<'_> {
-    /// Shows the events of the run until its last one, or until it waits on a gate without an answer here. Ctrl-C
-    /// cancels the run, a second one stops watching. At a question, the first Ctrl-C leaves the question open and the
-    /// second cancels the run.
-    async fn until_it_rests(mut self) -> Result<Rest, Failure> {
+impl RunWatcher<'_> {
+    /// Shows the events of the run until its end, or until it waits at a gate that is not answered here. Ctrl-C cancels the
+    /// run, a second one stops watching. At a question, the first Ctrl-C leaves the question open, and the second one
+    /// cancels the run.
+    async fn watch(mut self) -> Result<WatchEnd, Failure> {
         let mut events = self.daemon.follow(self.run, 1);
         let mut interrupted = signal(SignalKind::interrupt())?;
         let mut ticks = tokio::time::interval(Duration::from_millis(100));
-        let mut cancelling: Option<Cancelling> = None;
+        let mut cancellation: Option<Cancellation> = None;
         let mut cancelled = false;
         loop {
             tokio::select! {
                 event = events.next() => {
-                    let event = event.map_err(|error| lost(self.run, error))?;
-                    let Some(event) = event else { return Ok(Rest::Over) };
-                    if let Some(rest) = self.show(&event).await? {
-                        return Ok(rest);
+                    let event = event.map_err(|error| follow_failure(self.run, error))?;
+                    let Some(event) = event else { return Ok(WatchEnd::Ended) };
+                    if let Some(end) = self.show(&event).await? {
+                        return Ok(end);
                     }
                 }
-                event = self.family.next() => {
-                    if let Some(rest) = self.show(&event).await? {
-                        return Ok(rest);
+                event = self.children.next() => {
+                    if let Some(end) = self.show(&event).await? {
+                        return Ok(end);
                     }
                 }
                 line = line(&mut self.person), if !self.questions.is_empty() => {
-                    if let Some(rest) = self.answer(line).await? {
-                        return Ok(rest);
+                    if let Some(end) = self.answer(line).await? {
+                        return Ok(end);
                     }
                 }
                 _ = interrupted.recv() => {
                     if cancelled {
                         return Err(Failure::work(format!("stopped watching; the run continues: {}", self.run)));
                     }
-                    if let Some(asked) = self.questions.front().map(|question| question.gate().clone()) {
+                    if let Some(gate) = self.questions.front().map(|question| question.gate().clone()) {
                         self.end_question();
                         self.view.remark("the question is left open; leaving in 2 s, Ctrl-C again cancels the run")?;
                         if tokio::time::timeout(SECOND_INTERRUPT_TIMEOUT, interrupted.recv()).await.is_err() {
-                            return Ok(self.leave_to_others(&asked)?.unwrap_or(Rest::Waits));
+                            return Ok(self.leave_to_others(&gate)?.unwrap_or(WatchEnd::AtGate));
                         }
-                        // Without input, there is no answer.
+                        // The cancelled run takes no answer.
                         self.questions.clear();
                     }
                     cancelled = true;
                     let (daemon, run_id) = (self.daemon.clone(), self.run.to_owned());
-                    cancelling = Some(Box::pin(async move {
+                    cancellation = Some(Box::pin(async move {
                         daemon.call(CancelWorkflow { run_id }).await.map(|_| ())
                     }));
                 }
-                done = cancel(&mut cancelling) => {
-                    cancelling = None;
-                    done?;
+                result = finish_cancel(&mut cancellation) => {
+                    cancellation = None;
+                    result?;
                 }
-                // The animation would overwrite a line of input.
+                // The animation would overwrite the typed line.
                 _ = ticks.tick(), if self.view.moves() && self.questions.is_empty() => self.view.tick()?,
             }
         }
     }
 
     /// Shows an event of the run, or of a nested one.
-    async fn show(&mut self, event: &RunEvent) -> Result<Option<Rest>, Failure> {
-        self.family.meet(event);
+    async fn show(&mut self, event: &RunEvent) -> Result<Option<WatchEnd>, Failure> {
+        self.children.meet(event);
         // A nested run's events come before the end of the state that started it, and this removes its questions.
-        for nested in self.family.part(event).await {
+        for nested in self.children.part(event).await {
             self.view.show(&nested)?;
         }
         match event.event_type.as_str() {
@@ -318,11 +322,11 @@ impl Watching<'_> {
         let was_asked = self.view.is_asking();
         self.view.show(event)?;
         if event.is_last() && event.run_id == self.run {
-            return Ok(Some(Rest::Over));
+            return Ok(Some(WatchEnd::Ended));
         }
-        // The event took the place of the prompt, which appears again.
-        if let Some(asking) = self.questions.front().filter(|_| was_asked && !self.view.is_asking()) {
-            self.view.prompt(&asking.prompt())?;
+        // The event replaced the prompt, so this shows the prompt again.
+        if let Some(question) = self.questions.front().filter(|_| was_asked && !self.view.is_asking()) {
+            self.view.prompt(&question.prompt())?;
         }
         let gate = event.data.get("gate_id").and_then(serde_json::Value::as_str).unwrap_or_default();
         match event.event_type.as_str() {
@@ -339,9 +343,9 @@ impl Watching<'_> {
                 }
             }
             "gate_answered" | "gate_timeout" | "gate_cancelled" => {
-                let asked = self.questions.front().is_some_and(|asked| asked.gate().gate_id == gate);
+                let is_current = self.questions.front().is_some_and(|question| question.gate().gate_id == gate);
                 self.questions.retain(|question| question.gate().gate_id != gate);
-                if asked {
+                if is_current {
                     self.end_question();
                     self.ask()?;
                 }
@@ -351,36 +355,36 @@ impl Watching<'_> {
         Ok(None)
     }
 
-    /// Prints the other ways to answer the question.
-    fn leave_to_others(&mut self, gate: &GateInfo) -> Result<Option<Rest>, Failure> {
+    /// Prints the command that answers the question elsewhere.
+    fn leave_to_others(&mut self, gate: &GateInfo) -> Result<Option<WatchEnd>, Failure> {
         let answer = if gate.form.is_some() { "--field NAME=VALUE" } else { "ANSWER" };
         self.view.remark(&format!("answer it with: steplatch gates answer {} {answer}", gate.name_with_digest()))?;
-        Ok(Some(Rest::Waits))
+        Ok(Some(WatchEnd::AtGate))
     }
 
     /// Shows the first question, if there is one.
     fn ask(&mut self) -> Result<(), Failure> {
         self.end_question();
-        if let (Some(asking), Some(person)) = (self.questions.front(), &mut self.person) {
-            // First, because the person may type as soon as the question is visible.
+        if let (Some(question), Some(person)) = (self.questions.front(), &mut self.person) {
+            // Before the question is visible, because the person may type at once.
             person.listen();
-            self.view.question(asking.gate())?;
+            self.view.question(question.gate())?;
             self.view.remark("Ctrl-C leaves the question open, twice cancels the run")?;
         }
-        self.ask_on()
+        self.ask_next_line()
     }
 
     /// Shows the prompt for the next line of the first question.
-    fn ask_on(&mut self) -> Result<(), Failure> {
-        if let (Some(asking), Some(person)) = (self.questions.front(), &mut self.person) {
-            match asking.is_secret() {
+    fn ask_next_line(&mut self) -> Result<(), Failure> {
+        if let (Some(question), Some(person)) = (self.questions.front(), &mut self.person) {
+            match question.is_secret() {
                 true => person.listen_unseen(),
                 false => person.end_question(),
             }
-            for line in asking.lead() {
+            for line in question.lead() {
                 self.view.lead(&line)?;
             }
-            self.view.prompt(&asking.prompt())?;
+            self.view.prompt(&question.prompt())?;
         }
         Ok(())
     }
@@ -392,28 +396,28 @@ impl Watching<'_> {
     }
 
     /// Passes a line to the first question, and sends the answer to the daemon once it is complete.
-    async fn answer(&mut self, line: Option<String>) -> Result<Option<Rest>, Failure> {
-        let Some(mut asking) = self.questions.pop_front() else { return Ok(None) };
+    async fn answer(&mut self, line: Option<String>) -> Result<Option<WatchEnd>, Failure> {
+        let Some(mut question) = self.questions.pop_front() else { return Ok(None) };
         let Some(line) = line else {
             self.end_question();
-            return self.leave_to_others(asking.gate());
+            return self.leave_to_others(question.gate());
         };
-        let refused = match asking.line(&line) {
-            Ok(Some(answer)) => match self.give(&answer).await? {
-                Some(reply) => match asking.refused(answer, &reply) {
+        let refused = match question.line(&line) {
+            Ok(Some(answer)) => match self.send(&answer).await? {
+                Some(reply) => match question.refused(answer, &reply) {
                     Some(reason) => Some(reason),
-                    None => return self.continue_question(asking),
+                    None => return self.continue_question(question),
                 },
                 None => None,
             },
-            Ok(None) => return self.continue_question(asking),
+            Ok(None) => return self.continue_question(question),
             Err(misread) => Some(misread),
         };
         if let Some(error) = refused {
             self.view.remark(&error)?;
-            // Another client may just have answered it.
-            if self.open_gate(&asking.gate().run_id, &asking.gate().gate_id).await?.is_some() {
-                return self.continue_question(asking);
+            // Another client may have answered it.
+            if self.open_gate(&question.gate().run_id, &question.gate().gate_id).await?.is_some() {
+                return self.continue_question(question);
             }
         }
         self.ask()?;
@@ -421,17 +425,17 @@ impl Watching<'_> {
     }
 
     /// Continues a question with the prompt for its next line.
-    fn continue_question(&mut self, asking: GatePrompt) -> Result<Option<Rest>, Failure> {
-        self.questions.push_front(asking);
-        self.ask_on()?;
+    fn continue_question(&mut self, question: GatePrompt) -> Result<Option<WatchEnd>, Failure> {
+        self.questions.push_front(question);
+        self.ask_next_line()?;
         Ok(None)
     }
 
-    /// Answers a gate. Returns the reply of a refusal.
+    /// Answers a gate. Returns the reply if the answer was refused.
     ///
-    /// After a loss of the connection, the answer may have arrived or not. It names its gate, so sending it again is
-    /// safe while the gate is open.
-    async fn give(&mut self, answer: &AnswerGate) -> Result<Option<AnswerGateReply>, Failure> {
+    /// If the connection was lost, it is unknown whether the answer arrived. The answer names its gate, so it can be sent
+    /// again while the gate is open.
+    async fn send(&mut self, answer: &AnswerGate) -> Result<Option<AnswerGateReply>, Failure> {
         loop {
             match self.daemon.call(answer.clone()).await {
                 Ok(AnswerGateReply { retry_after_seconds: Some(seconds), .. }) => {
@@ -452,7 +456,7 @@ impl Watching<'_> {
         }
     }
 
-    /// Returns the gate called `id` of a run while it is open.
+    /// Returns the gate `id` of a run if it is open.
     async fn open_gate(&self, run: &str, id: &str) -> Result<Option<GateInfo>, Failure> {
         let reply = self.daemon.call(GetWorkflowRun { run_id: run.to_owned() }).await?;
         let gates = reply.run.map(|run| run.pending_gates).unwrap_or_default();
@@ -468,14 +472,14 @@ async fn line(person: &mut Option<Person>) -> Option<String> {
     }
 }
 
-async fn cancel(cancelling: &mut Option<Cancelling>) -> Result<(), AskError> {
-    match cancelling {
-        Some(cancelling) => cancelling.await,
+async fn finish_cancel(cancellation: &mut Option<Cancellation>) -> Result<(), AskError> {
+    match cancellation {
+        Some(cancellation) => cancellation.await,
         None => pending().await,
     }
 }
 
-fn lost(run: &str, error: FollowError) -> Failure {
+fn follow_failure(run: &str, error: FollowError) -> Failure {
     match error {
         FollowError::Unknown(_) => {
             Failure::work(format!("the daemon no longer knows run {run}; list runs with: steplatch runs list"))
@@ -485,9 +489,9 @@ fn lost(run: &str, error: FollowError) -> Failure {
 }
 
 /// A display that shows nothing.
-struct Silent;
+struct SilentView;
 
-impl View for Silent {
+impl View for SilentView {
     fn show(&mut self, _: &RunEvent) -> std::io::Result<()> {
         Ok(())
     }

@@ -19,8 +19,8 @@ use crate::failure::{FAILED, Failure};
 use crate::translation::for_people;
 use crate::{completion, front, pick, print};
 
-/// Number of requested runs at a time.
-const PAGE: u32 = 1000;
+/// Maximum number of runs per request.
+const PAGE_RUNS: u32 = 1000;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Runs {
@@ -93,32 +93,36 @@ pub(crate) struct List {
 }
 
 impl Runs {
-    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         match self {
-            Self::List(command) => command.run(place).await,
-            Self::Show { id, json } => show::show(place, &pick::run(place, id).await?, json).await,
-            Self::Events(command) => command.run(place).await,
-            Self::Wait(command) => command.run(place).await,
-            Self::Verify(command) => command.run(place).await,
-            Self::Diff(command) => command.run(place).await,
-            Self::Patch(command) => command.run(place).await,
-            Self::Pause { ids, json } => pause::pause(place, &ids, json).await,
-            Self::Resume { ids, json } => pause::resume(place, &ids, json).await,
-            Self::Cancel { ids, json } => cancel(place, &ids, json).await,
+            Self::List(command) => command.run(paths).await,
+            Self::Show { id, json } => show::show(paths, &pick::run(paths, id).await?, json).await,
+            Self::Events(command) => command.run(paths).await,
+            Self::Wait(command) => command.run(paths).await,
+            Self::Verify(command) => command.run(paths).await,
+            Self::Diff(command) => command.run(paths).await,
+            Self::Patch(command) => command.run(paths).await,
+            Self::Pause { ids, json } => pause::pause(paths, &ids, json).await,
+            Self::Resume { ids, json } => pause::resume(paths, &ids, json).await,
+            Self::Cancel { ids, json } => cancel(paths, &ids, json).await,
         }
     }
 }
 
 impl List {
-    async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
+    async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         let Self { workflow, state, since, until, limit, .. } = self;
-        let filtered = [&workflow, &state, &since, &until].into_iter().any(Option::is_some);
+        let has_filter = [&workflow, &state, &since, &until].into_iter().any(Option::is_some);
         let request = ListWorkflowRuns { workflow_id: workflow, state, since, until, before: None, limit: Some(limit) };
-        let runs = asked_for(place, request).await?;
+        let runs = request_runs(paths, request).await?;
         if self.json {
             print::json(&serde_json::json!({ "runs": runs }))?;
         } else if runs.is_empty() {
-            print::remark(if filtered { "no run matches" } else { "there are no runs; start one with: steplatch run" });
+            print::remark(if has_filter {
+                "no run matches"
+            } else {
+                "there are no runs; start one with: steplatch run"
+            });
         } else {
             let head = ["ID", "WORKFLOW", "STATE", "STARTED", "DURATION", "DETAILS"].map(str::to_owned).to_vec();
             let rows: Vec<_> = std::iter::once(head).chain(runs.iter().map(row)).collect();
@@ -130,76 +134,76 @@ impl List {
     }
 }
 
-/// Returns a run as a row of a table: its id, workflow, state, beginning, duration, and a remark.
+/// Returns a run as a row of a table: its id, workflow, state, start, duration, and a remark.
 pub(crate) fn row(run: &RunRecord) -> Vec<String> {
-    let about = match (&run.pending_gate, &run.error) {
+    let details = match (&run.pending_gate, &run.error) {
         (Some(gate), _) if run.pending_gates.len() > 1 => {
             format!("{} (and {} more)", gate.prompt, run.pending_gates.len() - 1)
         }
         (Some(gate), _) if gate.choices.is_empty() => gate.prompt.clone(),
         (Some(gate), _) => format!("{} ({} choices)", gate.prompt, gate.choices.len()),
         (None, Some(_)) if run.locked => "locked; unlock with: steplatch approver unlock".to_owned(),
-        // The exception of a traceback.
+        // The last line of a traceback has the exception.
         (None, Some(error)) => for_people(error.trim_end().lines().next_back().unwrap_or_default()),
         (None, None) => String::new(),
     };
     vec![
         run.run_id.clone(),
         run.workflow_id.clone(),
-        state(run),
+        describe_state(run),
         print::ago(&run.started_at),
-        took(run),
-        print::visible(&about),
+        run_duration(run),
+        print::visible(&details),
     ]
 }
 
-/// Returns the state of a run, and what else there is to know of it at once.
-fn state(run: &RunRecord) -> String {
+/// Returns the state of a run, with the facts that matter most.
+fn describe_state(run: &RunRecord) -> String {
     let paused = run.paused.as_ref().map(|_| ", paused").unwrap_or_default();
     let repaired = if run.repairs.is_empty() { "" } else { ", repaired" };
     format!("{}{paused}{repaired}", run.state)
 }
 
 /// Returns a run as lines.
-pub(crate) async fn describe(place: &DaemonPaths, id: &str) -> Result<Vec<String>, Failure> {
-    show::lines(place, id).await
+pub(crate) async fn describe(paths: &DaemonPaths, id: &str) -> Result<Vec<String>, Failure> {
+    show::lines(paths, id).await
 }
 
 /// Returns the duration of a run, until now if it has not ended.
-fn took(run: &RunRecord) -> String {
+fn run_duration(run: &RunRecord) -> String {
     let time = print::between(&run.started_at, run.completed_at.as_deref());
     time.map_or_else(|| "-".to_owned(), print::duration)
 }
 
 /// Returns the runs of a workflow or in a state, newest first.
 pub(crate) async fn listed(
-    place: &DaemonPaths,
+    paths: &DaemonPaths,
     workflow: Option<String>,
     state: Option<String>,
     limit: u32,
 ) -> Result<Vec<RunRecord>, Failure> {
     let request = ListWorkflowRuns { workflow_id: workflow, state, limit: Some(limit), ..ListWorkflowRuns::default() };
-    asked_for(place, request).await
+    request_runs(paths, request).await
 }
 
 /// Returns the runs that the daemon lists, newest first.
-async fn asked_for(place: &DaemonPaths, request: ListWorkflowRuns) -> Result<Vec<RunRecord>, Failure> {
-    let reply = front::ask(place, request).await?;
+async fn request_runs(paths: &DaemonPaths, request: ListWorkflowRuns) -> Result<Vec<RunRecord>, Failure> {
+    let reply = front::ask(paths, request).await?;
     if !reply.success {
         return Err(Failure::usage(reply.error.unwrap_or_else(|| "the daemon did not list the runs".into())));
     }
     Ok(reply.runs)
 }
 
-/// Returns all runs in a state, or in any, newest first.
-pub(crate) async fn all(place: &DaemonPaths, state: Option<&str>) -> Result<Vec<RunRecord>, Failure> {
+/// Returns all runs in a state, or in any state, newest first.
+pub(crate) async fn all(paths: &DaemonPaths, state: Option<&str>) -> Result<Vec<RunRecord>, Failure> {
     let mut runs: Vec<RunRecord> = Vec::new();
     loop {
         let before = runs.last().map(|run| run.run_id.clone());
         let state = state.map(str::to_owned);
-        let page = ListWorkflowRuns { state, before, limit: Some(PAGE), ..ListWorkflowRuns::default() };
-        let page = asked_for(place, page).await?;
-        let is_last = page.len() < PAGE as usize;
+        let page = ListWorkflowRuns { state, before, limit: Some(PAGE_RUNS), ..ListWorkflowRuns::default() };
+        let page = request_runs(paths, page).await?;
+        let is_last = page.len() < PAGE_RUNS as usize;
         runs.extend(page);
         if is_last {
             return Ok(runs);
@@ -207,25 +211,25 @@ pub(crate) async fn all(place: &DaemonPaths, state: Option<&str>) -> Result<Vec<
     }
 }
 
-/// Returns the id of a run from its whole id or an unambiguous prefix.
-pub(crate) async fn find(place: &DaemonPaths, prefix: &str) -> Result<String, Failure> {
+/// Finds a run by its id or an unambiguous prefix of it.
+pub(crate) async fn find(paths: &DaemonPaths, prefix: &str) -> Result<String, Failure> {
     if prefix.parse::<RunId>().is_ok() {
         return Ok(prefix.to_owned());
     }
-    let runs = all(place, None).await?;
-    let begins = |run: &&RunRecord| {
-        let without = run.run_id.strip_prefix("run_").unwrap_or(&run.run_id);
-        !prefix.is_empty() && (run.run_id.starts_with(prefix) || without.starts_with(prefix))
+    let runs = all(paths, None).await?;
+    let has_prefix = |run: &&RunRecord| {
+        let digits = run.run_id.strip_prefix("run_").unwrap_or(&run.run_id);
+        !prefix.is_empty() && (run.run_id.starts_with(prefix) || digits.starts_with(prefix))
     };
-    let found: Vec<&RunRecord> = runs.iter().filter(begins).collect();
-    match found[..] {
+    let matches: Vec<&RunRecord> = runs.iter().filter(has_prefix).collect();
+    match matches[..] {
         [run] => Ok(run.run_id.clone()),
         [] => Err(Failure::usage(format!(
             "no run id starts with '{}'; list runs with: steplatch runs list",
             print::visible(prefix)
         ))),
         _ => {
-            let rows: Vec<_> = found.iter().map(|run| row(run)).collect();
+            let rows: Vec<_> = matches.iter().map(|run| row(run)).collect();
             let candidates = print::table(&rows).replace('\n', "\n  ");
             Err(Failure::usage(format!(
                 "'{}' is ambiguous; it matches these runs:\n  {candidates}",
@@ -235,20 +239,20 @@ pub(crate) async fn find(place: &DaemonPaths, prefix: &str) -> Result<String, Fa
     }
 }
 
-/// Returns the failure that there is no such run.
+/// Returns the failure for an unknown run.
 pub(crate) fn not_found(id: &str) -> Failure {
     Failure::usage(format!("run '{id}' not found; list runs with: steplatch runs list"))
 }
 
-async fn cancel(place: &DaemonPaths, ids: &[String], json: bool) -> Result<ExitCode, Failure> {
-    // Resolves all ids first, so that an invalid one cancels nothing.
+async fn cancel(paths: &DaemonPaths, ids: &[String], json: bool) -> Result<ExitCode, Failure> {
+    // Resolves all ids first, so that an invalid id cancels no run.
     let mut runs = Vec::new();
     for id in ids {
-        runs.push(find(place, id).await?);
+        runs.push(find(paths, id).await?);
     }
     let mut replies = Vec::new();
     for run in runs {
-        replies.push(front::ask(place, CancelWorkflow { run_id: run }).await?);
+        replies.push(front::ask(paths, CancelWorkflow { run_id: run }).await?);
     }
     let failed = replies.iter().any(|reply| !reply.success);
     for reply in &replies {

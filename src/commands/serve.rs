@@ -75,15 +75,15 @@ enum SessionsRequest {
 }
 
 impl Serve {
-    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         match self.command {
-            Some(ServeRequest::Token { new, json }) => token(place, new, json).await,
-            Some(ServeRequest::Sessions { command: None, json }) => sessions(place, json).await,
+            Some(ServeRequest::Token { new, json }) => token(paths, new, json).await,
+            Some(ServeRequest::Sessions { command: None, json }) => sessions(paths, json).await,
             Some(ServeRequest::Sessions { command: Some(SessionsRequest::End { session, json, .. }), .. }) => {
-                end_sessions(place, session, json).await
+                end_sessions(paths, session, json).await
             }
-            Some(ServeRequest::Stop { json }) => stop(place, json).await,
-            None => serve(place, self.options, self.json, self.detached).await,
+            Some(ServeRequest::Stop { json }) => stop(paths, json).await,
+            None => serve(paths, self.options, self.json, self.detached).await,
         }
     }
 }
@@ -98,8 +98,8 @@ const ROWS: [(&str, &str); 6] = [
     ("metrics", "/metrics"),
 ];
 
-async fn serve(place: &DaemonPaths, options: ListenOptions, json: bool, detached: bool) -> Result<ExitCode, Failure> {
-    let mut lock = page_server::acquire(place).await?;
+async fn serve(paths: &DaemonPaths, options: ListenOptions, json: bool, detached: bool) -> Result<ExitCode, Failure> {
+    let mut lock = page_server::acquire(paths).await?;
     if detached {
         if lock.is_none() {
             return Ok(ExitCode::SUCCESS);
@@ -107,7 +107,7 @@ async fn serve(place: &DaemonPaths, options: ListenOptions, json: bool, detached
         // The server must survive the terminal that started it. A failure means that it is a session leader already.
         let _ = rustix::process::setsid();
     }
-    let listener = options.listen(place).await?;
+    let listener = options.listen(paths).await?;
     if let (Some(lock), Some(port)) = (&mut lock, listener.page_port()) {
         lock.record(port)?;
     }
@@ -126,8 +126,8 @@ async fn serve(place: &DaemonPaths, options: ListenOptions, json: bool, detached
 }
 
 /// Lists the browsers with a login.
-async fn sessions(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
-    let listed = front::ask(place, ListPageSessions {}).await?;
+async fn sessions(paths: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
+    let listed = front::ask(paths, ListPageSessions {}).await?;
     if json {
         print::json(&listed)?;
         return Ok(ExitCode::SUCCESS);
@@ -143,8 +143,8 @@ async fn sessions(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> 
 }
 
 /// Logs one browser out, or all.
-async fn end_sessions(place: &DaemonPaths, session_id: Option<String>, json: bool) -> Result<ExitCode, Failure> {
-    let ended = front::ask(place, EndPageSessions { session_id }).await?;
+async fn end_sessions(paths: &DaemonPaths, session_id: Option<String>, json: bool) -> Result<ExitCode, Failure> {
+    let ended = front::ask(paths, EndPageSessions { session_id }).await?;
     if !ended.success {
         return Err(Failure::work(ended.error.unwrap_or_else(|| "the session could not be ended".to_owned())));
     }
@@ -160,8 +160,8 @@ async fn end_sessions(place: &DaemonPaths, session_id: Option<String>, json: boo
 }
 
 /// Stops the server that has the page.
-async fn stop(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
-    let stopped = page_server::stop(place).await?;
+async fn stop(paths: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
+    let stopped = page_server::stop(paths).await?;
     if json {
         print::json(&json!({"success": true, "pid": stopped.map(|record| record.pid)}))?;
         return Ok(ExitCode::SUCCESS);
@@ -173,14 +173,14 @@ async fn stop(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn token(place: &DaemonPaths, new: bool, json: bool) -> Result<ExitCode, Failure> {
-    let file = token_file(place.state());
+async fn token(paths: &DaemonPaths, new: bool, json: bool) -> Result<ExitCode, Failure> {
+    let file = token_file(paths.state());
     let shown = file.display().to_string();
     if new {
-        ensure_private(place.state()).map_err(|error| Failure::work(error.to_string()))?;
-        let token = Token::renew(place.state()).map_err(|error| Failure::work(error.to_string()))?;
+        ensure_private(paths.state()).map_err(|error| Failure::work(error.to_string()))?;
+        let token = Token::renew(paths.state()).map_err(|error| Failure::work(error.to_string()))?;
         // Browsers may do what the token may; a person who replaces it means them as well.
-        front::ask(place, EndPageSessions::default()).await?;
+        front::ask(paths, EndPageSessions::default()).await?;
         if json {
             print::json(&json!({"success": true, "file": shown, "token": token}))?;
         } else {

@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use steplatch_workflow::line_diff;
 
-use crate::clients::edit::{EditRequest, Outcome, edited};
+use crate::clients::edit::{EditRequest, Outcome, edit_text};
 use crate::clients::entry::OwnEntry;
 use crate::clients::{CLIENTS, Client, Scope, UserPaths, file};
 use crate::failure::Failure;
@@ -14,10 +14,10 @@ use crate::print::{self, BAD, GOOD, QUIET};
 
 #[derive(Debug, Args)]
 pub(crate) struct Setup {
-    /// Only this client, found or not (repeatable)
+    /// Only this client, even if it was not found (repeatable)
     #[arg(long, value_name = "NAME", value_parser = names())]
     client: Vec<String>,
-    /// Who gets the entry
+    /// Scope of the entry
     #[arg(long, value_enum, default_value = "user")]
     scope: Scope,
     /// Remove the entry
@@ -37,7 +37,7 @@ pub(super) fn names() -> clap::builder::PossibleValuesParser {
 }
 
 /// The outcome for the configuration of one client.
-struct Done {
+struct ClientOutcome {
     client: &'static Client,
     file: std::path::PathBuf,
     /// `None` without an installed client.
@@ -50,29 +50,31 @@ impl Setup {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
         let user_paths = UserPaths::look()?;
         let own_entry = if self.remove { None } else { Some(OwnEntry::find(&user_paths)?) };
-        let wish = own_entry.as_ref().map_or(EditRequest::Lack, EditRequest::Have);
-        let asked = CLIENTS.iter().filter(|client| self.is_asked(client));
-        let done: Vec<Done> = asked.map(|client| self.one(client, wish, &user_paths)).collect();
-        let failed: Vec<String> = done.iter().filter_map(|done| done.complaint(&user_paths)).collect();
+        let request = own_entry.as_ref().map_or(EditRequest::Lack, EditRequest::Have);
+        let clients = CLIENTS.iter().filter(|client| self.is_selected(client));
+        let outcomes: Vec<ClientOutcome> = clients.map(|client| self.set_up(client, request, &user_paths)).collect();
+        let errors: Vec<String> = outcomes.iter().filter_map(|outcome| outcome.error(&user_paths)).collect();
         let reply = json!({
-            "success": failed.is_empty(),
+            "success": errors.is_empty(),
             "dry_run": self.dry_run,
             "scope": self.scope,
             "command": own_entry.as_ref().map(|own_entry| &own_entry.command),
-            "clients": done.iter().map(|done| done.document(self.dry_run)).collect::<Vec<_>>(),
+            "clients": outcomes.iter().map(|outcome| outcome.document(self.dry_run)).collect::<Vec<_>>(),
         });
         if !self.json {
-            self.print_outcome(&done, &user_paths)?;
+            self.print_outcomes(&outcomes, &user_paths)?;
         }
-        if !failed.is_empty() {
-            return Err(Failure::work(failed.join("\n")).with(&reply));
+        if !errors.is_empty() {
+            return Err(Failure::work(errors.join("\n")).with(&reply));
         }
-        if done.iter().all(|done| done.outcome.is_none()) {
-            let by_hand = match &own_entry {
-                Some(own_entry) => format!(", or add steplatch to yours:\n{}", own_entry.by_hand()),
+        if outcomes.iter().all(|done| done.outcome.is_none()) {
+            let instructions = match &own_entry {
+                Some(own_entry) => format!(", or add steplatch to yours:\n{}", own_entry.manual_instructions()),
                 None => String::new(),
             };
-            return Err(Failure::work(format!("no client was found; name one with --client{by_hand}")).with(&reply));
+            return Err(
+                Failure::work(format!("no client was found; name one with --client{instructions}")).with(&reply)
+            );
         }
         if self.json {
             print::json(&reply)?;
@@ -80,47 +82,47 @@ impl Setup {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn is_asked(&self, client: &Client) -> bool {
+    fn is_selected(&self, client: &Client) -> bool {
         self.client.is_empty() || self.client.iter().any(|name| name == client.name)
     }
 
-    fn one(&self, client: &'static Client, wish: EditRequest<'_>, user_paths: &UserPaths) -> Done {
+    fn set_up(&self, client: &'static Client, request: EditRequest<'_>, user_paths: &UserPaths) -> ClientOutcome {
         let path = client.file(self.scope, user_paths);
         // An explicitly named client counts as installed.
         if self.client.is_empty() && !client.is_there(self.scope, user_paths) {
-            return Done { client, file: path, outcome: None, diff: String::new() };
+            return ClientOutcome { client, file: path, outcome: None, diff: String::new() };
         }
         let make = |text: Option<&str>| {
-            edited(client.format, text.unwrap_or_default(), wish, user_paths).map_err(|error| error.to_string())
+            edit_text(client.format, text.unwrap_or_default(), request, user_paths).map_err(|error| error.to_string())
         };
         let mut difference = String::new();
         let outcome = if self.dry_run {
             file::read(&path).map_err(|error| error.to_string()).and_then(|text| {
-                let (outcome, new) = make(text.as_deref())?;
-                difference = line_diff::unified(&path.display().to_string(), text.as_deref(), &new);
+                let (outcome, new_text) = make(text.as_deref())?;
+                difference = line_diff::unified(&path.display().to_string(), text.as_deref(), &new_text);
                 Ok(outcome)
             })
         } else {
             let private = self.scope == Scope::User;
-            file::replace(&path, private, |text| make(text).map_err(Refused)).map_err(|Refused(error)| error)
+            file::replace(&path, private, |text| make(text).map_err(Unchanged)).map_err(|Unchanged(error)| error)
         };
-        Done { client, file: path, outcome: Some(outcome), diff: difference }
+        ClientOutcome { client, file: path, outcome: Some(outcome), diff: difference }
     }
 
-    fn print_outcome(&self, done: &[Done], user_paths: &UserPaths) -> Result<(), Failure> {
-        let width = done.iter().map(|done| done.client.label.len()).max().unwrap_or_default();
-        for done in done {
-            let (sign, summary) = done.summary(self.dry_run);
+    fn print_outcomes(&self, outcomes: &[ClientOutcome], user_paths: &UserPaths) -> Result<(), Failure> {
+        let width = outcomes.iter().map(|done| done.client.label.len()).max().unwrap_or_default();
+        for done in outcomes {
+            let (symbol, summary) = done.summary(self.dry_run);
             let label = print::padded(done.client.label, width);
             print::line(match done.outcome {
                 Some(_) => {
                     let (summary, file) = (print::padded(&summary, 22), user_paths.display_path(&done.file));
-                    format!("  {sign} {label}  {summary}  {QUIET}{file}{QUIET:#}")
+                    format!("  {symbol} {label}  {summary}  {QUIET}{file}{QUIET:#}")
                 }
-                None => format!("  {sign} {label}  {summary}"),
+                None => format!("  {symbol} {label}  {summary}"),
             })?;
         }
-        for done in done.iter().filter(|done| !done.diff.is_empty()) {
+        for done in outcomes.iter().filter(|done| !done.diff.is_empty()) {
             print::line("")?;
             done.diff.lines().try_for_each(|line| {
                 let line = print::visible(line.trim_end_matches('\r'));
@@ -131,13 +133,13 @@ impl Setup {
                 }
             })?;
         }
-        for before in done.iter().filter_map(Done::replaced) {
-            print::remark(&before);
+        for remark in outcomes.iter().filter_map(ClientOutcome::replaced) {
+            print::remark(&remark);
         }
-        let changed = done
+        let has_changed = outcomes
             .iter()
             .any(|done| matches!(done.outcome, Some(Ok(Outcome::Added | Outcome::Changed { .. } | Outcome::Removed))));
-        match (changed, self.dry_run) {
+        match (has_changed, self.dry_run) {
             (false, _) => {}
             (true, true) => print::remark("dry run: nothing was changed"),
             (true, false) if self.remove => print::remark("restart running clients to apply the change"),
@@ -151,26 +153,26 @@ impl Setup {
 }
 
 /// Reason for leaving a file unchanged.
-struct Refused(String);
+struct Unchanged(String);
 
-impl From<file::FileError> for Refused {
+impl From<file::FileError> for Unchanged {
     fn from(error: file::FileError) -> Self {
         Self(error.to_string())
     }
 }
 
-impl Done {
-    /// Returns a sign and a few words for people.
+impl ClientOutcome {
+    /// Returns a symbol and a few words for people.
     fn summary(&self, dry_run: bool) -> (String, String) {
         let good = format!("{GOOD}✓{GOOD:#}");
         let quiet = format!("{QUIET}·{QUIET:#}");
-        let would = |done: &str, would: &str| if dry_run { would.to_owned() } else { done.to_owned() };
+        let choose = |done: &str, planned: &str| if dry_run { planned.to_owned() } else { done.to_owned() };
         match &self.outcome {
             None => (quiet, "not found".to_owned()),
             Some(Err(_)) => (format!("{BAD}✗{BAD:#}"), "unchanged".to_owned()),
-            Some(Ok(Outcome::Added)) => (good, would("added", "would be added")),
-            Some(Ok(Outcome::Changed { .. })) => (good, would("changed", "would be changed")),
-            Some(Ok(Outcome::Removed)) => (good, would("removed", "would be removed")),
+            Some(Ok(Outcome::Added)) => (good, choose("added", "would be added")),
+            Some(Ok(Outcome::Changed { .. })) => (good, choose("changed", "would be changed")),
+            Some(Ok(Outcome::Removed)) => (good, choose("removed", "would be removed")),
             Some(Ok(Outcome::Kept)) => (good, "already registered".to_owned()),
             Some(Ok(Outcome::KeptUrl(_))) => (good, "already registered, over HTTP".to_owned()),
             Some(Ok(Outcome::Absent)) => (quiet, "has no entry".to_owned()),
@@ -180,14 +182,14 @@ impl Done {
     /// Returns the previous content of a changed entry.
     fn replaced(&self) -> Option<String> {
         match &self.outcome {
-            Some(Ok(Outcome::Changed { before })) => {
-                Some(format!("the entry of {} was: {}", self.client.label, print::visible(before)))
+            Some(Ok(Outcome::Changed { previous })) => {
+                Some(format!("the entry of {} was: {}", self.client.label, print::visible(previous)))
             }
             _ => None,
         }
     }
 
-    fn complaint(&self, user_paths: &UserPaths) -> Option<String> {
+    fn error(&self, user_paths: &UserPaths) -> Option<String> {
         let error = self.outcome.as_ref()?.as_ref().err()?;
         Some(format!("{} of {} was not changed: {error}", user_paths.display_path(&self.file), self.client.label))
     }
@@ -197,7 +199,7 @@ impl Done {
             None => ("not_found", None),
             Some(Err(error)) => ("failed", Some(("error", error))),
             Some(Ok(Outcome::Added)) => ("added", None),
-            Some(Ok(Outcome::Changed { before })) => ("changed", Some(("before", before))),
+            Some(Ok(Outcome::Changed { previous })) => ("changed", Some(("before", previous))),
             Some(Ok(Outcome::Removed)) => ("removed", None),
             Some(Ok(Outcome::Kept)) => ("unchanged", None),
             Some(Ok(Outcome::KeptUrl(url))) => ("unchanged", Some(("url", url))),

@@ -14,7 +14,7 @@ pub(crate) async fn pass_on(ticket: String) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     let question = std::env::args().nth(1).unwrap_or_default();
-    let daemon = front::running(&front::place(None)?).await?;
+    let daemon = front::running(&front::daemon_paths(None)?).await?;
     let reply = daemon.call(AskSshQuestion { ticket, question }).await?;
     match reply.answer {
         Some(answer) => {

@@ -38,7 +38,7 @@ pub(crate) enum Terminal {
         /// Id or name of the terminal; without one the only open terminal, or one picked from a list
         #[arg(value_name = "TERMINAL", add = completion::terminals())]
         id: Option<String>,
-        /// Key that detaches; the terminal keeps running
+        /// Detach key; the terminal keeps running
         #[arg(long, value_name = "KEY", default_value = "ctrl-\\")]
         detach_key: DetachKey,
         /// Take over: only you can type until you detach
@@ -48,7 +48,7 @@ pub(crate) enum Terminal {
     /// Type into a terminal
     Send(Send),
     /// Run a command in a terminal's shell, print its output and exit with its exit code
-    Run(RunOne),
+    Run(RunInTerminal),
     Wait(wait::Wait),
     /// Print the screen of a terminal, or its output
     Screen(Screen),
@@ -59,7 +59,7 @@ pub(crate) enum Terminal {
         id: String,
         /// New file to write (asciicast v3); - is standard output [default: TERMINAL.cast]
         file: Option<PathBuf>,
-        /// Longest pause in a replay
+        /// Maximum pause in a replay
         #[arg(long, value_name = "SECONDS", value_parser = seconds)]
         idle_limit: Option<f64>,
     },
@@ -94,12 +94,12 @@ pub(crate) struct Open {
 
 fn size(text: &str) -> Result<(u16, u16), String> {
     let parsed = text.split_once('x').and_then(|(cols, rows)| Some((cols.parse().ok()?, rows.parse().ok()?)));
-    parsed.ok_or_else(|| "a size is written as 120x40".to_owned())
+    parsed.ok_or_else(|| "a size must have the form 120x40".to_owned())
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
     let parsed = text.parse().ok().filter(|seconds: &f64| seconds.is_finite() && *seconds > 0.0);
-    parsed.ok_or_else(|| "a pause is a number of seconds, such as 2.5".to_owned())
+    parsed.ok_or_else(|| "a pause must be a number of seconds, such as 2.5".to_owned())
 }
 
 #[derive(Debug, Args)]
@@ -125,7 +125,7 @@ pub(crate) struct Send {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct RunOne {
+pub(crate) struct RunInTerminal {
     /// Id or name of the terminal; its shell or its REPL must be at its prompt
     #[arg(value_name = "TERMINAL", add = completion::terminals())]
     id: String,
@@ -156,10 +156,10 @@ pub(crate) struct Screen {
     /// Id or name of the terminal; without one the only open terminal, or one picked from a list
     #[arg(value_name = "TERMINAL", add = completion::terminals())]
     id: Option<String>,
-    /// All output since the terminal was opened
+    /// Print all output since the terminal was opened
     #[arg(long, conflicts_with = "tail")]
     history: bool,
-    /// The last lines of the output
+    /// Print the last lines of the output
     #[arg(long, value_name = "LINES")]
     tail: Option<u32>,
     /// Keep the colours of the screen (short for --format ansi)
@@ -204,32 +204,32 @@ pub(crate) struct Close {
     json: bool,
 }
 
-/// Maximum bytes per request for the whole output.
-const PAGE: u32 = 1_000_000;
+/// Maximum length of the output in one reply, in bytes.
+const PAGE_BYTES: u32 = 1_000_000;
 
 impl Terminal {
-    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         match self {
-            Self::Open(command) => command.run(place).await,
-            Self::List { json } => list(place, json).await,
+            Self::Open(command) => command.run(paths).await,
+            Self::List { json } => list(paths, json).await,
             Self::Attach { id, detach_key, hold } => {
-                let id = pick::terminal(place, id).await?;
-                attach(place, &id, detach_key, hold).await
+                let id = pick::terminal(paths, id).await?;
+                attach(paths, &id, detach_key, hold).await
             }
-            Self::Send(command) => command.run(place).await,
-            Self::Run(command) => command.run(place).await,
-            Self::Wait(command) => command.run(place).await,
-            Self::Screen(command) => command.run(place).await,
-            Self::Record { id, file, idle_limit } => record(place, &id, file, idle_limit).await,
-            Self::Inputs(command) => command.run(place).await,
-            Self::Resize(command) => command.run(place).await,
-            Self::Signal(command) => command.run(place).await,
-            Self::Close(command) => command.run(place).await,
+            Self::Send(command) => command.run(paths).await,
+            Self::Run(command) => command.run(paths).await,
+            Self::Wait(command) => command.run(paths).await,
+            Self::Screen(command) => command.run(paths).await,
+            Self::Record { id, file, idle_limit } => record(paths, &id, file, idle_limit).await,
+            Self::Inputs(command) => command.run(paths).await,
+            Self::Resize(command) => command.run(paths).await,
+            Self::Signal(command) => command.run(paths).await,
+            Self::Close(command) => command.run(paths).await,
         }
     }
 }
 
-fn worked(success: bool, error: Option<&String>, reply: &impl Serialize) -> Result<(), Failure> {
+fn check_success(success: bool, error: Option<&String>, reply: &impl Serialize) -> Result<(), Failure> {
     if success {
         return Ok(());
     }
@@ -238,9 +238,9 @@ fn worked(success: bool, error: Option<&String>, reply: &impl Serialize) -> Resu
 }
 
 impl Open {
-    async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
+    async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         let reply = front::ask(
-            place,
+            paths,
             OpenTerminal {
                 shell: "bash".to_owned(),
                 working_directory: self.cwd,
@@ -254,7 +254,7 @@ impl Open {
             },
         )
         .await?;
-        worked(reply.success, reply.error.as_ref(), &reply)?;
+        check_success(reply.success, reply.error.as_ref(), &reply)?;
         if self.json {
             print::json(&reply)?;
         } else {
@@ -264,8 +264,8 @@ impl Open {
     }
 }
 
-async fn list(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
-    let reply = front::ask(place, ListTerminalSessions {}).await?;
+async fn list(paths: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
+    let reply = front::ask(paths, ListTerminalSessions {}).await?;
     if json {
         print::json(&reply)?;
     } else if reply.sessions.is_empty() {
@@ -280,13 +280,12 @@ async fn list(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the state of a terminal in words: above all whether it waits for the person. A terminal of a machine without
-/// a connection has no other state.
+/// Describes the state of a terminal. A lost connection to its machine and a wait for the person come first.
 fn state(session: &SessionInfo) -> String {
     state_at(session, None)
 }
 
-/// As [`state`], at the moment `now`, if there is one.
+/// Describes the state of a terminal at the time `now`; now by default.
 pub(crate) fn state_at(session: &SessionInfo, now: Option<&str>) -> String {
     if let Some(since) = &session.host_lost_since {
         return format!("host lost {}", print::ago_at(since, now));
@@ -299,8 +298,8 @@ pub(crate) fn state_at(session: &SessionInfo, now: Option<&str>) -> String {
     if let Some(holder) = &session.held_by {
         return format!("held by {holder}");
     }
-    let waits = session.awaiting_input == Some(true);
-    match (session.busy, waits) {
+    let awaits_input = session.awaiting_input == Some(true);
+    match (session.busy, awaits_input) {
         _ if session.password => "asks for a password",
         (Some(false), _) => "at prompt",
         (_, true) => "waits for input",
@@ -325,7 +324,7 @@ pub(crate) fn row(session: &SessionInfo) -> Vec<String> {
     ]
 }
 
-/// Returns the directory of a terminal, after the name of its machine as scp(1) writes it.
+/// Returns the directory of a terminal, with its machine in the form of scp(1).
 pub(crate) fn directory(session: &SessionInfo) -> Option<String> {
     match &session.host {
         Some(host) => Some(format!("{host}:{}", session.cwd.as_deref().unwrap_or_default())),
@@ -334,7 +333,7 @@ pub(crate) fn directory(session: &SessionInfo) -> Option<String> {
 }
 
 impl Send {
-    async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
+    async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         let mut text = self.text;
         if text == "-" {
             text.clear();
@@ -344,7 +343,7 @@ impl Send {
             text.push('\n');
         }
         let reply = front::ask(
-            place,
+            paths,
             SendInput {
                 session_id: self.id,
                 input_text: text,
@@ -354,7 +353,7 @@ impl Send {
             },
         )
         .await?;
-        worked(reply.success, reply.error.as_ref(), &reply)?;
+        check_success(reply.success, reply.error.as_ref(), &reply)?;
         if self.json {
             print::json(&reply)?;
         } else {
@@ -403,17 +402,17 @@ impl Destination {
     }
 }
 
-/// Says that the beginning of an output is not there any more.
-fn note_lost(omitted: Option<&OmittedOutput>) {
-    if let Some(begins) = omitted.and_then(|omitted| omitted.lost_before) {
-        print::remark(&format!("output before offset {begins} is no longer held"));
+/// Prints a remark if the beginning of an output was dropped.
+fn report_lost_output(omitted: Option<&OmittedOutput>) {
+    if let Some(offset) = omitted.and_then(|omitted| omitted.lost_before) {
+        print::remark(&format!("output before offset {offset} was dropped"));
     }
 }
 
-impl RunOne {
-    async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
+impl RunInTerminal {
+    async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         let reply = front::ask(
-            place,
+            paths,
             RunCommand {
                 session_id: Some(self.id),
                 // One argument is a command line; several are its words.
@@ -424,14 +423,14 @@ impl RunOne {
                 timeout: self.timeout,
                 working_directory: self.cwd,
                 integrate: self.integrate.then_some(true),
-                limit: Some(PAGE),
+                limit: Some(PAGE_BYTES),
                 environment: None,
                 host: None,
             },
         )
         .await?;
         if !self.json {
-            note_lost(reply.omitted.as_ref());
+            report_lost_output(reply.omitted.as_ref());
             print::exactly(&reply.output)?;
             if let Some(OmittedOutput { bytes, offset, tail: Some(tail), .. }) = &reply.omitted {
                 print::remark(&format!(
@@ -447,27 +446,27 @@ impl RunOne {
             print::json(&reply)?;
         }
         if reply.exit_code.is_none() && !self.json {
-            print::remark("no exit code is known here; in a shell, --integrate sets that up");
+            print::remark("the exit code is unknown; in a shell, --integrate reports exit codes");
         }
-        // The exit code of the command, as a shell returns it. An entry in a program that reports none was run.
+        // The exit code of the command, as a shell returns it. Without a known exit code, the command counts as successful.
         let code = reply.exit_code.map_or(0, |code| u8::try_from(code & 0xff).unwrap_or(FAILED));
         Ok(ExitCode::from(code))
     }
 }
 
 impl Screen {
-    async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
+    async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         let content_mode = match (self.history, self.tail) {
             (true, _) => ContentMode::History,
             (false, Some(_)) => ContentMode::Tail,
             (false, None) => ContentMode::Screen,
         };
         let mut verb = GetScreenContent {
-            session_id: pick::terminal(place, self.id).await?,
+            session_id: pick::terminal(paths, self.id).await?,
             content_mode,
             line_count: self.tail,
             offset: self.history.then_some(0),
-            limit: Some(PAGE),
+            limit: Some(PAGE_BYTES),
             format: match self.format {
                 _ if self.color => ScreenFormat::Ansi,
                 Format::Text => ScreenFormat::Text,
@@ -482,9 +481,9 @@ impl Screen {
             return Err(Failure::usage("a terminal cannot show images; name a file with --output, or pipe the output"));
         }
         loop {
-            let reply = front::ask(place, verb.clone()).await?;
-            worked(reply.success, reply.error.as_ref(), &reply)?;
-            let more = self.history && reply.truncated;
+            let reply = front::ask(paths, verb.clone()).await?;
+            check_success(reply.success, reply.error.as_ref(), &reply)?;
+            let has_more = self.history && reply.truncated;
             verb.offset = reply.next_offset;
             if self.json {
                 print::json(&reply)?;
@@ -494,7 +493,7 @@ impl Screen {
                 out.bytes(&image)?;
             } else {
                 let content = reply.screen_content.unwrap_or_default();
-                note_lost(reply.omitted.as_ref());
+                report_lost_output(reply.omitted.as_ref());
                 match reply.omitted.and_then(|omitted| Some((omitted.tail?, omitted.bytes))) {
                     Some((tail, bytes)) => {
                         out.line(content.trim_end())?;
@@ -502,11 +501,11 @@ impl Screen {
                         out.line(&tail)?;
                     }
                     // The next page continues where this one ends.
-                    None if more => out.exactly(&content)?,
+                    None if has_more => out.exactly(&content)?,
                     None => out.line(content.trim_end())?,
                 }
             }
-            if !more {
+            if !has_more {
                 return Ok(ExitCode::SUCCESS);
             }
         }
@@ -514,14 +513,14 @@ impl Screen {
 }
 
 impl Close {
-    async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
+    async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         let verb = ExitTerminal { session_id: self.id.clone(), signal: self.signal, force: self.force };
-        let reply = front::ask(place, verb).await?;
+        let reply = front::ask(paths, verb).await?;
         if !reply.success && reply.message == "Session not found" {
             let error = format!("terminal '{}' not found; list terminals with: steplatch terminal list", self.id);
             return Err(Failure::work(error).with(&reply));
         }
-        worked(reply.success, Some(&reply.message), &reply)?;
+        check_success(reply.success, Some(&reply.message), &reply)?;
         if self.json {
             print::json(&reply)?;
         } else {
@@ -529,7 +528,7 @@ impl Close {
             print::line(format!("closed {}{code}", reply.session_id))?;
             for survivor in &reply.survivors {
                 let reason = if survivor.doubtful {
-                    "may be another terminal's and was left alone"
+                    "may belong to another terminal and was not ended"
                 } else {
                     "could not be ended"
                 };

@@ -17,7 +17,7 @@ use super::runs::{find, wait as run_wait};
 use super::terminal::wait as terminal_wait;
 use crate::failure::Failure;
 use crate::print::{self, QUIET, STRONG, padded, visible};
-use crate::run_changes::{RECONNECT_TIMEOUT, RunChange, RunChanges, RunUpdate, has_ended, subscribed};
+use crate::run_changes::{RECONNECT_TIMEOUT, RunChange, RunChanges, RunUpdate, has_ended, subscribe_with_retries};
 use crate::wait::{TimeLimit, WaitOptions, WaitOutcome};
 use crate::{completion, front};
 
@@ -71,10 +71,10 @@ struct Event {
 }
 
 impl Watch {
-    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         let limit = TimeLimit::start(self.options.timeout);
-        let daemon = front::steady(place)?;
-        let targets = Targets::find(place, &daemon, &self.targets).await?;
+        let daemon = front::steady(paths)?;
+        let targets = Targets::find(paths, &daemon, &self.targets).await?;
         if targets.terminals.is_empty() && !self.pattern.is_empty() {
             return Err(Failure::usage("--pattern needs a terminal among the targets"));
         }
@@ -97,8 +97,8 @@ impl Watch {
             let event = tokio::select! {
                 event = events.recv() => event,
                 () = limit.passed() => {
-                    let what = if self.any { "nothing happened" } else { "stopped watching" };
-                    return Err(Failure::timed_out(what));
+                    let message = if self.any { "nothing happened" } else { "stopped watching" };
+                    return Err(Failure::timed_out(message));
                 }
             };
             let Some(event) = event.transpose()? else { return Ok(worst.code()) };
@@ -142,21 +142,22 @@ struct Targets {
 }
 
 impl Targets {
-    /// Finds runs and terminals by what a person wrote. A terminal takes precedence over the prefix of a run's id.
-    async fn find(place: &DaemonPaths, daemon: &ReconnectingClient, written: &[String]) -> Result<Self, Failure> {
+    /// Finds the runs and terminals of the command line. A terminal takes precedence over the prefix of a run's id.
+    async fn find(paths: &DaemonPaths, daemon: &ReconnectingClient, arguments: &[String]) -> Result<Self, Failure> {
         let mut targets = Self { runs: BTreeSet::new(), terminals: Vec::new() };
-        if written.is_empty() {
+        if arguments.is_empty() {
             return Ok(targets);
         }
         let listed = daemon.call(ListTerminalSessions {}).await?.sessions;
-        for target in written {
-            let is_it = |session: &SessionInfo| session.session_id == *target || session.name.as_ref() == Some(target);
-            if listed.iter().any(is_it) {
+        for target in arguments {
+            let is_target =
+                |session: &SessionInfo| session.session_id == *target || session.name.as_ref() == Some(target);
+            if listed.iter().any(is_target) {
                 targets.terminals.push(target.clone());
             } else {
                 let no_terminal =
                     |failure: Failure| Failure::usage(format!("no terminal '{target}'; {}", failure.message()));
-                targets.runs.insert(find(place, target).await.map_err(no_terminal)?);
+                targets.runs.insert(find(paths, target).await.map_err(no_terminal)?);
             }
         }
         targets.terminals.sort_unstable();
@@ -167,7 +168,7 @@ impl Targets {
 
 type Sender = mpsc::Sender<Result<Event, Failure>>;
 
-/// Sends the events of runs until nothing receives them.
+/// Sends the events of runs until the receiver closes.
 async fn watch_runs(mut changes: RunChanges, sender: Sender) {
     loop {
         match changes.next().await {
@@ -188,12 +189,12 @@ async fn watch_runs(mut changes: RunChanges, sender: Sender) {
 
 fn run_event(record: &RunRecord, change: &RunChange) -> Event {
     let workflow = visible(&record.workflow_id);
-    let by = || record.paused.as_ref().map(|pause| format!(" by {}", visible(&pause.by))).unwrap_or_default();
+    let pause_author = || record.paused.as_ref().map(|pause| format!(" by {}", visible(&pause.by))).unwrap_or_default();
     let (kind, detail) = match change {
         RunChange::Started => ("started", workflow),
         RunChange::GateOpened(gate) => ("gate", format!("{workflow}: {}", gate_line(gate))),
         RunChange::GateClosed(gate) => ("closed", format!("{workflow}: gate {gate}")),
-        RunChange::Paused => ("paused", format!("{workflow}{}", by())),
+        RunChange::Paused => ("paused", format!("{workflow}{}", pause_author())),
         RunChange::Resumed => ("resumed", workflow),
         RunChange::Ended => {
             let kind = match record.state.as_str() {
@@ -226,12 +227,12 @@ fn run_event(record: &RunRecord, change: &RunChange) -> Event {
     }
 }
 
-/// Sends the events of all terminals: the later ones of existing terminals, and all of new ones.
+/// Sends the events of all terminals: all of new terminals, and only later ones of existing terminals.
 async fn watch_terminals(daemon: ReconnectingClient, sender: Sender) {
-    let mut known: Option<BTreeSet<String>> = None;
+    let mut seen: Option<BTreeSet<String>> = None;
     loop {
-        let patience = if known.is_some() { RECONNECT_TIMEOUT } else { Duration::ZERO };
-        let mut events = match subscribed(&daemon, &WatchTerminals {}, patience).await {
+        let retry_time = if seen.is_some() { RECONNECT_TIMEOUT } else { Duration::ZERO };
+        let mut events = match subscribe_with_retries(&daemon, &WatchTerminals {}, retry_time).await {
             Ok((_, events)) => events,
             Err(error) => {
                 let _ = sender.send(Err(error)).await;
@@ -245,10 +246,10 @@ async fn watch_terminals(daemon: ReconnectingClient, sender: Sender) {
                 Err(_) => break,
             };
             let running = listed.into_iter().filter(|session| session.exit_code.is_none());
-            let is_first = known.is_none();
-            let known = known.get_or_insert_default();
+            let is_first = seen.is_none();
+            let seen = seen.get_or_insert_default();
             for session in running {
-                if known.insert(session.session_id.clone()) {
+                if seen.insert(session.session_id.clone()) {
                     tokio::spawn(watch_listed(daemon.clone(), session, is_first, sender.clone()));
                 }
             }
@@ -262,7 +263,7 @@ async fn watch_terminals(daemon: ReconnectingClient, sender: Sender) {
 /// Sends the events of a terminal, and its end.
 async fn watch_listed(daemon: ReconnectingClient, session: SessionInfo, existed: bool, sender: Sender) {
     let name = session.name.clone().unwrap_or_else(|| session.session_id.clone());
-    let event = |kind, detail: String| Event {
+    let new_event = |kind, detail: String| Event {
         subject: name.clone(),
         kind,
         detail,
@@ -271,7 +272,7 @@ async fn watch_listed(daemon: ReconnectingClient, session: SessionInfo, existed:
         is_last: false,
     };
     let since = if existed {
-        // The position is where the output ends.
+        // The position is the end of the output.
         let verb = GetScreenContent {
             session_id: session.session_id.clone(),
             content_mode: ContentMode::Tail,
@@ -283,30 +284,30 @@ async fn watch_listed(daemon: ReconnectingClient, session: SessionInfo, existed:
             _ => return,
         }
     } else {
-        if sender.send(Ok(event("opened", visible(&session.command)))).await.is_err() {
+        if sender.send(Ok(new_event("opened", visible(&session.command)))).await.is_err() {
             return;
         }
         None
     };
-    let (own, mut events) = mpsc::channel(1);
-    tokio::spawn(watch_terminal(daemon.clone(), session.session_id.clone(), Vec::new(), since, own));
-    while let Some(next) = events.recv().await {
-        let next = match next {
-            Ok(mut next) => {
-                next.data["terminal"] = name.as_str().into();
-                Event { subject: name.clone(), ..next }
+    let (terminal_sender, mut events) = mpsc::channel(1);
+    tokio::spawn(watch_terminal(daemon.clone(), session.session_id.clone(), Vec::new(), since, terminal_sender));
+    while let Some(event) = events.recv().await {
+        let event = match event {
+            Ok(mut event) => {
+                event.data["terminal"] = name.as_str().into();
+                Event { subject: name.clone(), ..event }
             }
             // The daemon may have ended instead.
             Err(_) if is_listed(&daemon, &session.session_id).await => return,
-            Err(_) => event("closed", String::new()),
+            Err(_) => new_event("closed", String::new()),
         };
-        if sender.send(Ok(next)).await.is_err() {
+        if sender.send(Ok(event)).await.is_err() {
             return;
         }
     }
 }
 
-/// Returns whether a terminal is open. Without an answer of the daemon it counts as open.
+/// Returns whether a terminal is open. It counts as open if the daemon does not answer.
 async fn is_listed(daemon: &ReconnectingClient, terminal: &str) -> bool {
     match daemon.call(ListTerminalSessions {}).await {
         Ok(listed) => listed.sessions.iter().any(|session| session.session_id == terminal),
@@ -314,8 +315,8 @@ async fn is_listed(daemon: &ReconnectingClient, terminal: &str) -> bool {
     }
 }
 
-/// Sends the events of a terminal until its program ends, or nothing receives them. `since` is the position of the output
-/// after which something has to come first.
+/// Sends the events of a terminal until its program ends or the receiver closes. Events before output after `since` do not
+/// count.
 async fn watch_terminal(
     daemon: ReconnectingClient,
     terminal: String,
@@ -323,7 +324,7 @@ async fn watch_terminal(
     mut since: Option<Since>,
     sender: Sender,
 ) {
-    if since.is_some() && !stirs(&daemon, &terminal, since, &sender).await {
+    if since.is_some() && !wait_for_output(&daemon, &terminal, since, &sender).await {
         return;
     }
     loop {
@@ -332,7 +333,7 @@ async fn watch_terminal(
             true => AwaitOutput { until: AwaitUntil::Prompt, ..verb },
             false => AwaitOutput { patterns: Some(patterns.clone()), ..verb },
         };
-        let reply = match terminal_wait::awaited(&daemon, verb).await {
+        let reply = match terminal_wait::await_output(&daemon, verb).await {
             Ok(reply) => reply,
             Err(error) => {
                 let _ = sender.send(Err(error)).await;
@@ -360,8 +361,8 @@ async fn watch_terminal(
             return;
         }
         since = Some(Since::Offset(reply.offset));
-        // A program that stays at its prompt is not a further event: some output comes first.
-        if patterns.is_empty() && !stirs(&daemon, &terminal, since, &sender).await {
+        // A program that stays at its prompt has no further event before its next output.
+        if patterns.is_empty() && !wait_for_output(&daemon, &terminal, since, &sender).await {
             return;
         }
     }
@@ -369,10 +370,10 @@ async fn watch_terminal(
 
 /// Waits for output after a position, or for the end of the program. Sends an error and returns false when the terminal
 /// has closed.
-async fn stirs(daemon: &ReconnectingClient, terminal: &str, since: Option<Since>, sender: &Sender) -> bool {
+async fn wait_for_output(daemon: &ReconnectingClient, terminal: &str, since: Option<Since>, sender: &Sender) -> bool {
     let verb =
         AwaitOutput { session_id: terminal.to_owned(), since, pattern: r"\S".to_owned(), ..AwaitOutput::default() };
-    match terminal_wait::awaited(daemon, verb).await {
+    match terminal_wait::await_output(daemon, verb).await {
         Ok(_) => true,
         Err(error) => {
             let _ = sender.send(Err(error)).await;

@@ -81,12 +81,12 @@ impl Worker {
     }
 
     /// Becomes the worker for Temporal. Returns only if that fails.
-    pub(super) fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
+    pub(super) fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         let program = program()?;
         let own = env::current_exe().map_err(|error| Failure::system("this program cannot find itself", &error))?;
         let mut command = Command::new(&program);
         command.arg("--temporal").arg(self.temporal.unwrap_or_default());
-        command.arg("--state-dir").arg(place.state()).arg("--program").arg(own);
+        command.arg("--state-dir").arg(paths.state()).arg("--program").arg(own);
         let options = [
             ("--namespace", self.namespace.map(PathBuf::from)),
             ("--tls-ca", self.tls_ca),

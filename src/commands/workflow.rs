@@ -53,22 +53,22 @@ pub(crate) enum Workflow {
 }
 
 impl Workflow {
-    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         match self {
-            Self::List(command) => command.run(place).await,
-            Self::Show(command) => command.run(place).await,
-            Self::Capture(command) => command.run(place).await,
-            Self::Import(command) => command.run(place).await,
-            Self::Load(command) => command.run(place).await,
-            Self::Rm(command) => command.run(place).await,
-            Self::History(command) => command.run(place).await,
-            Self::Diff(command) => command.run(place).await,
-            Self::Revert(command) => command.run(place).await,
-            Self::Lint(command) => command.run(place).await,
-            Self::Graph(command) => command.run(place).await,
-            Self::Test(command) => command.run(place).await,
-            Self::Prove(command) => command.run(place).await,
-            Self::Export(command) => command.run(place).await,
+            Self::List(command) => command.run(paths).await,
+            Self::Show(command) => command.run(paths).await,
+            Self::Capture(command) => command.run(paths).await,
+            Self::Import(command) => command.run(paths).await,
+            Self::Load(command) => command.run(paths).await,
+            Self::Rm(command) => command.run(paths).await,
+            Self::History(command) => command.run(paths).await,
+            Self::Diff(command) => command.run(paths).await,
+            Self::Revert(command) => command.run(paths).await,
+            Self::Lint(command) => command.run(paths).await,
+            Self::Graph(command) => command.run(paths).await,
+            Self::Test(command) => command.run(paths).await,
+            Self::Prove(command) => command.run(paths).await,
+            Self::Export(command) => command.run(paths).await,
             Self::Schema(command) => command.run(),
         }
     }

@@ -7,7 +7,7 @@ use steplatch_protocol::DaemonPaths;
 
 use super::{Checks, State};
 use crate::clients::UserPaths;
-use crate::clients::entry::{NAME, OwnEntry, is_same};
+use crate::clients::entry::{NAME, OwnEntry, is_same_file};
 use crate::print;
 
 /// Maximum length of a socket's path, in bytes: `sun_path` without its end, see unix(7).
@@ -35,19 +35,19 @@ pub(super) fn check_machine(user_paths: &UserPaths, own_entry: &OwnEntry, daemon
 
 fn check_program(checks: &mut Checks, user_paths: &UserPaths, own_entry: &OwnEntry) {
     let version = env!("CARGO_PKG_VERSION");
-    let shown = user_paths.display_path(&own_entry.program);
+    let path = user_paths.display_path(&own_entry.program);
     match user_paths.find(NAME) {
-        Some(found) if is_same(&found, &own_entry.program) => {
-            checks.good("program", format!("version {version}, {shown}, found in PATH"));
+        Some(found) if is_same_file(&found, &own_entry.program) => {
+            checks.good("program", format!("version {version}, {path}, found in PATH"));
         }
         Some(other) => {
             let message =
-                format!("version {version}, {shown}; PATH has another one first: {}", user_paths.display_path(&other));
+                format!("version {version}, {path}; PATH has another one first: {}", user_paths.display_path(&other));
             checks.warn("program", message, "remove the other one, or put the directory of this one before it in PATH");
         }
         None => {
             let folder = own_entry.program.parent().unwrap_or(Path::new("/"));
-            let message = format!("version {version}, {shown}; not found in PATH");
+            let message = format!("version {version}, {path}; not found in PATH");
             checks.warn(
                 "program",
                 message,
@@ -58,24 +58,24 @@ fn check_program(checks: &mut Checks, user_paths: &UserPaths, own_entry: &OwnEnt
 }
 
 fn check_directory(checks: &mut Checks, label: &str, folder: &Path, user_paths: &UserPaths) {
-    let shown = user_paths.display_path(folder);
-    let found = match folder.symlink_metadata() {
+    let path = user_paths.display_path(folder);
+    let metadata = match folder.symlink_metadata() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return checks.good(label, format!("{shown}, created on first use"));
+            return checks.good(label, format!("{path}, created on first use"));
         }
         Err(error) => {
             let fix = "check the permissions of the directories above it";
-            return checks.problem(label, format!("failed to read {shown}: {error}"), fix);
+            return checks.problem(label, format!("failed to read {path}: {error}"), fix);
         }
-        Ok(found) => found,
+        Ok(metadata) => metadata,
     };
-    if !found.is_dir() {
+    if !metadata.is_dir() {
         let fix = format!("move it out of the way: mv '{0}' '{0}.old'", folder.display());
-        return checks.problem(label, format!("{shown} is not a directory"), fix);
+        return checks.problem(label, format!("{path} is not a directory"), fix);
     }
-    let own = rustix::process::getuid().as_raw();
-    if found.uid() != own {
-        let message = format!("{shown} belongs to user {}, not to you ({own})", found.uid());
+    let user = rustix::process::getuid().as_raw();
+    if metadata.uid() != user {
+        let message = format!("{path} belongs to user {}, not to you ({user})", metadata.uid());
         return checks.problem(
             label,
             message,
@@ -84,13 +84,13 @@ fn check_directory(checks: &mut Checks, label: &str, folder: &Path, user_paths: 
     }
     if rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).is_err() {
         let fix = format!("make it writable with: chmod u+rwx '{}'", folder.display());
-        return checks.problem(label, format!("{shown} is not writable"), fix);
+        return checks.problem(label, format!("{path} is not writable"), fix);
     }
-    if found.mode() & 0o077 != 0 {
-        let message = format!("other users can access {shown} until the daemon starts again");
+    if metadata.mode() & 0o077 != 0 {
+        let message = format!("other users can access {path} until the daemon starts again");
         return checks.warn(label, message, format!("restrict access now with: chmod 700 '{}'", folder.display()));
     }
-    checks.good(label, format!("{shown}, private"));
+    checks.good(label, format!("{path}, private"));
 }
 
 fn check_socket_path(checks: &mut Checks, daemon_paths: &DaemonPaths) {
@@ -126,11 +126,11 @@ fn check_free_space(checks: &mut Checks, folder: &Path, user_paths: &UserPaths) 
 }
 
 fn check_shells(checks: &mut Checks, user_paths: &UserPaths) {
-    let found: Vec<&str> = SHELLS.into_iter().filter(|shell| user_paths.find(shell).is_some()).collect();
-    if found.is_empty() {
+    let shells: Vec<&str> = SHELLS.into_iter().filter(|shell| user_paths.find(shell).is_some()).collect();
+    if shells.is_empty() {
         let message = "bash, zsh and fish are missing; other shells do not report prompts and exit codes";
         checks.warn("shells", message, "install bash, or add its directory to PATH");
     } else {
-        checks.good("shells", found.join(", "));
+        checks.good("shells", shells.join(", "));
     }
 }

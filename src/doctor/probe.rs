@@ -13,8 +13,8 @@ use crate::print;
 /// Time that a server may take for one answer, and to end.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Maximum kept bytes of a server's standard error.
-const ASIDE: u64 = 16 << 10;
+/// Maximum kept length of a server's standard error, in bytes.
+const MAX_ERROR_BYTES: u64 = 16 << 10;
 
 /// The command of a server, with the variables that the client adds to its environment.
 #[derive(Debug, Clone, Copy)]
@@ -35,7 +35,7 @@ pub(super) enum Era {
 
 /// The facts about a server that answered.
 #[derive(Debug)]
-pub(super) struct Spoken {
+pub(super) struct ServerFacts {
     /// The server's name.
     pub(super) name: String,
     /// Its version.
@@ -44,16 +44,16 @@ pub(super) struct Spoken {
     pub(super) revision: String,
     /// The number of tools.
     pub(super) tools: usize,
-    /// From its start to its first answer.
+    /// Time from its start to its first answer.
     pub(super) started: Duration,
-    /// The duration of the list of tools.
+    /// Time of the request for the list of tools.
     pub(super) listed: Duration,
-    /// From the end of its input to its own end.
+    /// Time from the end of its input to its exit.
     pub(super) ended: Duration,
 }
 
-/// Starts a server and talks to it. An error is the rest of a sentence about the server.
-pub(super) async fn speak(command: Command<'_>, era: Era) -> Result<Spoken, String> {
+/// Starts a server and queries it. An error is the end of a sentence about the server.
+pub(super) async fn probe_server(command: Command<'_>, era: Era) -> Result<ServerFacts, String> {
     let began = Instant::now();
     let mut server = tokio::process::Command::new(command.program)
         .args(command.arguments)
@@ -64,28 +64,28 @@ pub(super) async fn speak(command: Command<'_>, era: Era) -> Result<Spoken, Stri
         .kill_on_drop(true)
         .spawn()
         .map_err(|error| format!("it cannot be started: {error}"))?;
-    let (Some(input), Some(output), Some(aside)) = (server.stdin.take(), server.stdout.take(), server.stderr.take())
+    let (Some(input), Some(output), Some(stderr)) = (server.stdin.take(), server.stdout.take(), server.stderr.take())
     else {
         return Err("it has no pipes".to_owned());
     };
-    let aside = tokio::spawn(async move {
-        let mut aside = aside;
+    let error_output = tokio::spawn(async move {
+        let mut stderr = stderr;
         let mut text = Vec::new();
-        let kept = (&mut aside).take(ASIDE).read_to_end(&mut text).await;
+        let result = (&mut stderr).take(MAX_ERROR_BYTES).read_to_end(&mut text).await;
         // Discards the rest, so that a verbose server does not block.
-        let _ = tokio::io::copy(&mut aside, &mut tokio::io::sink()).await;
-        kept.map(|_| text).unwrap_or_default()
+        let _ = tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await;
+        result.map(|_| text).unwrap_or_default()
     });
-    let mut conversation = Conversation { input, output: BufReader::new(output).lines(), era, next: 1 };
-    let spoken = tokio::time::timeout(ANSWER_TIMEOUT * 2, conversation.hold(began)).await;
-    let mut spoken = match spoken.unwrap_or_else(|_| Err(silent())) {
-        Ok(spoken) => spoken,
+    let mut conversation = Conversation { input, output: BufReader::new(output).lines(), era, next_id: 1 };
+    let answered = tokio::time::timeout(ANSWER_TIMEOUT * 2, conversation.query(began)).await;
+    let mut facts = match answered.unwrap_or_else(|_| Err(timeout_message())) {
+        Ok(facts) => facts,
         Err(reason) => {
             // Standard error often gives the reason.
             let _ = server.start_kill();
-            let aside = tokio::time::timeout(Duration::from_secs(1), aside).await.ok().and_then(Result::ok);
-            let aside = String::from_utf8_lossy(&aside.unwrap_or_default()).into_owned();
-            let last = aside.lines().rev().find(|line| !line.trim().is_empty());
+            let errors = tokio::time::timeout(Duration::from_secs(1), error_output).await.ok().and_then(Result::ok);
+            let errors = String::from_utf8_lossy(&errors.unwrap_or_default()).into_owned();
+            let last = errors.lines().rev().find(|line| !line.trim().is_empty());
             return Err(last.map_or(reason.clone(), |line| {
                 format!("{reason}; its log: {}", print::fitted(&print::visible(line), 200))
             }));
@@ -94,17 +94,17 @@ pub(super) async fn speak(command: Command<'_>, era: Era) -> Result<Spoken, Stri
     let closed_at = Instant::now();
     drop(conversation);
     match tokio::time::timeout(ANSWER_TIMEOUT, server.wait()).await {
-        Err(_) => return Err("it keeps running when its client is gone".to_owned()),
-        Ok(Err(error)) => return Err(format!("its end cannot be waited for: {error}")),
+        Err(_) => return Err("it keeps running after its client disconnected".to_owned()),
+        Ok(Err(error)) => return Err(format!("waiting for its end failed: {error}")),
         Ok(Ok(status)) if !status.success() => {
-            return Err(format!("it failed when its client was gone: {status}"));
+            return Err(format!("it failed after its client disconnected: {status}"));
         }
-        Ok(Ok(_)) => spoken.ended = closed_at.elapsed(),
+        Ok(Ok(_)) => facts.ended = closed_at.elapsed(),
     }
-    Ok(spoken)
+    Ok(facts)
 }
 
-fn silent() -> String {
+fn timeout_message() -> String {
     format!("it did not answer within {}", print::duration(ANSWER_TIMEOUT))
 }
 
@@ -112,11 +112,11 @@ struct Conversation {
     input: ChildStdin,
     output: Lines<BufReader<ChildStdout>>,
     era: Era,
-    next: u64,
+    next_id: u64,
 }
 
 impl Conversation {
-    async fn hold(&mut self, began: Instant) -> Result<Spoken, String> {
+    async fn query(&mut self, began: Instant) -> Result<ServerFacts, String> {
         let client = json!({"name": "steplatch doctor", "version": env!("CARGO_PKG_VERSION")});
         let hello = match self.era {
             Era::Handshake => {
@@ -139,17 +139,17 @@ impl Conversation {
         };
         let text = |value: &Value| value.as_str().unwrap_or("without a name").to_owned();
         let (name, version) = (text(&server["name"]), text(&server["version"]));
-        let revision = revision.unwrap_or("a revision that it does not name").to_owned();
-        let asked = Instant::now();
+        let revision = revision.unwrap_or("an unnamed revision").to_owned();
+        let list_began = Instant::now();
         let list = self.ask("tools/list", json!({})).await?;
         let tools = list["tools"].as_array().map(Vec::len).ok_or("it has no list of tools")?;
-        Ok(Spoken { name, version, revision, tools, started, listed: asked.elapsed(), ended: Duration::ZERO })
+        Ok(ServerFacts { name, version, revision, tools, started, listed: list_began.elapsed(), ended: Duration::ZERO })
     }
 
     /// Sends a request and returns the result.
     async fn ask(&mut self, method: &str, mut params: Value) -> Result<Value, String> {
-        let id = self.next;
-        self.next += 1;
+        let id = self.next_id;
+        self.next_id += 1;
         if self.era == Era::Stateless {
             params["_meta"] = json!({
                 "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -160,7 +160,7 @@ impl Conversation {
         self.write(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})).await?;
         loop {
             let line = match tokio::time::timeout(ANSWER_TIMEOUT, self.output.next_line()).await {
-                Err(_) => return Err(silent()),
+                Err(_) => return Err(timeout_message()),
                 Ok(Err(error)) => return Err(format!("its output cannot be read: {error}")),
                 Ok(Ok(None)) => return Err("it ended without an answer".to_owned()),
                 Ok(Ok(Some(line))) => line,
@@ -174,8 +174,8 @@ impl Conversation {
                 continue;
             }
             if let Some(error) = message.get("error") {
-                let words = error["message"].as_str().unwrap_or("without words");
-                return Err(format!("it refuses {method}: {}", print::visible(words)));
+                let message = error["message"].as_str().unwrap_or("without a message");
+                return Err(format!("it refuses {method}: {}", print::visible(message)));
             }
             return Ok(message["result"].clone());
         }

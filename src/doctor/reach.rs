@@ -1,4 +1,4 @@
-//! Checks of what is reachable: the settings, the daemon and its hosts, remote services, addresses.
+//! Checks of the settings, the daemon and its hosts, remote services, and addresses.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use crate::commands::config;
 use crate::settings::Settings;
 use crate::{front, passphrase, print};
 
-/// The time limit of a connection to an address.
-const CONNECTING: Duration = Duration::from_secs(3);
+/// Time limit of a connection to an address.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 pub(super) async fn settings() -> Checks {
     let mut checks = Checks::for_section("Settings");
@@ -41,7 +41,7 @@ pub(super) async fn settings() -> Checks {
 
 pub(super) async fn daemon(daemon_paths: &DaemonPaths) -> Checks {
     let mut checks = Checks::for_section("The daemon");
-    let asked = tokio::time::timeout(super::probe::ANSWER_TIMEOUT, async {
+    let reply = tokio::time::timeout(super::probe::ANSWER_TIMEOUT, async {
         let (client, _) = connect(daemon_paths, front::hello("steplatch")).await?;
         let status = client.call(DaemonStatus {}).await;
         Ok(match status {
@@ -50,7 +50,7 @@ pub(super) async fn daemon(daemon_paths: &DaemonPaths) -> Checks {
         })
     });
     const RESTART: &str = "restart it with: steplatch daemon restart (terminals and runs survive)";
-    match asked.await {
+    match reply.await {
         Err(_) => checks.problem("daemon", "it does not answer", RESTART),
         Ok(Err(ConnectError::NotRunning(_))) => checks.absent("daemon", "not running; it starts on demand"),
         Ok(Err(error)) => checks.problem("daemon", error.to_string(), RESTART),
@@ -71,11 +71,11 @@ pub(super) async fn daemon(daemon_paths: &DaemonPaths) -> Checks {
 fn check_gates(checks: &mut Checks, approver: &GetApproverReply) {
     let requires = approver.requires.as_deref().unwrap_or("none");
     let meaning = match requires {
-        "none" => "any answer that does not come by a way of agents counts",
-        "dialog" => "an MCP client's word that a person accepted its dialog counts",
+        "none" => "any answer counts unless it comes over an interface of agents",
+        "dialog" => "the statement of an MCP client counts that a person accepted its dialog",
         "terminal" => {
-            "a terminal that steplatch does not keep counts, whoever made it: any program can make one, as with script(1), so \
-             only a passphrase or a passkey keeps out programs that run as you"
+            "any terminal that steplatch does not manage counts. Programs can create one, as script(1) does, so only a \
+             passphrase or a passkey excludes programs that run as you"
         }
         "passphrase" => "an answer needs the approver's passphrase",
         _ => "an answer needs the signature of a passkey",
@@ -142,7 +142,8 @@ pub(super) async fn remotes(daemon_paths: &DaemonPaths) -> Checks {
         match remotes.iter().find(|remote| remote.name == *name) {
             Some(remote) => check_remote(&mut checks, remote),
             None => {
-                let message = "the daemon does not know it: it was started with other settings or another environment";
+                let message =
+                    "the daemon does not know it: the daemon was started with other settings or another environment";
                 checks.warn(name, message, "restart it with: steplatch daemon restart");
             }
         }
@@ -156,10 +157,10 @@ fn check_remote(checks: &mut Checks, remote: &RemoteInfo) {
         "{}; workflows: {}, listed {last}; running: {}, queued: {}",
         remote.base_url, remote.workflows, remote.running, remote.queued
     );
-    let again = format!("fix the reported problem, then retry with: steplatch remote refresh {}", remote.name);
+    let fix = format!("fix the reported problem, then retry with: steplatch remote refresh {}", remote.name);
     if !remote.reachable {
         let reason = remote.error.as_deref().unwrap_or("not reached yet");
-        checks.problem(&remote.name, format!("{message}; {}", print::visible(reason)), again);
+        checks.problem(&remote.name, format!("{message}; {}", print::visible(reason)), fix);
     } else if remote.skipped.is_empty() {
         checks.good(&remote.name, message);
     } else {
@@ -168,10 +169,10 @@ fn check_remote(checks: &mut Checks, remote: &RemoteInfo) {
     }
 }
 
-/// Checks that the address of a URL accepts connections; an error is the rest of a sentence.
+/// Checks that the address of a URL accepts connections. An error is the end of a sentence.
 pub(super) async fn listens(url: &str) -> Result<(), String> {
     let Some((host, port)) = address(url) else { return Err("the URL has no valid address".to_owned()) };
-    match tokio::time::timeout(CONNECTING, tokio::net::TcpStream::connect((host, port))).await {
+    match tokio::time::timeout(CONNECT_TIMEOUT, tokio::net::TcpStream::connect((host, port))).await {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(error)) => Err(format!("connection failed: {error}")),
         Err(_) => Err("it cannot be reached".to_owned()),
@@ -180,10 +181,10 @@ pub(super) async fn listens(url: &str) -> Result<(), String> {
 
 /// Returns the host and port of a URL.
 fn address(url: &str) -> Option<(&str, u16)> {
-    let (scheme, rest) = url.split_once("://")?;
-    let authority = rest.split(['/', '?', '#']).next()?;
+    let (scheme, authority) = url.split_once("://")?;
+    let authority = authority.split(['/', '?', '#']).next()?;
     let authority = authority.rsplit('@').next()?;
-    let usual = match scheme {
+    let default_port = match scheme {
         "http" => 80,
         "https" => 443,
         _ => return None,
@@ -191,7 +192,7 @@ fn address(url: &str) -> Option<(&str, u16)> {
     // The colons within brackets belong to the address.
     let (host, port) = match authority.rfind(':').filter(|colon| !authority[*colon..].contains(']')) {
         Some(colon) => (&authority[..colon], authority[colon + 1..].parse().ok()?),
-        None => (authority, usual),
+        None => (authority, default_port),
     };
     let host = host.trim_start_matches('[').trim_end_matches(']');
     (!host.is_empty()).then_some((host, port))
@@ -212,7 +213,7 @@ mod tests {
             let mut checks = Checks::for_section("gates");
             let approver = GetApproverReply { requires: Some(requires.to_owned()), ..GetApproverReply::default() };
             check_gates(&mut checks, &approver);
-            let [Check { said, state: State::Ok, .. }] = checks.found.as_slice() else { panic!("{requires}") };
+            let [Check { said, state: State::Ok, .. }] = checks.checks.as_slice() else { panic!("{requires}") };
             assert!(said.contains(requires) && said.contains(part), "{said}");
         }
     }

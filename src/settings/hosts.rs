@@ -83,19 +83,19 @@ impl HostSettings {
     pub(super) fn read_file(&mut self, path: &Path, value: &toml::Value) {
         let place = path.display().to_string();
         let Some(tables) = super::tables(value) else {
-            let problem = super::no_tables("a machine", HOST);
+            let problem = super::not_tables_problem("a machine", HOST);
             return self.problems.push(Problem { place, problem });
         };
         for (position, table) in tables.into_iter().enumerate() {
             let number = position + 1;
             let to_problem = |problem: String| Problem { place: place.clone(), problem };
             for key in table.keys().filter(|key| !KEYS.iter().any(|(known, _)| known == key)) {
-                let nearest = super::nearest(key, KEYS.iter().map(|(known, _)| *known));
+                let nearest = super::suggestion(key, KEYS.iter().map(|(known, _)| *known));
                 self.unknown_keys.push(to_problem(format!("'{key}' is not a setting of host {number}{nearest}")));
             }
             let text = |key: &str| match table.get(key) {
                 Some(toml::Value::String(text)) => Ok(text.clone()),
-                Some(other) => Err(to_problem(format!("{key} of host {number} must be a string, not {other}"))),
+                Some(value) => Err(to_problem(format!("{key} of host {number} must be a string, not {value}"))),
                 None => Err(to_problem(format!("{key} of host {number} is missing"))),
             };
             let (name, ssh) = match (text("name"), text("ssh")) {
@@ -176,7 +176,7 @@ ssh = 'z'
         }
         assert_eq!(
             wrong("[host]\nname = 'x'\n", &[]),
-            ["/c.toml: a machine is a table of its own, which begins with [[host]]"]
+            ["/c.toml: a machine is a separate table, which begins with [[host]]"]
         );
     }
 }

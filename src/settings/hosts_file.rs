@@ -10,19 +10,17 @@ use crate::clients::file::{FileError, replace};
 use crate::clients::text::Unreadable;
 use crate::clients::toml::{with_table, without_table};
 
-/// Reason for leaving the machines of the file unchanged.
+/// Error that left the machines of the file unchanged.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HostsFileError {
-    /// There is no place for the file.
-    #[error("there is no place for the configuration: set HOME or XDG_CONFIG_HOME")]
+    /// The directory of the file is unknown.
+    #[error("the directory of the configuration is unknown: set HOME or XDG_CONFIG_HOME")]
     NoPlace,
     /// The name or the destination is invalid.
     #[error("'{0}' {1}")]
     Invalid(String, String),
     /// Another machine has the name.
-    #[error(
-        "host '{name}' is there already, with ssh = \"{ssh}\"; remove it first with: steplatch hosts remove {name}"
-    )]
+    #[error("host '{name}' exists already, with ssh = \"{ssh}\"; remove it first with: steplatch hosts remove {name}")]
     Taken {
         /// The name.
         name: String,
@@ -37,10 +35,10 @@ pub(crate) enum HostsFileError {
         /// The file.
         path: PathBuf,
     },
-    /// The file is invalid, or would be afterwards.
+    /// The file is invalid, or would be invalid after the change.
     #[error("{0}")]
     Settings(BadSettings),
-    /// The file does not take the change at this place.
+    /// The text of the file does not permit the change.
     #[error("{}: {error}", .path.display())]
     Text {
         /// The file.
@@ -62,7 +60,7 @@ pub(crate) fn check(host: &RemoteHostConfig) -> Result<(), HostsFileError> {
     check_destination(&host.ssh).map_err(|reason| HostsFileError::Invalid(host.ssh.clone(), reason))
 }
 
-/// Adds a machine. Returns the file, and whether the machine was not there before with the same destination.
+/// Adds a machine. Returns the file, and whether the machine is new: false if it exists with the same destination.
 ///
 /// # Errors
 /// If the name, the destination or the file is invalid, the name exists already, or writing the file fails.
@@ -76,7 +74,7 @@ pub(crate) fn add(host: &RemoteHostConfig) -> Result<(PathBuf, bool), HostsFileE
 /// Removes a machine. Returns the file.
 ///
 /// # Errors
-/// If the file has no such machine, or does not take the change.
+/// If the file has no such machine, or does not permit the change.
 pub(crate) fn remove(name: &str) -> Result<PathBuf, HostsFileError> {
     let path = super::file().ok_or(HostsFileError::NoPlace)?;
     replace(&path, true, |text| {
@@ -91,20 +89,20 @@ pub(crate) fn remove(name: &str) -> Result<PathBuf, HostsFileError> {
 
 /// Returns whether the text changes, and the text with the machine.
 fn with_host(path: &Path, text: &str, host: &RemoteHostConfig) -> Result<(bool, String), HostsFileError> {
-    // Only the file counts here: a problem of the environment is not one of the file.
+    // Reads only the file, because problems of the environment do not matter here.
     let read = |text: &str| {
         Settings::read(Some((path.to_owned(), text.to_owned())), |_| None).map_err(HostsFileError::Settings)
     };
     let hosts = read(text)?.hosts;
-    if let Some(known) = hosts.iter().find(|known| known.config.name == host.name) {
-        return match known.config.ssh == host.ssh {
+    if let Some(existing) = hosts.iter().find(|existing| existing.config.name == host.name) {
+        return match existing.config.ssh == host.ssh {
             true => Ok((false, text.to_owned())),
-            false => Err(HostsFileError::Taken { name: host.name.clone(), ssh: known.config.ssh.clone() }),
+            false => Err(HostsFileError::Taken { name: host.name.clone(), ssh: existing.config.ssh.clone() }),
         };
     }
-    let with = with_table(text, HOST, &[("name", &host.name), ("ssh", &host.ssh)]);
-    read(&with)?;
-    Ok((true, with))
+    let extended = with_table(text, HOST, &[("name", &host.name), ("ssh", &host.ssh)]);
+    read(&extended)?;
+    Ok((true, extended))
 }
 
 #[cfg(test)]

@@ -13,19 +13,19 @@ use crate::print;
 /// The settings of the daemon, and the channel for changes.
 pub(crate) struct Reload {
     settings: Settings,
-    /// The last complaint, so that the log has it once.
-    complaint: Option<BadSettings>,
-    told: Sender<Configuration>,
+    /// The last logged problems, so that the log has them once.
+    logged_problems: Option<BadSettings>,
+    sender: Sender<Configuration>,
 }
 
 impl Reload {
-    /// Creates it with the `settings` at the daemon's start.
-    pub(crate) fn new(settings: Settings, told: Sender<Configuration>) -> Self {
-        Self { settings, complaint: None, told }
+    /// Creates a reload for the settings of a starting daemon.
+    pub(crate) fn new(settings: Settings, sender: Sender<Configuration>) -> Self {
+        Self { settings, logged_problems: None, sender }
     }
 
-    /// Applies changes, forever; `asked` waits for a request.
-    pub(crate) async fn apply_changes(mut self, mut asked: impl AsyncFnMut()) {
+    /// Applies changes, forever. `request` waits for a reload on request.
+    pub(crate) async fn apply_changes(mut self, mut request: impl AsyncFnMut()) {
         let mut watch = super::file().and_then(|file| {
             let failed = |error: &notify::Error| {
                 tracing::warn!(%error, "the settings cannot be watched; send SIGHUP after a change");
@@ -33,51 +33,51 @@ impl Reload {
             Watch::for_file(&file).inspect_err(failed).ok()
         });
         // The file may have changed between the start and the watch.
-        self.again();
+        self.reload();
         loop {
-            let was_asked = match &mut watch {
+            let is_requested = match &mut watch {
                 Some(watch) => tokio::select! {
                     () = watch.changed() => false,
-                    () = asked() => true,
+                    () = request() => true,
                 },
                 None => {
-                    asked().await;
+                    request().await;
                     true
                 }
             };
-            if was_asked {
-                // A request logs a complaint again, and also that there is none.
-                self.complaint = None;
+            if is_requested {
+                // A request logs known problems again.
+                self.logged_problems = None;
             }
-            self.again();
-            if was_asked {
+            self.reload();
+            if is_requested {
                 tracing::info!("the settings were read again");
             }
         }
     }
 
     /// Reads the settings again.
-    fn again(&mut self) {
-        let read = Settings::load();
-        self.apply(read);
+    fn reload(&mut self) {
+        let loaded = Settings::load();
+        self.apply(loaded);
     }
 
     /// Applies new settings; invalid ones change nothing.
-    fn apply(&mut self, read: Result<Settings, BadSettings>) {
-        let settings = match read {
+    fn apply(&mut self, loaded: Result<Settings, BadSettings>) {
+        let settings = match loaded {
             Ok(settings) => settings,
-            Err(bad) if self.complaint.as_ref() == Some(&bad) => return,
+            Err(bad) if self.logged_problems.as_ref() == Some(&bad) => return,
             Err(bad) => {
                 tracing::warn!("the settings were not changed: {bad}");
-                self.complaint = Some(bad);
+                self.logged_problems = Some(bad);
                 return;
             }
         };
-        self.complaint = None;
+        self.logged_problems = None;
         for unknown in settings.unknown.iter().filter(|unknown| !self.settings.unknown.contains(unknown)) {
             tracing::warn!("{unknown}");
         }
-        // First, so that the new filter applies to the log of the other changes.
+        // First, so that the new filter applies to the messages about the other changes.
         if settings.log() != self.settings.log() {
             print::log_filter(settings.log());
         }
@@ -88,22 +88,22 @@ impl Reload {
                 tracing::warn!("{} changed and is applied by the next start: steplatch daemon restart", key.name);
             }
         }
-        let before: BTreeMap<&str, &Config> = self.settings.services().collect();
-        let after: BTreeMap<&str, &Config> = settings.services().collect();
-        for (name, config) in &after {
-            match before.get(name) {
+        let old_services: BTreeMap<&str, &Config> = self.settings.services().collect();
+        let new_services: BTreeMap<&str, &Config> = settings.services().collect();
+        for (name, config) in &new_services {
+            match old_services.get(name) {
                 Some(old) if old == config => {}
                 Some(_) => tracing::info!("remote '{name}' changed and is applied"),
                 None => tracing::info!("remote '{name}' was added"),
             }
         }
-        for name in before.keys().filter(|name| !after.contains_key(*name)) {
+        for name in old_services.keys().filter(|name| !new_services.contains_key(*name)) {
             tracing::info!("remote '{name}' was removed");
         }
-        self.told.send_if_modified(|configuration| {
-            let new = settings.configuration();
-            let changed = *configuration != new;
-            *configuration = new;
+        self.sender.send_if_modified(|configuration| {
+            let new_configuration = settings.configuration();
+            let changed = *configuration != new_configuration;
+            *configuration = new_configuration;
             changed
         });
         self.settings = settings;

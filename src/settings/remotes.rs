@@ -23,7 +23,7 @@ pub(crate) struct Remote {
     /// The configuration.
     pub(crate) config: Config,
     /// The keys that are set.
-    said: Vec<&'static str>,
+    set_keys: Vec<&'static str>,
     /// The file; `None` for the environment.
     origin: Origin,
 }
@@ -34,7 +34,7 @@ impl Remote {
         KEYS.iter().map(|key| SettingRow {
             name: format!("{REMOTE}.{}.{}", self.config.name, key.name),
             value: value(&self.config, key.name),
-            origin: match (&self.origin, self.said.contains(&key.name)) {
+            origin: match (&self.origin, self.set_keys.contains(&key.name)) {
                 (_, false) => Origin::Default,
                 (Origin::File(path), true) => Origin::File(path.clone()),
                 (_, true) => Origin::Environment(key.variable),
@@ -62,67 +62,68 @@ fn value(config: &Config, key: &str) -> Value {
     }
 }
 
-/// The services so far, and their problems.
+/// The services read so far, and the problems found.
 #[derive(Default)]
-pub(super) struct Reading {
+pub(super) struct RemoteSettings {
     pub(super) remotes: Vec<Remote>,
-    pub(super) wrong: Vec<Problem>,
-    pub(super) unknown: Vec<Problem>,
+    pub(super) problems: Vec<Problem>,
+    pub(super) unknown_keys: Vec<Problem>,
 }
 
-impl Reading {
+impl RemoteSettings {
     /// Reads the value of [`REMOTE`] in the file.
-    pub(super) fn file(&mut self, path: &Path, value: &toml::Value) {
+    pub(super) fn read_file(&mut self, path: &Path, value: &toml::Value) {
         let place = path.display().to_string();
         let Some(tables) = super::tables(value) else {
-            let problem = super::no_tables("a remote service", REMOTE);
-            return self.wrong.push(Problem { place, problem });
+            let problem = super::not_tables_problem("a remote service", REMOTE);
+            return self.problems.push(Problem { place, problem });
         };
         for (position, table) in tables.into_iter().enumerate() {
             let name = match table.get(NAME) {
-                None => by_host(table).unwrap_or_else(|| format!("remote-{}", position + 1)),
+                None => name_from_host(table).unwrap_or_else(|| format!("remote-{}", position + 1)),
                 Some(toml::Value::String(name)) => name.clone(),
-                Some(other) => {
+                Some(value) => {
                     let problem =
-                        format!("the name of the remote service {} must be a string, not {other}", position + 1);
-                    self.wrong.push(Problem { place: place.clone(), problem });
+                        format!("the name of the remote service {} must be a string, not {value}", position + 1);
+                    self.problems.push(Problem { place: place.clone(), problem });
                     continue;
                 }
             };
-            let mut given = Vec::new();
+            let mut set_keys = Vec::new();
             let mut values = Vec::new();
             for (key, value) in table.iter().filter(|(key, _)| *key != NAME) {
-                if let Some(known) = KEYS.iter().find(|known| known.name == key) {
-                    given.push(known.name);
-                    values.push((known.name, RawValue::from(value)));
+                if let Some(row) = KEYS.iter().find(|row| row.name == key) {
+                    set_keys.push(row.name);
+                    values.push((row.name, RawValue::from(value)));
                 } else {
                     let names = KEYS.iter().map(|key| key.name).chain([NAME]);
-                    let problem = format!("'{key}' is not a setting of remote '{name}'{}", super::nearest(key, names));
-                    self.unknown.push(Problem { place: place.clone(), problem });
+                    let problem =
+                        format!("'{key}' is not a setting of remote '{name}'{}", super::suggestion(key, names));
+                    self.unknown_keys.push(Problem { place: place.clone(), problem });
                 }
             }
             match Config::read(&name, values) {
-                Ok(config) => self.add(Remote { config, said: given, origin: Origin::File(path.to_owned()) }, &place),
-                Err(invalid) => self.wrong.extend(invalid.into_iter().map(|invalid| Problem {
+                Ok(config) => self.add(Remote { config, set_keys, origin: Origin::File(path.to_owned()) }, &place),
+                Err(invalid) => self.problems.extend(invalid.into_iter().map(|invalid| Problem {
                     place: place.clone(),
-                    problem: format!("{} {}", lower(&invalid.place), invalid.problem),
+                    problem: format!("{} {}", lower_first(&invalid.place), invalid.problem),
                 })),
             }
         }
     }
 
     /// Reads the service of the environment, if there is one.
-    pub(super) fn environment(&mut self, variable: impl Fn(&str) -> Option<OsString>) {
+    pub(super) fn read_environment(&mut self, variable: impl Fn(&str) -> Option<OsString>) {
         match Config::from_environment(&variable) {
             Ok(None) => {}
             Ok(Some(config)) => {
-                let is_said = |name: &str| variable(name).is_some_and(|value| !value.is_empty());
-                let given: Vec<_> = KEYS.iter().filter(|key| is_said(key.variable)).collect();
-                let variable = given.first().map_or("the environment", |key| key.variable);
-                let given = given.iter().map(|key| key.name).collect();
-                self.add(Remote { config, said: given, origin: Origin::Environment(variable) }, variable);
+                let is_set = |name: &str| variable(name).is_some_and(|value| !value.is_empty());
+                let keys: Vec<_> = KEYS.iter().filter(|key| is_set(key.variable)).collect();
+                let variable = keys.first().map_or("the environment", |key| key.variable);
+                let set_keys = keys.iter().map(|key| key.name).collect();
+                self.add(Remote { config, set_keys, origin: Origin::Environment(variable) }, variable);
             }
-            Err(invalid) => self.wrong.extend(
+            Err(invalid) => self.problems.extend(
                 invalid
                     .into_iter()
                     .map(|invalid| Problem { place: invalid.place, problem: invalid.problem.to_string() }),
@@ -132,24 +133,24 @@ impl Reading {
 
     fn add(&mut self, remote: Remote, place: &str) {
         let name = &remote.config.name;
-        if self.remotes.iter().any(|other| other.config.name == *name) {
+        if self.remotes.iter().any(|remote| remote.config.name == *name) {
             let problem = format!("two remote services are called '{name}'; give one of them another name");
-            return self.wrong.push(Problem { place: place.to_owned(), problem });
+            return self.problems.push(Problem { place: place.to_owned(), problem });
         }
         self.remotes.push(remote);
     }
 }
 
-/// Returns the host of a service that has no name, which is stable when the order of the tables changes.
-fn by_host(table: &toml::Table) -> Option<String> {
-    let (_, rest) = table.get("base_url")?.as_str()?.split_once("://")?;
-    let host = rest.split(['/', ':', '?', '#']).next()?.to_ascii_lowercase();
+/// Returns the host of a service as its name, which does not depend on the order of the tables.
+fn name_from_host(table: &toml::Table) -> Option<String> {
+    let (_, authority) = table.get("base_url")?.as_str()?.split_once("://")?;
+    let host = authority.split(['/', ':', '?', '#']).next()?.to_ascii_lowercase();
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
     ((1..=64).contains(&host.len()) && host.bytes().all(is_part)).then_some(host)
 }
 
-/// Returns a text for the middle of a sentence.
-fn lower(text: &str) -> String {
+/// Returns a text with its first letter in lower case.
+fn lower_first(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()
 }
@@ -228,7 +229,7 @@ base_ur = 'x'
             ["WORKFLOWS_ENABLED: two remote services are called 'default'; give one of them another name"]
         );
         let single = super::super::tests::wrong("[remote]\nenabled = true\n", &[]);
-        assert_eq!(single, ["/c.toml: a remote service is a table of its own, which begins with [[remote]]"]);
+        assert_eq!(single, ["/c.toml: a remote service is a separate table, which begins with [[remote]]"]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Notification of changes of the settings file, without polling.
 //!
 //! It watches directories, because editors replace a file by a new one. For a missing directory it watches the nearest
-//! existing one above it, and for a link both its own place and its target.
+//! existing ancestor, and for a link both the link and its target.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
@@ -14,7 +14,7 @@ use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher as _};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
-/// Time that the writer of a file may continue after the first change.
+/// Time after the first change in which the writer of the file may continue.
 const SETTLE_TIME: Duration = Duration::from_millis(150);
 
 /// Maximum number of links from a file to its target, as in the kernel.
@@ -27,7 +27,7 @@ pub(crate) struct Watch {
     watcher: RecommendedWatcher,
     watched: BTreeMap<PathBuf, Identity>,
     changed: mpsc::Receiver<()>,
-    /// True if there is a change that no caller has got yet.
+    /// True if a change was not returned yet.
     pending: bool,
 }
 
@@ -42,10 +42,10 @@ impl Watch {
     /// Watches `file`, which need not exist.
     ///
     /// # Errors
-    /// If the system has no more room for watches.
+    /// If the limit of watches is reached.
     pub(crate) fn for_file(file: &Path) -> notify::Result<Self> {
         let file = std::path::absolute(file)?;
-        // One message covers several changes.
+        // One message stands for several changes.
         let (tell, changed) = mpsc::channel(1);
         let trail = Trail::default();
         let own_trail = trail.clone();
@@ -56,12 +56,12 @@ impl Watch {
             }
         })?;
         let mut watch = Self { file, trail, watcher, watched: BTreeMap::new(), changed, pending: false };
-        watch.arm()?;
+        watch.update_watches()?;
         Ok(watch)
     }
 
-    /// Returns a moment after the file may have changed; the caller compares the content. Cancellation-safe: the next
-    /// call returns the change.
+    /// Returns shortly after a possible change of the file; the caller compares the content. Cancellation-safe: the next call
+    /// returns the change.
     pub(crate) async fn changed(&mut self) {
         if !self.pending {
             // The channel cannot close: its sender is in the watcher, which is a field of this.
@@ -71,14 +71,14 @@ impl Watch {
         tokio::time::sleep(SETTLE_TIME).await;
         while self.changed.try_recv().is_ok() {}
         self.pending = false;
-        if let Err(error) = self.arm() {
+        if let Err(error) = self.update_watches() {
             tracing::warn!(%error, "the settings cannot be watched any more; send SIGHUP after a change");
         }
     }
 
     /// Watches exactly the directories that matter now.
-    fn arm(&mut self) -> notify::Result<()> {
-        // Other programs may create a directory in the meantime, so this repeats until nothing differs.
+    fn update_watches(&mut self) -> notify::Result<()> {
+        // Repeats until nothing differs, because other programs may create directories in the meantime.
         loop {
             let trail = trail(&self.file);
             let watch_folders = folders(&trail);
@@ -100,7 +100,7 @@ impl Watch {
                 }
                 match self.watcher.watch(&folder, RecursiveMode::NonRecursive) {
                     Ok(()) => _ = self.watched.insert(folder, identity),
-                    // It disappeared in the meantime.
+                    // It was removed in the meantime.
                     Err(_) if !folder.exists() => {}
                     Err(error) => return Err(error),
                 }
@@ -109,8 +109,7 @@ impl Watch {
     }
 }
 
-/// Returns whether an event changes the file or a directory above it. Reads are not changes, and other programs have
-/// files in the same directories.
+/// Returns whether an event changes the file or one of its directories. Reads and other files do not matter.
 fn concerns(event: &Event, trail: &Trail) -> bool {
     if matches!(&event.kind, EventKind::Access(kind) if !matches!(kind, AccessKind::Close(AccessMode::Write))) {
         return false;
@@ -122,23 +121,23 @@ fn concerns(event: &Event, trail: &Trail) -> bool {
 /// Returns a file and the targets of its links.
 fn trail(file: &Path) -> Vec<PathBuf> {
     let mut trail = vec![file.to_owned()];
-    let mut at = file.to_owned();
-    while let Ok(target) = at.read_link()
+    let mut path = file.to_owned();
+    while let Ok(target) = path.read_link()
         && trail.len() < MAX_LINKS
     {
-        at = without_dots(&at.parent().unwrap_or(Path::new("/")).join(target));
-        trail.push(at.clone());
+        path = without_dots(&path.parent().unwrap_or(Path::new("/")).join(target));
+        trail.push(path.clone());
     }
     trail
 }
 
-/// Returns a path for comparisons, without `..` where no link is before it.
+/// Returns a path for comparisons: without `..`, unless a link precedes it.
 fn without_dots(path: &Path) -> PathBuf {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return path.to_owned() };
     folder.canonicalize().map_or_else(|_| path.to_owned(), |folder| folder.join(name))
 }
 
-/// Returns the directories in which a change appears, whether they exist or not, with their identities.
+/// Returns the directories in which a change appears, which need not exist, with their identities.
 fn folders(trail: &[PathBuf]) -> BTreeMap<PathBuf, Identity> {
     let existing = trail.iter().filter_map(|file| {
         file.ancestors()

@@ -10,15 +10,15 @@ use tokio::sync::mpsc;
 
 use super::event::{Effect, UiEvent};
 
-/// Performs effects in separate tasks, whose results are events.
+/// Performs effects in separate tasks, which report their results as events.
 #[derive(Debug)]
-pub(crate) struct Hands {
+pub(crate) struct EffectRunner {
     pub(crate) daemon: ReconnectingClient,
     pub(crate) sender: mpsc::Sender<UiEvent>,
 }
 
-impl Hands {
-    /// Begins an effect. Those of the person's own terminal are the loop's.
+impl EffectRunner {
+    /// Starts an effect. The event loop performs those of the person's own terminal.
     pub(crate) fn perform(&self, effect: Effect) {
         let (daemon, sender) = (self.daemon.clone(), self.sender.clone());
         tokio::spawn(async move {
@@ -26,25 +26,25 @@ impl Hands {
                 Effect::ShowGate { run_id, gate_id } => {
                     let verb = GetGate { run_id, gate_id: Some(gate_id.clone()) };
                     let gate = match daemon.call(verb).await {
-                        Ok(reply) => reply.gate.map(Box::new).ok_or_else(|| in_words(reply.error)),
+                        Ok(reply) => reply.gate.map(Box::new).ok_or_else(|| refusal_text(reply.error)),
                         Err(error) => Err(error.to_string()),
                     };
                     UiEvent::Gate { gate_id, gate }
                 }
                 Effect::Answer(answer) => {
-                    let reply = give(&daemon, &answer, &sender).await.map(Box::new);
+                    let reply = send_answer(&daemon, &answer, &sender).await.map(Box::new);
                     UiEvent::Answered { answer, reply }
                 }
                 Effect::Cancel(run_id) => UiEvent::Done(match daemon.call(CancelWorkflow { run_id }).await {
                     Ok(reply) if reply.success => Ok(format!("{}: {}", reply.run_id, reply.message)),
-                    Ok(reply) => Err(in_words(reply.error)),
+                    Ok(reply) => Err(refusal_text(reply.error)),
                     Err(error) => Err(error.to_string()),
                 }),
-                Effect::Pause(run_id) => UiEvent::Done(steered(daemon.call(PauseWorkflow { run_id }).await)),
-                Effect::Resume(run_id) => UiEvent::Done(steered(daemon.call(ResumeWorkflow { run_id }).await)),
-                // A repeated call: a killed daemon may still accept a connection, and hang up.
+                Effect::Pause(run_id) => UiEvent::Done(steering_result(daemon.call(PauseWorkflow { run_id }).await)),
+                Effect::Resume(run_id) => UiEvent::Done(steering_result(daemon.call(ResumeWorkflow { run_id }).await)),
+                // Repeats the call, because a killed daemon may accept a connection and then close it.
                 Effect::StartDaemon => match daemon.call(DaemonStatus {}).await {
-                    // The lists come with the connection, and say that the daemon is there.
+                    // The lists, which arrive with the connection, show that the daemon is available.
                     Ok(_) => return,
                     Err(error) => UiEvent::Done(Err(error.to_string())),
                 },
@@ -56,8 +56,8 @@ impl Hands {
     }
 }
 
-/// Sends an answer. Keeps its passphrase until the end of the pause after wrong ones.
-async fn give(
+/// Sends an answer, and waits for the pause after wrong passphrases.
+async fn send_answer(
     daemon: &ReconnectingClient,
     answer: &AnswerGate,
     sender: &mpsc::Sender<UiEvent>,
@@ -70,14 +70,14 @@ async fn give(
     }
 }
 
-fn steered<E: std::fmt::Display>(reply: Result<PauseWorkflowReply, E>) -> Result<String, String> {
+fn steering_result<E: std::fmt::Display>(reply: Result<PauseWorkflowReply, E>) -> Result<String, String> {
     match reply {
         Ok(reply) if reply.success => Ok(format!("{}: {}", reply.run_id, reply.message)),
-        Ok(reply) => Err(in_words(reply.error)),
+        Ok(reply) => Err(refusal_text(reply.error)),
         Err(error) => Err(error.to_string()),
     }
 }
 
-fn in_words(error: Option<String>) -> String {
-    error.unwrap_or_else(|| "the daemon refused it and gave no reason".to_owned())
+fn refusal_text(error: Option<String>) -> String {
+    error.unwrap_or_else(|| "the daemon refused it without a reason".to_owned())
 }

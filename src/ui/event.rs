@@ -4,7 +4,7 @@ use steplatch_protocol::{AnswerGate, AnswerGateReply, GateInfo, RunEvent, RunRec
 
 use super::key::TerminalInput;
 
-/// Event: input of the person, or news of the daemon.
+/// Event: input of the person, or a report of the daemon.
 #[derive(Debug, Clone)]
 pub(crate) enum UiEvent {
     Input(TerminalInput),
@@ -16,7 +16,7 @@ pub(crate) enum UiEvent {
     Tick,
     /// The daemon does not answer.
     DaemonAway,
-    /// Everything that the daemon lists, after a new connection.
+    /// All lists of the daemon, after a new connection.
     Lists {
         terminals: Vec<SessionInfo>,
         runs: Vec<RunRecord>,
@@ -36,7 +36,7 @@ pub(crate) enum UiEvent {
         opening: u64,
         event: Box<RunEvent>,
     },
-    /// The whole question of a gate, or why there is none.
+    /// The whole question of a gate, or the error of its request.
     Gate {
         gate_id: String,
         gate: Result<Box<GateInfo>, String>,
@@ -46,7 +46,7 @@ pub(crate) enum UiEvent {
         answer: Box<AnswerGate>,
         reply: Result<Box<AnswerGateReply>, String>,
     },
-    /// The check of an answer waits this many seconds.
+    /// Seconds until the check of an answer, after wrong passphrases.
     AnswerWaits(u64),
     /// A remark about a success or a failure.
     Done(Result<String, String>),
@@ -57,7 +57,7 @@ pub(crate) enum UiEvent {
 /// Effect to perform.
 #[derive(Debug, Clone)]
 pub(crate) enum Effect {
-    /// Hand the person's terminal to a terminal of the daemon, and come back.
+    /// Hand the person's terminal over to a terminal of the daemon, until the person leaves that.
     Attach {
         terminal: String,
         hold: bool,
@@ -72,18 +72,18 @@ pub(crate) enum Effect {
     Pause(String),
     Resume(String),
     StartDaemon,
-    /// Give the terminal back to the shell, as Ctrl-Z does.
+    /// Suspend the process, as Ctrl-Z does.
     Suspend,
     /// Draw everything again.
     Redraw,
     Leave,
 }
 
-/// Subjects that the feeds of the full screen follow, besides the lists.
+/// The terminal and the run that the feeds follow, besides the lists.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct FeedSelection {
     /// The terminal on the screen.
     pub(crate) picture: Option<String>,
-    /// The run with visible events, from the first one for each number of an opening.
+    /// The run on the screen, with the number of its opening: its events come from the first one for each opening.
     pub(crate) run: Option<(String, u64)>,
 }

@@ -9,7 +9,7 @@ use steplatch_protocol::DaemonPaths;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-use super::effects::Hands;
+use super::effects::EffectRunner;
 use super::event::{Effect, UiEvent};
 use super::feeds::Feeds;
 use super::key::{KeyReader, TerminalInput};
@@ -22,17 +22,17 @@ use crate::failure::Failure;
 use crate::keyboard::Keyboard;
 use crate::{front, print};
 
-/// Time that the rest of a key's sequence may take: an escape alone is a key.
-const SEQUENCE_TIME: Duration = Duration::from_millis(40);
+/// Maximum time between the bytes of a key's sequence, because an escape alone is a key.
+const SEQUENCE_TIMEOUT: Duration = Duration::from_millis(40);
 
-/// Minimum time between two pictures.
+/// Minimum time between two frames.
 const FRAME_TIME: Duration = Duration::from_millis(16);
 
-/// Interval at which durations on the screen grow.
-const CLOCK_TIME: Duration = Duration::from_secs(1);
+/// Interval of the update of durations on the screen.
+const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Time that a process that no shell controls waits for a suspension that does not come.
-const SUSPENSION_TIME: Duration = Duration::from_millis(200);
+/// Maximum wait for a suspension, which does not happen without a shell.
+const SUSPENSION_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Maximum number of waiting events.
 const EVENT_CAPACITY: usize = 256;
@@ -41,7 +41,7 @@ const EVENT_CAPACITY: usize = 256;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Leaving {
     ByKey,
-    /// With the number of the signal.
+    /// Has the number of the signal.
     BySignal(u8),
 }
 
@@ -49,20 +49,20 @@ pub(crate) enum Leaving {
 ///
 /// # Errors
 /// If the terminal is unusable, or no daemon starts at the beginning.
-pub(crate) async fn show(place: &DaemonPaths, opens: Option<String>) -> Result<Leaving, Failure> {
-    let daemon = front::steady_at(place, "ui")?;
-    // As every command, this starts a daemon if there is none. Afterwards only the person starts one.
+pub(crate) async fn show(paths: &DaemonPaths, opens: Option<String>) -> Result<Leaving, Failure> {
+    let daemon = front::steady_at(paths, "ui")?;
+    // Starts a daemon if there is none, as all commands do. Later, only the person starts one.
     daemon.client().await.map_err(|error| Failure::work(error.to_string()))?;
     let (sender, events) = mpsc::channel(EVENT_CAPACITY);
     let _quiet = QuietLogs::begin();
     let screen = OwnScreen::take(print::coloured())?;
     let mut terminal = Terminal::new(screen)?;
     let size = terminal.size()?;
-    let mut desk = Desk {
-        place,
+    let mut event_loop = EventLoop {
+        paths,
         model: Model::new(size.width, size.height, now(), opens),
         feeds: Feeds::begin(daemon.clone(), sender.clone()),
-        hands: Hands { daemon, sender },
+        effects: EffectRunner { daemon, sender },
         events,
         began: Instant::now(),
         keys: KeyReader::default(),
@@ -70,14 +70,14 @@ pub(crate) async fn show(place: &DaemonPaths, opens: Option<String>) -> Result<L
         keyboard: Some(Keyboard::open()?),
         continued: signal(SignalKind::from_raw(Signal::CONT.as_raw()))?,
     };
-    desk.serve(&mut terminal).await
+    event_loop.serve(&mut terminal).await
 }
 
 fn now() -> String {
     jiff::Timestamp::now().to_string()
 }
 
-/// Keeps logs off the screen until its drop. Where standard error is a file, they go there.
+/// Keeps logs off the screen until it is dropped. If standard error is a file, logs go there.
 struct QuietLogs;
 
 impl QuietLogs {
@@ -95,12 +95,12 @@ impl Drop for QuietLogs {
     }
 }
 
-/// Everything that the loop has.
-struct Desk<'a> {
-    place: &'a DaemonPaths,
+/// The state and the connections of the loop.
+struct EventLoop<'a> {
+    paths: &'a DaemonPaths,
     model: Model,
     feeds: Feeds,
-    hands: Hands,
+    effects: EffectRunner,
     events: mpsc::Receiver<UiEvent>,
     began: Instant,
     keys: KeyReader,
@@ -111,20 +111,20 @@ struct Desk<'a> {
     continued: tokio::signal::unix::Signal,
 }
 
-impl Desk<'_> {
+impl EventLoop<'_> {
     async fn serve(&mut self, terminal: &mut Terminal<OwnScreen>) -> Result<Leaving, Failure> {
         let mut resized = signal(SignalKind::window_change())?;
         let mut terminated = signal(SignalKind::terminate())?;
         let mut hung_up = signal(SignalKind::hangup())?;
-        let mut clock = tokio::time::interval(CLOCK_TIME);
-        let mut drawn: Option<tokio::time::Instant> = None;
+        let mut clock = tokio::time::interval(CLOCK_INTERVAL);
+        let mut drawn_at: Option<tokio::time::Instant> = None;
         let mut is_changed = true;
         loop {
-            let frame_at = drawn.map(|drawn| drawn + FRAME_TIME).filter(|_| is_changed);
+            let frame_at = drawn_at.map(|drawn_at| drawn_at + FRAME_TIME).filter(|_| is_changed);
             if is_changed && frame_at.is_none_or(|at| at <= tokio::time::Instant::now()) {
-                self.feeds.want(self.model.wanted());
+                self.feeds.select(self.model.wanted());
                 self.draw(terminal)?;
-                (drawn, is_changed) = (Some(tokio::time::Instant::now()), false);
+                (drawn_at, is_changed) = (Some(tokio::time::Instant::now()), false);
                 continue;
             }
             let change_at = self.model.next_change().map(|at| tokio::time::Instant::from_std(self.began + at));
@@ -136,15 +136,15 @@ impl Desk<'_> {
                 bytes = next_key(self.keyboard.as_mut()) => {
                     // The terminal has closed.
                     let Some(bytes) = bytes else { return Ok(Leaving::BySignal(1)) };
-                    if self.input(&bytes, terminal).await? {
+                    if self.read_input(&bytes, terminal).await? {
                         return Ok(Leaving::ByKey);
                     }
                     is_changed = true;
                     continue;
                 }
-                () = tokio::time::sleep(SEQUENCE_TIME), if self.keys.is_waiting() => {
+                () = tokio::time::sleep(SEQUENCE_TIMEOUT), if self.keys.is_waiting() => {
                     let inputs = self.keys.flush();
-                    if self.take_inputs(inputs, terminal).await? {
+                    if self.handle_inputs(inputs, terminal).await? {
                         return Ok(Leaving::ByKey);
                     }
                     is_changed = true;
@@ -159,13 +159,13 @@ impl Desk<'_> {
                     terminal.clear()?;
                     UiEvent::Tick
                 }
-                () = until(frame_at) => continue,
+                () = sleep_until(frame_at) => continue,
                 Some(event) = self.events.recv() => event,
-                () = until(change_at) => UiEvent::Tick,
+                () = sleep_until(change_at) => UiEvent::Tick,
                 _ = clock.tick(), if self.model.is_moving() => UiEvent::Tick,
             };
             is_changed = true;
-            if self.take(event, terminal).await? {
+            if self.handle_event(event, terminal).await? {
                 return Ok(Leaving::ByKey);
             }
         }
@@ -184,21 +184,21 @@ impl Desk<'_> {
         Ok(())
     }
 
-    async fn input(&mut self, bytes: &[u8], terminal: &mut Terminal<OwnScreen>) -> Result<bool, Failure> {
+    async fn read_input(&mut self, bytes: &[u8], terminal: &mut Terminal<OwnScreen>) -> Result<bool, Failure> {
         let inputs = self.keys.read(bytes);
-        self.take_inputs(inputs, terminal).await
+        self.handle_inputs(inputs, terminal).await
     }
 
-    async fn take_inputs(
+    async fn handle_inputs(
         &mut self,
         inputs: Vec<TerminalInput>,
         terminal: &mut Terminal<OwnScreen>,
     ) -> Result<bool, Failure> {
         for input in inputs {
-            if self.take(UiEvent::Input(input), terminal).await? {
+            if self.handle_event(UiEvent::Input(input), terminal).await? {
                 return Ok(true);
             }
-            // Input after the key that handed the terminal over is not for the list.
+            // Input after the key that handed over the terminal is not for the list.
             if std::mem::take(&mut self.was_handed_over) {
                 break;
             }
@@ -206,25 +206,25 @@ impl Desk<'_> {
         Ok(false)
     }
 
-    /// Takes an event. Returns whether the person leaves.
-    async fn take(&mut self, event: UiEvent, terminal: &mut Terminal<OwnScreen>) -> Result<bool, Failure> {
+    /// Handles an event. Returns whether the person leaves.
+    async fn handle_event(&mut self, event: UiEvent, terminal: &mut Terminal<OwnScreen>) -> Result<bool, Failure> {
         for effect in update(&mut self.model, self.began.elapsed(), now(), event) {
             match effect {
                 Effect::Leave => return Ok(true),
                 Effect::Redraw => terminal.clear()?,
                 Effect::Suspend => self.suspend(terminal).await?,
                 Effect::Attach { terminal: id, hold } => {
-                    let left = self.attach(&id, hold, terminal).await?;
-                    // Boxed: an event may have effects, which may be events.
-                    Box::pin(self.take(UiEvent::CameBack(left), terminal)).await?;
+                    let result = self.attach(&id, hold, terminal).await?;
+                    // Boxed, because the call is recursive.
+                    Box::pin(self.handle_event(UiEvent::CameBack(result), terminal)).await?;
                 }
-                effect => self.hands.perform(effect),
+                effect => self.effects.perform(effect),
             }
         }
         Ok(false)
     }
 
-    /// Hands the person's terminal to a terminal of the daemon, and takes it again.
+    /// EffectRunner the person's terminal over to a terminal of the daemon, until the person leaves that.
     async fn attach(
         &mut self,
         id: &str,
@@ -234,7 +234,7 @@ impl Desk<'_> {
         let name = self.model.terminal(id).and_then(|session| session.name.clone()).unwrap_or_else(|| id.to_owned());
         self.keyboard = None;
         terminal.backend_mut().suspend();
-        let left = attach::visit(self.place, id, DetachKey::default(), hold).await;
+        let end = attach::visit(self.paths, id, DetachKey::default(), hold).await;
         // The shell's next prompt begins a line.
         print::line("")?;
         terminal.backend_mut().resume()?;
@@ -242,7 +242,7 @@ impl Desk<'_> {
         self.keys = KeyReader::default();
         self.was_handed_over = true;
         self.keyboard = Some(Keyboard::open()?);
-        Ok(match left {
+        Ok(match end {
             Ok(AttachEnd::Detached) if hold => Ok(format!("you left {name} and gave it back; it keeps running")),
             Ok(AttachEnd::Detached) => Ok(format!("you left {name}; it keeps running")),
             Ok(AttachEnd::Ended(Some(code))) => Ok(format!("the program in {name} ended with exit code {code}")),
@@ -251,14 +251,14 @@ impl Desk<'_> {
         })
     }
 
-    /// Stops this process and those beside it, as Ctrl-Z does, until the shell continues them.
+    /// Stops the process group, as Ctrl-Z does, until the shell continues it.
     async fn suspend(&mut self, terminal: &mut Terminal<OwnScreen>) -> Result<(), Failure> {
         self.keyboard = None;
         terminal.backend_mut().suspend();
         let stopped = kill_current_process_group(Signal::TSTP);
         if stopped.is_ok() {
-            // Without a shell that could continue it, the group does not stop (POSIX, orphaned process group).
-            let _ = tokio::time::timeout(SUSPENSION_TIME, self.continued.recv()).await;
+            // An orphaned process group, which no shell could continue, does not stop (POSIX).
+            let _ = tokio::time::timeout(SUSPENSION_TIMEOUT, self.continued.recv()).await;
         }
         terminal.backend_mut().resume()?;
         terminal.clear()?;
@@ -275,9 +275,9 @@ async fn next_key(keyboard: Option<&mut Keyboard>) -> Option<Vec<u8>> {
     }
 }
 
-async fn until(at: Option<tokio::time::Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(at).await,
+async fn sleep_until(instant: Option<tokio::time::Instant>) {
+    match instant {
+        Some(instant) => tokio::time::sleep_until(instant).await,
         None => std::future::pending().await,
     }
 }

@@ -1,7 +1,7 @@
 //! Reports of the daemon to the full screen: the lists, one screen, and the events of one run.
 //!
-//! Nothing polls: the lists change with what the daemon publishes about runs and terminals. After the end of a daemon
-//! they wait for the next one and start none.
+//! The lists follow the changes that the daemon publishes about runs and terminals. After the end of a daemon they wait
+//! for the next one, and start none.
 
 use std::time::Duration;
 
@@ -15,26 +15,26 @@ use tokio::time::Instant;
 
 use super::event::{FeedSelection, UiEvent};
 
-/// The time between two attempts to reach a daemon that went away.
+/// Time between two attempts to reach a daemon that went away.
 const RETRY_PAUSE: Duration = Duration::from_millis(250);
 
-/// Minimum time between two changes of the shown screen.
-const PICTURE_MS: u64 = 33;
+/// Minimum time between two changes of the shown screen, in milliseconds.
+const PICTURE_INTERVAL_MS: u64 = 33;
 
-/// Time for gathering changes of terminals before the request for their states …
-const GATHER_TIME: Duration = Duration::from_millis(300);
+/// Time for collecting changes of terminals before the request for their states.
+const COLLECT_TIME: Duration = Duration::from_millis(300);
 
-/// … and after which times once more, in milliseconds: that a program waits for input changes without a report.
-const LOOKS_MS: [u64; 4] = [500, 1_500, 4_000, 12_000];
+/// Times of further requests for the states of terminals, in milliseconds: a wait for input begins without a report.
+const STATE_REQUESTS_MS: [u64; 4] = [500, 1_500, 4_000, 12_000];
 
-/// Error where a daemon does not know a verb.
+/// Error if a daemon does not know a verb.
 const OLDER_DAEMON: &str =
     "the daemon is of an older version; restart it, its terminals stay open: steplatch daemon restart";
 
 /// Number of listed runs.
 const MAX_RUNS: u32 = 200;
 
-/// A task that ends on drop.
+/// A task that is aborted on drop.
 #[derive(Debug)]
 struct Feed(AbortHandle);
 
@@ -55,55 +55,55 @@ impl Drop for Feed {
 pub(crate) struct Feeds {
     daemon: ReconnectingClient,
     sender: mpsc::Sender<UiEvent>,
-    wanted: FeedSelection,
+    selection: FeedSelection,
     picture: Option<Feed>,
     run: Option<Feed>,
     _lists: Feed,
 }
 
 impl Feeds {
-    /// Begins with the lists.
+    /// Subscribes to the lists.
     pub(crate) fn begin(daemon: ReconnectingClient, sender: mpsc::Sender<UiEvent>) -> Self {
-        let lists = Feed::spawn(lists(daemon.clone(), sender.clone()));
-        Self { daemon, sender, wanted: FeedSelection::default(), picture: None, run: None, _lists: lists }
+        let lists = Feed::spawn(watch_lists(daemon.clone(), sender.clone()));
+        Self { daemon, sender, selection: FeedSelection::default(), picture: None, run: None, _lists: lists }
     }
 
-    /// Subscribes to the selected changes, and to nothing else.
-    pub(crate) fn want(&mut self, selection: FeedSelection) {
-        if selection == self.wanted {
+    /// Subscribes to the selected changes, and ends other subscriptions.
+    pub(crate) fn select(&mut self, selection: FeedSelection) {
+        if selection == self.selection {
             return;
         }
-        if selection.picture != self.wanted.picture {
+        if selection.picture != self.selection.picture {
             self.picture = selection
                 .picture
                 .clone()
-                .map(|terminal| Feed::spawn(picture(self.daemon.clone(), terminal, self.sender.clone())));
+                .map(|terminal| Feed::spawn(watch_picture(self.daemon.clone(), terminal, self.sender.clone())));
         }
-        if selection.run != self.wanted.run {
+        if selection.run != self.selection.run {
             self.run = selection
                 .run
                 .clone()
-                .map(|(run, opening)| Feed::spawn(run_events(self.daemon.clone(), run, opening, self.sender.clone())));
+                .map(|(run, opening)| Feed::spawn(watch_run(self.daemon.clone(), run, opening, self.sender.clone())));
         }
-        self.wanted = selection;
+        self.selection = selection;
     }
 }
 
 /// Reports the lists: all of them after each connection to a daemon, then the changes.
-async fn lists(daemon: ReconnectingClient, sender: mpsc::Sender<UiEvent>) {
+async fn watch_lists(daemon: ReconnectingClient, sender: mpsc::Sender<UiEvent>) {
     loop {
-        let ended = match daemon.running().await {
-            Ok(client) => lists_of_one(&client, &sender).await.err(),
+        let end = match daemon.running().await {
+            Ok(client) => watch_lists_of_daemon(&client, &sender).await.err(),
             Err(_) => None,
         };
         if sender.send(UiEvent::DaemonAway).await.is_err() {
             return;
         }
-        if let Some(Ended::NotKnown) = ended {
-            // Ignored: the next send notices that the full screen has closed.
+        if let Some(FeedEnd::UnknownVerb) = end {
+            // Ignores a failure: the next send notices that the full screen has closed.
             let _ = sender.send(UiEvent::Done(Err(OLDER_DAEMON.to_owned()))).await;
         }
-        // A daemon that refuses is there at once, and refuses again.
+        // Waits first, because an older daemon would refuse again at once.
         tokio::time::sleep(RETRY_PAUSE).await;
         while daemon.running().await.is_err() {
             tokio::time::sleep(RETRY_PAUSE).await;
@@ -112,53 +112,56 @@ async fn lists(daemon: ReconnectingClient, sender: mpsc::Sender<UiEvent>) {
 }
 
 /// Reason for the end of a feed of one daemon.
-enum Ended {
-    /// The daemon ended, or the full screen.
-    Gone,
+enum FeedEnd {
+    /// The daemon ended, or the full screen closed.
+    Closed,
     /// The daemon does not know a verb.
-    NotKnown,
+    UnknownVerb,
 }
 
-impl From<CallError> for Ended {
+impl From<CallError> for FeedEnd {
     fn from(error: CallError) -> Self {
-        if is_not_known(&error) { Self::NotKnown } else { Self::Gone }
+        if is_unknown_verb(&error) { Self::UnknownVerb } else { Self::Closed }
     }
 }
 
-impl From<mpsc::error::SendError<UiEvent>> for Ended {
+impl From<mpsc::error::SendError<UiEvent>> for FeedEnd {
     fn from(_: mpsc::error::SendError<UiEvent>) -> Self {
-        Self::Gone
+        Self::Closed
     }
 }
 
-/// Returns whether the daemon is of an older version, without this verb.
-fn is_not_known(error: &CallError) -> bool {
+/// Returns whether the daemon is of an older version that does not know the verb.
+fn is_unknown_verb(error: &CallError) -> bool {
     matches!(error, CallError::Refused(refusal) if refusal.code == ErrorCode::UnknownCommand)
 }
 
-async fn lists_of_one(client: &Client, sender: &mpsc::Sender<UiEvent>) -> Result<(), Ended> {
-    // Subscribed before the first look, so that it misses nothing in between.
+async fn watch_lists_of_daemon(client: &Client, sender: &mpsc::Sender<UiEvent>) -> Result<(), FeedEnd> {
+    // Subscribes before the first request, so that it misses no change in between.
     let (_, mut changes) = client.subscribe(Watch {}).await?;
-    let mut stirs = match client.subscribe(WatchTerminals {}).await {
+    let mut terminal_changes = match client.subscribe(WatchTerminals {}).await {
         Ok((_, events)) => Some(events),
-        Err(CallError::Lost) => return Err(Ended::Gone),
-        // A daemon of an older version does not report them, so the loop looks now and then.
+        Err(CallError::Lost) => return Err(FeedEnd::Closed),
+        // A daemon of an older version does not report them, so the loop requests them regularly.
         Err(_) => None,
     };
     let newest = ListWorkflowRuns { limit: Some(MAX_RUNS), ..ListWorkflowRuns::default() };
     let mut runs: Vec<RunRecord> = client.call(newest.clone()).await?.runs;
     for state in ["waiting", "running"] {
-        let older = ListWorkflowRuns { state: Some(state.to_owned()), limit: Some(1000), ..newest.clone() };
-        let older = client.call(older).await?.runs;
+        let unended = ListWorkflowRuns { state: Some(state.to_owned()), limit: Some(1000), ..newest.clone() };
+        let unended = client.call(unended).await?.runs;
         runs.extend(
-            older.into_iter().filter(|run| !runs.iter().any(|known| known.run_id == run.run_id)).collect::<Vec<_>>(),
+            unended
+                .into_iter()
+                .filter(|run| !runs.iter().any(|listed| listed.run_id == run.run_id))
+                .collect::<Vec<_>>(),
         );
     }
     let terminals = client.call(ListTerminalSessions {}).await?.sessions;
     let needs_passphrase = client.call(GetApprover {}).await?.is_set;
     sender.send(UiEvent::Lists { terminals, runs, needs_passphrase }).await?;
-    // Time of the next request for the states of terminals, and number of them since the last change.
-    let (mut look_at, mut looks) = (Some(Instant::now() + Duration::from_millis(LOOKS_MS[0])), 0);
+    // Time of the next request for the states of terminals, and number of requests since the last change.
+    let (mut request_at, mut requests) = (Some(Instant::now() + Duration::from_millis(STATE_REQUESTS_MS[0])), 0);
     loop {
         tokio::select! {
             change = changes.next() => match change.map(serde_json::from_value::<Change>) {
@@ -171,19 +174,19 @@ async fn lists_of_one(client: &Client, sender: &mpsc::Sender<UiEvent>) -> Result
                 Some(Ok(Change::Tools) | Err(_)) => {}
                 None => return Ok(()),
             },
-            stirred = next_of(stirs.as_mut()) => {
-                if stirred.is_none() {
+            terminal_change = next_event(terminal_changes.as_mut()) => {
+                if terminal_change.is_none() {
                     return Ok(());
                 }
-                let soon = Instant::now() + GATHER_TIME;
-                // A terminal that prints without end does not put the look off.
-                look_at = Some(look_at.map_or(soon, |at| at.min(soon)));
-                looks = 0;
+                let soon = Instant::now() + COLLECT_TIME;
+                // A terminal that prints continuously does not delay the request.
+                request_at = Some(request_at.map_or(soon, |request_at| request_at.min(soon)));
+                requests = 0;
             }
-            () = tokio::time::sleep_until(look_at.unwrap_or_else(Instant::now)), if look_at.is_some() => {
-                let unreported = LOOKS_MS.last().filter(|_| stirs.is_none());
-                let next = LOOKS_MS.get(looks).or(unreported).map(|pause| Instant::now() + Duration::from_millis(*pause));
-                (look_at, looks) = (next, looks + 1);
+            () = tokio::time::sleep_until(request_at.unwrap_or_else(Instant::now)), if request_at.is_some() => {
+                let unreported = STATE_REQUESTS_MS.last().filter(|_| terminal_changes.is_none());
+                let next = STATE_REQUESTS_MS.get(requests).or(unreported).map(|pause| Instant::now() + Duration::from_millis(*pause));
+                (request_at, requests) = (next, requests + 1);
                 let terminals = client.call(ListTerminalSessions {}).await?.sessions;
                 sender.send(UiEvent::Terminals(terminals)).await?;
             }
@@ -191,7 +194,7 @@ async fn lists_of_one(client: &Client, sender: &mpsc::Sender<UiEvent>) -> Result
     }
 }
 
-async fn next_of(events: Option<&mut Events>) -> Option<serde_json::Value> {
+async fn next_event(events: Option<&mut Events>) -> Option<serde_json::Value> {
     match events {
         Some(events) => events.next().await,
         None => std::future::pending().await,
@@ -199,13 +202,13 @@ async fn next_of(events: Option<&mut Events>) -> Option<serde_json::Value> {
 }
 
 /// Reports the screen of a terminal, until its end.
-async fn picture(daemon: ReconnectingClient, terminal: String, sender: mpsc::Sender<UiEvent>) {
+async fn watch_picture(daemon: ReconnectingClient, terminal: String, sender: mpsc::Sender<UiEvent>) {
     loop {
-        let verb = WatchScreen { session_id: terminal.clone(), interval_ms: PICTURE_MS };
-        let subscribed = async { Some(daemon.running().await.ok()?.subscribe(verb).await) };
-        let (reply, mut events) = match subscribed.await {
-            Some(Ok(subscribed)) => subscribed,
-            Some(Err(error)) if is_not_known(&error) => {
+        let verb = WatchScreen { session_id: terminal.clone(), interval_ms: PICTURE_INTERVAL_MS };
+        let subscription = async { Some(daemon.running().await.ok()?.subscribe(verb).await) };
+        let (reply, mut events) = match subscription.await {
+            Some(Ok(subscription)) => subscription,
+            Some(Err(error)) if is_unknown_verb(&error) => {
                 let _ = sender.send(UiEvent::Done(Err(format!("no screen is shown: {OLDER_DAEMON}")))).await;
                 return;
             }
@@ -234,13 +237,13 @@ async fn picture(daemon: ReconnectingClient, terminal: String, sender: mpsc::Sen
     }
 }
 
-/// Reports the events of a run from its first one, each once, over as many daemons as it takes.
-async fn run_events(daemon: ReconnectingClient, run_id: String, opening: u64, sender: mpsc::Sender<UiEvent>) {
+/// Reports the events of a run from the first one, each once, across restarts of the daemon.
+async fn watch_run(daemon: ReconnectingClient, run_id: String, opening: u64, sender: mpsc::Sender<UiEvent>) {
     let mut from = 1;
     loop {
         let verb = Subscribe { run_id: run_id.clone(), from_seq: Some(from), at_most: None };
-        let subscribed = async { daemon.running().await.ok()?.subscribe(verb).await.ok() };
-        let Some((reply, mut events)) = subscribed.await else {
+        let subscription = async { daemon.running().await.ok()?.subscribe(verb).await.ok() };
+        let Some((reply, mut events)) = subscription.await else {
             tokio::time::sleep(RETRY_PAUSE).await;
             continue;
         };

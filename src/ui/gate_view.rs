@@ -1,7 +1,7 @@
 //! An opened question: read by scrolling, then answered line by line.
 //!
-//! Pure. Nothing is the default, and no key answers before the end of the question was on the screen, or before 0.8
-//! seconds without a key after the question appeared, changed, or the window got the focus.
+//! Pure. There is no default answer. A key answers only after the end of the question was on the screen, and after 0.8
+//! seconds without a key since the question appeared or changed, or the window got the focus.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use super::layout::GatePlaces;
 use super::line_input::LineInput;
 use crate::gate_prompt::{GatePrompt, form_fields};
 use crate::print::{self, wrapped};
-use crate::question::judged;
+use crate::question::content_lines;
 
-/// Time that a question takes no answer after it appears.
-pub(crate) const INERT: Duration = Duration::from_millis(800);
+/// Time after its appearance in which a question takes no answer.
+pub(crate) const INERT_TIME: Duration = Duration::from_millis(800);
 
 /// Progress of an answer.
 #[derive(Debug, Clone)]
@@ -23,9 +23,9 @@ pub(crate) enum AnswerStep {
     Reading,
     /// The person types a line of the answer.
     Typing(LineInput),
-    /// The answer is on its way.
+    /// The answer was sent.
     Sent,
-    /// The answer or the withdrawal came from elsewhere.
+    /// The question was answered or withdrawn elsewhere.
     Closed,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct GateView {
     pub(crate) workflow: String,
     pub(crate) step: AnswerStep,
     pub(crate) scroll: usize,
-    /// From when on it takes an answer, since the start of the full screen.
+    /// Time from which on it takes an answer, since the start of the full screen.
     pub(crate) takes_from: Duration,
     /// True if its last line was on the screen.
     pub(crate) was_read: bool,
@@ -53,7 +53,7 @@ impl GateView {
             workflow,
             step: AnswerStep::Reading,
             scroll: 0,
-            takes_from: at + INERT,
+            takes_from: at + INERT_TIME,
             was_read: false,
             is_cramped: false,
             remark: None,
@@ -68,18 +68,18 @@ impl GateView {
     pub(crate) fn replace(&mut self, gate: GateInfo, at: Duration) {
         let workflow = std::mem::take(&mut self.workflow);
         *self = Self::new(gate, workflow, at);
-        self.remark = Some("the question has changed; this is how it is asked now".to_owned());
+        self.remark = Some("the question has changed; this is its current form".to_owned());
     }
 
     /// Takes no answer for a moment.
-    pub(crate) fn rest(&mut self, at: Duration) {
-        self.takes_from = at + INERT;
+    pub(crate) fn pause_answers(&mut self, at: Duration) {
+        self.takes_from = at + INERT_TIME;
     }
 
-    /// Takes no answer until a moment without a key: input may be for the earlier content.
-    pub(crate) fn rest_on(&mut self, at: Duration) {
+    /// Extends the pause after a key, which may be for the earlier content.
+    pub(crate) fn extend_pause(&mut self, at: Duration) {
         if at < self.takes_from {
-            self.rest(at);
+            self.pause_answers(at);
         }
     }
 
@@ -89,24 +89,24 @@ impl GateView {
         GatePlaces::for_size(cols, rows, u16::try_from(remark).unwrap_or(u16::MAX).saturating_add(3))
     }
 
-    /// Brings the field that the next line is for to the top, where there is room for `height` lines.
+    /// Scrolls to the field for the next line, in a place of `height` lines.
     pub(crate) fn show_field(&mut self, width: usize, height: usize) {
         let Some(field) = self.prompt.field_index() else { return };
         let lines = question_lines(self.gate(), width);
-        let mut firsts = lines.iter().enumerate().filter(|(_, line)| matches!(line, QuestionLine::Field(_)));
-        if let Some((line, _)) = firsts.nth(field) {
+        let mut fields = lines.iter().enumerate().filter(|(_, line)| matches!(line, QuestionLine::Field(_)));
+        if let Some((line, _)) = fields.nth(field) {
             self.scroll = line.min(lines.len().saturating_sub(height));
         }
     }
 
-    /// Scrolls by some lines, where there is room for `height` of the question's lines.
+    /// Scrolls by some lines, in a place of `height` lines.
     pub(crate) fn scroll_by(&mut self, lines: isize, width: usize, height: usize) {
         let max_scroll = question_lines(self.gate(), width).len().saturating_sub(height);
         self.scroll = self.scroll.saturating_add_signed(lines).min(max_scroll);
         self.was_read |= self.scroll == max_scroll;
     }
 
-    /// Returns the reason for taking no answer now.
+    /// Returns the reason why it takes no answer now.
     pub(crate) fn refusal(&self, at: Duration) -> Option<&'static str> {
         match self.step {
             AnswerStep::Closed => Some("the question is closed"),
@@ -120,33 +120,33 @@ impl GateView {
     }
 }
 
-/// A line of a question, and what it is.
+/// A line of a question, with its kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum QuestionLine {
-    /// Of the question itself.
+    /// A line of the question itself.
     Prompt(String),
-    /// Of what there is to judge.
+    /// A line of the content to judge.
     Judged(String),
     /// Additional remark for the person.
     Remark(String),
-    /// Of a choice; the first of its lines has its number.
+    /// A line of a choice; its first line has its number.
     Choice(String),
-    /// The first line of a field of the form: its name and what it takes.
+    /// The first line of a field of the form: its name and its constraint.
     Field(String),
-    /// More about a field: its description.
-    About(String),
+    /// The description of a field.
+    Description(String),
     Blank,
 }
 
-/// Returns a question with everything that there is to judge, in lines of at most `width` columns.
+/// Returns a question with its content to judge, in lines of at most `width` columns.
 pub(crate) fn question_lines(gate: &GateInfo, width: usize) -> Vec<QuestionLine> {
     let width = width.max(8);
     let mut lines: Vec<QuestionLine> = wrapped(&gate.prompt, width).into_iter().map(QuestionLine::Prompt).collect();
-    let judged = judged(gate);
-    if !judged.is_empty() {
+    let content = content_lines(gate);
+    if !content.is_empty() {
         lines.push(QuestionLine::Blank);
     }
-    for line in judged {
+    for line in content {
         let indent: String = line.chars().take_while(|character| *character == ' ').take(width / 2).collect();
         let rows = wrapped(line.trim_start(), width - indent.len() - 2);
         lines.extend(rows.into_iter().map(|row| QuestionLine::Judged(format!("{indent}{row}"))));
@@ -170,10 +170,10 @@ pub(crate) fn question_lines(gate: &GateInfo, width: usize) -> Vec<QuestionLine>
     for (prompt, lead) in form_fields(gate) {
         lines.push(QuestionLine::Blank);
         for (row, line) in wrapped(&prompt, width).into_iter().enumerate() {
-            lines.push(if row == 0 { QuestionLine::Field(line) } else { QuestionLine::About(line) });
+            lines.push(if row == 0 { QuestionLine::Field(line) } else { QuestionLine::Description(line) });
         }
         let rows = lead.iter().flat_map(|line| wrapped(line, width - 2));
-        lines.extend(rows.map(|row| QuestionLine::About(format!("  {row}"))));
+        lines.extend(rows.map(|row| QuestionLine::Description(format!("  {row}"))));
     }
     lines
 }
@@ -183,17 +183,17 @@ pub(crate) fn remark_lines(view: &GateView, width: usize) -> Vec<String> {
     view.remark.as_deref().map(|remark| wrapped(remark, width.max(8))).unwrap_or_default()
 }
 
-/// Returns since when a question waits, who may answer it, and until when.
+/// Describes the age of a question, its answerers and its deadline.
 pub(crate) fn describe_waiting(gate: &GateInfo, now: &str) -> String {
     let since = print::ago_at(&gate.created_at, Some(now));
-    let by = match gate.answered_by.as_str() {
+    let answerer = match gate.answered_by.as_str() {
         "human" => "a person answers",
         "agent" => "an agent answers, or a person",
         _ => "anyone answers",
     };
     let until =
         gate.expires_at.as_ref().map(|until| format!(", until {}", print::local_time(until))).unwrap_or_default();
-    format!("asked {since}, {by}{until}")
+    format!("asked {since}, {answerer}{until}")
 }
 
 #[cfg(test)]
@@ -213,10 +213,10 @@ mod tests {
         assert_eq!(view.refusal(at), Some("scroll to its end first"));
         view.scroll_by(1000, 60, 20);
         assert_eq!(view.refusal(at), Some("it has just appeared"));
-        assert_eq!(view.refusal(at + INERT), None);
-        view.rest(at + INERT);
-        assert_eq!(view.refusal(at + INERT), Some("it has just appeared"), "the window got the focus");
-        view.replace(GateInfo { prompt: "Deploy now?".to_owned(), ..gate }, at + INERT * 2);
+        assert_eq!(view.refusal(at + INERT_TIME), None);
+        view.pause_answers(at + INERT_TIME);
+        assert_eq!(view.refusal(at + INERT_TIME), Some("it has just appeared"), "the window got the focus");
+        view.replace(GateInfo { prompt: "Deploy now?".to_owned(), ..gate }, at + INERT_TIME * 2);
         assert_eq!((view.scroll, view.was_read), (0, false), "another question is read again");
     }
 

@@ -36,13 +36,13 @@ pub(crate) enum TerminalInput {
 /// Maximum length of an unfinished sequence, in bytes.
 const MAX_SEQUENCE_BYTES: usize = 32;
 
-/// Maximum length of a paste, in bytes; the rest has no effect.
+/// Maximum length of a paste, in bytes; the remaining bytes have no effect.
 const MAX_PASTE_BYTES: usize = 64 * 1024;
 
-const PASTE_BEGINS: &[u8] = b"\x1b[200~";
-const PASTE_ENDS: &[u8] = b"\x1b[201~";
+const PASTE_BEGIN: &[u8] = b"\x1b[200~";
+const PASTE_END: &[u8] = b"\x1b[201~";
 
-/// A reader of keys, which keeps the beginning of a sequence that is not whole.
+/// A reader of keys, which keeps the beginning of an incomplete sequence.
 #[derive(Debug, Default)]
 pub(crate) struct KeyReader {
     pending: Vec<u8>,
@@ -60,38 +60,38 @@ impl KeyReader {
         inputs
     }
 
-    /// Returns whether a sequence may have begun, so that time tells whether it was a separate key.
+    /// Returns whether a sequence may have begun; a timeout then decides that it was a single key.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.pending.is_empty() && self.paste.is_none()
     }
 
-    /// Returns the unfinished key, now that nothing follows it: a single escape is the key.
+    /// Returns the pending key after a timeout: a single escape is a key.
     pub(crate) fn flush(&mut self) -> Vec<TerminalInput> {
-        let alone = self.pending == b"\x1b";
+        let is_escape = self.pending == b"\x1b";
         self.pending.clear();
-        alone.then_some(TerminalInput::Key(Key::Escape)).into_iter().collect()
+        is_escape.then_some(TerminalInput::Key(Key::Escape)).into_iter().collect()
     }
 
-    /// Returns the next input; an empty one for bytes that mean nothing, and none until more bytes arrive.
+    /// Returns the next input: `Some(None)` for bytes without a meaning, `None` if more bytes are needed.
     fn next(&mut self) -> Option<Option<TerminalInput>> {
         if let Some(paste) = &mut self.paste {
-            let Some(end) = position(&self.pending, PASTE_ENDS) else {
-                // Two reads may divide the end.
-                let taken = self.pending.len().saturating_sub(PASTE_ENDS.len());
-                paste.extend(self.pending.drain(..taken));
+            let Some(end) = position(&self.pending, PASTE_END) else {
+                // The end may be split between two reads.
+                let complete = self.pending.len().saturating_sub(PASTE_END.len());
+                paste.extend(self.pending.drain(..complete));
                 paste.truncate(MAX_PASTE_BYTES);
                 return None;
             };
             paste.extend_from_slice(&self.pending[..end]);
             paste.truncate(MAX_PASTE_BYTES);
             let text = String::from_utf8_lossy(paste).into_owned();
-            self.pending.drain(..end + PASTE_ENDS.len());
+            self.pending.drain(..end + PASTE_END.len());
             self.paste = None;
             return Some(Some(TerminalInput::Paste(text)));
         }
         let (length, input) = match self.pending.as_slice() {
             [] => return None,
-            [0x1b, rest @ ..] => match sequence(rest)? {
+            [0x1b, sequence @ ..] => match parse_sequence(sequence)? {
                 (length, Sequence::PasteBegins) => {
                     self.pending.drain(..=length);
                     self.paste = Some(Vec::new());
@@ -111,9 +111,12 @@ impl KeyReader {
                 }
                 let text = std::str::from_utf8(&self.pending[..length]).ok();
                 let character = text.and_then(|text| text.chars().next());
-                (if character.is_some() { length } else { 1 }, character.map(|one| TerminalInput::Key(Key::Char(one))))
+                (
+                    if character.is_some() { length } else { 1 },
+                    character.map(|character| TerminalInput::Key(Key::Char(character))),
+                )
             }
-            [byte, ..] => (1, single(*byte).map(TerminalInput::Key)),
+            [byte, ..] => (1, byte_key(*byte).map(TerminalInput::Key)),
         };
         self.pending.drain(..length);
         Some(input)
@@ -121,7 +124,7 @@ impl KeyReader {
 }
 
 /// Returns the key of a byte.
-fn single(byte: u8) -> Option<Key> {
+fn byte_key(byte: u8) -> Option<Key> {
     match byte {
         b'\r' | b'\n' => Some(Key::Enter),
         b'\t' => Some(Key::Tab),
@@ -137,25 +140,25 @@ enum Sequence {
     PasteBegins,
 }
 
-/// Reads the sequence after an escape: its length without the escape, and its meaning. `None` if it is not whole.
-fn sequence(rest: &[u8]) -> Option<(usize, Sequence)> {
-    match rest {
+/// Parses the sequence after an escape: its length without the escape, and its meaning. `None` if it is incomplete.
+fn parse_sequence(bytes: &[u8]) -> Option<(usize, Sequence)> {
+    match bytes {
         [] => None,
         [b'[', parameters @ ..] => {
             let Some(end) = parameters.iter().position(|byte| (0x40..=0x7e).contains(byte)) else {
-                return (parameters.len() > MAX_SEQUENCE_BYTES).then_some((rest.len(), Sequence::Input(None)));
+                return (parameters.len() > MAX_SEQUENCE_BYTES).then_some((bytes.len(), Sequence::Input(None)));
             };
-            let whole = &rest[..end + 2];
-            if whole == &PASTE_BEGINS[1..] {
-                return Some((whole.len(), Sequence::PasteBegins));
+            let sequence = &bytes[..end + 2];
+            if sequence == &PASTE_BEGIN[1..] {
+                return Some((sequence.len(), Sequence::PasteBegins));
             }
-            Some((whole.len(), Sequence::Input(control_sequence(&parameters[..end], parameters[end]))))
+            Some((sequence.len(), Sequence::Input(control_sequence(&parameters[..end], parameters[end]))))
         }
         [b'O', letter, ..] => Some((2, Sequence::Input(letter_key(*letter).map(TerminalInput::Key)))),
         [b'O'] => None,
-        // Another escape begins another sequence: this one was the key.
+        // Another escape begins another sequence, so this one was a key.
         [0x1b, ..] => Some((0, Sequence::Input(Some(TerminalInput::Key(Key::Escape))))),
-        // A key with Alt means nothing here.
+        // Keys with Alt have no meaning here.
         [_, ..] => Some((1, Sequence::Input(None))),
     }
 }

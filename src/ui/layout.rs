@@ -1,15 +1,15 @@
-//! Places of all parts, for a size of the screen. Pure.
+//! The areas of all parts of the screen, for a size. Pure.
 
 use ratatui::layout::Rect;
 
-/// From this width on, the preview is beside the list.
-const WIDE: u16 = 120;
+/// Minimum width with the preview beside the list.
+const MIN_WIDE_COLS: u16 = 120;
 
-/// The smallest height with a preview below the list.
-const HIGH: u16 = 20;
+/// Minimum height with a preview below the list.
+const MIN_PREVIEW_ROWS: u16 = 20;
 
-/// The smallest width with a preview below the list.
-const NARROW: u16 = 50;
+/// Minimum width with a preview below the list.
+const MIN_PREVIEW_COLS: u16 = 50;
 
 /// The parts of the screen that shows the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,12 +26,12 @@ pub(crate) struct Places {
 impl Places {
     pub(crate) fn for_size(cols: u16, rows: u16) -> Self {
         let (header, body, notice, keys) = frame(cols, rows);
-        let (list, preview) = if cols >= WIDE && body.height >= 6 {
-            let left = (cols * 9 / 20).min(90);
+        let (list, preview) = if cols >= MIN_WIDE_COLS && body.height >= 6 {
+            let left_width = (cols * 9 / 20).min(90);
             // A blank column keeps the two apart.
-            let list = Rect { width: left - 1, ..body };
-            (list, Some(Rect { x: left, width: cols - left, ..body }))
-        } else if body.height + 3 >= HIGH && cols >= NARROW {
+            let list = Rect { width: left_width - 1, ..body };
+            (list, Some(Rect { x: left_width, width: cols - left_width, ..body }))
+        } else if body.height + 3 >= MIN_PREVIEW_ROWS && cols >= MIN_PREVIEW_COLS {
             let upper = body.height * 9 / 20;
             let list = Rect { height: upper, ..body };
             (list, Some(Rect { y: body.y + upper, height: body.height - upper, ..body }))
@@ -47,7 +47,7 @@ impl Places {
 pub(crate) struct RunPlaces {
     pub(crate) header: Rect,
     pub(crate) steps: Rect,
-    /// Input and output of the selected step, with a border; nothing where there is no room for both.
+    /// Input and output of the selected step, with a border; empty without room for both.
     pub(crate) step: Rect,
     /// The question that the run waits for, with a border.
     pub(crate) gate: Option<Rect>,
@@ -62,11 +62,14 @@ impl RunPlaces {
         let upper = Rect { height: body.height - gate_height, ..body };
         let gate = (gate_height > 0).then_some(Rect { y: body.y + upper.height, height: gate_height, ..body });
         let (steps, step) = if cols >= 60 {
-            let left = (cols * 2 / 5).clamp(24, 60);
-            (Rect { width: left, ..upper }, Rect { x: left, width: cols - left, ..upper })
+            let left_width = (cols * 2 / 5).clamp(24, 60);
+            (Rect { width: left_width, ..upper }, Rect { x: left_width, width: cols - left_width, ..upper })
         } else {
-            let above = upper.height / 2;
-            (Rect { height: above, ..upper }, Rect { y: upper.y + above, height: upper.height - above, ..upper })
+            let steps_height = upper.height / 2;
+            (
+                Rect { height: steps_height, ..upper },
+                Rect { y: upper.y + steps_height, height: upper.height - steps_height, ..upper },
+            )
         };
         Self { header, steps, step, gate, notice, keys }
     }
@@ -81,28 +84,28 @@ pub(crate) struct GatePlaces {
     /// The prompt, the input, and remarks.
     pub(crate) answer: Rect,
     pub(crate) keys: Rect,
-    /// True if there is no room to read a question and to answer it.
+    /// True if the screen is too small to read a question and to answer it.
     pub(crate) is_cramped: bool,
 }
 
-/// The smallest width that shows a question: narrower ones have no room for a word.
-const GATE_COLS: u16 = 16;
+/// Minimum width that shows a question: narrower screens have no room for a word.
+const MIN_GATE_COLS: u16 = 16;
 
 /// Minimum number of rows of an answer: a rule, the prompt, the input, and a remark.
-const ANSWER_ROWS: u16 = 4;
+const MIN_ANSWER_ROWS: u16 = 4;
 
-/// The least rows of a question.
-const QUESTION_ROWS: u16 = 3;
+/// Minimum number of rows of a question.
+const MIN_QUESTION_ROWS: u16 = 3;
 
 impl GatePlaces {
     /// Returns the places, with `rows_wanted` lines for the answer.
     pub(crate) fn for_size(cols: u16, rows: u16, rows_wanted: u16) -> Self {
         let (header, body, notice, keys) = frame(cols, rows);
         let body = Rect { height: body.height + notice.height, ..body };
-        let height = rows_wanted.min((body.height / 2).max(ANSWER_ROWS)).min(body.height);
+        let height = rows_wanted.min((body.height / 2).max(MIN_ANSWER_ROWS)).min(body.height);
         let question = Rect { x: 2.min(cols), width: cols.saturating_sub(4), height: body.height - height, ..body };
         let answer = Rect { y: body.y + question.height, height, ..question };
-        let is_cramped = cols < GATE_COLS || answer.height < ANSWER_ROWS || question.height < QUESTION_ROWS;
+        let is_cramped = cols < MIN_GATE_COLS || answer.height < MIN_ANSWER_ROWS || question.height < MIN_QUESTION_ROWS;
         Self { header, question, answer, keys, is_cramped }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use steplatch_protocol::{AnswerGate, AnswerGateReply, GateInfo, RunRecord};
 
 use super::event::{Effect, UiEvent};
-use super::gate_view::{AnswerStep, GateView, INERT};
+use super::gate_view::{AnswerStep, GateView, INERT_TIME};
 use super::key::{Key, TerminalInput};
 use super::layout::Places;
 use super::line_input::{Edit, LineInput};
@@ -141,14 +141,14 @@ fn set_notice(model: &mut Model, done: Result<String, String>) {
 
 /// Ignores input until a moment without a key: the person types a line, and its question has closed.
 fn hush(model: &mut Model) {
-    model.quiet_until = model.at + INERT;
+    model.quiet_until = model.at + INERT_TIME;
 }
 
 fn take_input(model: &mut Model, input: &TerminalInput) -> Vec<Effect> {
     if let TerminalInput::Focus(has_focus) = input {
         // The click that brings the window to the front, or a key that was meant for another one, answers nothing.
         if let (true, Some(Opened::Gate(view))) = (has_focus, model.opened.last_mut()) {
-            view.rest(model.at);
+            view.pause_answers(model.at);
         }
         return Vec::new();
     }
@@ -474,7 +474,7 @@ fn gate_input(model: &mut Model, input: &TerminalInput, key: Option<Key>) -> Vec
             return Vec::new();
         }
         if matches!(view.step, AnswerStep::Reading) {
-            view.rest_on(at);
+            view.extend_pause(at);
         }
     }
     if let AnswerStep::Typing(line) = &mut view.step {
@@ -657,14 +657,14 @@ fn answered(model: &mut Model, answer: AnswerGate, reply: Result<AnswerGateReply
                 return Vec::new();
             }
             view.step = AnswerStep::Reading;
-            view.rest(model.at);
+            view.pause_answers(model.at);
             let GateInfo { run_id, gate_id, .. } = view.gate().clone();
             // It may have changed, or have an answer from elsewhere.
             vec![Effect::ShowGate { run_id, gate_id }]
         }
         Err(error) => {
             view.step = AnswerStep::Reading;
-            view.rest(model.at);
+            view.pause_answers(model.at);
             view.prompt.begin();
             view.remark = Some(error);
             Vec::new()

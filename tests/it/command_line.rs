@@ -356,7 +356,7 @@ fn a_terminal_is_resized_and_its_program_signalled() {
     home.runs(&["terminal", "signal", "one", "USR1"]).well();
     assert_eq!(home.runs(&["terminal", "wait", "one", "--until", "exit"]).stdout, "one  exit  exit code 7\n");
     assert!(home.runs(&["terminal", "screen", "one"]).well().contains("20 90"));
-    refused(&home.runs(&["terminal", "resize", "one", "90"]), 2, &["a size is written as 120x40"]);
+    refused(&home.runs(&["terminal", "resize", "one", "90"]), 2, &["a size must have the form 120x40"]);
     refused(&home.runs(&["terminal", "signal", "none", "INT"]), 1, &["terminal 'none' not found"]);
 }
 

@@ -58,22 +58,22 @@ pub(crate) enum PasskeyRequest {
 }
 
 impl PasskeyRequest {
-    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         match self {
-            Self::Add { print, json } => add(place, print, json).await,
-            Self::Confirm { fingerprint, json } => confirm(place, &fingerprint.concat(), json).await,
-            Self::List { json } => list(place, json).await,
-            Self::Remove { passkey, json } => remove(place, passkey, json).await,
+            Self::Add { print, json } => add(paths, print, json).await,
+            Self::Confirm { fingerprint, json } => confirm(paths, &fingerprint.concat(), json).await,
+            Self::List { json } => list(paths, json).await,
+            Self::Remove { passkey, json } => remove(paths, passkey, json).await,
         }
     }
 }
 
 /// Gets a ticket, and requests the passphrase where the ticket needs one.
-async fn ticket(place: &DaemonPaths) -> Result<AddPasskeyReply, Failure> {
+async fn ticket(paths: &DaemonPaths) -> Result<AddPasskeyReply, Failure> {
     let mut verb = AddPasskey::default();
     let mut person = None;
     loop {
-        let reply = front::ask(place, verb.clone()).await?;
+        let reply = front::ask(paths, verb.clone()).await?;
         if reply.success {
             return Ok(reply);
         }
@@ -96,14 +96,14 @@ async fn ticket(place: &DaemonPaths) -> Result<AddPasskeyReply, Failure> {
     }
 }
 
-async fn add(place: &DaemonPaths, print: bool, json: bool) -> Result<ExitCode, Failure> {
-    let reply = ticket(place).await?;
-    let server = page_server::running_or_started(place).await?.record;
+async fn add(paths: &DaemonPaths, print: bool, json: bool) -> Result<ExitCode, Failure> {
+    let reply = ticket(paths).await?;
+    let server = page_server::ensure_running(paths).await?.record;
     let Some(ticket) = reply.ticket else {
         return Err(Failure::work("the daemon gave no ticket for a passkey"));
     };
     let page = format!("{}#passkey={}", server.url(), ticket.0);
-    let (address, opened) = log_in(place, &page, !print && !json).await?;
+    let (address, opened) = log_in(paths, &page, !print && !json).await?;
     if json {
         print::json(&json!({"success": true, "url": address, "expires_seconds": reply.expires_seconds}))?;
         return Ok(ExitCode::SUCCESS);
@@ -114,12 +114,12 @@ async fn add(place: &DaemonPaths, print: bool, json: bool) -> Result<ExitCode, F
         print::remark("open this address within a minute, on the machine with the browser:");
         print::line(address)?;
     }
-    confirm_registered(place, ticket).await
+    confirm_registered(paths, ticket).await
 }
 
 /// Waits until the browser has registered the passkey, and asks the person whether it is theirs.
-async fn confirm_registered(place: &DaemonPaths, ticket: PageSecret) -> Result<ExitCode, Failure> {
-    let waited = front::ask(place, AwaitPasskey { ticket }).await?;
+async fn confirm_registered(paths: &DaemonPaths, ticket: PageSecret) -> Result<ExitCode, Failure> {
+    let waited = front::ask(paths, AwaitPasskey { ticket }).await?;
     let Some(passkey) = waited.passkey else {
         return Err(Failure::work(waited.error.unwrap_or_else(|| "no passkey was registered".to_owned())));
     };
@@ -144,7 +144,7 @@ async fn confirm_registered(place: &DaemonPaths, ticket: PageSecret) -> Result<E
                 )));
             }
         };
-        let confirmed = front::ask(place, ConfirmPasskey { passkey_id: passkey_id.clone(), discard }).await?;
+        let confirmed = front::ask(paths, ConfirmPasskey { passkey_id: passkey_id.clone(), discard }).await?;
         let confirmed = accepted(confirmed)?;
         if discard {
             let error = "the passkey is discarded: another program has used the ticket; end the sessions of the page with: \
@@ -172,9 +172,9 @@ fn confirmation(passkey: &PasskeyInfo) -> String {
     format!("{} {} signs answers from now on", passkey.passkey_id, visible(&passkey.name))
 }
 
-async fn confirm(place: &DaemonPaths, fingerprint: &str, json: bool) -> Result<ExitCode, Failure> {
+async fn confirm(paths: &DaemonPaths, fingerprint: &str, json: bool) -> Result<ExitCode, Failure> {
     let passkey_id = fingerprint.to_ascii_lowercase();
-    let reply = front::ask(place, ConfirmPasskey { passkey_id, discard: false }).await?;
+    let reply = front::ask(paths, ConfirmPasskey { passkey_id, discard: false }).await?;
     if json && reply.success {
         print::json(&reply)?;
     } else {
@@ -183,8 +183,8 @@ async fn confirm(place: &DaemonPaths, fingerprint: &str, json: bool) -> Result<E
     Ok(ExitCode::SUCCESS)
 }
 
-async fn list(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
-    let reply = front::ask(place, ListPasskeys {}).await?;
+async fn list(paths: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
+    let reply = front::ask(paths, ListPasskeys {}).await?;
     if json {
         print::json(&reply)?;
         return Ok(ExitCode::SUCCESS);
@@ -205,8 +205,8 @@ async fn list(place: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn remove(place: &DaemonPaths, passkey_id: String, json: bool) -> Result<ExitCode, Failure> {
-    let reply = front::ask(place, RemovePasskey { passkey_id }).await?;
+async fn remove(paths: &DaemonPaths, passkey_id: String, json: bool) -> Result<ExitCode, Failure> {
+    let reply = front::ask(paths, RemovePasskey { passkey_id }).await?;
     let Some(removed) = &reply.passkey else {
         return Err(Failure::work(reply.error.as_deref().unwrap_or("the daemon gave no reason")).with(&reply));
     };

@@ -35,14 +35,14 @@ Example:
 Exit codes: 0 a gate is open, 1 the runs ended without one, 124 timed out.";
 
 impl Wait {
-    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         let mut runs = BTreeSet::new();
         for run in &self.runs {
-            runs.insert(find(place, run).await?);
+            runs.insert(find(paths, run).await?);
         }
         let limit = TimeLimit::start(self.options.timeout);
         let selection = Some(runs.clone()).filter(|runs| !runs.is_empty());
-        let mut changes = RunChanges::for_runs(front::steady(place)?, selection);
+        let mut changes = RunChanges::for_runs(front::steady(paths)?, selection);
         loop {
             let update = tokio::select! {
                 update = changes.next() => update?,

@@ -30,12 +30,12 @@ pub(crate) struct Diff {
 }
 
 impl Diff {
-    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
-        let one = pick::run(place, Some(self.one)).await?;
-        let other = pick::run(place, Some(self.other)).await?;
+    pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
+        let one = pick::run(paths, Some(self.one)).await?;
+        let other = pick::run(paths, Some(self.other)).await?;
         let verb =
             GetRun { run_id: one, compare_with: Some(other), detail: Some(RunDetail::Brief), ..GetRun::default() };
-        let reply = front::ask(place, verb).await?;
+        let reply = front::ask(paths, verb).await?;
         let Some(compared) = reply.comparison else {
             return Err(Failure::usage(reply.error.unwrap_or_else(|| "the runs cannot be compared".to_owned())));
         };

@@ -33,15 +33,15 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
-        let id = pick::run(place, self.id).await?;
+    pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
+        let id = pick::run(paths, self.id).await?;
         let selection = StorySelection { follow: self.follow, nested: self.nested };
         let unknown = |error| match error {
             FollowError::Unknown(_) => not_found(&id),
             error => Failure::from(error),
         };
         let mut stories =
-            Stories::follow_run(front::steady(place)?, &id, self.from.max(1), selection).await.map_err(unknown)?;
+            Stories::follow_run(front::steady(paths)?, &id, self.from.max(1), selection).await.map_err(unknown)?;
         while let Some((event, depth)) = stories.next().await.map_err(unknown)? {
             if self.json {
                 print::json_line(&event)?;

@@ -11,20 +11,20 @@ use crate::failure::{FAILED, Failure};
 use crate::print::{self, BAD, GOOD, QUIET, STRONG, visible};
 use crate::{completion, front, pick};
 
-/// Propose a repair of a workflow, for a run that stopped at a screen that the workflow does not know
+/// Propose a repair of a workflow, for a run that stopped at an unexpected screen
 ///
-/// The patch is a JSON Patch (RFC 6902). It is checked: the patched workflow has to be valid and to pass its recording, and what it
-/// weakens is named. Then a person accepts it at a gate: 'steplatch gates answer', or the page. An accepted patch becomes the next
-/// version of the saved workflow, and the run goes on with it.
+/// The patch is a JSON Patch (RFC 6902). The daemon checks it: the patched workflow must be valid and pass its recording; weakened
+/// checks are listed. Then a person accepts it at a gate: 'steplatch gates answer', or the page. An accepted patch becomes the next
+/// version of the saved workflow, and the run continues with it.
 #[derive(Debug, Args)]
 pub(crate) struct Patch {
-    /// Run that waits: its id or an unambiguous prefix
+    /// Waiting run: its id or an unambiguous prefix
     #[arg(value_name = "RUN", add = completion::runs_in_progress())]
     run: String,
     /// File with the patch; - reads standard input
     #[arg(value_name = "FILE")]
     file: String,
-    /// Why, in a sentence for the person who decides
+    /// Reason, in a sentence for the person who decides
     #[arg(long, short, value_name = "TEXT")]
     reason: String,
     /// Print JSON
@@ -33,11 +33,11 @@ pub(crate) struct Patch {
 }
 
 impl Patch {
-    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
-        let run_id = pick::run(place, Some(self.run)).await?;
-        let patch: Value = serde_json::from_str(&read(&self.file)?)
-            .map_err(|error| Failure::usage(format!("'{}' is no JSON: {error}", visible(&self.file))))?;
-        let reply = front::ask(place, ProposePatch { run_id, patch, reason: self.reason }).await?;
+    pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
+        let run_id = pick::run(paths, Some(self.run)).await?;
+        let patch: Value = serde_json::from_str(&read_patch(&self.file)?)
+            .map_err(|error| Failure::usage(format!("'{}' is not JSON: {error}", visible(&self.file))))?;
+        let reply = front::ask(paths, ProposePatch { run_id, patch, reason: self.reason }).await?;
         if self.json {
             print::json(&reply)?;
         } else {
@@ -66,12 +66,12 @@ impl Patch {
     }
 }
 
-fn read(file: &str) -> Result<String, Failure> {
+fn read_patch(file: &str) -> Result<String, Failure> {
     let mut text = String::new();
-    let reading = match file {
+    let result = match file {
         "-" => std::io::stdin().read_to_string(&mut text).map(drop),
-        _ => std::fs::read_to_string(file).map(|read| text = read),
+        _ => std::fs::read_to_string(file).map(|content| text = content),
     };
-    reading.map_err(|error| Failure::usage(format!("'{}' cannot be read: {error}", visible(file))))?;
+    result.map_err(|error| Failure::usage(format!("'{}' cannot be read: {error}", visible(file))))?;
     Ok(text)
 }

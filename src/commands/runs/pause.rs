@@ -9,28 +9,28 @@ use crate::failure::{FAILED, Failure};
 use crate::{front, print};
 
 /// Pauses runs.
-pub(super) async fn pause(place: &DaemonPaths, ids: &[String], json: bool) -> Result<ExitCode, Failure> {
+pub(super) async fn pause(paths: &DaemonPaths, ids: &[String], json: bool) -> Result<ExitCode, Failure> {
     let mut replies = Vec::new();
-    for run_id in all(place, ids).await? {
-        replies.push(front::ask(place, PauseWorkflow { run_id }).await?);
+    for run_id in all(paths, ids).await? {
+        replies.push(front::ask(paths, PauseWorkflow { run_id }).await?);
     }
     print_replies(&replies, json)
 }
 
 /// Resumes runs.
-pub(super) async fn resume(place: &DaemonPaths, ids: &[String], json: bool) -> Result<ExitCode, Failure> {
+pub(super) async fn resume(paths: &DaemonPaths, ids: &[String], json: bool) -> Result<ExitCode, Failure> {
     let mut replies = Vec::new();
-    for run_id in all(place, ids).await? {
-        replies.push(front::ask(place, ResumeWorkflow { run_id }).await?);
+    for run_id in all(paths, ids).await? {
+        replies.push(front::ask(paths, ResumeWorkflow { run_id }).await?);
     }
     print_replies(&replies, json)
 }
 
 /// Finds all runs before the first change, because one may not exist.
-async fn all(place: &DaemonPaths, ids: &[String]) -> Result<Vec<String>, Failure> {
+async fn all(paths: &DaemonPaths, ids: &[String]) -> Result<Vec<String>, Failure> {
     let mut runs = Vec::new();
     for id in ids {
-        runs.push(find(place, id).await?);
+        runs.push(find(paths, id).await?);
     }
     Ok(runs)
 }

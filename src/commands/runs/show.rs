@@ -6,31 +6,31 @@ use std::process::ExitCode;
 use serde_json::{Map, Value};
 use steplatch_protocol::{DaemonPaths, GetRun, GetWorkflowRun, ListTerminalSessions, RunEvent, RunRecord, RunReply};
 
-use super::{not_found, took};
+use super::{not_found, run_duration};
 use crate::commands::gates;
 use crate::failure::Failure;
 use crate::front;
 use crate::print::{self, BAD, GOOD, QUIET, STRONG, visible};
-use crate::question::bounded;
+use crate::question::bounded_content;
 use crate::run_view::Shown;
 use crate::translation::for_people;
 
 /// Shows one run.
-pub(super) async fn show(place: &DaemonPaths, id: &str, json: bool) -> Result<ExitCode, Failure> {
+pub(super) async fn show(paths: &DaemonPaths, id: &str, json: bool) -> Result<ExitCode, Failure> {
     if json {
-        let (record, report) = looked_up(place, id).await?;
+        let (record, report) = looked_up(paths, id).await?;
         print::json(&together(&record, &report))?;
     } else {
-        lines(place, id).await?.iter().try_for_each(print::line)?;
+        lines(paths, id).await?.iter().try_for_each(print::line)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Returns a run as lines.
-pub(super) async fn lines(place: &DaemonPaths, id: &str) -> Result<Vec<String>, Failure> {
-    let (record, report) = looked_up(place, id).await?;
-    let is_open = is_open(place, &report).await?;
-    let steps = match front::steady(place)?.events(id, 1, EVERY_EVENT).await {
+pub(super) async fn lines(paths: &DaemonPaths, id: &str) -> Result<Vec<String>, Failure> {
+    let (record, report) = looked_up(paths, id).await?;
+    let is_open = is_open(paths, &report).await?;
+    let steps = match front::steady(paths)?.events(id, 1, EVERY_EVENT).await {
         Ok(found) => step_lines(&found.events),
         Err(error) => vec![format!("  {QUIET}the steps cannot be read: {error}{QUIET:#}")],
     };
@@ -65,17 +65,17 @@ fn step_lines(events: &[RunEvent]) -> Vec<String> {
 }
 
 /// Returns whether the terminal of a run is open: a failed run closes its own.
-async fn is_open(place: &DaemonPaths, report: &RunReply) -> Result<bool, Failure> {
+async fn is_open(paths: &DaemonPaths, report: &RunReply) -> Result<bool, Failure> {
     let Some(terminal) = &report.session_id else { return Ok(false) };
-    let listed = front::ask(place, ListTerminalSessions {}).await?;
+    let listed = front::ask(paths, ListTerminalSessions {}).await?;
     // A terminal stays viewable after the end of its program.
     Ok(listed.sessions.iter().any(|session| session.session_id == *terminal))
 }
 
-async fn looked_up(place: &DaemonPaths, id: &str) -> Result<(RunRecord, RunReply), Failure> {
-    let record = front::ask(place, GetWorkflowRun { run_id: id.to_owned() }).await?;
+async fn looked_up(paths: &DaemonPaths, id: &str) -> Result<(RunRecord, RunReply), Failure> {
+    let record = front::ask(paths, GetWorkflowRun { run_id: id.to_owned() }).await?;
     let Some(record) = record.run else { return Err(not_found(id)) };
-    let report = front::ask(place, GetRun { run_id: id.to_owned(), wait_seconds: None, ..GetRun::default() }).await?;
+    let report = front::ask(paths, GetRun { run_id: id.to_owned(), wait_seconds: None, ..GetRun::default() }).await?;
     Ok((record, report))
 }
 
@@ -141,7 +141,7 @@ fn run_lines(record: &RunRecord, report: &RunReply, is_open: bool, steps: Vec<St
         "started",
         format!("{} {QUIET}{}{QUIET:#}", print::ago(&record.started_at), print::local_time(&record.started_at)),
     );
-    say("duration", took(record));
+    say("duration", run_duration(record));
     if let Some(state) = &report.final_state {
         let states = if report.states_executed == 1 { "1 state" } else { "states" };
         let count = if report.states_executed == 1 { String::new() } else { format!("{} ", report.states_executed) };
@@ -204,7 +204,7 @@ fn run_lines(record: &RunRecord, report: &RunReply, is_open: bool, steps: Vec<St
     report.last_screens.iter().for_each(|(session, last)| screen(&format!("the last screen of {session}"), last));
     for gate in &record.pending_gates {
         lines.push(String::new());
-        lines.extend(gates::question_lines(gate, &bounded(gate), "  "));
+        lines.extend(gates::question_lines(gate, &bounded_content(gate), "  "));
     }
     while lines.last().is_some_and(String::is_empty) {
         lines.pop();

@@ -51,9 +51,9 @@ struct CheckedAnswer {
 }
 
 impl Verify {
-    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
-        let run = pick::run(place, self.id).await?;
-        let daemon = front::steady(place)?;
+    pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
+        let run = pick::run(paths, self.id).await?;
+        let daemon = front::steady(paths)?;
         let passkeys = daemon.call(ListPasskeys {}).await?.passkeys;
         let mut events = daemon.follow(&run, 1);
         let newest = events.newest_seq().await.map_err(|error| Failure::work(error.to_string()))?;

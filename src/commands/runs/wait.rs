@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use steplatch_protocol::{DaemonPaths, RunRecord};
 
-use super::{all, find, took};
+use super::{all, find, run_duration};
 use crate::commands::gates::gate_line;
 use crate::failure::Failure;
 use crate::print::{self, visible};
@@ -41,14 +41,14 @@ Examples:
 Exit codes: 0 all completed, 1 a run failed or was cancelled, 3 one waits at a gate, 124 timed out.";
 
 impl Wait {
-    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         let mut runs = BTreeSet::new();
         for run in &self.runs {
-            runs.insert(find(place, run).await?);
+            runs.insert(find(paths, run).await?);
         }
         if self.runs.is_empty() {
             for state in ["running", "waiting"] {
-                runs.extend(all(place, Some(state)).await?.into_iter().map(|run| run.run_id));
+                runs.extend(all(paths, Some(state)).await?.into_iter().map(|run| run.run_id));
             }
             if runs.is_empty() {
                 print::remark("no run is in progress");
@@ -56,7 +56,7 @@ impl Wait {
             }
         }
         let limit = TimeLimit::start(self.options.timeout);
-        let mut changes = RunChanges::for_runs(front::steady(place)?, Some(runs.clone()));
+        let mut changes = RunChanges::for_runs(front::steady(paths)?, Some(runs.clone()));
         let mut outcomes: BTreeMap<String, WaitOutcome> = BTreeMap::new();
         while outcomes.len() < runs.len() {
             let update = tokio::select! {
@@ -112,7 +112,7 @@ pub(crate) fn detail(record: &RunRecord) -> String {
     if has_ended(record) {
         let error = record.error.as_deref().map(|error| error.trim_end().lines().next_back().unwrap_or_default());
         let error = error.map(|error| format!(": {}", visible(&for_people(error)))).unwrap_or_default();
-        return format!("in {}{error}", took(record));
+        return format!("in {}{error}", run_duration(record));
     }
     match record.pending_gates.as_slice() {
         [] if record.locked => "locked; unlock with: steplatch approver unlock".to_owned(),

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use steplatch_protocol::{DaemonPaths, ResizeTerminal, SendSignal};
 
-use super::{size, worked};
+use super::{check_success, size};
 use crate::failure::Failure;
 use crate::{completion, front, print};
 
@@ -37,10 +37,10 @@ pub(crate) struct Signal {
 }
 
 impl Resize {
-    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         let (cols, rows) = self.size;
-        let reply = front::ask(place, ResizeTerminal { session_id: self.id, cols, rows }).await?;
-        worked(reply.success, reply.error.as_ref(), &reply)?;
+        let reply = front::ask(paths, ResizeTerminal { session_id: self.id, cols, rows }).await?;
+        check_success(reply.success, reply.error.as_ref(), &reply)?;
         if self.json {
             print::json(&reply)?;
         }
@@ -49,9 +49,9 @@ impl Resize {
 }
 
 impl Signal {
-    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
-        let reply = front::ask(place, SendSignal { session_id: self.id, signal: self.signal }).await?;
-        worked(reply.success, reply.error.as_ref(), &reply)?;
+    pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
+        let reply = front::ask(paths, SendSignal { session_id: self.id, signal: self.signal }).await?;
+        check_success(reply.success, reply.error.as_ref(), &reply)?;
         if self.json {
             print::json(&reply)?;
         } else {

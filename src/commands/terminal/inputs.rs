@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use steplatch_protocol::{DaemonPaths, InputKind, InputRecord, ReadInputs};
 
-use super::worked;
+use super::check_success;
 use crate::failure::Failure;
 use crate::print::{self, QUIET, padded, visible};
 use crate::{completion, front, pick};
@@ -16,7 +16,7 @@ pub(crate) struct Inputs {
     /// Id or name of the terminal; without one the only open terminal, or one picked from a list
     #[arg(value_name = "TERMINAL", add = completion::terminals())]
     id: Option<String>,
-    /// The newest so many
+    /// Maximum number of entries; the newest ones
     #[arg(long, short = 'n', value_name = "COUNT")]
     limit: Option<u32>,
     /// Print JSON
@@ -25,11 +25,11 @@ pub(crate) struct Inputs {
 }
 
 impl Inputs {
-    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
-        let session_id = pick::terminal(place, self.id).await?;
+    pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
+        let session_id = pick::terminal(paths, self.id).await?;
         let verb = ReadInputs { session_id, limit: self.limit, ..ReadInputs::default() };
-        let reply = front::ask(place, verb).await?;
-        worked(reply.success, reply.error.as_ref(), &reply)?;
+        let reply = front::ask(paths, verb).await?;
+        check_success(reply.success, reply.error.as_ref(), &reply)?;
         if self.json {
             print::json(&reply)?;
             return Ok(ExitCode::SUCCESS);
@@ -46,13 +46,13 @@ impl Inputs {
 
 fn line(input: &InputRecord) -> String {
     let time = input.timestamp.get(11..19).unwrap_or_default();
-    let by = padded(&visible(input.by.as_deref().unwrap_or("-")), 18);
-    let (kind, what) = described(input);
-    format!("{QUIET}{time}  {by}{QUIET:#}  {}  {what}", padded(kind, 8)).trim_end().to_owned()
+    let author = padded(&visible(input.by.as_deref().unwrap_or("-")), 18);
+    let (kind, request) = describe_input(input);
+    format!("{QUIET}{time}  {author}{QUIET:#}  {}  {request}", padded(kind, 8)).trim_end().to_owned()
 }
 
-/// Returns the kind of an entry in one word, and the request.
-fn described(input: &InputRecord) -> (&'static str, String) {
+/// Returns the kind of an entry in one word, and its request.
+fn describe_input(input: &InputRecord) -> (&'static str, String) {
     let text = visible(input.text.as_deref().unwrap_or_default());
     let question = input.row.as_deref().map(|row| format!("{} ← ", visible(row.trim_start()))).unwrap_or_default();
     let reason = visible(input.reason.as_deref().unwrap_or_default());
@@ -75,8 +75,8 @@ fn described(input: &InputRecord) -> (&'static str, String) {
         }
         InputKind::Wait => {
             let pattern = input.pattern.as_deref().map(|pattern| format!("/{}/ → ", visible(pattern)));
-            let found = input.match_text.as_deref().map_or(reason, visible);
-            ("wait", format!("{}{found}", pattern.unwrap_or_default()))
+            let matched = input.match_text.as_deref().map_or(reason, visible);
+            ("wait", format!("{}{matched}", pattern.unwrap_or_default()))
         }
         InputKind::Resize => {
             ("resize", format!("{}x{}", input.cols.unwrap_or_default(), input.rows.unwrap_or_default()))

@@ -73,11 +73,11 @@ impl From<Until> for AwaitUntil {
 }
 
 impl Wait {
-    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         let until = self.until.or(self.pattern.is_empty().then_some(Until::Prompt));
         let until = until.map_or(AwaitUntil::Match, AwaitUntil::from);
         let limit = TimeLimit::start(self.options.timeout);
-        let daemon = front::steady(place)?;
+        let daemon = front::steady(paths)?;
         let mut waits = JoinSet::new();
         for terminal in &self.terminals {
             let verb = AwaitOutput {
@@ -88,7 +88,7 @@ impl Wait {
                 ..AwaitOutput::default()
             };
             let (daemon, terminal) = (daemon.clone(), terminal.clone());
-            waits.spawn(async move { (awaited(&daemon, verb).await, terminal) });
+            waits.spawn(async move { (await_output(&daemon, verb).await, terminal) });
         }
         let mut open = self.terminals.clone();
         let mut worst = WaitOutcome::Done;
@@ -114,13 +114,13 @@ impl Wait {
     }
 }
 
-/// The longest wait of one request, in seconds.
-const WINDOW: f64 = 3600.0;
+/// Maximum wait of one request, in seconds.
+const MAX_WAIT_SECONDS: f64 = 3600.0;
 
-/// Waits without a time limit: asks again for as long as the daemon's own limit ends the wait.
-pub(crate) async fn awaited(daemon: &ReconnectingClient, verb: AwaitOutput) -> Result<AwaitOutputReply, Failure> {
+/// Waits without a time limit: repeats the request when the daemon's own limit ends it.
+pub(crate) async fn await_output(daemon: &ReconnectingClient, verb: AwaitOutput) -> Result<AwaitOutputReply, Failure> {
     loop {
-        let reply = daemon.call(AwaitOutput { timeout: WINDOW, ..verb.clone() }).await?;
+        let reply = daemon.call(AwaitOutput { timeout: MAX_WAIT_SECONDS, ..verb.clone() }).await?;
         if !reply.success {
             return Err(Failure::work(
                 reply.error.as_deref().unwrap_or("the wait failed, and the daemon gave no reason"),
@@ -133,7 +133,7 @@ pub(crate) async fn awaited(daemon: &ReconnectingClient, verb: AwaitOutput) -> R
     }
 }
 
-/// Returns the end of a wait for `until`.
+/// Returns the outcome of a wait for `until`.
 pub(crate) fn outcome(reply: &AwaitOutputReply, until: AwaitUntil) -> WaitOutcome {
     let done = |is_done: bool| if is_done { WaitOutcome::Done } else { WaitOutcome::Failed };
     let succeeded = reply.exit_code.is_none_or(|code| code == 0);
@@ -147,7 +147,7 @@ pub(crate) fn outcome(reply: &AwaitOutputReply, until: AwaitUntil) -> WaitOutcom
     }
 }
 
-/// Returns the reason of a reply as in JSON.
+/// Returns the reason of a reply as its JSON has it.
 pub(crate) fn reason(reply: &AwaitOutputReply) -> String {
     serde_json::to_value(reply.reason).ok().and_then(|reason| Some(reason.as_str()?.to_owned())).unwrap_or_default()
 }

@@ -69,9 +69,9 @@ pub(super) struct CaptureOptions {
 }
 
 impl Capture {
-    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         let session_ids =
-            if self.terminals.is_empty() { vec![pick::terminal(place, None).await?] } else { self.terminals };
+            if self.terminals.is_empty() { vec![pick::terminal(paths, None).await?] } else { self.terminals };
         let verb = CaptureWorkflow {
             session_ids,
             from: self.from,
@@ -80,13 +80,13 @@ impl Capture {
             last: self.last,
             ..CaptureWorkflow::default()
         };
-        self.options.capture(place, verb).await
+        self.options.capture(paths, verb).await
     }
 }
 
 impl CaptureOptions {
     /// Has the daemon make the workflow of what `verb` names, and prints the reply.
-    pub(super) async fn capture(self, place: &DaemonPaths, verb: CaptureWorkflow) -> Result<ExitCode, Failure> {
+    pub(super) async fn capture(self, paths: &DaemonPaths, verb: CaptureWorkflow) -> Result<ExitCode, Failure> {
         let verb = CaptureWorkflow {
             name: self.name,
             description: self.description,
@@ -98,7 +98,7 @@ impl CaptureOptions {
             overwrite_existing: self.overwrite,
             ..verb
         };
-        let reply = front::ask(place, verb).await?;
+        let reply = front::ask(paths, verb).await?;
         if self.json {
             print::json(&reply)?;
         } else {

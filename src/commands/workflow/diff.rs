@@ -43,13 +43,13 @@ struct ValueChange {
 }
 
 impl Diff {
-    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         let (from, to) = match (self.from.split_once('@'), self.to) {
             (_, Some(to)) => (self.from, to),
             (Some((name, _)), None) => (self.from.clone(), name.to_owned()),
-            (None, None) => (version_before(place, &self.from).await?, self.from),
+            (None, None) => (version_before(paths, &self.from).await?, self.from),
         };
-        let (before, after) = (definition(place, &from).await?, definition(place, &to).await?);
+        let (before, after) = (definition(paths, &from).await?, definition(paths, &to).await?);
         if self.json {
             let mut changes = Vec::new();
             collect_changes(&mut changes, "", &before.1, &after.1);
@@ -66,8 +66,8 @@ impl Diff {
 }
 
 /// Returns `NAME@N` for the version before the current one.
-async fn version_before(place: &DaemonPaths, name: &str) -> Result<String, Failure> {
-    let reply = front::ask(place, ListWorkflowVersions { name: name.to_owned() }).await?;
+async fn version_before(paths: &DaemonPaths, name: &str) -> Result<String, Failure> {
+    let reply = front::ask(paths, ListWorkflowVersions { name: name.to_owned() }).await?;
     if let Some(error) = reply.error.clone() {
         return Err(Failure::usage(error).with(&reply));
     }
@@ -79,8 +79,8 @@ async fn version_before(place: &DaemonPaths, name: &str) -> Result<String, Failu
 }
 
 /// Returns the name of a version with its number, and its definition.
-async fn definition(place: &DaemonPaths, name: &str) -> Result<(String, Value), Failure> {
-    let reply = front::ask(place, DescribeWorkflow { name: name.to_owned() }).await?;
+async fn definition(paths: &DaemonPaths, name: &str) -> Result<(String, Value), Failure> {
+    let reply = front::ask(paths, DescribeWorkflow { name: name.to_owned() }).await?;
     let version = reply.metadata.as_ref().map_or(0, |metadata| metadata.version);
     let own = reply.name.clone().unwrap_or_default();
     match reply.definition.clone() {

@@ -50,14 +50,14 @@ pub(crate) struct Export {
 type SkillFile = (String, String);
 
 impl Export {
-    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         let folder = std::path::absolute(&self.skill)
             .map_err(|error| Failure::usage(format!("'{}' is no path: {error}", self.skill.display())))?;
         let name = SkillName::of_folder(&folder).map_err(|error| Failure::usage(error.to_string()))?;
-        let described = described(&self.workflow, place).await?;
-        let recording = if self.no_recording { None } else { golden::read(&self.workflow, place).await? };
+        let described = described(&self.workflow, paths).await?;
+        let recording = if self.no_recording { None } else { golden::read(&self.workflow, paths).await? };
         let files = match (&described.definition, &described.source) {
-            (Some(definition), _) => self.machine(&name, &described, definition, recording.as_ref(), place).await?,
+            (Some(definition), _) => self.machine(&name, &described, definition, recording.as_ref(), paths).await?,
             (None, Some(source)) => self.function(&name, &described, source)?,
             (None, None) => {
                 let error = format!("'{}' is no saved machine or function: only these are exported", self.workflow);
@@ -92,9 +92,9 @@ impl Export {
         described: &DescribeWorkflowReply,
         document: &Value,
         recording: Option<&Golden>,
-        place: &DaemonPaths,
+        paths: &DaemonPaths,
     ) -> Result<Vec<SkillFile>, Failure> {
-        let document = with_called(document, place).await?;
+        let document = with_called(document, paths).await?;
         let machine = Definition::parse(&document, &TerminalTools).map_err(|problems| {
             Failure::usage(format!(
                 "'{}' is not valid as one file, with the machines that it calls:\n{problems}",
@@ -169,8 +169,8 @@ impl Export {
 ///
 /// # Errors
 /// If there is none, or no daemon answers.
-async fn described(name: &str, place: &DaemonPaths) -> Result<DescribeWorkflowReply, Failure> {
-    let reply = front::ask(place, DescribeWorkflow { name: name.to_owned() }).await?;
+async fn described(name: &str, paths: &DaemonPaths) -> Result<DescribeWorkflowReply, Failure> {
+    let reply = front::ask(paths, DescribeWorkflow { name: name.to_owned() }).await?;
     if !reply.success {
         let error = reply.error.clone().unwrap_or_else(|| format!("there is no workflow '{name}'"));
         return Err(Failure::usage(error).with(&reply));
@@ -182,12 +182,12 @@ async fn described(name: &str, place: &DaemonPaths) -> Result<DescribeWorkflowRe
 ///
 /// # Errors
 /// If a called workflow cannot come along, by its name.
-async fn with_called(document: &Value, place: &DaemonPaths) -> Result<Value, Failure> {
+async fn with_called(document: &Value, paths: &DaemonPaths) -> Result<Value, Failure> {
     let refused = |error: NotStandalone| Failure::usage(error.to_string());
     let mut known: BTreeMap<String, Value> = BTreeMap::new();
     let mut names = called(document).map_err(refused)?;
     while let Some(name) = names.pop_first() {
-        let described = described(&name, place).await.map_err(|_| refused(NotStandalone::Unknown(name.clone())))?;
+        let described = described(&name, paths).await.map_err(|_| refused(NotStandalone::Unknown(name.clone())))?;
         let definition = described.definition.ok_or_else(|| refused(NotStandalone::Unknown(name.clone())))?;
         let more = called(&definition).map_err(refused)?;
         known.insert(name, definition);

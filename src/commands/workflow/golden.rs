@@ -14,8 +14,8 @@ use crate::front;
 ///
 /// # Errors
 /// If it is unreadable, with the line.
-pub(super) async fn read(workflow: &str, place: &DaemonPaths) -> Result<Option<Golden>, Failure> {
-    let Some(file) = file(workflow, place).await? else { return Ok(None) };
+pub(super) async fn read(workflow: &str, paths: &DaemonPaths) -> Result<Option<Golden>, Failure> {
+    let Some(file) = file(workflow, paths).await? else { return Ok(None) };
     let golden = path(&file);
     let text = match std::fs::read_to_string(&golden) {
         Ok(text) => text,
@@ -32,10 +32,10 @@ pub(super) fn path(file: &Path) -> PathBuf {
 }
 
 /// Returns the file of a workflow.
-async fn file(workflow: &str, place: &DaemonPaths) -> Result<Option<PathBuf>, Failure> {
+async fn file(workflow: &str, paths: &DaemonPaths) -> Result<Option<PathBuf>, Failure> {
     if source::is_given_as_file(workflow) || workflow.parse::<WorkflowName>().is_err() {
         return Ok(Some(workflow.into()));
     }
-    let reply = front::ask(place, DescribeWorkflow { name: workflow.to_owned() }).await?;
+    let reply = front::ask(paths, DescribeWorkflow { name: workflow.to_owned() }).await?;
     Ok(reply.file.map(PathBuf::from))
 }

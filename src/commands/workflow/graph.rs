@@ -29,8 +29,8 @@ pub(crate) struct Graph {
 }
 
 impl Graph {
-    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
-        let definition = source::definition(&self.workflow, place).await?;
+    pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
+        let definition = source::definition(&self.workflow, paths).await?;
         let (format, diagram) = if self.svg { ("svg", svg(&definition)) } else { ("mermaid", mermaid(&definition)) };
         if let Some(file) = &self.output {
             std::fs::write(file, &diagram)

@@ -27,12 +27,12 @@ pub(crate) struct History {
 }
 
 impl History {
-    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         let name = self.name;
         if self.forget {
-            return forget(place, name, self.json).await;
+            return forget(paths, name, self.json).await;
         }
-        let reply = front::ask(place, ListWorkflowVersions { name }).await?;
+        let reply = front::ask(paths, ListWorkflowVersions { name }).await?;
         if let Some(error) = reply.error.clone() {
             return Err(Failure::usage(error).with(&reply));
         }
@@ -52,8 +52,8 @@ impl History {
 }
 
 /// Forgets the versions of a workflow.
-pub(super) async fn forget(place: &DaemonPaths, name: String, json: bool) -> Result<ExitCode, Failure> {
-    let reply = front::ask(place, ForgetWorkflowVersions { name }).await?;
+pub(super) async fn forget(paths: &DaemonPaths, name: String, json: bool) -> Result<ExitCode, Failure> {
+    let reply = front::ask(paths, ForgetWorkflowVersions { name }).await?;
     if let Some(error) = reply.error.clone() {
         return Err(Failure::usage(error).with(&reply));
     }

@@ -1,4 +1,4 @@
-//! `steplatch workflow import`: a workflow made of a recording by another program.
+//! `steplatch workflow import`: a workflow from a recording by another program.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -19,11 +19,11 @@ use crate::failure::Failure;
 /// Maximum size of an imported file, in bytes.
 const MAX_FILE_BYTES: u64 = 32 << 20;
 
-/// Make a workflow of a recording by another program
+/// Make a workflow from a recording by another program
 ///
 /// FILE is an asciicast with input events (asciinema rec --capture-input, versions 2 and 3), the timing file of script
 /// (script --log-io FILE --log-timing FILE, with its logs beside it), or a script of autoexpect. Prints what `workflow capture` prints; all of it
-/// is guessed from texts, so prove the workflow before you rely on it. What was typed without an echo becomes a secret argument.
+/// is inferred from text, so prove the workflow before you rely on it. Text that was typed without an echo becomes a secret argument.
 #[derive(Debug, Args)]
 pub(crate) struct Import {
     /// The recording
@@ -34,39 +34,40 @@ pub(crate) struct Import {
 }
 
 impl Import {
-    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         let log = read_recording(&self.file)?;
         let log = serde_json::to_value(log).map_err(|error| Failure::work(error.to_string()))?;
         let verb = CaptureWorkflow { imported: vec![log], ..CaptureWorkflow::default() };
-        self.options.capture(place, verb).await
+        self.options.capture(paths, verb).await
     }
 }
 
-/// Reads a recording in the format that its beginning shows.
+/// Reads a recording; its first bytes determine the format.
 fn read_recording(path: &Path) -> Result<ImportedRecording, Failure> {
-    let bytes = read(path)?;
+    let bytes = read_bounded(path)?;
     let text = String::from_utf8_lossy(&bytes);
     let timeline = if let Some(files) = script_files(&text) {
-        let log = |name: &Option<String>| name.as_ref().map(|name| read(&path.with_file_name(name))).transpose();
-        let output = log(&files.output)?.unwrap_or_default();
-        let input = if files.input == files.output { None } else { Some(log(&files.input)?.unwrap_or_default()) };
+        let read_log =
+            |name: &Option<String>| name.as_ref().map(|name| read_bounded(&path.with_file_name(name))).transpose();
+        let output = read_log(&files.output)?.unwrap_or_default();
+        let input = if files.input == files.output { None } else { Some(read_log(&files.input)?.unwrap_or_default()) };
         script_recording(&text, ScriptLogs { output: &output, input: input.as_deref() })
     } else if bytes.first() == Some(&b'{') {
-        asciicast(&bytes)?
+        parse_asciicast(&bytes)?
     } else if let Some(timeline) = expect_script(&text) {
         timeline
     } else {
         return Err(Failure::work(format!(
-            "{} is no asciicast, no timing file of script in the advanced format, and no script of autoexpect",
+            "{} is not an asciicast, a timing file of script in the advanced format, or a script of autoexpect",
             path.display()
         )));
     };
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    Ok(import_recording(&name, timeline, &mut ReplayedScreen(Replay::new(USUAL))))
+    Ok(import_recording(&name, timeline, &mut ReplayedScreen(Replay::new(DEFAULT_SIZE))))
 }
 
-/// The size of a screen that a recording does not name.
-const USUAL: Size = Size { cols: 80, rows: 24 };
+/// Size of the screen of a recording that does not state one.
+const DEFAULT_SIZE: Size = Size { cols: 80, rows: 24 };
 
 /// The screen of a recorded terminal.
 struct ReplayedScreen(Replay);
@@ -89,7 +90,7 @@ impl RecordedScreen for ReplayedScreen {
     }
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+fn read_bounded(path: &Path) -> Result<Vec<u8>, Failure> {
     let failure = |error: std::io::Error| Failure::work(format!("cannot read {}: {error}", path.display()));
     let file = std::fs::File::open(path).map_err(failure)?;
     let mut bytes = Vec::new();
@@ -100,19 +101,19 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     Ok(bytes)
 }
 
-fn asciicast(mut bytes: &[u8]) -> Result<Timeline, Failure> {
+fn parse_asciicast(mut bytes: &[u8]) -> Result<Timeline, Failure> {
     let header = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let header: serde_json::Value = serde_json::from_slice(header).unwrap_or_default();
     let (events, damage) = recorded_events(&mut bytes).map_err(|error| Failure::work(error.to_string()))?;
     if let Some(damage) = damage.as_ref().filter(|_| events.is_empty()) {
-        return Err(Failure::work(format!("it is no asciicast that can be read: {damage}")));
+        return Err(Failure::work(format!("the asciicast cannot be read: {damage}")));
     }
     let mut undecided: Vec<String> = Vec::new();
-    undecided.extend(damage.map(|damage| format!("the recording is not whole: {damage}")));
+    undecided.extend(damage.map(|damage| format!("the recording is incomplete: {damage}")));
     if !events.iter().any(|(_, event)| matches!(event, RecordedEvent::Input(_))) {
         undecided.push("the recording has no input: record it with asciinema rec --capture-input".to_owned());
     }
-    let event = |(time, event)| {
+    let to_timeline_event = |(time, event)| {
         let event = match event {
             RecordedEvent::Output(text) => TimelineEvent::Output(text),
             RecordedEvent::Input(text) => TimelineEvent::Input(text),
@@ -121,16 +122,16 @@ fn asciicast(mut bytes: &[u8]) -> Result<Timeline, Failure> {
         };
         (time, event)
     };
-    let side = |one: &serde_json::Value, other: &serde_json::Value| {
-        one.as_u64().or(other.as_u64()).and_then(|side| u16::try_from(side).ok())
+    let dimension = |version_3: &serde_json::Value, version_2: &serde_json::Value| {
+        version_3.as_u64().or(version_2.as_u64()).and_then(|cells| u16::try_from(cells).ok())
     };
     let term = &header["term"];
-    let size = side(&term["cols"], &header["width"]).zip(side(&term["rows"], &header["height"]));
+    let size = dimension(&term["cols"], &header["width"]).zip(dimension(&term["rows"], &header["height"]));
     let command = header["command"].as_str().or_else(|| header["term"]["command"].as_str()).unwrap_or_default();
     Ok(Timeline {
         command: command.to_owned(),
         size,
-        events: events.into_iter().map(event).collect(),
+        events: events.into_iter().map(to_timeline_event).collect(),
         undecided,
         ..Timeline::default()
     })

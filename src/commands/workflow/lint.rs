@@ -25,10 +25,10 @@ pub(crate) struct Lint {
 
 impl Lint {
     /// Prints the problems of every file; for an unreadable file, that is the problem.
-    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         let mut found: Vec<(&String, Vec<Problem>)> = Vec::new();
         for file in &self.files {
-            found.push((file, problems(file, place).await?));
+            found.push((file, problems(file, paths).await?));
         }
         if self.json {
             let to_json = |(file, problems): &(&String, Vec<Problem>)| json!({"file": file, "problems": problems});
@@ -49,30 +49,30 @@ impl Lint {
     }
 }
 
-async fn problems(file: &str, place: &DaemonPaths) -> Result<Vec<Problem>, Failure> {
+async fn problems(file: &str, paths: &DaemonPaths) -> Result<Vec<Problem>, Failure> {
     if Path::new(file).extension().is_some_and(|ending| ending == "py") {
-        return problems_of_functions(Path::new(file), place).await;
+        return problems_of_functions(Path::new(file), paths).await;
     }
-    Ok(match source::read(file, place).await? {
+    Ok(match source::read(file, paths).await? {
         WorkflowSource::Workflow(parsed) => match *parsed {
             Ok(definition) => definition.warnings().iter().cloned().chain(definition.advice()).collect(),
             Err(problems) => problems.into_iter().collect(),
         },
-        WorkflowSource::Function(file) => problems_of_functions(&file, place).await?,
+        WorkflowSource::Function(file) => problems_of_functions(&file, paths).await?,
         WorkflowSource::Nothing(error) => vec![Problem::error("", error)],
     })
 }
 
 /// Returns the problems of a file of functions, which the daemon checks without loading it.
-async fn problems_of_functions(file: &Path, place: &DaemonPaths) -> Result<Vec<Problem>, Failure> {
-    let reply = load::functions(file, false, true, place).await?;
+async fn problems_of_functions(file: &Path, paths: &DaemonPaths) -> Result<Vec<Problem>, Failure> {
+    let reply = load::functions(file, false, true, paths).await?;
     if reply.problems.is_empty() && !reply.success {
         return Ok(vec![Problem::error("", reply.error.unwrap_or_else(|| "it cannot be checked".to_owned()))]);
     }
     let message = |FileProblem { line, message }: FileProblem| {
-        let place = line.map(|line| format!("line {line}:")).unwrap_or_default();
+        let position = line.map(|line| format!("line {line}:")).unwrap_or_default();
         let gap = if message.contains("File \"") { "\n" } else { " " };
-        if place.is_empty() { message } else { format!("{place}{gap}{message}") }
+        if position.is_empty() { message } else { format!("{position}{gap}{message}") }
     };
     let errors = reply.problems.into_iter().map(|problem| Problem::error("", message(problem)));
     let warnings = reply.warnings.into_iter().map(|problem| Problem::warning("", message(problem)));

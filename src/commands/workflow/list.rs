@@ -22,8 +22,8 @@ pub(crate) struct List {
 }
 
 impl List {
-    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
-        let reply = front::ask(place, ListWorkflows { containing: self.containing, limit: ALL }).await?;
+    pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
+        let reply = front::ask(paths, ListWorkflows { containing: self.containing, limit: ALL }).await?;
         if !reply.success {
             return Err(Failure::work(reply.error.as_deref().unwrap_or("the library cannot be read")).with(&reply));
         }

@@ -48,11 +48,11 @@ enum Reply {
 
 impl Load {
     /// Loads each file; an invalid one does not prevent the others.
-    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         let mut all = Vec::new();
         for named in select_files(&self.files) {
             let loaded = match named {
-                Ok(file) => self.load(file, place).await?,
+                Ok(file) => self.load(file, paths).await?,
                 Err((file, error)) => {
                     let reply = CreateWorkflowReply { error: Some(error), ..CreateWorkflowReply::default() };
                     LoadOutcome { file, reply: Reply::Machine(reply) }
@@ -71,16 +71,16 @@ impl Load {
         Ok(if all.iter().all(LoadOutcome::success) { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
     }
 
-    async fn load(&self, file: PathBuf, place: &DaemonPaths) -> Result<LoadOutcome, Failure> {
+    async fn load(&self, file: PathBuf, paths: &DaemonPaths) -> Result<LoadOutcome, Failure> {
         let shown = file.display().to_string();
         let reply = if file.extension().is_some_and(|ending| ending == "py") {
-            Reply::Function(functions(&file, self.overwrite, false, place).await?)
+            Reply::Function(functions(&file, self.overwrite, false, paths).await?)
         } else {
             Reply::Machine(match definition(&file) {
                 Ok(definition) => {
                     let (overwrite_existing, reason) = (self.overwrite, self.reason.clone());
                     let verb = CreateWorkflow { workflow_definition: definition, overwrite_existing, reason };
-                    front::ask(place, verb).await?
+                    front::ask(paths, verb).await?
                 }
                 Err(error) => CreateWorkflowReply { error: Some(error), ..CreateWorkflowReply::default() },
             })
@@ -94,11 +94,11 @@ pub(super) async fn functions(
     file: &Path,
     overwrite: bool,
     check_only: bool,
-    place: &DaemonPaths,
+    paths: &DaemonPaths,
 ) -> Result<LoadFunctionsReply, Failure> {
     let shown = file.display();
     let path = std::path::absolute(file).map_err(|error| Failure::usage(format!("'{shown}' is no path: {error}")))?;
-    front::ask(place, LoadFunctions { file: path.display().to_string(), overwrite, check_only }).await
+    front::ask(paths, LoadFunctions { file: path.display().to_string(), overwrite, check_only }).await
 }
 
 /// Returns the selected files, each once; a word without a file comes with the reason.

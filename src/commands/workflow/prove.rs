@@ -49,13 +49,13 @@ pub(crate) struct Prove {
 const TIMES: usize = 2;
 
 impl Prove {
-    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
-        let definition = source::definition(&self.workflow, place).await?;
-        let described = front::ask(place, DescribeWorkflow { name: self.workflow.clone() }).await?;
+    pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
+        let definition = source::definition(&self.workflow, paths).await?;
+        let described = front::ask(paths, DescribeWorkflow { name: self.workflow.clone() }).await?;
         let (Some(file), Some(metadata)) = (described.file, described.metadata) else {
             return Err(Failure::usage(format!("'{}' is not saved; only a saved workflow is proved", self.workflow)));
         };
-        let Some(mut golden) = golden::read(&self.workflow, place).await? else {
+        let Some(mut golden) = golden::read(&self.workflow, paths).await? else {
             return Err(Failure::usage(format!(
                 "'{}' has no recording to be compared with; steplatch workflow capture --save makes one",
                 self.workflow
@@ -70,7 +70,7 @@ impl Prove {
         if !self.json {
             announce(&definition)?;
         }
-        let Runs { ids, differences, observed } = self.runs(place, &definition, &golden).await?;
+        let Runs { ids, differences, observed } = self.runs(paths, &definition, &golden).await?;
         let only_output = differences.iter().all(|difference| difference.what == "output");
         if !differences.is_empty() {
             show(&differences, self.json)?;
@@ -129,8 +129,8 @@ impl Prove {
     ///
     /// # Errors
     /// If a run does not complete.
-    async fn runs(&self, place: &DaemonPaths, definition: &Definition, golden: &Golden) -> Result<Runs, Failure> {
-        let daemon = front::steady(place)?;
+    async fn runs(&self, paths: &DaemonPaths, definition: &Definition, golden: &Golden) -> Result<Runs, Failure> {
+        let daemon = front::steady(paths)?;
         let mut secrets = RunWorkflow { workflow_name: Some(self.workflow.clone()), ..RunWorkflow::default() };
         secret_arguments::ask(&daemon, &mut secrets).await?;
         let secrets = secrets.initial_variables.unwrap_or_default();
@@ -155,7 +155,7 @@ impl Prove {
             if reply.status != "completed" {
                 if reply.status == "waiting" {
                     // Leaves nothing of a proof behind that waits for an answer.
-                    front::ask(place, CancelWorkflow { run_id: reply.run_id.clone() }).await?;
+                    front::ask(paths, CancelWorkflow { run_id: reply.run_id.clone() }).await?;
                 }
                 let error = reply.error.unwrap_or_else(|| format!("it is {}", reply.status));
                 return Err(Failure::work(format!("not proved: run {} did not complete: {error}", reply.run_id)));
@@ -164,7 +164,7 @@ impl Prove {
                 let state = definition.state(&step.state);
                 state.is_none_or(|state| state.action().tool() != tool::RETURN)
             };
-            let events = run_steps::events(place, &reply.run_id).await?;
+            let events = run_steps::events(paths, &reply.run_id).await?;
             if let Some(state) = run_steps::asking_states(&events).first() {
                 let run = &reply.run_id;
                 let error = format!("not proved: in run {run}, state '{state}' found nothing that it expects");

@@ -18,8 +18,8 @@ pub(super) struct RecordedRun {
 ///
 /// # Errors
 /// If there is no such run, or no daemon answers.
-pub(super) async fn read(place: &DaemonPaths, run: &str, definition: &Definition) -> Result<RecordedRun, Failure> {
-    Ok(of_events(&run_steps::events(place, run).await?, definition))
+pub(super) async fn read(paths: &DaemonPaths, run: &str, definition: &Definition) -> Result<RecordedRun, Failure> {
+    Ok(of_events(&run_steps::events(paths, run).await?, definition))
 }
 
 /// Returns the values that these events of a run have from outside. Results of states that the definition does not have

@@ -23,11 +23,11 @@ pub(crate) struct Remove {
 
 impl Remove {
     /// Removes each workflow; a missing one does not prevent the others.
-    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         let mut code = ExitCode::SUCCESS;
         let mut replies = Vec::new();
         for name in self.names {
-            let reply = front::ask(place, DeleteWorkflow { name: name.clone() }).await?;
+            let reply = front::ask(paths, DeleteWorkflow { name: name.clone() }).await?;
             if !reply.success {
                 code = ExitCode::from(USAGE);
             }
@@ -51,7 +51,7 @@ impl Remove {
             if self.purge && is_machine && reply.remaining.is_some() {
                 print::remark(&format!("its versions stay, because '{name}' is another workflow now"));
             } else if self.purge && reply.success && is_machine {
-                let forgotten = front::ask(place, ForgetWorkflowVersions { name }).await?;
+                let forgotten = front::ask(paths, ForgetWorkflowVersions { name }).await?;
                 if let Some(error) = forgotten.error {
                     print::error(&error);
                     code = ExitCode::from(FAILED);

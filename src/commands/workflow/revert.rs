@@ -25,9 +25,9 @@ pub(crate) struct Revert {
 }
 
 impl Revert {
-    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         let Self { name, version, reason, json } = self;
-        let reply = front::ask(place, RevertWorkflow { name, version, reason }).await?;
+        let reply = front::ask(paths, RevertWorkflow { name, version, reason }).await?;
         if let Some(error) = reply.error.clone() {
             for problem in &reply.validation_errors {
                 print::error(&print::visible(problem));

@@ -22,8 +22,8 @@ pub(crate) struct Show {
 }
 
 impl Show {
-    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
-        let reply = front::ask(place, DescribeWorkflow { name: self.name }).await?;
+    pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
+        let reply = front::ask(paths, DescribeWorkflow { name: self.name }).await?;
         if !reply.success {
             return Err(Failure::usage(reply.error.as_deref().unwrap_or("there is no such workflow")).with(&reply));
         }

@@ -22,7 +22,7 @@ pub(super) enum WorkflowSource {
 }
 
 /// Reads the workflow in a file or, if `workflow` is not a file, the saved workflow of that name.
-pub(super) async fn read(workflow: &str, place: &DaemonPaths) -> Result<WorkflowSource, Failure> {
+pub(super) async fn read(workflow: &str, paths: &DaemonPaths) -> Result<WorkflowSource, Failure> {
     // Only a possible name needs the daemon; a path with an extension never is one.
     let is_name = !is_given_as_file(workflow) && workflow.parse::<WorkflowName>().is_ok();
     if !is_name {
@@ -31,7 +31,7 @@ pub(super) async fn read(workflow: &str, place: &DaemonPaths) -> Result<Workflow
             Err(error) => WorkflowSource::Nothing(format!("the file cannot be read: {error}")),
         });
     }
-    let reply = front::ask(place, DescribeWorkflow { name: workflow.to_owned() }).await?;
+    let reply = front::ask(paths, DescribeWorkflow { name: workflow.to_owned() }).await?;
     Ok(match reply.definition {
         Some(definition) => WorkflowSource::Workflow(Box::new(Definition::parse(&definition, &TerminalTools))),
         None if reply.source.is_some() => WorkflowSource::Function(reply.file.unwrap_or_default().into()),
@@ -53,8 +53,8 @@ pub(super) fn is_given_as_file(workflow: &str) -> bool {
 }
 
 /// As [`read`], but only for a valid workflow.
-pub(super) async fn definition(workflow: &str, place: &DaemonPaths) -> Result<Definition, Failure> {
-    match read(workflow, place).await? {
+pub(super) async fn definition(workflow: &str, paths: &DaemonPaths) -> Result<Definition, Failure> {
+    match read(workflow, paths).await? {
         WorkflowSource::Workflow(parsed) => {
             parsed.map_err(|problems| Failure::usage(format!("the workflow in '{workflow}' is not valid:\n{problems}")))
         }

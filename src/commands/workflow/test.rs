@@ -71,12 +71,12 @@ pub(crate) struct Test {
 }
 
 impl Test {
-    pub(super) async fn run(self, place: &DaemonPaths) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         let limits = Limits::new(self.max_states, self.timeout).map_err(|error| Failure::usage(error.to_string()))?;
-        let definition = source::definition(&self.workflow, place).await?;
+        let definition = source::definition(&self.workflow, paths).await?;
         let mut variables = Map::new();
         let stubs = match (&self.stub, self.from) {
-            (None, None) => match golden::read(&self.workflow, place).await? {
+            (None, None) => match golden::read(&self.workflow, paths).await? {
                 Some(golden) => {
                     variables = golden.variables(&definition);
                     let stubs = golden.stubs(|state| definition.state(state).is_some());
@@ -86,8 +86,8 @@ impl Test {
                 None => Stubs::default(),
             },
             (None, Some(run)) => {
-                let run = crate::pick::run(place, Some(run)).await?;
-                let recorded = recorded::read(place, &run, &definition).await?;
+                let run = crate::pick::run(paths, Some(run)).await?;
+                let recorded = recorded::read(paths, &run, &definition).await?;
                 if self.print_stubs {
                     print::json(&recorded.stubs)?;
                     return Ok(ExitCode::SUCCESS);
@@ -179,7 +179,7 @@ impl Columns {
                 let outcome = Outcome::from_result(None, &result);
                 let (mark, style) = if outcome == Outcome::Failed && led_on { ("·", QUIET) } else { outcome.mark() };
                 let params = Value::Object(params.clone());
-                let detail = action::led_to(&action::detail(tool, &params), &outcome.describe(tool, &result));
+                let detail = action::join_outcome(&action::detail(tool, &params), &outcome.describe(tool, &result));
                 let mut remarks = Vec::new();
                 if *elapsed_time > 0.0 {
                     remarks.push(format!("takes {}", duration_of(*elapsed_time)));

@@ -24,7 +24,7 @@ pub(super) fn line_of(line: &QuestionLine) -> Line<'static> {
         QuestionLine::Judged(text) => Line::from(vec![Span::styled("│ ", QUIET), Span::raw(text.clone())]),
         QuestionLine::Remark(text) => Line::styled(text.clone(), WAITS),
         QuestionLine::Choice(text) | QuestionLine::Field(text) => Line::styled(text.clone(), ACCENT),
-        QuestionLine::About(text) => Line::raw(text.clone()),
+        QuestionLine::Description(text) => Line::raw(text.clone()),
         QuestionLine::Blank => Line::raw(""),
     }
 }

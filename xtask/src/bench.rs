@@ -16,7 +16,7 @@ use crate::temporal;
 
 /// Measures terminals over MCP, beside a peer and a bare pseudo-terminal, and prints one table.
 ///
-/// `--no-peer` leaves the peer out; all other arguments go to the script.
+/// `--no-peer` omits the peer; all other arguments go to the script.
 pub(crate) fn terminals(repository: &Repository, arguments: &[&str]) -> anyhow::Result<()> {
     let (without_peer, passed): (Vec<&str>, Vec<&str>) =
         arguments.iter().partition(|argument| **argument == "--no-peer");
@@ -25,7 +25,7 @@ pub(crate) fn terminals(repository: &Repository, arguments: &[&str]) -> anyhow::
         programs::ensure(programs::FOR_BENCHMARKS)?;
         if without_peer.is_empty() {
             programs::ensure(programs::FOR_THE_PEER)
-                .context("The peer keeps its terminals in tmux; --no-peer measures without it")?;
+                .context("The peer keeps its terminals in tmux; --no-peer omits the peer")?;
         }
         Ok(())
     })?;
@@ -54,7 +54,7 @@ pub(crate) fn engine(repository: &Repository) -> anyhow::Result<()> {
     step::run("deciding", &mut bench(repository, &["-p", "steplatch-workflow", "--bench", "deciding"]))
 }
 
-/// Measures the cost of runs of functions, with the shipped binary, on the disk of the build; prints one table.
+/// Measures the cost of runs of functions, with the published binary, on the disk of the build; prints one table.
 pub(crate) fn functions(repository: &Repository) -> anyhow::Result<()> {
     step::run("build for publishing", &mut build(repository, &["--bin", "steplatch"]))?;
     let mut script = Command::new("python3");
@@ -64,10 +64,10 @@ pub(crate) fn functions(repository: &Repository) -> anyhow::Result<()> {
     step::run("measurements", &mut script)
 }
 
-/// Does the jobs of an agent with real programs, with the published binary and the peer; prints a table for each.
+/// Performs the jobs of an agent with real programs, with the published binary and the peer; prints a table for each.
 ///
-/// `--no-peer` leaves the peer out; all other arguments go to the script. Some jobs need root, in a container of their
-/// own: they add users and start servers on loopback.
+/// `--no-peer` omits the peer; all other arguments go to the script. Some jobs need root, in a separate
+/// container: they add users and start servers on loopback.
 pub(crate) fn jobs(repository: &Repository, arguments: &[&str]) -> anyhow::Result<()> {
     let (without_peer, passed): (Vec<&str>, Vec<&str>) =
         arguments.iter().partition(|argument| **argument == "--no-peer");
@@ -153,7 +153,7 @@ pub(crate) fn micro(repository: &Repository, arguments: &[&str]) -> anyhow::Resu
         ("executing", &["-p", "steplatch-python", "--bench", "executing", "--"]),
     ];
     suites.iter().try_for_each(|(name, suite)| step::run(name, bench(repository, suite).args(arguments)))?;
-    // Its turns are its own: the measurements of the two sides have to be next to each other.
+    // It alternates between the two sides itself, so that their measurements are adjacent.
     step::run("log of inputs", &mut bench(repository, &["--quiet", "-p", "steplatch-terminal", "--bench", "inputs"]))
 }
 
@@ -175,10 +175,10 @@ fn bench(repository: &Repository, arguments: &[&str]) -> Command {
 fn arrival(repository: &Repository) -> anyhow::Result<String> {
     let mut command = bench(repository, &["--quiet", "-p", "steplatch-terminal", "--bench", "arrival"]);
     let output = command.stderr(Stdio::inherit()).output().context("cargo could not be run.")?;
-    let said = String::from_utf8_lossy(&output.stdout);
-    let median = said.split_whitespace().find_map(|word| word.strip_prefix("median_ms="));
+    let text = String::from_utf8_lossy(&output.stdout);
+    let median = text.split_whitespace().find_map(|word| word.strip_prefix("median_ms="));
     match median {
         Some(median) if output.status.success() => Ok(median.to_owned()),
-        _ => bail!("The benchmark of arrival failed. It said: {}", said.trim()),
+        _ => bail!("The benchmark of arrival failed. Its output: {}", text.trim()),
     }
 }

@@ -1,7 +1,7 @@
 //! `cargo xtask check`: all checks that run no test.
 //!
 //! Format and lints need nothing but the compiler. Separate programs check dependencies (`deny.toml`) and spelling
-//! (`typos.toml`); without one the chore prints how to install it, and continues.
+//! (`typos.toml`); without one, the chore prints how to install it and continues.
 
 use std::process::Command;
 
@@ -40,7 +40,7 @@ pub(crate) fn run(repository: &Repository) -> anyhow::Result<()> {
             let mut command = Command::new(check.program);
             step::run(check.name, command.args(check.arguments).current_dir(repository.root()))?;
         } else {
-            eprintln!("xtask: {}: left out, {} is not installed: {}", check.name, check.program, check.installation);
+            eprintln!("xtask: {}: skipped, {} is not installed: {}", check.name, check.program, check.installation);
         }
     }
     Ok(())

@@ -38,7 +38,7 @@ pub(crate) const WITH_THE_PEER: Client =
     Client { name: "bench-with-peer", requirements: &["mcp<2", "psutil", "terminal-control-mcp"] };
 
 impl Client {
-    /// Returns the directory of its programs.
+    /// Returns the directory of the installed programs.
     pub(crate) fn programs(&self, repository: &Repository) -> PathBuf {
         self.folder(repository).join("bin")
     }
@@ -47,29 +47,34 @@ impl Client {
         repository.target().join("clients").join(self.name)
     }
 
-    /// Installs it, unless it is up to date.
+    /// Installs the packages, unless they are up to date.
     pub(crate) fn ensure(&self, repository: &Repository) -> anyhow::Result<()> {
         let folder = self.folder(repository);
         let note = folder.join("installed");
-        let wanted = self.requirements.join("\n");
+        let requirements = self.requirements.join("\n");
         // The interpreter is a link, which dangles after an upgrade of Python.
-        if fs::read_to_string(&note).is_ok_and(|installed| installed == wanted) && self.python(repository).exists() {
+        if fs::read_to_string(&note).is_ok_and(|installed| installed == requirements)
+            && self.python(repository).exists()
+        {
             return Ok(());
         }
         if folder.exists() {
             fs::remove_dir_all(&folder).with_context(|| format!("{} could not be removed.", folder.display()))?;
         }
         quietly(Command::new("python3").args(["-m", "venv"]).arg(&folder))
-            .context("The virtual environment could not be made.")?;
+            .context("The virtual environment could not be created.")?;
         let mut pip = Command::new(self.python(repository));
         pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(self.requirements);
         quietly(&mut pip).with_context(|| {
-            format!("{} could not be installed; the network or a mirror is needed once.", self.requirements.join(", "))
+            format!(
+                "{} could not be installed; the installation needs the network or a mirror.",
+                self.requirements.join(", ")
+            )
         })?;
-        fs::write(&note, wanted).with_context(|| format!("{} could not be written.", note.display()))
+        fs::write(&note, requirements).with_context(|| format!("{} could not be written.", note.display()))
     }
 
-    /// Returns its interpreter.
+    /// Returns the Python interpreter of the environment.
     pub(crate) fn python(&self, repository: &Repository) -> PathBuf {
         self.programs(repository).join("python")
     }

@@ -16,18 +16,18 @@ use crate::repository::Repository;
 pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result<()> {
     match arguments {
         ["mcp"] => mcp::run(repository),
-        ["mcp", ..] => bail!("The suite for MCP servers is run as it is: cargo xtask conformance mcp."),
+        ["mcp", ..] => bail!("The suite for MCP servers takes no options: cargo xtask conformance mcp."),
         arguments => terminals::run(repository, arguments),
     }
 }
 
-/// Writes the results of `what` into the document.
-fn write(document: &Path, what: &str, found: &str) -> anyhow::Result<()> {
-    let begin = format!("<!-- what `cargo xtask {what}` found begins here -->\n");
-    let end = format!("<!-- what `cargo xtask {what}` found ends here -->\n");
+/// Writes the results of a suite into the document.
+fn write(document: &Path, suite: &str, results: &str) -> anyhow::Result<()> {
+    let begin = format!("<!-- what `cargo xtask {suite}` found begins here -->\n");
+    let end = format!("<!-- what `cargo xtask {suite}` found ends here -->\n");
     let text = fs::read_to_string(document).with_context(|| format!("{} could not be read.", document.display()))?;
-    let (before, rest) = text.split_once(&begin).with_context(|| format!("The document has lost {begin}"))?;
-    let (_, after) = rest.split_once(&end).with_context(|| format!("The document has lost {end}"))?;
-    let text = format!("{before}{begin}\n{found}\n{end}{after}");
+    let (before, remainder) = text.split_once(&begin).with_context(|| format!("The document has lost {begin}"))?;
+    let (_, after) = remainder.split_once(&end).with_context(|| format!("The document has lost {end}"))?;
+    let text = format!("{before}{begin}\n{results}\n{end}{after}");
     fs::write(document, text).with_context(|| format!("{} could not be written.", document.display()))
 }

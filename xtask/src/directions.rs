@@ -31,7 +31,7 @@ fn documented(document: &str) -> Imports {
 
 /// Parses the section `dependencies` of every manifest. Dependencies of tests and benchmarks may point anywhere.
 fn declared(root: &Path) -> Imports {
-    let of = |manifest: &Path| -> BTreeSet<String> {
+    let imports_of = |manifest: &Path| -> BTreeSet<String> {
         let text = std::fs::read_to_string(manifest).unwrap();
         let table: toml::Table = text.parse().unwrap();
         let names = table.get("dependencies").and_then(toml::Value::as_table).into_iter().flat_map(toml::Table::keys);
@@ -40,9 +40,11 @@ fn declared(root: &Path) -> Imports {
     let crates = std::fs::read_dir(root.join("crates")).unwrap().map(|folder| folder.unwrap().path());
     let mut imports: Imports = crates
         .filter(|folder| folder.join("Cargo.toml").exists())
-        .map(|folder| (folder.file_name().unwrap().to_string_lossy().into_owned(), of(&folder.join("Cargo.toml"))))
+        .map(|folder| {
+            (folder.file_name().unwrap().to_string_lossy().into_owned(), imports_of(&folder.join("Cargo.toml")))
+        })
         .collect();
-    imports.insert(PROGRAM.to_owned(), of(&root.join("Cargo.toml")));
+    imports.insert(PROGRAM.to_owned(), imports_of(&root.join("Cargo.toml")));
     imports
 }
 

@@ -1,7 +1,7 @@
 //! `cargo xtask fuzz`: targets of `crates/fuzz` with random mutations, for a requested time.
 //!
 //! A target is a directory `crates/CRATE/corpus/TARGET` and the test `fuzz::TARGET` of that crate. The test command
-//! checks the corpus and a few mutations that are always the same. This chore finds new inputs that fail: the test
+//! checks the corpus and a few fixed mutations. This chore finds new inputs that fail: the test
 //! writes them into the corpus. If an input aborts the process, this chore writes it from the file that holds the
 //! current input.
 
@@ -14,7 +14,7 @@ use crate::repository::Repository;
 use crate::step;
 
 /// The default duration for each target, in minutes.
-const MINUTES: u64 = 3;
+const DEFAULT_MINUTES: u64 = 3;
 
 /// A fuzzed test.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,34 +29,34 @@ struct Target {
 /// `--minutes N` sets the time for each target.
 pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result<()> {
     let (name, minutes) = match arguments {
-        [] => (None, MINUTES),
-        ["--minutes", minutes] => (None, number(minutes)?),
-        [name] => (Some(*name), MINUTES),
-        [name, "--minutes", minutes] | ["--minutes", minutes, name] => (Some(*name), number(minutes)?),
+        [] => (None, DEFAULT_MINUTES),
+        ["--minutes", minutes] => (None, parse_minutes(minutes)?),
+        [name] => (Some(*name), DEFAULT_MINUTES),
+        [name, "--minutes", minutes] | ["--minutes", minutes, name] => (Some(*name), parse_minutes(minutes)?),
         _ => bail!("Usage: cargo xtask fuzz [TARGET] [--minutes N]"),
     };
-    let all = targets(repository.root())?;
-    let chosen: Vec<&Target> = all.iter().filter(|target| name.is_none_or(|name| name == target.name)).collect();
+    let targets = targets(repository.root())?;
+    let chosen: Vec<&Target> = targets.iter().filter(|target| name.is_none_or(|name| name == target.name)).collect();
     if chosen.is_empty() {
-        let names: Vec<&str> = all.iter().map(|target| target.name.as_str()).collect();
+        let names: Vec<&str> = targets.iter().map(|target| target.name.as_str()).collect();
         bail!("There is no target '{}'. There are: {}", name.unwrap_or_default(), names.join(", "));
     }
     for target in chosen {
-        campaign(repository, target, minutes)?;
+        fuzz_target(repository, target, minutes)?;
     }
     Ok(())
 }
 
-fn number(minutes: &str) -> anyhow::Result<u64> {
+fn parse_minutes(minutes: &str) -> anyhow::Result<u64> {
     minutes.parse().context("--minutes needs a whole number.")
 }
 
-fn campaign(repository: &Repository, target: &Target, minutes: u64) -> anyhow::Result<()> {
+fn fuzz_target(repository: &Repository, target: &Target, minutes: u64) -> anyhow::Result<()> {
     let test = format!("fuzz::{}", target.name);
     let current = repository.target().join(format!("fuzz-{}", target.name));
     let build = ["test", "--locked", "--quiet", "--package", &target.package, "--lib", "--tests"];
     step::run(&format!("build {}", target.name), &mut repository.cargo(&[&build[..], &["--no-run"]].concat()))?;
-    // What an earlier abort has left is in the corpus.
+    // The corpus has the input of an earlier abort.
     let _ = std::fs::remove_file(&current);
     let mut command = repository.cargo(&[&build[..], &["--", "--nocapture", &test]].concat());
     command.env("STEPLATCH_FUZZ_SECONDS", (60 * minutes).to_string()).env("STEPLATCH_FUZZ_CURRENT", &current);
@@ -87,7 +87,7 @@ fn targets(root: &Path) -> anyhow::Result<Vec<Target>> {
             });
         }
     }
-    targets.sort_by(|one, other| one.name.cmp(&other.name));
+    targets.sort_by(|first, second| first.name.cmp(&second.name));
     Ok(targets)
 }
 

@@ -16,16 +16,16 @@ use crate::sources::rust_sources;
 use crate::step;
 
 /// The variable from which proptest takes its seed.
-const SEED: &str = "PROPTEST_RNG_SEED";
+const SEED_VARIABLE: &str = "PROPTEST_RNG_SEED";
 /// The default duration of the chore, in minutes.
-const MINUTES: u64 = 10;
+const DEFAULT_MINUTES: u64 = 10;
 
 /// Runs all property tests until the time is up or one fails.
 ///
 /// `--minutes N` sets the time; the current round runs to its end. `--seed S` runs one round with that seed.
 pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result<()> {
     let (minutes, seed) = match arguments {
-        [] => (MINUTES, None),
+        [] => (DEFAULT_MINUTES, None),
         ["--minutes", minutes] => (minutes.parse().context("--minutes needs a whole number.")?, None),
         ["--seed", seed] => (0, Some(seed.parse().context("--seed needs a whole number.")?)),
         _ => bail!("Usage: cargo xtask laws [--minutes N | --seed S]"),
@@ -33,8 +33,8 @@ pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result
     let laws = laws(repository.root())?;
     let names: BTreeSet<&String> = laws.values().flatten().collect();
     eprintln!("xtask: {} property tests in {} packages", names.len(), laws.len());
-    // The whole workspace, because a selection of packages would enable other features and cause a rebuild; without doc
-    // tests, which have no properties.
+    // The whole workspace, because a selection of packages would enable other features and cause a rebuild. Doc tests are
+    // omitted, because they have no properties.
     let mut arguments = vec!["test", "--locked", "--quiet", "--workspace", "--lib", "--tests"];
     let built = [arguments.as_slice(), &["--no-run"]].concat();
     step::run("build", &mut repository.cargo(&built))?;
@@ -44,10 +44,10 @@ pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result
     for round in 1.. {
         let seed = seed.unwrap_or_else(random);
         let mut command = repository.cargo(&arguments);
-        command.env(SEED, seed.to_string()).stdout(std::process::Stdio::null());
+        command.env(SEED_VARIABLE, seed.to_string()).stdout(std::process::Stdio::null());
         let name = format!("round {round}, seed {seed}");
         step::run(&name, &mut command).inspect_err(|_| {
-            eprintln!("xtask: see it again with: cargo xtask laws --seed {seed}");
+            eprintln!("xtask: reproduce it with: cargo xtask laws --seed {seed}");
             eprintln!("xtask: commit what proptest wrote into proptest-regressions together with the fix");
         })?;
         if Instant::now() >= until {

@@ -36,15 +36,15 @@ use step::Failed;
 const HELP: &str = "\
 Chores of the repository.
 
-cargo xtask test [--quick] [ARGUMENTS]   Check format and lints, then run all tests. Installs what the tests drive.
-                                         --quick leaves format and lints out; ARGUMENTS go to cargo test.
-cargo xtask check                        Check format and lints; dependencies with cargo-deny and spelling with typos, where
+cargo xtask test [--quick] [ARGUMENTS]   Check format and lints, then run all tests. Installs the programs for the tests.
+                                         --quick omits format and lints; ARGUMENTS go to cargo test.
+cargo xtask check                        Check format and lints; dependencies with cargo-deny and spelling with typos, if
                                          they are installed.
 cargo xtask bench terminals [--no-peer]  Measure terminals over MCP, beside a peer (which needs tmux) and a bare
                                          pseudo-terminal, and print one table.
-cargo xtask bench jobs [--no-peer]       Do 47 jobs with real programs as an agent does, and print calls, seconds and bytes of
-                                         each. Adds users and servers: run it as root in a container.
-cargo xtask bench functions              Measure what runs of functions cost, with the shipped binary.
+cargo xtask bench jobs [--no-peer]       Perform 47 jobs of an agent with real programs, and print the calls, seconds and bytes
+                                         of each. Adds users and servers: run it as root in a container.
+cargo xtask bench functions              Measure the cost of runs of functions, with the published binary.
 cargo xtask bench crowd                  Measure 10,000 runs at once: their rate beside that of 50 at once, and memory.
 cargo xtask bench http                   Measure a call over HTTP and over stdio, beside a bare server of the MCP library.
 cargo xtask bench page [NAMES]           Measure the page in a browser: keys, floods, wall, timeline, tabs.
@@ -53,52 +53,52 @@ cargo xtask bench engine                 Measure the journal of runs, beside a b
 cargo xtask bench temporal               Measure runs that Temporal decides, with 1, 2 and 4 workers, beside the daemon's own.
 cargo xtask bench micro [ARGUMENTS]      Measure the screen's intake, the search of a wait, painting and functions; ARGUMENTS go
                                          to Criterion.
-cargo xtask simulate [--minutes N | --seed S] Simulate random schedules of faults for N minutes (10), or the one of a seed.
-cargo xtask crash [--faults N] [--load N] Kill, restart, stop and cut off the real program N times (500) while runs of every kind
-                                         act, beside N busy loops (0), and count what was done twice or lost. --kinds A,B
-                                         chooses kinds of runs. Starts an sshd on loopback: run it as root in a container.
+cargo xtask simulate [--minutes N | --seed S] Simulate random schedules of faults for N minutes (10), or that of a seed.
+cargo xtask crash [--faults N] [--load N] Kill, restart, stop and disconnect the real program N times (500) while runs of every kind
+                                         act, beside N busy loops (0), and count repeated and lost effects. --kinds A,B
+                                         selects kinds of runs. Starts an sshd on loopback: run it as root in a container.
 cargo xtask laws [--minutes N | --seed S] Run all property tests with new random seeds for N minutes (10), or one round with
                                          seed S. The test command runs them with a fixed seed.
-cargo xtask fuzz [TARGET] [--minutes N]  Run the targets that read foreign bytes with random inputs, N minutes each (3).
-                                         An input that fails is shrunk and written into crates/CRATE/corpus/TARGET.
-cargo xtask conformance --suite FOLDER   Run the test suite esctest2 in a terminal of ours and write what it found into
+cargo xtask fuzz [TARGET] [--minutes N]  Run the targets that parse untrusted bytes with random inputs, N minutes each (3).
+                                         A failing input is shrunk and written into crates/CRATE/corpus/TARGET.
+cargo xtask conformance --suite FOLDER   Run the test suite esctest2 in a terminal of this project and write the results into
                                          docs/conformance.md. --include REGEX runs a part and writes nothing.
-cargo xtask conformance mcp              Run the public test suite for MCP servers and write what it found there as well.
+cargo xtask conformance mcp              Run the public test suite for MCP servers and write the results there, too.
 ";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let done = Repository::find().and_then(|repository| match words.as_slice() {
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let result = Repository::find().and_then(|repository| match arguments.as_slice() {
         [] | ["help" | "--help" | "-h", ..] => {
             print!("{HELP}");
             Ok(())
         }
-        ["test", rest @ ..] => test::run(&repository, rest),
+        ["test", options @ ..] => test::run(&repository, options),
         ["check"] => check::run(&repository),
-        ["laws", rest @ ..] => laws::run(&repository, rest),
-        ["crash", rest @ ..] => crash::run(&repository, rest),
-        ["simulate", rest @ ..] => simulate::run(&repository, rest),
-        ["fuzz", rest @ ..] => fuzz::run(&repository, rest),
-        ["bench", "terminals", rest @ ..] => bench::terminals(&repository, rest),
-        ["bench", "jobs", rest @ ..] => bench::jobs(&repository, rest),
+        ["laws", options @ ..] => laws::run(&repository, options),
+        ["crash", options @ ..] => crash::run(&repository, options),
+        ["simulate", options @ ..] => simulate::run(&repository, options),
+        ["fuzz", options @ ..] => fuzz::run(&repository, options),
+        ["bench", "terminals", options @ ..] => bench::terminals(&repository, options),
+        ["bench", "jobs", options @ ..] => bench::jobs(&repository, options),
         ["bench", "engine"] => bench::engine(&repository),
         ["bench", "functions"] => bench::functions(&repository),
         ["bench", "crowd"] => bench::crowd(&repository),
         ["bench", "http"] => bench::http(&repository),
-        ["bench", "page", rest @ ..] => bench::page(&repository, rest),
+        ["bench", "page", options @ ..] => bench::page(&repository, options),
         ["bench", "hosts"] => bench::hosts(&repository),
         ["bench", "temporal"] => bench::temporal(&repository),
-        ["bench", "micro", rest @ ..] => bench::micro(&repository, rest),
+        ["bench", "micro", options @ ..] => bench::micro(&repository, options),
         ["bench", ..] => {
             anyhow::bail!(
                 "There are ten benchmarks: cargo xtask bench terminals, … jobs, … engine, … crowd, … functions, … http, … page, … hosts, … temporal, … micro."
             )
         }
-        ["conformance", rest @ ..] => conformance::run(&repository, rest),
-        [other, ..] => anyhow::bail!("There is no chore '{other}'. Run cargo xtask to see which there are."),
+        ["conformance", options @ ..] => conformance::run(&repository, options),
+        [chore, ..] => anyhow::bail!("There is no chore '{chore}'. Run cargo xtask to list the chores."),
     });
-    match done {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => match error.downcast_ref::<Failed>() {
             // The step has printed its failure already.

@@ -13,7 +13,7 @@ const SEVERAL_PROGRAMS: [(&str, &[&str], &str); 2] = [
     ("crates/nodes", &["escapees", "it"], "escapees adopts orphans for its whole process"),
 ];
 
-/// The packages of this workspace, by their paths.
+/// Returns the paths of the packages of this workspace.
 fn packages() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let crates = std::fs::read_dir(root.join("crates")).unwrap().map(|entry| entry.unwrap().path());
@@ -38,8 +38,8 @@ fn programs(directory: &Path) -> Vec<PathBuf> {
 }
 
 fn program_name(source: &Path) -> String {
-    let of = if source.ends_with("main.rs") { source.parent().unwrap() } else { source };
-    of.file_stem().unwrap().to_string_lossy().into_owned()
+    let path = if source.ends_with("main.rs") { source.parent().unwrap() } else { source };
+    path.file_stem().unwrap().to_string_lossy().into_owned()
 }
 
 /// Returns the names of the modules that a source declares in separate files, each with its `path` if it has one.
@@ -47,8 +47,8 @@ fn declared_modules(source: &str) -> Vec<(String, Option<String>)> {
     let mut modules = Vec::new();
     let mut path = None;
     for line in source.lines().map(str::trim) {
-        if let Some(rest) = line.strip_prefix("#[path = \"") {
-            path = rest.split('"').next().map(str::to_owned);
+        if let Some(attribute) = line.strip_prefix("#[path = \"") {
+            path = attribute.split('"').next().map(str::to_owned);
             continue;
         }
         let words = line.strip_suffix(';').map(|declaration| declaration.split_whitespace().collect::<Vec<_>>());
@@ -66,10 +66,10 @@ fn declared_modules(source: &str) -> Vec<(String, Option<String>)> {
 fn follow(source: &Path, is_root: bool, compiled: &mut BTreeSet<PathBuf>) {
     let directory = source.parent().unwrap();
     // Modules of `graph.rs` are in `graph/`, those of a root beside it.
-    let below = if is_root { directory.to_owned() } else { source.with_extension("") };
+    let module_folder = if is_root { directory.to_owned() } else { source.with_extension("") };
     compiled.insert(source.to_owned());
     for (name, path) in declared_modules(&std::fs::read_to_string(source).unwrap()) {
-        let file = path.map_or_else(|| below.join(format!("{name}.rs")), |path| directory.join(path));
+        let file = path.map_or_else(|| module_folder.join(format!("{name}.rs")), |path| directory.join(path));
         if file.exists() {
             follow(&file, false, compiled);
         }

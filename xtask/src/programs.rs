@@ -1,7 +1,7 @@
 //! The programs that tests and benchmarks use, and their installation.
 //!
-//! The chore installs missing programs where that needs no password (as root, or with a passwordless `sudo`, on a
-//! system with `apt-get`, as in a container); elsewhere it prints what to install.
+//! The chore installs missing programs if that needs no password (as root, or with a passwordless `sudo`, on a system with
+//! `apt-get`, such as a container); otherwise it prints their packages.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -112,7 +112,7 @@ const PYTHON: Program = program("python3", &["python3", "python3-venv"]);
 const PYTHON_CHECK: &str = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))";
 
 impl Program {
-    fn is_there(&self) -> bool {
+    fn is_installed(&self) -> bool {
         if self.name == PYTHON.name {
             return succeeds(Command::new(self.name).args(["-c", PYTHON_CHECK]));
         }
@@ -133,21 +133,21 @@ pub(crate) fn find(name: &str) -> Option<PathBuf> {
 
 /// Ensures that every program is installed.
 pub(crate) fn ensure(programs: &[Program]) -> anyhow::Result<()> {
-    let missing = || programs.iter().filter(|program| !program.is_there()).collect::<Vec<_>>();
-    let before = missing();
-    if before.is_empty() {
+    let missing = || programs.iter().filter(|program| !program.is_installed()).collect::<Vec<_>>();
+    let missing_programs = missing();
+    if missing_programs.is_empty() {
         return Ok(());
     }
-    let Some(installer) = Installer::of_this_machine() else { bail!(advice(&before)) };
-    installer.install(&packages(&before))?;
-    let after = missing();
-    if !after.is_empty() {
-        bail!("The packages were installed, and still: {}", advice(&after));
+    let Some(installer) = Installer::detect() else { bail!(advice(&missing_programs)) };
+    installer.install(&packages(&missing_programs))?;
+    let still_missing = missing();
+    if !still_missing.is_empty() {
+        bail!("The packages were installed, but: {}", advice(&still_missing));
     }
     Ok(())
 }
 
-/// Way to install packages without interaction.
+/// Method to install packages without interaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Installer {
     AsRoot,
@@ -155,7 +155,7 @@ enum Installer {
 }
 
 impl Installer {
-    fn of_this_machine() -> Option<Self> {
+    fn detect() -> Option<Self> {
         if !Path::new("/usr/bin/apt-get").exists() {
             return None;
         }
@@ -182,14 +182,14 @@ impl Installer {
             command.stdin(Stdio::null()).stdout(Stdio::null());
             command.status().context("apt-get could not be run.")
         };
-        // Without fresh lists a requested version may no longer be on the mirror.
+        // The mirror may no longer have the versions of outdated lists.
         if !apt(&["-qq", "update"])?.success() {
-            eprintln!("xtask: apt-get update failed; going on with the lists that are there");
+            eprintln!("xtask: apt-get update failed; continuing with the present lists");
         }
         let mut arguments = vec!["-qq", "-y", "--no-install-recommends", "install"];
         arguments.extend(packages);
         if !apt(&arguments)?.success() {
-            bail!("apt-get could not install {}. What it said stands above.", packages.join(", "));
+            bail!("apt-get could not install {}. Its messages are above.", packages.join(", "));
         }
         Ok(())
     }
@@ -224,8 +224,8 @@ mod tests {
 
     #[test]
     fn a_program_that_nobody_has_is_missed() {
-        assert!(!program("no-program-is-called-this", &[]).is_there());
-        assert!(program("sh", &[]).is_there());
+        assert!(!program("no-program-is-called-this", &[]).is_installed());
+        assert!(program("sh", &[]).is_installed());
     }
 
     #[test]

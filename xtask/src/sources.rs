@@ -8,17 +8,17 @@ use std::path::{Path, PathBuf};
 /// # Errors
 /// If a directory below it is unreadable.
 pub(crate) fn rust_sources(directory: &Path) -> std::io::Result<BTreeSet<PathBuf>> {
-    let mut found = BTreeSet::new();
+    let mut sources = BTreeSet::new();
     if !directory.exists() {
-        return Ok(found);
+        return Ok(sources);
     }
     for entry in std::fs::read_dir(directory)? {
         let path = entry?.path();
         if path.is_dir() {
-            found.extend(rust_sources(&path)?);
+            sources.extend(rust_sources(&path)?);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
-            found.insert(path);
+            sources.insert(path);
         }
     }
-    Ok(found)
+    Ok(sources)
 }

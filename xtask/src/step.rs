@@ -45,9 +45,9 @@ pub(crate) fn command_with(
 }
 
 /// Runs a function as the step called `name`.
-pub(crate) fn work<T>(name: &str, act: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
+pub(crate) fn work<T>(name: &str, task: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
     let began = Instant::now();
-    let result = act();
+    let result = task();
     report_step(name, began, result.is_ok());
     result
 }

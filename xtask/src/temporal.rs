@@ -20,7 +20,7 @@ pub(crate) fn ensure(repository: &Repository) -> anyhow::Result<bool> {
         eprintln!("xtask: SKIPPED: the cases of engines on Temporal, which need its server: {error:#}");
     }
     if step::run("packages of the worker of Temporal", &mut cargo(repository, &["fetch", "--locked"])).is_err() {
-        eprintln!("xtask: SKIPPED: the worker of Temporal and its tests, since its packages cannot be had");
+        eprintln!("xtask: SKIPPED: the worker of Temporal and its tests, because its packages are not available");
         return Ok(false);
     }
     step::run("worker of Temporal", &mut cargo(repository, &["build", "--locked"]))?;

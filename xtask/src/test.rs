@@ -15,47 +15,48 @@ use crate::temporal;
 
 /// Checks format and lints, then runs all tests.
 ///
-/// `--quick` leaves format and lints out; all other arguments go to `cargo test`. Without them, all test programs run
-/// also when one of them fails: a run takes so long that it should name all failures.
+/// `--quick` omits format and lints; all other arguments go to `cargo test`. Without them, all test programs run even if
+/// one fails, because a run takes long and should report all failures.
 pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result<()> {
-    let (own, passed): (Vec<&str>, Vec<&str>) = arguments.iter().partition(|argument| **argument == "--quick");
+    let (quick, cargo_arguments): (Vec<&str>, Vec<&str>) =
+        arguments.iter().partition(|argument| **argument == "--quick");
     step::work("programs that the tests drive", || programs::ensure(programs::FOR_TESTS))?;
     step::work("MCP clients", || clients::FOR_TESTS.iter().try_for_each(|client| client.ensure(repository)))?;
     step::work("packages of npm", || npm::ensure(repository))?;
     let has_temporal = temporal::ensure(repository)?;
-    if own.is_empty() {
+    if quick.is_empty() {
         check::format_and_lints(repository)?;
         if has_temporal {
             temporal::format_and_lints(repository)?;
         }
     }
     let mut command = repository.cargo(&["test", "--locked"]);
-    if !passed.iter().any(|argument| chooses_packages(argument)) {
+    if !cargo_arguments.iter().any(|argument| chooses_packages(argument)) {
         command.arg("--workspace");
     }
-    if passed.is_empty() {
+    if cargo_arguments.is_empty() {
         command.arg("--no-fail-fast");
         if has_temporal {
             temporal::test(repository)?;
         }
     }
-    command.args(&passed);
-    if std::env::var_os(THREADS).is_none() {
-        command.env(THREADS, threads().to_string());
+    command.args(&cargo_arguments);
+    if std::env::var_os(THREADS_VARIABLE).is_none() {
+        command.env(THREADS_VARIABLE, threads().to_string());
     }
     let mut tally = Tally::default();
-    let tested = step::command_with("tests", &mut command, |command| watch(command, &mut tally));
-    println!("{}", tally.closing_line(tested.is_ok()));
-    tested
+    let result = step::command_with("tests", &mut command, |command| watch(command, &mut tally));
+    println!("{}", tally.closing_line(result.is_ok()));
+    result
 }
 
-/// The variable of the test harness with the number of tests that run at once.
-const THREADS: &str = "RUST_TEST_THREADS";
+/// The variable of the test harness for the number of concurrent tests.
+const THREADS_VARIABLE: &str = "RUST_TEST_THREADS";
 
-/// Number of tests that run at once for each processor: most of the time of a story is waiting.
+/// Number of concurrent tests for each processor: tests spend most of their time waiting.
 const TESTS_PER_PROCESSOR: usize = 2;
 
-/// Returns the number of tests that run at once.
+/// Returns the number of concurrent tests.
 fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from) * TESTS_PER_PROCESSOR
 }
@@ -70,7 +71,7 @@ fn watch(command: &mut Command, tally: &mut Tally) -> anyhow::Result<ExitStatus>
     let mut lines = BufReader::new(child.stdout.take().context("The output of the tests is not piped.")?);
     let mut line = Vec::new();
     while lines.read_until(b'\n', &mut line)? > 0 {
-        tally.take(&String::from_utf8_lossy(&line));
+        tally.add_line(&String::from_utf8_lossy(&line));
         let mut out = std::io::stdout().lock();
         out.write_all(&line)?;
         out.flush()?;
@@ -79,7 +80,7 @@ fn watch(command: &mut Command, tally: &mut Tally) -> anyhow::Result<ExitStatus>
     Ok(child.wait()?)
 }
 
-/// The sum of the closing lines of all test programs: each of them counts only its own tests.
+/// The sum of the closing lines of all test programs, each of which counts only its own tests.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Tally {
     passed: usize,
@@ -89,14 +90,15 @@ struct Tally {
 }
 
 impl Tally {
-    fn take(&mut self, line: &str) {
-        let Some((_, counts)) = line.trim_end().strip_prefix("test result: ").and_then(|rest| rest.split_once(". "))
+    fn add_line(&mut self, line: &str) {
+        let Some((_, counts)) =
+            line.trim_end().strip_prefix("test result: ").and_then(|result| result.split_once(". "))
         else {
             return;
         };
         self.programs += 1;
         for count in counts.split("; ") {
-            match count.split_once(' ').map(|(number, what)| (number.parse().unwrap_or(0), what)) {
+            match count.split_once(' ').map(|(number, outcome)| (number.parse().unwrap_or(0), outcome)) {
                 Some((number, "passed")) => self.passed += number,
                 Some((number, "failed")) => self.failed += number,
                 Some((number, "ignored")) => self.ignored += number,
@@ -126,7 +128,7 @@ mod tests {
             "test result: ok. 2 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s\n",
             "test result: FAILED. 40 passed; 3 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.25s\n",
         ] {
-            tally.take(line);
+            tally.add_line(line);
         }
         assert_eq!(
             tally.closing_line(false),

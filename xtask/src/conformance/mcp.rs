@@ -29,18 +29,21 @@ pub(crate) fn run(repository: &Repository) -> anyhow::Result<()> {
     let mut table = String::from("| revision | scenarios | checks passed | failed |\n|---|---|---|---|\n");
     let mut failed = Vec::new();
     for (revision, arguments) in RUNS {
-        let said = server.tested(repository, arguments)?;
-        let found =
-            SuiteResult::read(&said).with_context(|| format!("The suite said nothing of {revision}: {said}"))?;
-        println!("{revision}: {} scenarios, {} checks passed, {} failed", found.scenarios, found.passed, found.failed);
+        let output = server.run_suite(repository, arguments)?;
+        let result = SuiteResult::read(&output)
+            .with_context(|| format!("The suite printed no results for {revision}: {output}"))?;
+        println!(
+            "{revision}: {} scenarios, {} checks passed, {} failed",
+            result.scenarios, result.passed, result.failed
+        );
         // Writing to a String does not fail.
-        let _ = writeln!(table, "| {revision} | {} | {} | {} |", found.scenarios, found.passed, found.failed);
-        failed.extend(found.wrong);
+        let _ = writeln!(table, "| {revision} | {} | {} | {} |", result.scenarios, result.passed, result.failed);
+        failed.extend(result.wrong);
     }
     super::write(&repository.root().join("docs/conformance.md"), "conformance mcp", &table)?;
     match failed.is_empty() {
         true => Ok(()),
-        false => bail!("Not all is as the suite wants it:\n{}", failed.join("\n")),
+        false => bail!("These scenarios failed:\n{}", failed.join("\n")),
     }
 }
 
@@ -64,7 +67,7 @@ impl Server {
         Ok(Self { child, url: url.trim().to_owned() })
     }
 
-    fn tested(&self, repository: &Repository, arguments: &[&str]) -> anyhow::Result<String> {
+    fn run_suite(&self, repository: &Repository, arguments: &[&str]) -> anyhow::Result<String> {
         let suite = repository.target().join("mcp-suite");
         let program = suite.join("node_modules/@modelcontextprotocol/conformance/dist/index.js");
         let mut node = npm::node(repository);
@@ -95,8 +98,8 @@ struct SuiteResult {
 
 impl SuiteResult {
     /// Parses the summary at the end.
-    fn read(said: &str) -> Option<Self> {
-        let (_, summary) = said.split_once("=== SUMMARY ===")?;
+    fn read(output: &str) -> Option<Self> {
+        let (_, summary) = output.split_once("=== SUMMARY ===")?;
         let total = summary.lines().find_map(|line| line.strip_prefix("Total: "))?;
         let (passed, failed) = total.split_once(" passed, ")?;
         let lines = || summary.lines().take_while(|line| !line.starts_with("Total: "));
@@ -117,9 +120,9 @@ mod tests {
     fn the_summary_tells_what_came_of_all_scenarios() {
         let said = "=== SUMMARY ===\n✓ ping: 2 passed, 0 failed\n✗ caching: 7 passed, 1 failed\n\nTotal: 9 passed, 1 failed\n\
                     \nNot scored for 2026-07-28: 1 scenario(s) run, 1 failing.\n  ✗ caching (pending)\n";
-        let found = SuiteResult::read(said).unwrap();
-        assert_eq!((found.scenarios, found.passed, found.failed), (2, 9, 1));
-        assert_eq!(found.wrong, ["✗ caching: 7 passed, 1 failed"]);
+        let result = SuiteResult::read(said).unwrap();
+        assert_eq!((result.scenarios, result.passed, result.failed), (2, 9, 1));
+        assert_eq!(result.wrong, ["✗ caching: 7 passed, 1 failed"]);
         assert_eq!(SuiteResult::read("Error: connect ECONNREFUSED"), None);
     }
 }

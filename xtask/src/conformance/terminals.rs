@@ -1,7 +1,7 @@
 //! `cargo xtask conformance --suite FOLDER`: results of a public test suite for terminals.
 //!
 //! The suite is esctest2. Its licence differs, so it is not part of this repository; the command says where to get it.
-//! It runs in a terminal that the library opens in the usual way. The results go into `docs/conformance.md`, between
+//! It runs in a terminal that the library opens. The results go into `docs/conformance.md`, between
 //! two marks; the text around them stays.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use anyhow::{Context as _, bail};
 use crate::repository::Repository;
 use crate::step;
 
-const WHERE: &str = "\
+const INSTRUCTIONS: &str = "\
 The suite is esctest2 by George Nachman and Thomas Dickey (GPL-2). Get it with
   git clone https://github.com/ThomasDickey/esctest2
 and run: cargo xtask conformance --suite esctest2";
@@ -22,19 +22,19 @@ and run: cargo xtask conformance --suite esctest2";
 /// The arguments of the suite: the level of a VT420, and the timeout for answers.
 const ARGUMENTS: [&str; 5] = ["--max-vt-level", "4", "--timeout", "0.15", "--no-print-logs"];
 
-/// The line width of the document.
-const WIDTH: usize = 120;
+/// The line width of the document, in columns.
+const LINE_COLUMNS: usize = 120;
 
 /// Runs the suite and writes its results. `--include REGEX` runs a part of it and writes nothing.
 pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result<()> {
     let (suite, include) = match arguments {
         ["--suite", suite] => (*suite, None),
         ["--suite", suite, "--include", include] => (*suite, Some(*include)),
-        _ => bail!("Say where the suite lies: cargo xtask conformance --suite FOLDER.\n{WHERE}"),
+        _ => bail!("Name the folder of the suite: cargo xtask conformance --suite FOLDER.\n{INSTRUCTIONS}"),
     };
     let folder = Path::new(suite).join("esctest");
     if !folder.join("esctest.py").is_file() {
-        bail!("There is no esctest/esctest.py in {suite}.\n{WHERE}");
+        bail!("There is no esctest/esctest.py in {suite}.\n{INSTRUCTIONS}");
     }
     let log = repository.target().join("conformance.log");
     let mut command = repository.cargo(&["run", "--quiet", "--locked", "-p", "steplatch-host"]);
@@ -44,17 +44,17 @@ pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result
         command.args(["--include", include]);
     }
     step::run("esctest2", &mut command)?;
-    // The suite prints terminals' answers, which may be any bytes.
-    let said = fs::read(&log).with_context(|| format!("{} could not be read.", log.display()))?;
-    let found = SuiteResult::read(&String::from_utf8_lossy(&said));
-    println!("{}", found.count());
-    for name in found.with(Outcome::Failed) {
+    // The suite logs the answers of terminals, which may be any bytes.
+    let log_bytes = fs::read(&log).with_context(|| format!("{} could not be read.", log.display()))?;
+    let result = SuiteResult::read(&String::from_utf8_lossy(&log_bytes));
+    println!("{}", result.count());
+    for name in result.with(Outcome::Failed) {
         println!("{name}");
     }
     match include {
         None => {
-            let told = format!("{}.\n\n{}", found.count(), found.failures());
-            super::write(&repository.root().join("docs/conformance.md"), "conformance", &told)
+            let report = format!("{}.\n\n{}", result.count(), result.failures());
+            super::write(&repository.root().join("docs/conformance.md"), "conformance", &report)
         }
         Some(_) => Ok(()),
     }
@@ -99,8 +99,8 @@ impl SuiteResult {
         Self(tests)
     }
 
-    fn with(&self, wanted: Outcome) -> impl Iterator<Item = &str> {
-        self.0.iter().filter(move |(_, outcome)| *outcome == wanted).map(|(name, _)| name.as_str())
+    fn with(&self, outcome: Outcome) -> impl Iterator<Item = &str> {
+        self.0.iter().filter(move |(_, found)| *found == outcome).map(|(name, _)| name.as_str())
     }
 
     fn count(&self) -> String {
@@ -130,7 +130,7 @@ impl SuiteResult {
             for (index, word) in line.split(' ').enumerate() {
                 let separator = if index == 0 {
                     ""
-                } else if width + word.len() >= WIDTH {
+                } else if width + word.len() >= LINE_COLUMNS {
                     width = 1;
                     "\n  "
                 } else {
@@ -174,8 +174,8 @@ BSTests.test_BS_Hard
 
     #[test]
     fn a_log_tells_what_came_of_each_test_once() {
-        let found = SuiteResult::read(LOG);
-        assert_eq!(found.count(), "4 tests: 1 passed, 2 not expected of a VT420 or of xterm, 1 failed");
-        assert_eq!(found.failures(), "- **BS** (1): Hard\n");
+        let result = SuiteResult::read(LOG);
+        assert_eq!(result.count(), "4 tests: 1 passed, 2 not expected of a VT420 or of xterm, 1 failed");
+        assert_eq!(result.failures(), "- **BS** (1): Hard\n");
     }
 }

@@ -136,7 +136,7 @@ impl Arguments {
         Self::command()
     }
 
-    /// Parses the command line. Returns also whether its command is to print JSON.
+    /// Parses the command line. Also returns whether its command prints JSON.
     ///
     /// # Errors
     /// If it is invalid, or requests help.
@@ -150,14 +150,14 @@ impl Arguments {
     pub(crate) fn runtime(&self) -> tokio::runtime::Builder {
         match self.command {
             // Many terminals may print at the same time.
-            Command::Daemon(ref command) if command.has_much_to_do() => {
+            Command::Daemon(ref command) if command.serves_many_clients() => {
                 let mut builder = tokio::runtime::Builder::new_multi_thread();
                 // The runtime polls for requests after this number of iterations of busy terminals, of half a
                 // millisecond each.
                 builder.worker_threads(2).event_interval(7);
                 builder
             }
-            // A front-end only passes messages on: handing each to another thread would cost time.
+            // A front-end only forwards messages; passing each to another thread would take time.
             _ => tokio::runtime::Builder::new_current_thread(),
         }
     }
@@ -174,43 +174,43 @@ fn wants_json(matches: &ArgMatches) -> bool {
 
 /// Runs a command.
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
-    let place = match arguments.command {
-        // A worker uses no directories and nothing of its environment.
+    let paths = match arguments.command {
+        // An internal worker uses neither directories nor the environment.
         Command::Worker(ref command) if command.is_internal() => return worker::serve().await,
-        // Its place is that of the client on the other machine.
+        // Its paths belong to the client on the other machine.
         Command::Host(command) => return command.run().await,
         _ => front::daemon_paths(arguments.state_dir.as_deref())?,
     };
     match arguments.command {
-        Command::Run(command) => command.run(&place).await,
-        Command::Workflow(command) => command.run(&place).await,
-        Command::Runs(command) => command.run(&place).await,
-        Command::Gates(command) => command.run(&place).await,
-        Command::Approver(command) => command.run(&place).await,
-        Command::Nodes(command) => command.run(&place).await,
-        Command::Graph(command) => command.run(&place).await,
-        Command::Hosts(command) => command.run(&place).await,
-        Command::Cp(command) => command.run(&place).await,
-        Command::Remote(command) => command.run(&place).await,
-        Command::Terminal(command) => command.run(&place).await,
-        Command::Watch(command) => command.run(&place).await,
-        Command::Ui(command) => command.run(&place).await,
-        Command::Open(command) => command.run(&place).await,
-        Command::Commander(command) => command.run(&place).await,
+        Command::Run(command) => command.run(&paths).await,
+        Command::Workflow(command) => command.run(&paths).await,
+        Command::Runs(command) => command.run(&paths).await,
+        Command::Gates(command) => command.run(&paths).await,
+        Command::Approver(command) => command.run(&paths).await,
+        Command::Nodes(command) => command.run(&paths).await,
+        Command::Graph(command) => command.run(&paths).await,
+        Command::Hosts(command) => command.run(&paths).await,
+        Command::Cp(command) => command.run(&paths).await,
+        Command::Remote(command) => command.run(&paths).await,
+        Command::Terminal(command) => command.run(&paths).await,
+        Command::Watch(command) => command.run(&paths).await,
+        Command::Ui(command) => command.run(&paths).await,
+        Command::Open(command) => command.run(&paths).await,
+        Command::Commander(command) => command.run(&paths).await,
         Command::Setup(_) if arguments.state_dir.is_some() => Err(Failure::usage(
-            "setup registers the server with the default state directory; leave --state-dir out, and set STEPLATCH_STATE_DIR in \
-             the environment of the client's entry for another one"
+            "setup registers the server with the default state directory; omit --state-dir. For another directory, set \
+             STEPLATCH_STATE_DIR in the environment of the client's entry"
                 .to_owned(),
         )),
         Command::Setup(command) => command.run(),
-        Command::Doctor(command) => command.run(&place).await,
-        Command::Mcp(command) => command.run(place).await,
-        Command::Serve(command) => command.run(&place).await,
-        Command::Daemon(command) => command.run(place).await,
+        Command::Doctor(command) => command.run(&paths).await,
+        Command::Mcp(command) => command.run(paths).await,
+        Command::Serve(command) => command.run(&paths).await,
+        Command::Daemon(command) => command.run(paths).await,
         Command::Config(command) => command.run().await,
         Command::Man(command) => command.run(),
-        Command::Worker(command) => command.run(&place),
-        Command::Host(_) => unreachable!("it has its own way, above"),
+        Command::Worker(command) => command.run(&paths),
+        Command::Host(_) => unreachable!("it ran above"),
         Command::Completions { shell } => {
             let unknown = || Failure::usage(format!("there are no completions for {shell}"));
             print::bytes(&completion::script(&shell.to_string()).ok_or_else(unknown)?)?;

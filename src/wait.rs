@@ -29,10 +29,10 @@ pub(crate) struct WaitOptions {
 
 fn seconds(text: &str) -> Result<f64, String> {
     let parsed = text.parse().ok().filter(|seconds| (0.0..=MAX_TIMEOUT_SECONDS).contains(seconds));
-    parsed.ok_or_else(|| format!("is a number of seconds from 0 to {MAX_TIMEOUT_SECONDS}"))
+    parsed.ok_or_else(|| format!("must be a number of seconds from 0 to {MAX_TIMEOUT_SECONDS}"))
 }
 
-/// Outcome of a wait. Of several the greatest counts.
+/// Outcome of a wait. Of several outcomes, the greatest counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum WaitOutcome {
     /// The awaited event happened: a match, a prompt, the success of a run.
@@ -53,19 +53,19 @@ impl WaitOutcome {
     }
 }
 
-/// The end of a wait by time.
+/// The time limit of a wait.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TimeLimit {
     end: Option<Instant>,
 }
 
 impl TimeLimit {
-    /// Starts a limit of `seconds` seconds; without a number there is no limit.
+    /// Starts a limit of `seconds`; `None` is no limit.
     pub(crate) fn start(seconds: Option<f64>) -> Self {
         Self { end: seconds.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds)) }
     }
 
-    /// Returns the time at which the limit has passed; never if there is none.
+    /// Completes when the limit has passed; never without a limit.
     pub(crate) async fn passed(self) {
         match self.end {
             Some(end) => tokio::time::sleep_until(end).await,

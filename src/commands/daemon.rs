@@ -59,13 +59,13 @@ pub(crate) enum Daemon {
         #[arg(long)]
         json: bool,
     },
-    /// Be the daemon that `start` starts
+    /// Run as the daemon that `start` starts
     #[command(hide = true)]
     Serve,
-    /// Be the process that keeps the terminals, which the daemon starts with a listening socket as standard input
+    /// Run as the terminal host, which the daemon starts with a listening socket as standard input
     #[command(hide = true)]
     Host {
-        /// Keep them for this client on another machine instead
+        /// Keep the terminals of this client on another machine instead
         #[arg(long, value_name = "CLIENT")]
         hosted: Option<String>,
     },
@@ -73,7 +73,7 @@ pub(crate) enum Daemon {
 
 impl Daemon {
     /// Returns whether this process serves many clients, rather than sending requests for one.
-    pub(super) fn has_much_to_do(&self) -> bool {
+    pub(super) fn serves_many_clients(&self) -> bool {
         matches!(self, Self::Serve | Self::Host { .. } | Self::Start { foreground: true, .. })
     }
 
@@ -100,17 +100,17 @@ enum Detached {
 /// The message that the daemon prints on standard output once it listens.
 const READY: &str = "ready";
 
-/// Maximum number of starts of a daemon that ends before it answers, because another process ends it.
+/// Maximum number of attempts to start a daemon that another process ends before it answers.
 const MAX_STARTS: usize = 3;
 
 async fn start(paths: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
     // Several clients may find no daemon at the same moment; the first one starts it, the others find it.
-    let _turn = turn_to_start(paths).await?;
+    let _lock = lock_start(paths).await?;
     let mut starts = 0;
     let (started, status) = loop {
         starts += 1;
-        match started(paths).await? {
-            Ok(found) => break found,
+        match ensure_started(paths).await? {
+            Ok(result) => break result,
             Err(_) if starts < MAX_STARTS => {}
             Err(lost) => return Err(lost),
         }
@@ -118,21 +118,21 @@ async fn start(paths: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
     if json {
         print::json(&status)?;
     } else {
-        let how = if started { "started" } else { "already running" };
-        print::line(format!("daemon {how}: pid {}, socket {}", status.pid, status.socket))?;
+        let outcome = if started { "started" } else { "already running" };
+        print::line(format!("daemon {outcome}: pid {}, socket {}", status.pid, status.socket))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Starts the daemon unless it is running, and requests its status. Returns whether this started it; the inner error
-/// means that it ended in the meantime.
-async fn started(paths: &DaemonPaths) -> Result<Result<(bool, DaemonStatusReply), Failure>, Failure> {
+/// Starts the daemon unless it is running, and requests its status. Returns whether it was started now. The inner error
+/// means that the daemon ended in the meantime.
+async fn ensure_started(paths: &DaemonPaths) -> Result<Result<(bool, DaemonStatusReply), Failure>, Failure> {
     let hello = front::hello("steplatch");
     let started = match connect(paths, hello.clone()).await {
         Ok(_) => false,
         // A daemon that closes connections is about to end.
         Err(ConnectError::NotRunning(_) | ConnectError::HungUp(_)) => {
-            predecessor_gone(paths).await?;
+            wait_for_predecessor(paths).await?;
             let missing = connect(paths, hello.clone()).await.is_err();
             if missing {
                 spawn(paths)?;
@@ -153,23 +153,23 @@ async fn started(paths: &DaemonPaths) -> Result<Result<(bool, DaemonStatusReply)
     }
 }
 
-/// Waits for the end of a daemon that no longer listens and still holds the lock of its state directory.
-async fn predecessor_gone(paths: &DaemonPaths) -> Result<(), Failure> {
+/// Waits for the end of a daemon that no longer listens, but still holds the lock of its state directory.
+async fn wait_for_predecessor(paths: &DaemonPaths) -> Result<(), Failure> {
     let Some(running) = paths.running() else { return Ok(()) };
-    // The recorded process id may be old, and belong to another program now.
+    // The recorded process id may be outdated, and belong to another program now.
     let name = std::fs::read_to_string(format!("/proc/{}/comm", running.pid)).unwrap_or_default();
     if name.trim() != "steplatch" {
         return Ok(());
     }
     let process = Pid::from_raw(running.pid.cast_signed()).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     let Some(process) = process else { return Ok(()) };
-    // The daemon may be alive without its socket, as after a logout that removed the runtime directory.
+    // The daemon may be alive without its socket, for example after a logout that removed the runtime directory.
     if pidfd_send_signal(&process, Signal::USR1).is_ok() {
         for _ in 0..100 {
             if connect(paths, front::hello("steplatch")).await.is_ok() {
                 return Ok(());
             }
-            if ended(&process) {
+            if has_ended(&process) {
                 return Ok(());
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -179,13 +179,13 @@ async fn predecessor_gone(paths: &DaemonPaths) -> Result<(), Failure> {
 }
 
 /// Returns whether a process has ended already.
-fn ended(process: &OwnedFd) -> bool {
-    const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
-    matches!(poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&NOW)), Ok(1..))
+fn has_ended(process: &OwnedFd) -> bool {
+    const NO_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+    matches!(poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&NO_WAIT)), Ok(1..))
 }
 
-/// Waits until no other client is starting a daemon for this state; the open file holds the lock.
-async fn turn_to_start(paths: &DaemonPaths) -> Result<std::fs::File, Failure> {
+/// Waits until no other client starts a daemon for this state directory, and locks the start. Closing the file unlocks it.
+async fn lock_start(paths: &DaemonPaths) -> Result<std::fs::File, Failure> {
     ensure_private(paths.state()).map_err(|error| Failure::work(error.to_string()))?;
     let path = paths.state().join("start.lock");
     let locked = tokio::task::spawn_blocking(move || {
@@ -227,24 +227,24 @@ fn spawn(paths: &DaemonPaths) -> Result<(), Failure> {
         return Ok(());
     }
     // The process has ended, so its error message is complete.
-    let mut complaint = String::new();
+    let mut error_text = String::new();
     if let Some(stderr) = stderr {
-        stderr.take(64 * 1024).read_to_string(&mut complaint).map_err(start_error)?;
+        stderr.take(64 * 1024).read_to_string(&mut error_text).map_err(start_error)?;
     }
-    let complaint = complaint.trim().trim_start_matches("error: ");
-    Err(Failure::work(if complaint.is_empty() { "the daemon ended before it was ready" } else { complaint }))
+    let error_text = error_text.trim().trim_start_matches("error: ");
+    Err(Failure::work(if error_text.is_empty() { "the daemon ended before it was ready" } else { error_text }))
 }
 
 async fn stop(paths: &DaemonPaths, keep_terminals: bool, json: bool) -> Result<ExitCode, Failure> {
     let client = match connect(paths, front::hello("steplatch")).await {
         Ok((client, _)) => client,
-        // A killed daemon left the hosts running.
+        // The terminal hosts of a killed daemon still run.
         Err(ConnectError::NotRunning(_)) if !keep_terminals && end_hosts(paths, json).await? => {
             return Ok(ExitCode::SUCCESS);
         }
         Err(error) => return Err(error.into()),
     };
-    let stopped = end(&client, keep_terminals).await?;
+    let stopped = stop_and_wait(&client, keep_terminals).await?;
     if json {
         print::json(&stopped)?;
     } else {
@@ -277,23 +277,23 @@ async fn end_hosts(paths: &DaemonPaths, json: bool) -> Result<bool, Failure> {
     else {
         return Ok(false);
     };
-    let found = hosts.status().await;
+    let statuses = hosts.status().await;
     hosts.shut_down().await;
-    let terminals: usize = found.iter().map(|host| host.terminals).sum();
-    match (found.is_empty(), json) {
+    let terminals: usize = statuses.iter().map(|host| host.terminals).sum();
+    match (statuses.is_empty(), json) {
         (true, _) => {}
         (false, true) => print::json(&serde_json::json!({"pid": null, "terminals": terminals}))?,
         (false, false) => {
-            print::line(format!("no daemon was running; terminals that were left and closed: {terminals}"))?;
+            print::line(format!("no daemon was running; closed terminals of an earlier one: {terminals}"))?;
         }
     }
-    Ok(!found.is_empty())
+    Ok(!statuses.is_empty())
 }
 
 async fn restart(paths: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
     match front::running(paths).await {
         Ok(client) => {
-            end(&client, true).await?;
+            stop_and_wait(&client, true).await?;
         }
         Err(_) if connect(paths, front::hello("steplatch")).await.is_err_and(is_absent) => {}
         Err(error) => return Err(error),
@@ -306,9 +306,9 @@ fn is_absent(error: ConnectError) -> bool {
 }
 
 /// Requests the daemon to stop, and waits for its end.
-async fn end(client: &Client, keep_terminals: bool) -> Result<StopDaemonReply, Failure> {
+async fn stop_and_wait(client: &Client, keep_terminals: bool) -> Result<StopDaemonReply, Failure> {
     let status = client.call(DaemonStatus {}).await?;
-    // Opened before the request, so that no other process reuses the process id.
+    // Opens the process before the request, because its id may be reused afterwards.
     let open = |pid: u32| Some((pid, pidfd_open(Pid::from_raw(pid.cast_signed())?, PidfdFlags::empty()).ok()?));
     let process = open(status.pid);
     let hosts: Vec<_> = status.hosts.iter().filter_map(|host| open(host.pid)).collect();
@@ -317,37 +317,37 @@ async fn end(client: &Client, keep_terminals: bool) -> Result<StopDaemonReply, F
         wait_for_exit(pid, process).await?;
     }
     if !keep_terminals {
-        hosts_gone(hosts).await?;
+        wait_for_hosts(hosts).await?;
     }
     Ok(stopped)
 }
 
-/// Reports terminal hosts that the daemon has left, with their terminals.
-async fn hosts_gone(hosts: Vec<(u32, OwnedFd)>) -> Result<(), Failure> {
-    /// An ended host takes a moment to exit.
+/// Waits for the end of terminal hosts. Fails if one keeps running.
+async fn wait_for_hosts(hosts: Vec<(u32, OwnedFd)>) -> Result<(), Failure> {
+    /// Maximum time for the exit of a host.
     const EXIT_TIMEOUT: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
-    let left = tokio::task::spawn_blocking(move || {
-        let is_left = |process: &OwnedFd| {
+    let remaining = tokio::task::spawn_blocking(move || {
+        let is_running = |process: &OwnedFd| {
             !matches!(poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&EXIT_TIMEOUT)), Ok(1..))
         };
-        hosts.iter().filter(|(_, process)| is_left(process)).map(|(pid, _)| pid.to_string()).collect::<Vec<_>>()
+        hosts.iter().filter(|(_, process)| is_running(process)).map(|(pid, _)| pid.to_string()).collect::<Vec<_>>()
     });
-    match left.await.map_err(io::Error::other)?.as_slice() {
+    match remaining.await.map_err(io::Error::other)?.as_slice() {
         [] => Ok(()),
-        left => Err(Failure::work(format!(
-            "the daemon has ended, and its terminal host (pid {}) has not: its terminals are not closed; end it with: kill {}",
-            left.join(", "),
-            left.join(" ")
+        pids => Err(Failure::work(format!(
+            "the daemon has ended, but its terminal host (pid {}) has not: its terminals are still open; end it with: kill {}",
+            pids.join(", "),
+            pids.join(" ")
         ))),
     }
 }
 
-/// Waits until a process has ended: its descriptor becomes readable then, see pidfd_open(2).
+/// Waits until a process has ended, which makes its descriptor readable, see pidfd_open(2).
 async fn wait_for_exit(pid: u32, process: OwnedFd) -> Result<(), Failure> {
     const EXIT_TIMEOUT: Timespec = Timespec { tv_sec: MAX_STOP_TIME.as_secs().cast_signed() + 5, tv_nsec: 0 };
-    let waited =
+    let poll_result =
         tokio::task::spawn_blocking(move || poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&EXIT_TIMEOUT)));
-    match waited.await.map_err(io::Error::other)?.map_err(io::Error::from)? {
+    match poll_result.await.map_err(io::Error::other)?.map_err(io::Error::from)? {
         0 => Err(Failure::work(format!(
             "the daemon (pid {pid}) has not ended yet; check again with: steplatch daemon status"
         ))),
@@ -363,7 +363,7 @@ async fn status(paths: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
                 let reply = serde_json::json!({"running": false, "state_dir": paths.state()});
                 return Err(Failure::work(error.to_string()).with(&reply));
             }
-            // For the status command, the absence of a daemon is the answer.
+            // Without a daemon, the error is the answer of this command.
             print::line(error)?;
             return Ok(ExitCode::from(FAILED));
         }
@@ -389,7 +389,7 @@ fn status_text(status: &DaemonStatusReply) -> String {
         ("clients", status.clients.to_string()),
     ];
     let hosts = status.hosts.iter().map(|host| {
-        // Not the daemon's own words: one of an older version sends none.
+        // The text is not the daemon's, because older daemons send none.
         let state = host_advice(&host.state).map(|advice| format!(", {advice}")).unwrap_or_default();
         vec!["host".to_owned(), format!("pid {}, version {}, {} open{state}", host.pid, host.version, host.terminals)]
     });
@@ -425,20 +425,20 @@ async fn serve(paths: DaemonPaths, detached: Detached) -> Result<ExitCode, Failu
     })
     .await
     .map_err(|error| Failure::work(error.to_string()))?;
-    end_in_time(daemon.stopper());
+    enforce_end(daemon.stopper());
     let stopper = daemon.stopper();
     let mut terminated = signal(SignalKind::terminate())?;
     let mut interrupted = signal(SignalKind::interrupt())?;
     // A daemon has no controlling terminal; SIGHUP reloads the settings instead of ending it.
     let mut hung_up = signal(SignalKind::hangup())?;
-    let mut missed = signal(SignalKind::user_defined1())?;
+    let mut listen_requests = signal(SignalKind::user_defined1())?;
     tokio::spawn(async move {
         loop {
             tokio::select! {
                 _ = terminated.recv() => break,
                 _ = interrupted.recv() => break,
-                // A client knows that the daemon is alive and does not find its socket.
-                _ = missed.recv() => stopper.listen_again(),
+                // A client did not find the socket of this daemon.
+                _ = listen_requests.recv() => stopper.listen_again(),
             }
         }
         // Only `daemon stop` closes the terminals as well.
@@ -446,7 +446,7 @@ async fn serve(paths: DaemonPaths, detached: Detached) -> Result<ExitCode, Failu
     });
     tokio::spawn(Reload::new(settings, settings_sender).apply_changes(async move || _ = hung_up.recv().await));
     match detached {
-        Detached::No => print::remark("daemon listens; end it with ctrl-c"),
+        Detached::No => print::remark("the daemon listens; end it with ctrl-c"),
         Detached::Yes => {
             print::line(READY)?;
             io::stdout().flush()?;
@@ -460,25 +460,25 @@ async fn serve(paths: DaemonPaths, detached: Detached) -> Result<ExitCode, Failu
     Ok(ExitCode::SUCCESS)
 }
 
-/// Time that a daemon may take to end. Runs, nodes and terminals have their own limits within this time.
+/// Maximum time for the end of a daemon. The limits of runs, nodes and terminals are shorter.
 const MAX_STOP_TIME: Duration = Duration::from_secs(25);
 
-/// Ends this process if the daemon has not ended in time. A separate thread watches over it: whatever keeps the daemon
-/// may keep the threads of its runtime, too.
-fn end_in_time(stopper: steplatch_daemon::ShutdownHandle) {
+/// Ends this process if the daemon does not end in time. This needs a separate thread, because the threads of the runtime
+/// may be blocked.
+fn enforce_end(stopper: steplatch_daemon::ShutdownHandle) {
     let runtime = tokio::runtime::Handle::current();
     std::thread::spawn(move || {
         runtime.block_on(stopper.stopped());
         std::thread::sleep(MAX_STOP_TIME);
         tracing::error!(
-            "the daemon has not ended within {} s and is ended; the next one finds terminals and runs that are left",
+            "the daemon did not end within {} s and is terminated; the next daemon continues its terminals and runs",
             MAX_STOP_TIME.as_secs()
         );
         std::process::exit(1);
     });
 }
 
-/// Returns the start of the host process: as this program.
+/// Returns the command that starts a terminal host: this program.
 fn host_starter(paths: &DaemonPaths) -> Result<Starter, Failure> {
     let arguments = ["daemon", "host", "--state-dir"].map(OsString::from).into_iter();
     Ok(Starter::Program {

@@ -10,7 +10,7 @@ const UNITS: [(char, i64); 5] = [('s', 1), ('m', 60), ('h', 3600), ('d', 86_400)
 /// Parses a point in time, and returns it as ISO 8601: an age (`2h`, `1h30m`, `3d`), a day in UTC, or a timestamp.
 pub(in crate::commands) fn moment(text: &str) -> Result<String, String> {
     moment_at(text, Timestamp::now()).map(|moment| moment.to_string()).ok_or_else(|| {
-        "is an age such as 30m, 2h, 3d, a day such as 2026-01-31, or a timestamp such as 2026-01-31T12:00:00Z"
+        "must be an age such as 30m, 2h, 3d, a day such as 2026-01-31, or a timestamp such as 2026-01-31T12:00:00Z"
             .to_owned()
     })
 }

@@ -83,7 +83,7 @@ impl Worker {
     /// Becomes the worker for Temporal. Returns only if that fails.
     pub(super) fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         let program = program()?;
-        let own = env::current_exe().map_err(|error| Failure::system("this program cannot find itself", &error))?;
+        let own = env::current_exe().map_err(|error| Failure::system("the path of this program is unknown", &error))?;
         let mut command = Command::new(&program);
         command.arg("--temporal").arg(self.temporal.unwrap_or_default());
         command.arg("--state-dir").arg(paths.state()).arg("--program").arg(own);

@@ -122,7 +122,7 @@ impl EventLoop<'_> {
         loop {
             let frame_at = drawn_at.map(|drawn_at| drawn_at + FRAME_TIME).filter(|_| is_changed);
             if is_changed && frame_at.is_none_or(|at| at <= tokio::time::Instant::now()) {
-                self.feeds.select(self.model.wanted());
+                self.feeds.select(self.model.feed_selection());
                 self.draw(terminal)?;
                 (drawn_at, is_changed) = (Some(tokio::time::Instant::now()), false);
                 continue;

@@ -17,7 +17,7 @@ use super::steps::Steps;
 use crate::commands::{gates, runs, terminal};
 use crate::print;
 
-/// Maximum number of listed runs, besides unended ones.
+/// Maximum number of listed runs, in addition to those in progress.
 const MAX_RUNS: usize = 300;
 
 /// The sections of the list, in their order.
@@ -40,7 +40,7 @@ impl Section {
     }
 }
 
-/// Names a row of the list.
+/// Identifies a row of the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RowId {
     pub(crate) section: Section,
@@ -51,14 +51,14 @@ pub(crate) struct RowId {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Row {
     pub(crate) id: RowId,
-    /// Its sign: one character.
+    /// Its symbol: one character.
     pub(crate) mark: &'static str,
     /// Its name.
     pub(crate) name: String,
     /// Its state, in words.
     pub(crate) state: String,
     pub(crate) detail: String,
-    /// Meaning of the row, which decides its colour.
+    /// Meaning of the row, which determines its colour.
     pub(crate) tone: Tone,
 }
 
@@ -77,12 +77,12 @@ pub(crate) enum Tone {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DaemonState {
     /// The first attempt to reach it is in progress.
-    Coming,
-    Here,
+    Connecting,
+    Connected,
     Away,
 }
 
-/// View that fills the screen instead of the list.
+/// A view that fills the screen instead of the list.
 #[derive(Debug, Clone)]
 pub(crate) enum Opened {
     Gate(Box<GateView>),
@@ -93,7 +93,7 @@ pub(crate) enum Opened {
 #[derive(Debug, Clone)]
 pub(crate) struct RunView {
     pub(crate) run_id: String,
-    /// Number of this opening: the events of each opening come from the first one.
+    /// Number of this opening. Each opening receives the events of the run from the first one on.
     pub(crate) opening: u64,
     pub(crate) steps: Steps,
     /// The selected step; `None` follows the most informative one.
@@ -102,7 +102,7 @@ pub(crate) struct RunView {
     pub(crate) scroll: usize,
 }
 
-/// A line that the person types outside of a question.
+/// A line that the person types outside a question.
 #[derive(Debug, Clone)]
 pub(crate) enum Typing {
     Filter,
@@ -110,13 +110,13 @@ pub(crate) enum Typing {
     GoTo(LineInput),
 }
 
-/// Time after a letter in which a key belongs to the same typed text. People type a line faster.
-const TYPING_PAUSE: Duration = Duration::from_millis(400);
+/// Maximum time between the keys of a typed text.
+const TYPING_TIMEOUT: Duration = Duration::from_millis(400);
 
 /// Letters that move the selection.
 const MOVING_LETTERS: [char; 3] = ['j', 'k', 'G'];
 
-/// An action that further keys confirm. A letter alone does nothing: it may begin a line that is meant for a program.
+/// An action that further keys confirm. A letter alone has no effect, because it may begin a line for a program.
 #[derive(Debug, Clone)]
 pub(crate) struct Confirmation {
     pub(crate) question: String,
@@ -152,7 +152,7 @@ pub(crate) struct Model {
     pub(crate) top: usize,
     pub(crate) filter: LineInput,
     pub(crate) typing: Option<Typing>,
-    /// Opened views, one over the other; only the last one is visible.
+    /// Opened views; only the last one is visible.
     pub(crate) opened: Vec<Opened>,
     /// Number of opened runs so far.
     pub(crate) openings: u64,
@@ -161,8 +161,7 @@ pub(crate) struct Model {
     pub(crate) last_letter: Option<(Duration, char)>,
     pub(crate) shows_help: bool,
     pub(crate) notice: Option<Notice>,
-    /// End of the time in which keys have no effect, since the start: the line that they belong to is for a question
-    /// that was removed.
+    /// Time since the start until which keys have no effect, because they may belong to a line for a closed question.
     pub(crate) quiet_until: Duration,
     pub(crate) picture: Option<Picture>,
     /// Item to open on its first appearance in the list: the beginning of an id, or a name.
@@ -177,7 +176,7 @@ impl Model {
             rows,
             at: Duration::ZERO,
             now,
-            daemon: DaemonState::Coming,
+            daemon: DaemonState::Connecting,
             terminals: Vec::new(),
             runs: Vec::new(),
             needs_passphrase: false,
@@ -225,7 +224,7 @@ impl Model {
         }
     }
 
-    /// Sorts the runs, and leaves out old ones that have ended.
+    /// Sorts the runs, and drops old ones that have ended.
     pub(crate) fn sort_runs(&mut self) {
         self.runs.sort_by(|one, other| {
             (Reverse(&one.started_at), &one.run_id).cmp(&(Reverse(&other.started_at), &other.run_id))
@@ -237,10 +236,10 @@ impl Model {
         });
     }
 
-    /// Returns the rows of the list that the filter leaves.
+    /// Returns the rows of the list that match the filter.
     pub(crate) fn list(&self) -> Vec<Row> {
         let query = self.filter.text().to_lowercase();
-        let has = |row: &Row| {
+        let matches = |row: &Row| {
             let text = format!("{} {} {} {}", row.id.id, row.name, row.state, row.detail).to_lowercase();
             query.split_whitespace().all(|word| text.contains(word))
         };
@@ -248,18 +247,18 @@ impl Model {
         let locked = self.runs.iter().filter(|run| run.locked).map(|run| self.locked_row(run));
         let terminals = self.terminals.iter().map(|session| terminal_row(session, &self.now));
         let runs = self.runs.iter().map(|run| self.run_row(run));
-        gates.chain(locked).chain(terminals).chain(runs).filter(has).collect()
+        gates.chain(locked).chain(terminals).chain(runs).filter(matches).collect()
     }
 
     fn gate_row(&self, run: &RunRecord, gate: &GateInfo) -> Row {
-        let for_agents = gate.answered_by == "agent";
+        let is_for_agents = gate.answered_by == "agent";
         Row {
             id: RowId { section: Section::Gates, id: gate.gate_id.clone() },
             mark: "?",
             name: print::visible(&gate.prompt),
             state: print::ago_at(&gate.created_at, Some(&self.now)),
             detail: format!("{} {}", print::visible(&run.workflow_id), gate.run_id),
-            tone: if for_agents { Tone::Quiet } else { Tone::Waits },
+            tone: if is_for_agents { Tone::Quiet } else { Tone::Waits },
         }
     }
 
@@ -275,8 +274,8 @@ impl Model {
     }
 
     fn run_row(&self, run: &RunRecord) -> Row {
-        // The columns of `runs list`, at the time that the screen shows.
-        let [_, _, state, _, _, about] = runs::row(run).try_into().unwrap_or_default();
+        // The columns of `runs list`.
+        let [_, _, state, _, _, details] = runs::row(run).try_into().unwrap_or_default();
         let (mark, tone) = match run.state.as_str() {
             "completed" => ("✓", Tone::Good),
             "failed" => ("✗", Tone::Bad),
@@ -286,20 +285,20 @@ impl Model {
             _ => ("▸", Tone::Plain),
         };
         let end = run.completed_at.as_deref().unwrap_or(&self.now);
-        let took = print::between(&run.started_at, Some(end)).map(print::duration).unwrap_or_default();
+        let duration = print::between(&run.started_at, Some(end)).map(print::duration).unwrap_or_default();
         let time = match run.completed_at {
-            Some(_) => format!("{}, took {took}", print::ago_at(&run.started_at, Some(&self.now))),
-            None => format!("for {took}"),
+            Some(_) => format!("{}, took {duration}", print::ago_at(&run.started_at, Some(&self.now))),
+            None => format!("for {duration}"),
         };
         Row {
             id: RowId { section: Section::Runs, id: run.run_id.clone() },
             mark,
             name: print::visible(&run.workflow_id),
             state,
-            detail: if about.is_empty() {
+            detail: if details.is_empty() {
                 format!("{time}  {}", run.run_id)
             } else {
-                format!("{time}  {about}  {}", run.run_id)
+                format!("{time}  {details}  {}", run.run_id)
             },
             tone,
         }
@@ -311,9 +310,9 @@ impl Model {
         list.iter().position(|row| Some(&row.id) == selected).unwrap_or(0)
     }
 
-    /// Returns the subscriptions.
-    pub(crate) fn wanted(&self) -> FeedSelection {
-        if self.daemon != DaemonState::Here {
+    /// Returns the terminal and the run to follow.
+    pub(crate) fn feed_selection(&self) -> FeedSelection {
+        if self.daemon != DaemonState::Connected {
             return FeedSelection::default();
         }
         let run = self.opened.iter().rev().find_map(|opened| match opened {
@@ -332,23 +331,23 @@ impl Model {
         }
     }
 
-    /// Returns the time at which the screen changes on its own: a question or a confirmation begins to take keys.
+    /// Returns the time of the next change without an event: a question or a confirmation then takes keys.
     pub(crate) fn next_change(&self) -> Option<Duration> {
         let takes_from = match self.opened.last() {
             Some(Opened::Gate(view)) => Some(view.takes_from),
             _ => None,
         };
         let confirms_from = self.confirmation.as_ref().and(self.text_ends_at());
-        takes_from.into_iter().chain(confirms_from).chain([self.quiet_until]).filter(|from| *from > self.at).min()
+        takes_from.into_iter().chain(confirms_from).chain([self.quiet_until]).filter(|time| *time > self.at).min()
     }
 
-    /// Returns the time at which a letter that was pressed counts as a command of its own, rather than as typed text.
+    /// Returns the time from which the last pressed letter counts as a command, and not as typed text.
     pub(crate) fn text_ends_at(&self) -> Option<Duration> {
-        self.last_letter.map(|(at, _)| at + TYPING_PAUSE)
+        self.last_letter.map(|(at, _)| at + TYPING_TIMEOUT)
     }
 
-    /// Returns whether a key belongs to text that is being typed: Enter behind a letter, and a `q` behind any letter. The
-    /// letters that move are no text before Enter.
+    /// Returns whether a key continues a typed text: Enter or `q` after a letter. Before Enter, letters that move the selection
+    /// do not count as text.
     pub(crate) fn continues_text(&self, key: Key) -> bool {
         let is_typing = self.text_ends_at().is_some_and(|end| self.at < end);
         let last = self.last_letter.map(|(_, letter)| letter);
@@ -371,12 +370,12 @@ impl Model {
         self.opened.push(Opened::Run(RunView { run_id, opening, steps, step: None, scroll: 0 }));
     }
 
-    /// Closes the current view, and goes back to the view below.
+    /// Closes the current view, and returns to the view below.
     pub(crate) fn close(&mut self) {
-        if let (Some(Opened::Run(_)), Some(Opened::Run(below))) = (self.opened.pop(), self.opened.last_mut()) {
-            // The feed follows only one run: this one has missed events.
+        if let (Some(Opened::Run(_)), Some(Opened::Run(view))) = (self.opened.pop(), self.opened.last_mut()) {
+            // The feed follows only one run, so this view has missed events.
             self.openings += 1;
-            (below.steps, below.opening) = (Steps::default(), self.openings);
+            (view.steps, view.opening) = (Steps::default(), self.openings);
         }
     }
 
@@ -389,7 +388,7 @@ impl Model {
 /// A drawn line of the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ListLine {
-    /// The title of a section, and how many rows it has.
+    /// The title of a section, and its number of rows.
     Heading(Section, usize),
     /// A row, by its index.
     Row(usize),
@@ -416,7 +415,8 @@ fn terminal_row(session: &SessionInfo, now: &str) -> Row {
         _ => ("›", Tone::Plain),
     };
     let name = session.name.as_deref().map_or_else(|| session.session_id.clone(), print::visible);
-    let by = session.opened_by.as_deref().map(|by| format!(" by {}", print::visible(by))).unwrap_or_default();
+    let opener =
+        session.opened_by.as_deref().map(|opener| format!(" by {}", print::visible(opener))).unwrap_or_default();
     let folder =
         terminal::directory(session).map(|folder| format!(" in {}", print::visible(&folder))).unwrap_or_default();
     Row {
@@ -424,7 +424,7 @@ fn terminal_row(session: &SessionInfo, now: &str) -> Row {
         mark,
         name,
         state,
-        detail: format!("{}{folder}, opened{by}", print::visible(&session.command))
+        detail: format!("{}{folder}, opened{opener}", print::visible(&session.command))
             .replace(", opened by", ", by")
             .trim_end_matches(", opened")
             .to_owned(),

@@ -8,7 +8,7 @@ use steplatch_protocol::RunEvent;
 use crate::action::{Outcome, succeeded};
 use crate::print;
 
-/// Maximum number of kept steps, the newest.
+/// Maximum number of steps; the oldest are dropped.
 const MAX_STEPS: usize = 5000;
 
 /// Maximum number of shown lines of a value, and maximum shown characters of a line.
@@ -54,7 +54,7 @@ pub(crate) struct Step {
     pub(crate) output: Value,
     /// The run that it started.
     pub(crate) child: Option<String>,
-    /// Log of a function while it ran, or the questions that a dialogue answered.
+    /// Log of a function, or the questions that a dialogue answered.
     pub(crate) log: Vec<String>,
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct Steps {
 }
 
 impl Steps {
-    /// Takes note of an event. Events come in order.
+    /// Records an event. Events come in order.
     pub(crate) fn record(&mut self, event: &RunEvent) {
         let data = &event.data;
         let text = |name: &str| data.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -87,7 +87,7 @@ impl Steps {
                     StepState::from_outcome(Outcome::from_result(data.get("outcome").and_then(Value::as_str), &result));
                 let child = result.get("run_id").and_then(Value::as_str).map(str::to_owned);
                 self.end(event, &key, state, result);
-                if let (Some(child), Some(step)) = (child, self.last_of(&key)) {
+                if let (Some(child), Some(step)) = (child, self.find_last(&key)) {
                     step.child.get_or_insert(child);
                 }
             }
@@ -99,7 +99,7 @@ impl Steps {
                 };
                 let key = format!("branch {} {}", text("state"), number("branch"));
                 self.begin(event, key.clone(), &name, "branch", Value::Null);
-                if let Some(step) = self.last_of(&key) {
+                if let Some(step) = self.find_last(&key) {
                     step.child = Some(text("child_run_id").to_owned()).filter(|child| !child.is_empty());
                 }
             }
@@ -130,7 +130,7 @@ impl Steps {
                 let key = format!("run {}", text("child_run_id"));
                 self.begin(event, key.clone(), text("workflow_id"), "run", value("input"));
                 let child = text("child_run_id").to_owned();
-                if let Some(step) = self.last_of(&key) {
+                if let Some(step) = self.find_last(&key) {
                     step.child = Some(child);
                 }
             }
@@ -145,7 +145,7 @@ impl Steps {
                 let key = format!("gate {}", text("gate_id"));
                 let prompt = if text("prompt").is_empty() { text("state") } else { text("prompt") };
                 self.begin(event, key.clone(), prompt, "gate", value("context"));
-                if let Some(step) = self.last_of(&key) {
+                if let Some(step) = self.find_last(&key) {
                     step.state = StepState::Waits;
                 }
             }
@@ -180,8 +180,8 @@ impl Steps {
         }
     }
 
-    /// Returns the step that a person looks for first: the failed one, or else the last one.
-    pub(crate) fn telling(&self) -> usize {
+    /// Returns the most informative step: the failed one, otherwise the last one.
+    pub(crate) fn most_informative(&self) -> usize {
         let failed = self.steps.iter().rposition(|step| step.state == StepState::Failed);
         failed.filter(|_| self.is_over).unwrap_or(self.steps.len().saturating_sub(1))
     }
@@ -219,23 +219,23 @@ impl Steps {
         }
     }
 
-    fn last_of(&mut self, key: &str) -> Option<&mut Step> {
+    fn find_last(&mut self, key: &str) -> Option<&mut Step> {
         self.steps.iter_mut().rev().find(|step| step.key == key)
     }
 }
 
-/// Returns a value as lines that a person reads: the fields of an object one by one, texts unchanged. A long value is cut, and
-/// states so.
+/// Returns a value as lines for a person: the fields of an object one by one, texts unchanged. A long value is cut, with a
+/// remark.
 pub(crate) fn value_lines(value: &Value) -> Vec<String> {
     let mut lines = all_lines(value);
     if lines.len() > MAX_LINES {
         lines.truncate(MAX_LINES);
-        lines.push("… the rest is left out here; all of it: steplatch runs events RUN".to_owned());
+        lines.push("… further lines are omitted; see all with: steplatch runs events RUN".to_owned());
     }
     lines
 }
 
-/// Returns the lines of a text, at most one more than the shown ones.
+/// Returns the lines of a text, at most one more than the maximum.
 fn text_lines(text: &str) -> Vec<String> {
     let line = |line: &str| match line.char_indices().nth(MAX_LINE_CHARS) {
         Some((end, _)) => print::visible(&line[..end]) + "…",
@@ -308,11 +308,11 @@ mod tests {
             steps.steps.iter().map(|step| format!("{} {} {:?}", step.name, step.kind, step.state)).collect::<Vec<_>>()
         };
         assert_eq!(told(&steps), ["build run_command Succeeded", "ask gate Running", "Deploy?⏎ gate Waits"]);
-        assert_eq!(steps.telling(), 2);
+        assert_eq!(steps.most_informative(), 2);
         steps.record(&event("gate_answered", json!({"gate_id": "run_a/ask/1", "answer": "yes", "by": "ana"}), 5));
         steps.record(&event("workflow_failed", json!({"error": "it broke"}), 6));
         assert_eq!(told(&steps), ["build run_command Succeeded", "ask gate Failed", "Deploy?⏎ gate Succeeded"]);
-        assert!(steps.is_over && steps.telling() == 1, "the step that failed comes first");
+        assert!(steps.is_over && steps.most_informative() == 1, "the step that failed comes first");
     }
 
     #[test]

@@ -18,13 +18,13 @@ use crate::print;
 use crate::run_changes::has_ended;
 
 /// Number of lines of input and output that a key scrolls.
-const PAGE: usize = 10;
+const PAGE_LINES: usize = 10;
 
-/// Takes an event at a time since the start, at a time of day (ISO 8601, UTC).
+/// Handles an event. `at` is the time since the start, `now` the time of day (ISO 8601, UTC).
 pub(crate) fn update(model: &mut Model, at: Duration, now: String, event: UiEvent) -> Vec<Effect> {
     (model.at, model.now) = (at, now);
     let effects = match event {
-        UiEvent::Input(input) => take_input(model, &input),
+        UiEvent::Input(input) => handle_input(model, &input),
         UiEvent::Resized { cols, rows } => {
             (model.cols, model.rows) = (cols, rows);
             vec![Effect::Redraw]
@@ -34,7 +34,7 @@ pub(crate) fn update(model: &mut Model, at: Duration, now: String, event: UiEven
             if model.daemon != DaemonState::Away {
                 model.daemon = DaemonState::Away;
                 model.picture = None;
-                set_notice(model, Err("the daemon ended; this waits for the next one, and s starts it".to_owned()));
+                set_notice(model, Err("the daemon ended; waiting for the next one (s starts it)".to_owned()));
             }
             Vec::new()
         }
@@ -42,11 +42,11 @@ pub(crate) fn update(model: &mut Model, at: Duration, now: String, event: UiEven
             if model.daemon == DaemonState::Away {
                 set_notice(model, Ok("the daemon is back".to_owned()));
             }
-            model.daemon = DaemonState::Here;
+            model.daemon = DaemonState::Connected;
             (model.terminals, model.runs, model.needs_passphrase) = (terminals, runs, needs_passphrase);
             model.sort_runs();
-            let mut effects = gate_changed(model);
-            effects.extend(open_wanted(model));
+            let mut effects = check_opened_gate(model);
+            effects.extend(open_requested(model));
             effects
         }
         UiEvent::Terminals(terminals) => {
@@ -55,11 +55,11 @@ pub(crate) fn update(model: &mut Model, at: Duration, now: String, event: UiEven
         }
         UiEvent::Run(run) => {
             model.put_run(*run);
-            gate_changed(model)
+            check_opened_gate(model)
         }
         UiEvent::RunGone(id) => {
             model.runs.retain(|run| run.run_id != id);
-            gate_changed(model)
+            check_opened_gate(model)
         }
         UiEvent::Screen { terminal, change } => {
             if model.picture.as_ref().is_none_or(|picture| picture.terminal != terminal) {
@@ -88,35 +88,35 @@ pub(crate) fn update(model: &mut Model, at: Duration, now: String, event: UiEven
             show_gate(model, &gate_id, gate.map(|gate| *gate));
             Vec::new()
         }
-        UiEvent::Answered { answer, reply } => answered(model, *answer, reply.map(|reply| *reply)),
+        UiEvent::Answered { answer, reply } => handle_reply(model, *answer, reply.map(|reply| *reply)),
         UiEvent::AnswerWaits(seconds) => {
             if let Some(Opened::Gate(view)) = model.opened.last_mut() {
                 view.remark = Some(crate::passphrase::pause(seconds));
             }
             Vec::new()
         }
-        UiEvent::Done(done) => {
-            set_notice(model, done);
+        UiEvent::Done(result) => {
+            set_notice(model, result);
             Vec::new()
         }
-        UiEvent::CameBack(left) => {
-            set_notice(model, left);
+        UiEvent::CameBack(result) => {
+            set_notice(model, result);
             vec![Effect::Redraw]
         }
     };
-    settle(model);
+    keep_selection_visible(model);
     effects
 }
 
-/// Keeps the selection on a row that exists, and in sight.
-fn settle(model: &mut Model) {
+/// Moves the selection to an existing row, and scrolls to it.
+fn keep_selection_visible(model: &mut Model) {
     let list = model.list();
     let selected = model.selected_index(&list);
     model.selected = list.get(selected).map(|row| row.id.clone());
     let height = usize::from(Places::for_size(model.cols, model.rows).list.height).max(1);
     let lines = lines(&list);
     let line = lines.iter().position(|line| *line == ListLine::Row(selected)).unwrap_or(0);
-    // The heading of a first row comes into sight with it.
+    // The heading of a section's first row is visible with it.
     let first = if line > 0 && matches!(lines[line - 1], ListLine::Heading(..)) { line - 1 } else { line };
     let first = if selected == 0 { 0 } else { first };
     model.top = model.top.min(first).max((line + 1).saturating_sub(height)).min(lines.len().saturating_sub(height));
@@ -133,20 +133,20 @@ fn settle(model: &mut Model) {
     }
 }
 
-fn set_notice(model: &mut Model, done: Result<String, String>) {
-    let is_error = done.is_err();
-    let (Ok(text) | Err(text)) = done;
+fn set_notice(model: &mut Model, result: Result<String, String>) {
+    let is_error = result.is_err();
+    let (Ok(text) | Err(text)) = result;
     model.notice = Some(Notice { text: print::visible(&text), is_error });
 }
 
-/// Ignores input until a moment without a key: the person types a line, and its question has closed.
-fn hush(model: &mut Model) {
+/// Ignores input until a moment without a key: the person may type a line for a closed question.
+fn ignore_typed_line(model: &mut Model) {
     model.quiet_until = model.at + INERT_TIME;
 }
 
-fn take_input(model: &mut Model, input: &TerminalInput) -> Vec<Effect> {
+fn handle_input(model: &mut Model, input: &TerminalInput) -> Vec<Effect> {
     if let TerminalInput::Focus(has_focus) = input {
-        // The click that brings the window to the front, or a key that was meant for another one, answers nothing.
+        // The click or key that brings the window to the front must not answer.
         if let (true, Some(Opened::Gate(view))) = (has_focus, model.opened.last_mut()) {
             view.pause_answers(model.at);
         }
@@ -166,20 +166,20 @@ fn take_input(model: &mut Model, input: &TerminalInput) -> Vec<Effect> {
         return Vec::new();
     }
     if let Some(confirmation) = model.confirmation.take() {
-        return confirmed(model, confirmation, key);
+        return confirm_by_key(model, confirmation, key);
     }
     if model.typing.is_some() {
-        return type_line(model, input);
+        return line_input(model, input);
     }
     if is_typed(input) && model.is_quiet() {
-        hush(model);
+        ignore_typed_line(model);
         return Vec::new();
     }
     model.notice = None;
     let is_command = !matches!(model.opened.last(), Some(Opened::Gate(_)));
-    if is_command && (is_foreign(input) || key.is_some_and(|key| model.continues_text(key))) {
-        // The rest of the line has no effect either.
-        hush(model);
+    if is_command && (is_for_program(input) || key.is_some_and(|key| model.continues_text(key))) {
+        // The further characters of the line have no effect either.
+        ignore_typed_line(model);
         set_notice(
             model,
             Ok("keys are commands here (? shows them); enter attaches to a terminal, to type".to_owned()),
@@ -198,8 +198,8 @@ fn take_input(model: &mut Model, input: &TerminalInput) -> Vec<Effect> {
     }
 }
 
-/// Takes a key of the filter or of the beginning of an id.
-fn type_line(model: &mut Model, input: &TerminalInput) -> Vec<Effect> {
+/// Handles a key of the filter or of the beginning of an id.
+fn line_input(model: &mut Model, input: &TerminalInput) -> Vec<Effect> {
     match model.typing.take() {
         Some(Typing::Filter) => {
             match (input, model.filter.take(input)) {
@@ -228,14 +228,14 @@ fn type_line(model: &mut Model, input: &TerminalInput) -> Vec<Effect> {
     Vec::new()
 }
 
-/// Takes a key at the list.
+/// Handles a key at the list.
 fn list_key(model: &mut Model, key: Key) -> Vec<Effect> {
     let list = model.list();
     let selected = model.selected_index(&list);
     let page = usize::from(Places::for_size(model.cols, model.rows).list.height).saturating_sub(1).max(1);
     let last = list.len().saturating_sub(1);
     let row = list.get(selected);
-    let to = match key {
+    let target = match key {
         Key::Up | Key::Char('k') => selected.saturating_sub(1),
         Key::Down | Key::Char('j') => (selected + 1).min(last),
         Key::PageUp | Key::Ctrl('b') => selected.saturating_sub(page),
@@ -246,21 +246,21 @@ fn list_key(model: &mut Model, key: Key) -> Vec<Effect> {
         Key::BackTab => other_section(&list, selected, false),
         _ => return row_key(model, key, row.cloned().as_ref()),
     };
-    model.selected = list.get(to).map(|row| row.id.clone());
+    model.selected = list.get(target).map(|row| row.id.clone());
     Vec::new()
 }
 
-/// Returns the first row of the next or the last section that has rows.
+/// Returns the first row of the next or the previous section with rows.
 fn other_section(list: &[Row], selected: usize, is_next: bool) -> usize {
     let firsts: Vec<usize> =
-        (0..list.len()).filter(|at| *at == 0 || list[*at].id.section != list[*at - 1].id.section).collect();
-    let here = firsts.iter().rposition(|first| *first <= selected).unwrap_or(0);
+        (0..list.len()).filter(|row| *row == 0 || list[*row].id.section != list[*row - 1].id.section).collect();
+    let current = firsts.iter().rposition(|first| *first <= selected).unwrap_or(0);
     let count = firsts.len().max(1);
-    let to = if is_next { here + 1 } else { here + count - 1 } % count;
-    firsts.get(to).copied().unwrap_or(0)
+    let target = if is_next { current + 1 } else { current + count - 1 } % count;
+    firsts.get(target).copied().unwrap_or(0)
 }
 
-/// Takes a key that does something, for the selected row if there is one.
+/// Handles a command key, for the selected row if there is one.
 fn row_key(model: &mut Model, key: Key, row: Option<&Row>) -> Vec<Effect> {
     match key {
         Key::Char('q') | Key::Ctrl('c' | 'd') => return vec![Effect::Leave],
@@ -270,7 +270,7 @@ fn row_key(model: &mut Model, key: Key, row: Option<&Row>) -> Vec<Effect> {
         Key::Char('s') if model.daemon == DaemonState::Away => return vec![Effect::StartDaemon],
         Key::Escape => model.filter = LineInput::default(),
         Key::Enter | Key::Right => {
-            return row.map(|row| open(model, &row.id)).unwrap_or_default();
+            return row.map(|row| open_row(model, &row.id)).unwrap_or_default();
         }
         Key::Char('t') => {
             if let Some(row) = row.filter(|row| row.id.section == Section::Terminals) {
@@ -287,14 +287,14 @@ fn row_key(model: &mut Model, key: Key, row: Option<&Row>) -> Vec<Effect> {
                 Section::Terminals => None,
             });
             if let Some(gate) = gate {
-                return open(model, &RowId { section: Section::Gates, id: gate });
+                return open_row(model, &RowId { section: Section::Gates, id: gate });
             }
         }
         Key::Char('c' | 'p') => {
             if let Some(row) = row.filter(|row| row.id.section != Section::Terminals) {
                 // The id of a gate begins with that of its run.
                 let run = row.id.id.split('/').next().unwrap_or_default().to_owned();
-                return steer(model, key, &run);
+                return control_run(model, key, &run);
             }
         }
         _ => {}
@@ -303,7 +303,7 @@ fn row_key(model: &mut Model, key: Key, row: Option<&Row>) -> Vec<Effect> {
 }
 
 /// Pauses, resumes or cancels a run.
-fn steer(model: &mut Model, key: Key, run_id: &str) -> Vec<Effect> {
+fn control_run(model: &mut Model, key: Key, run_id: &str) -> Vec<Effect> {
     let Some(run) = model.run(run_id) else { return Vec::new() };
     let name = format!("{} {}", print::visible(&run.workflow_id), run.run_id);
     if has_ended(run) {
@@ -327,8 +327,8 @@ fn shown_name(model: &Model, terminal: &str) -> String {
     print::visible(name.unwrap_or(terminal))
 }
 
-/// Opens what a row names.
-fn open(model: &mut Model, row: &RowId) -> Vec<Effect> {
+/// Opens the item of a row.
+fn open_row(model: &mut Model, row: &RowId) -> Vec<Effect> {
     match row.section {
         Section::Terminals => return vec![Effect::Attach { terminal: row.id.clone(), hold: false }],
         Section::Runs => {
@@ -337,10 +337,10 @@ fn open(model: &mut Model, row: &RowId) -> Vec<Effect> {
         Section::Gates => match model.gate(&row.id).map(|(run, gate)| (run.workflow_id.clone(), gate.clone())) {
             Some((workflow, gate)) => {
                 let effect = Effect::ShowGate { run_id: gate.run_id.clone(), gate_id: gate.gate_id.clone() };
-                let is_whole = !gate.shortened;
+                let is_complete = !gate.shortened;
                 model.opened.push(Opened::Gate(Box::new(GateView::new(gate, workflow, model.at))));
-                // The list may have a shortened text.
-                return if is_whole { Vec::new() } else { vec![effect] };
+                // The list may have only a shortened text.
+                return if is_complete { Vec::new() } else { vec![effect] };
             }
             None => set_notice(model, Err("the run is locked; unlock it with: steplatch approver unlock".to_owned())),
         },
@@ -348,7 +348,7 @@ fn open(model: &mut Model, row: &RowId) -> Vec<Effect> {
     Vec::new()
 }
 
-/// Opens the run or terminal whose id begins so, or whose name is this.
+/// Opens the run or terminal whose id has this beginning, or that has this name.
 fn go_to(model: &mut Model, beginning: &str) -> Vec<Effect> {
     if beginning.is_empty() {
         return Vec::new();
@@ -357,7 +357,7 @@ fn go_to(model: &mut Model, beginning: &str) -> Vec<Effect> {
         Ok(row) => {
             model.filter = LineInput::default();
             model.selected = Some(row.clone());
-            open(model, &row)
+            open_row(model, &row)
         }
         Err(error) => {
             set_notice(model, Err(error));
@@ -366,8 +366,8 @@ fn go_to(model: &mut Model, beginning: &str) -> Vec<Effect> {
     }
 }
 
-/// Opens what the command line named, once the lists are here.
-fn open_wanted(model: &mut Model) -> Vec<Effect> {
+/// Opens the item of the command line, once the lists are available.
+fn open_requested(model: &mut Model) -> Vec<Effect> {
     match model.opens.take() {
         Some(beginning) => go_to(model, &beginning),
         None => Vec::new(),
@@ -382,27 +382,27 @@ fn find_row(model: &Model, beginning: &str) -> Result<RowId, String> {
     if let Some(terminal) = named {
         return Ok(RowId { section: Section::Terminals, id: terminal.session_id.clone() });
     }
-    let begins = |id: &str| {
-        let without = id.split_once('_').map_or(id, |(_, without)| without);
-        id.starts_with(beginning) || without.starts_with(beginning)
+    let has_beginning = |id: &str| {
+        let digits = id.split_once('_').map_or(id, |(_, digits)| digits);
+        id.starts_with(beginning) || digits.starts_with(beginning)
     };
     let runs = model.runs.iter().map(|run| (Section::Runs, &run.run_id));
     let terminals = model.terminals.iter().map(|terminal| (Section::Terminals, &terminal.session_id));
-    let mut all = runs.chain(terminals).filter(|(_, id)| begins(id));
-    match (all.next(), all.next()) {
+    let mut matches = runs.chain(terminals).filter(|(_, id)| has_beginning(id));
+    match (matches.next(), matches.next()) {
         (Some((section, id)), None) => Ok(RowId { section, id: id.clone() }),
         (None, _) => Err(format!("no run or terminal begins with '{beginning}'")),
         (Some(_), Some(_)) => Err(format!("several runs or terminals begin with '{beginning}'; type more of the id")),
     }
 }
 
-/// Takes a key at an opened run.
+/// Handles a key at an opened run.
 fn run_key(model: &mut Model, key: Key) -> Vec<Effect> {
     let Some(Opened::Run(view)) = model.opened.last_mut() else { return Vec::new() };
     let run_id = view.run_id.clone();
     let last = view.steps.steps.len().saturating_sub(1);
-    let step = view.step.unwrap_or_else(|| view.steps.telling()).min(last);
-    let to = match key {
+    let step = view.step.unwrap_or_else(|| view.steps.most_informative()).min(last);
+    let target = match key {
         Key::Up | Key::Char('k') => step.saturating_sub(1),
         Key::Down | Key::Char('j') => (step + 1).min(last),
         Key::Home => 0,
@@ -412,11 +412,11 @@ fn run_key(model: &mut Model, key: Key) -> Vec<Effect> {
             return Vec::new();
         }
         Key::PageUp => {
-            view.scroll = view.scroll.saturating_sub(PAGE);
+            view.scroll = view.scroll.saturating_sub(PAGE_LINES);
             return Vec::new();
         }
         Key::PageDown | Key::Char(' ') => {
-            view.scroll += PAGE;
+            view.scroll += PAGE_LINES;
             return Vec::new();
         }
         Key::Escape | Key::Left | Key::Char('h' | 'q' | 'b') | Key::Ctrl('c') => {
@@ -436,33 +436,33 @@ fn run_key(model: &mut Model, key: Key) -> Vec<Effect> {
         Key::Char('s') if model.daemon == DaemonState::Away => return vec![Effect::StartDaemon],
         Key::Enter | Key::Right => {
             return match view.steps.steps.get(step).and_then(|step| step.child.clone()) {
-                Some(child) => open(model, &RowId { section: Section::Runs, id: child }),
+                Some(child) => open_row(model, &RowId { section: Section::Runs, id: child }),
                 None => Vec::new(),
             };
         }
         Key::Char('a') => {
             let gate = model.run(&run_id).and_then(|run| run.pending_gates.first()).map(|gate| gate.gate_id.clone());
-            return gate.map(|id| open(model, &RowId { section: Section::Gates, id })).unwrap_or_default();
+            return gate.map(|id| open_row(model, &RowId { section: Section::Gates, id })).unwrap_or_default();
         }
         Key::Char('t') => {
             let Some(terminal) = view.steps.steps.get(step).and_then(terminal_of) else { return Vec::new() };
             let question = format!("Attach to {}, the terminal of this step?", shown_name(model, &terminal));
             return confirm(model, question, &CONFIRMING_KEYS, Effect::Attach { terminal, hold: false });
         }
-        Key::Char('c' | 'p') => return steer(model, key, &run_id),
+        Key::Char('c' | 'p') => return control_run(model, key, &run_id),
         _ => return Vec::new(),
     };
-    (view.step, view.scroll) = (Some(to), 0);
+    (view.step, view.scroll) = (Some(target), 0);
     Vec::new()
 }
 
-/// Returns the terminal that a step worked in.
+/// Returns the terminal that a step used.
 fn terminal_of(step: &super::steps::Step) -> Option<String> {
-    let named = |value: &serde_json::Value| Some(value.get("session_id")?.as_str()?.to_owned());
-    named(&step.output).or_else(|| named(&step.input))
+    let session_id = |value: &serde_json::Value| Some(value.get("session_id")?.as_str()?.to_owned());
+    session_id(&step.output).or_else(|| session_id(&step.input))
 }
 
-/// Takes an input at an opened question.
+/// Handles an input at an opened question.
 fn gate_input(model: &mut Model, input: &TerminalInput, key: Option<Key>) -> Vec<Effect> {
     let (at, cols, rows) = (model.at, model.cols, model.rows);
     let Some(Opened::Gate(view)) = model.opened.last_mut() else { return Vec::new() };
@@ -481,7 +481,7 @@ fn gate_input(model: &mut Model, input: &TerminalInput, key: Option<Key>) -> Vec
         return match line.take(input) {
             Edit::Entered => {
                 let text = std::mem::take(line);
-                let effects = entered(view, text.text(), at);
+                let effects = submit_line(view, text.text(), at);
                 show_field(view, cols, rows);
                 effects
             }
@@ -525,53 +525,53 @@ fn gate_input(model: &mut Model, input: &TerminalInput, key: Option<Key>) -> Vec
 /// Keys that are commands at the list or at a run.
 const COMMAND_KEYS: &str = "abcgGhjkpqst/?";
 
-/// Returns whether an input is no command of the list or of a run: text that is meant for a program.
-fn is_foreign(input: &TerminalInput) -> bool {
+/// Returns whether an input is text for a program, and not a command of the list or of a run.
+fn is_for_program(input: &TerminalInput) -> bool {
     match input {
-        TerminalInput::Key(Key::Char(sign)) => !sign.is_whitespace() && !COMMAND_KEYS.contains(*sign),
+        TerminalInput::Key(Key::Char(character)) => !character.is_whitespace() && !COMMAND_KEYS.contains(*character),
         TerminalInput::Paste(_) => true,
         _ => false,
     }
 }
 
-/// Takes a key at an action that waits for its confirmation. Any other key takes the action back.
-fn confirmed(model: &mut Model, mut confirmation: Confirmation, key: Option<Key>) -> Vec<Effect> {
+/// Handles a key at an action that waits for its confirmation. Any other key withdraws the action.
+fn confirm_by_key(model: &mut Model, mut confirmation: Confirmation, key: Option<Key>) -> Vec<Effect> {
     let Some(key) = key else {
         model.confirmation = Some(confirmation);
         return Vec::new();
     };
     match confirmation.keys {
-        [next, rest @ ..] if key == *next && !model.continues_text(key) => {
+        [next_key, remaining @ ..] if key == *next_key && !model.continues_text(key) => {
             if let Key::Char(letter) = key {
                 model.last_letter = Some((model.at, letter));
             }
-            if rest.is_empty() {
+            if remaining.is_empty() {
                 return vec![confirmation.effect];
             }
-            confirmation.keys = rest;
+            confirmation.keys = remaining;
             model.confirmation = Some(confirmation);
         }
         _ => {
             set_notice(model, Ok("nothing was done".to_owned()));
             if matches!(key, Key::Enter | Key::Char(_)) {
-                hush(model);
+                ignore_typed_line(model);
             }
         }
     }
     Vec::new()
 }
 
-/// Keys that confirm an action, and those that confirm a cancel.
+/// Keys that confirm an action, and keys that confirm a cancellation.
 const CONFIRMING_KEYS: [Key; 1] = [Key::Enter];
 const CANCELLING_KEYS: [Key; 2] = [Key::Char('y'), Key::Enter];
 
-/// Requests an effect once these keys confirm it.
+/// Asks for the confirmation of an effect by these keys.
 fn confirm(model: &mut Model, question: String, keys: &'static [Key], effect: Effect) -> Vec<Effect> {
     model.confirmation = Some(Confirmation { question, keys, effect });
     Vec::new()
 }
 
-/// Returns whether an input is part of a line that a person types. A space scrolls as well.
+/// Returns whether an input may be part of a typed line. A space does not count, because it scrolls.
 fn is_typed(input: &TerminalInput) -> bool {
     match input {
         TerminalInput::Key(key) => matches!(key, Key::Enter | Key::Char('!'..)),
@@ -580,16 +580,16 @@ fn is_typed(input: &TerminalInput) -> bool {
     }
 }
 
-/// Brings the requested field into sight.
+/// Scrolls to the requested field.
 fn show_field(view: &mut GateView, cols: u16, rows: u16) {
-    let place = view.places(cols, rows).question;
-    if matches!(view.step, AnswerStep::Typing(_)) && !place.is_empty() {
-        view.show_field(usize::from(place.width), usize::from(place.height));
+    let area = view.places(cols, rows).question;
+    if matches!(view.step, AnswerStep::Typing(_)) && !area.is_empty() {
+        view.show_field(usize::from(area.width), usize::from(area.height));
     }
 }
 
 fn scroll_by_key(view: &mut GateView, cols: u16, rows: u16, key: Option<Key>) {
-    // Skips no line.
+    // A page is one line shorter than the area, so that no line is skipped.
     let page = isize::try_from(view.places(cols, rows).question.height.saturating_sub(1).max(1)).unwrap_or(1);
     let lines = match key {
         Some(Key::Up | Key::Char('k')) => -1,
@@ -603,7 +603,7 @@ fn scroll_by_key(view: &mut GateView, cols: u16, rows: u16, key: Option<Key>) {
     scroll_gate(view, cols, rows, lines);
 }
 
-/// Scrolls a question, and records whether its end is on the screen, and whether there is room for it.
+/// Scrolls a question, and records whether the screen has room for it and its end was visible.
 fn scroll_gate(view: &mut GateView, cols: u16, rows: u16, lines: isize) {
     let places = view.places(cols, rows);
     view.is_cramped = places.is_cramped;
@@ -612,8 +612,8 @@ fn scroll_gate(view: &mut GateView, cols: u16, rows: u16, lines: isize) {
     }
 }
 
-/// Takes a line of an answer.
-fn entered(view: &mut GateView, line: &str, at: Duration) -> Vec<Effect> {
+/// Passes a line to the answer of a question.
+fn submit_line(view: &mut GateView, line: &str, at: Duration) -> Vec<Effect> {
     if let Some(reason) = view.refusal(at) {
         view.remark = Some(format!("no answer is taken now: {reason}"));
         return Vec::new();
@@ -628,15 +628,15 @@ fn entered(view: &mut GateView, line: &str, at: Duration) -> Vec<Effect> {
             view.remark = None;
             Vec::new()
         }
-        Err(misread) => {
-            view.remark = Some(misread);
+        Err(problem) => {
+            view.remark = Some(problem);
             Vec::new()
         }
     }
 }
 
-/// Takes the reply to an answer.
-fn answered(model: &mut Model, answer: AnswerGate, reply: Result<AnswerGateReply, String>) -> Vec<Effect> {
+/// Handles the reply to an answer.
+fn handle_reply(model: &mut Model, answer: AnswerGate, reply: Result<AnswerGateReply, String>) -> Vec<Effect> {
     let summary = answer_text(&answer);
     let Some(Opened::Gate(view)) = model.opened.last_mut() else { return Vec::new() };
     if answer.gate_id.as_ref() != Some(&view.gate().gate_id) {
@@ -646,7 +646,7 @@ fn answered(model: &mut Model, answer: AnswerGate, reply: Result<AnswerGateReply
         Ok(reply) if reply.success => {
             let run = view.gate().run_id.clone();
             model.close();
-            hush(model);
+            ignore_typed_line(model);
             set_notice(model, Ok(format!("answered: {summary}; {run} is now {}", reply.status)));
             Vec::new()
         }
@@ -659,7 +659,7 @@ fn answered(model: &mut Model, answer: AnswerGate, reply: Result<AnswerGateReply
             view.step = AnswerStep::Reading;
             view.pause_answers(model.at);
             let GateInfo { run_id, gate_id, .. } = view.gate().clone();
-            // It may have changed, or have an answer from elsewhere.
+            // The question may have changed, or be answered elsewhere.
             vec![Effect::ShowGate { run_id, gate_id }]
         }
         Err(error) => {
@@ -672,17 +672,17 @@ fn answered(model: &mut Model, answer: AnswerGate, reply: Result<AnswerGateReply
     }
 }
 
-/// Takes the whole question of the shown gate.
+/// Shows the whole question of the opened gate.
 fn show_gate(model: &mut Model, gate_id: &str, gate: Result<GateInfo, String>) {
     let at = model.at;
     let Some(Opened::Gate(view)) = model.opened.last_mut() else { return };
     if view.gate().gate_id != gate_id {
         return;
     }
-    let was_typed = matches!(view.step, AnswerStep::Typing(_));
+    let was_typing = matches!(view.step, AnswerStep::Typing(_));
     match gate {
         Ok(gate) if gate.digest == view.gate().digest && !view.gate().shortened => {}
-        // The same question, now whole.
+        // The same question, now complete.
         Ok(gate) if gate.digest == view.gate().digest => {
             let workflow = std::mem::take(&mut view.workflow);
             **view = GateView::new(gate, workflow, at);
@@ -693,31 +693,31 @@ fn show_gate(model: &mut Model, gate_id: &str, gate: Result<GateInfo, String>) {
             view.remark = Some(reason);
         }
     }
-    if was_typed && !matches!(view.step, AnswerStep::Typing(_)) {
-        hush(model);
+    if was_typing && !matches!(view.step, AnswerStep::Typing(_)) {
+        ignore_typed_line(model);
     }
 }
 
-/// Checks whether the shown question still waits, unchanged.
-fn gate_changed(model: &mut Model) -> Vec<Effect> {
+/// Checks whether the opened question is unchanged and still open.
+fn check_opened_gate(model: &mut Model) -> Vec<Effect> {
     let Some(Opened::Gate(view)) = model.opened.last() else { return Vec::new() };
-    let shown = view.gate();
-    let (run_id, gate_id, digest) = (shown.run_id.clone(), shown.gate_id.clone(), shown.digest.clone());
+    let gate = view.gate();
+    let (run_id, gate_id, digest) = (gate.run_id.clone(), gate.gate_id.clone(), gate.digest.clone());
     let is_sent = matches!(view.step, AnswerStep::Sent);
     let run_is_known = model.runs.iter().any(|run: &RunRecord| run.run_id == run_id);
-    let now = model.gate(&gate_id).map(|(_, gate)| gate.digest.clone());
-    match now {
-        Some(now) if now == digest => Vec::new(),
+    let current_digest = model.gate(&gate_id).map(|(_, gate)| gate.digest.clone());
+    match current_digest {
+        Some(current) if current == digest => Vec::new(),
         Some(_) => vec![Effect::ShowGate { run_id, gate_id }],
         // The reply to the answer reports the result.
         None if is_sent || !run_is_known => Vec::new(),
         None => {
             if let Some(Opened::Gate(view)) = model.opened.last_mut() {
-                let was_typed = matches!(view.step, AnswerStep::Typing(_));
+                let was_typing = matches!(view.step, AnswerStep::Typing(_));
                 view.step = AnswerStep::Closed;
                 view.remark = Some("the question was answered or withdrawn; esc goes back".to_owned());
-                if was_typed {
-                    hush(model);
+                if was_typing {
+                    ignore_typed_line(model);
                 }
             }
             Vec::new()

@@ -107,7 +107,7 @@ fn files_are_loaded_by_pattern_and_one_that_is_wrong_stops_no_other() {
     let node =
         "flows/nodes.py, line 2: bash 'wrong': /comand: unknown key 'comand' in a bash node, did you mean 'command'?";
     assert!(loaded.stderr.contains(node), "{loaded:?}");
-    assert!(loaded.stderr.contains("nowhere/*.py: no file that ends in .json or .py is called so"), "{loaded:?}");
+    assert!(loaded.stderr.contains("nowhere/*.py: no .json or .py file matches"), "{loaded:?}");
     assert!(loaded.stderr.contains("missing.py' was not loaded: it does not exist"), "{loaded:?}");
     assert!(!project.library("nodes.py").exists() && !project.library("bad.py").exists(), "nothing of it is kept");
 

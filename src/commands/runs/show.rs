@@ -18,8 +18,8 @@ use crate::translation::for_people;
 /// Shows one run.
 pub(super) async fn show(paths: &DaemonPaths, id: &str, json: bool) -> Result<ExitCode, Failure> {
     if json {
-        let (record, report) = looked_up(paths, id).await?;
-        print::json(&together(&record, &report))?;
+        let (record, report) = look_up(paths, id).await?;
+        print::json(&merge_report(&record, &report))?;
     } else {
         lines(paths, id).await?.iter().try_for_each(print::line)?;
     }
@@ -28,17 +28,17 @@ pub(super) async fn show(paths: &DaemonPaths, id: &str, json: bool) -> Result<Ex
 
 /// Returns a run as lines.
 pub(super) async fn lines(paths: &DaemonPaths, id: &str) -> Result<Vec<String>, Failure> {
-    let (record, report) = looked_up(paths, id).await?;
+    let (record, report) = look_up(paths, id).await?;
     let is_open = is_open(paths, &report).await?;
-    let steps = match front::steady(paths)?.events(id, 1, EVERY_EVENT).await {
+    let steps = match front::steady(paths)?.events(id, 1, MAX_EVENTS).await {
         Ok(found) => step_lines(&found.events),
         Err(error) => vec![format!("  {QUIET}the steps cannot be read: {error}{QUIET:#}")],
     };
     Ok(run_lines(&record, &report, is_open, steps))
 }
 
-/// The limit of requested events: more than any history has.
-const EVERY_EVENT: u64 = 1 << 40;
+/// Maximum number of requested events: more than any history has.
+const MAX_EVENTS: u64 = 1 << 40;
 
 /// Maximum number of shown steps; of a longer run, the last ones.
 const MAX_STEPS: usize = 100;
@@ -49,16 +49,16 @@ fn step_lines(events: &[RunEvent]) -> Vec<String> {
     let mut lines = Vec::new();
     for event in events {
         let drawn = view.event_lines(event, 0);
-        // The head and the end of the run are in its record.
+        // The record has the start and the end of the run.
         if event.event_type != "workflow_started" && !event.is_last() {
             lines.extend(drawn);
         }
     }
-    let left_out = lines.len().saturating_sub(MAX_STEPS);
-    if left_out > 0 {
+    let omitted = lines.len().saturating_sub(MAX_STEPS);
+    if omitted > 0 {
         let run = events.first().map(|event| event.run_id.as_str()).unwrap_or_default();
-        let note = format!("  {QUIET}… {left_out} earlier lines: steplatch runs events {run}{QUIET:#}");
-        lines.splice(..left_out, [note]);
+        let note = format!("  {QUIET}… {omitted} earlier lines: steplatch runs events {run}{QUIET:#}");
+        lines.splice(..omitted, [note]);
     }
     lines.extend(view.current_line());
     lines
@@ -72,7 +72,7 @@ async fn is_open(paths: &DaemonPaths, report: &RunReply) -> Result<bool, Failure
     Ok(listed.sessions.iter().any(|session| session.session_id == *terminal))
 }
 
-async fn looked_up(paths: &DaemonPaths, id: &str) -> Result<(RunRecord, RunReply), Failure> {
+async fn look_up(paths: &DaemonPaths, id: &str) -> Result<(RunRecord, RunReply), Failure> {
     let record = front::ask(paths, GetWorkflowRun { run_id: id.to_owned() }).await?;
     let Some(record) = record.run else { return Err(not_found(id)) };
     let report = front::ask(paths, GetRun { run_id: id.to_owned(), wait_seconds: None, ..GetRun::default() }).await?;
@@ -80,22 +80,22 @@ async fn looked_up(paths: &DaemonPaths, id: &str) -> Result<(RunRecord, RunReply
 }
 
 /// Merges the record with the further fields of the report.
-fn together(record: &RunRecord, report: &RunReply) -> Map<String, Value> {
+fn merge_report(record: &RunRecord, report: &RunReply) -> Map<String, Value> {
     let fields = |value: Result<Value, serde_json::Error>| match value {
         Ok(Value::Object(fields)) => fields,
         _ => Map::new(),
     };
-    let mut all = fields(serde_json::to_value(record));
+    let mut merged = fields(serde_json::to_value(record));
     for (name, value) in fields(serde_json::to_value(report)) {
-        // The report's success states nothing about the run, and the state is in the record already.
+        // The success is that of the request, and the record has the state already.
         if !matches!(name.as_str(), "success" | "status" | "workflow_name") {
-            let known = all.entry(name).or_insert(Value::Null);
-            if known.is_null() {
-                *known = value;
+            let existing = merged.entry(name).or_insert(Value::Null);
+            if existing.is_null() {
+                *existing = value;
             }
         }
     }
-    all
+    merged
 }
 
 /// Returns a fact about a run as a line.
@@ -103,7 +103,7 @@ fn fact(name: &str, value: &str) -> String {
     format!("  {QUIET}{name:<9}{QUIET:#} {value}")
 }
 
-/// Returns a run as lines, with its `steps`. `is_open` is whether its terminal is open.
+/// Returns a run as lines, with its `steps`. `is_open`: its terminal is open.
 fn run_lines(record: &RunRecord, report: &RunReply, is_open: bool, steps: Vec<String>) -> Vec<String> {
     let style = match record.state.as_str() {
         "completed" => GOOD,

@@ -15,7 +15,7 @@ use crate::print;
 /// The followed runs, parents first.
 pub(super) struct Stories {
     daemon: ReconnectingClient,
-    wanted: StorySelection,
+    selection: StorySelection,
     stories: Vec<Story>,
 }
 
@@ -48,9 +48,9 @@ impl Stories {
         daemon: ReconnectingClient,
         run: &str,
         from: u64,
-        wanted: StorySelection,
+        selection: StorySelection,
     ) -> Result<Self, FollowError> {
-        let mut stories = Self { daemon, wanted, stories: Vec::new() };
+        let mut stories = Self { daemon, selection, stories: Vec::new() };
         stories.begin(run, from, 0).await?;
         Ok(stories)
     }
@@ -58,7 +58,7 @@ impl Stories {
     async fn begin(&mut self, run: &str, from: u64, depth: usize) -> Result<(), FollowError> {
         let mut events = self.daemon.follow(run, from);
         let until = match events.newest_seq().await? {
-            _ if self.wanted.follow => None,
+            _ if self.selection.follow => None,
             newest if newest < from => return Ok(()),
             newest => Some(newest),
         };
@@ -69,30 +69,30 @@ impl Stories {
     /// Returns the next event, with the nesting depth of its run; `None` after the last one.
     ///
     /// # Errors
-    /// If the events of the first run break off. For a nested run this prints the problem, and the others continue.
+    /// If the events of the first run cannot be read. For a nested run this prints the problem and continues with the others.
     pub(super) async fn next(&mut self) -> Result<Option<(RunEvent, usize)>, FollowError> {
         loop {
-            let is_due = |story: &Story| self.stories.iter().all(|below| Some(below.run.as_str()) != story.awaits());
-            if let Some(at) = self.stories.iter().position(|story| story.held.is_some() && is_due(story))
-                && let Some(event) = self.stories[at].held.take()
+            let is_due = |story: &Story| self.stories.iter().all(|nested| Some(nested.run.as_str()) != story.awaits());
+            if let Some(index) = self.stories.iter().position(|story| story.held.is_some() && is_due(story))
+                && let Some(event) = self.stories[index].held.take()
             {
-                return Ok(Some(self.pass(at, event).await?));
+                return Ok(Some(self.deliver(index, event).await?));
             }
             if self.stories.is_empty() {
                 return Ok(None);
             }
-            match self.any().await {
-                (at, Ok(Some(event))) => {
+            match self.next_event().await {
+                (index, Ok(Some(event))) => {
                     if ends_nested(&event) {
-                        self.stories[at].held = Some(event);
+                        self.stories[index].held = Some(event);
                     } else {
-                        return Ok(Some(self.pass(at, event).await?));
+                        return Ok(Some(self.deliver(index, event).await?));
                     }
                 }
-                (at, Ok(None)) => drop(self.stories.remove(at)),
-                (at, Err(error)) if self.stories[at].depth == 0 => return Err(error),
-                (at, Err(error)) => {
-                    let story = self.stories.remove(at);
+                (index, Ok(None)) => drop(self.stories.remove(index)),
+                (index, Err(error)) if self.stories[index].depth == 0 => return Err(error),
+                (index, Err(error)) => {
+                    let story = self.stories.remove(index);
                     print::remark(&format!("run {} cannot be followed: {error}", story.run));
                 }
             }
@@ -100,11 +100,11 @@ impl Stories {
     }
 
     /// Waits for an event of any run, the deepest first.
-    async fn any(&mut self) -> (usize, Result<Option<RunEvent>, FollowError>) {
+    async fn next_event(&mut self) -> (usize, Result<Option<RunEvent>, FollowError>) {
         poll_fn(|context| {
-            for (at, story) in self.stories.iter_mut().enumerate().rev().filter(|(_, story)| story.held.is_none()) {
+            for (index, story) in self.stories.iter_mut().enumerate().rev().filter(|(_, story)| story.held.is_none()) {
                 if let Poll::Ready(next) = pin!(story.events.next()).poll(context) {
-                    return Poll::Ready((at, next));
+                    return Poll::Ready((index, next));
                 }
             }
             Poll::Pending
@@ -112,14 +112,14 @@ impl Stories {
         .await
     }
 
-    /// Processes an event before the caller gets it.
-    async fn pass(&mut self, at: usize, event: RunEvent) -> Result<(RunEvent, usize), FollowError> {
-        let story = &self.stories[at];
+    /// Processes an event, and returns it for the caller.
+    async fn deliver(&mut self, index: usize, event: RunEvent) -> Result<(RunEvent, usize), FollowError> {
+        let story = &self.stories[index];
         let depth = story.depth;
         if story.until.is_some_and(|until| event.seq >= until) {
-            self.stories.remove(at);
+            self.stories.remove(index);
         }
-        if self.wanted.nested && event.event_type == "nested_workflow_started" {
+        if self.selection.nested && event.event_type == "nested_workflow_started" {
             let child = event.data.get("child_run_id").and_then(Value::as_str).unwrap_or_default();
             match self.begin(child, 1, depth + 1).await {
                 Err(FollowError::Unknown(error)) => print::remark(&format!("run {child} cannot be followed: {error}")),
@@ -131,7 +131,7 @@ impl Stories {
 }
 
 impl Story {
-    /// Returns the nested run whose end this one is about to report.
+    /// Returns the nested run whose end the held event reports.
     fn awaits(&self) -> Option<&str> {
         self.held.as_ref()?.data.get("child_run_id").and_then(Value::as_str)
     }

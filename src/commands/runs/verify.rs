@@ -16,10 +16,10 @@ use crate::{completion, front, pick, question};
 
 /// Check the signatures of a run's answers again
 ///
-/// An answer that a passkey signed is stored with its signature, which is of the question as it was shown and of the answer. This
-/// checks it without the daemon, and says whether the passkey is still registered.
+/// An answer that a passkey signed is stored with its signature, which covers the shown question and the answer. This command
+/// verifies the signature without the daemon, and reports whether the passkey is still registered.
 #[derive(Debug, Args)]
-#[command(after_help = "Exit codes: 0 every signature holds, 1 one does not.")]
+#[command(after_help = "Exit codes: 0 all signatures are valid, 1 a signature is invalid.")]
 pub(crate) struct Verify {
     /// Run: its id or an unambiguous prefix; without one the only run, or one picked from a list
     #[arg(value_name = "RUN", add = completion::runs())]
@@ -29,23 +29,23 @@ pub(crate) struct Verify {
     json: bool,
 }
 
-/// An answer of a run, and what its signature proves.
+/// An answer of a run, with the result of the check of its signature.
 #[derive(Debug, PartialEq, Serialize)]
 struct CheckedAnswer {
     gate_id: String,
     by: String,
     answer: Value,
     proof: Option<String>,
-    /// True if the signature holds; nothing where there is none.
+    /// True if the signature is valid; `None` without a signature.
     holds: Option<bool>,
     /// The passkey that signed, by its short name.
     #[serde(skip_serializing_if = "Option::is_none")]
     passkey_id: Option<String>,
-    /// The name of the passkey, and whether it is registered now.
+    /// The name of the passkey.
     #[serde(skip_serializing_if = "Option::is_none")]
     passkey: Option<String>,
     registered: bool,
-    /// Reason for the invalidity of the signature.
+    /// Reason why the signature is invalid.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
@@ -60,24 +60,24 @@ impl Verify {
         let (mut answers, mut questions) = (Vec::new(), HashMap::new());
         while let Some(event) = events.next().await.map_err(|error| Failure::work(error.to_string()))? {
             questions.extend(AskedQuestion::from_event(&event));
-            answers.extend(checked(&event, &questions, &passkeys));
+            answers.extend(check_answer(&event, &questions, &passkeys));
             if event.seq >= newest {
                 break;
             }
         }
-        let fails = answers.iter().any(|answer| answer.holds == Some(false));
+        let has_failed = answers.iter().any(|answer| answer.holds == Some(false));
         if self.json {
-            print::json(&serde_json::json!({"success": !fails, "run_id": run, "answers": answers}))?;
+            print::json(&serde_json::json!({"success": !has_failed, "run_id": run, "answers": answers}))?;
         } else if answers.is_empty() {
             print::remark("no gate of this run was answered");
         } else {
             answers.iter().map(line).try_for_each(print::line)?;
         }
-        Ok(if fails { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
+        Ok(if has_failed { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
     }
 }
 
-/// Answers that a gate takes, as the run asked for them.
+/// The answers that a gate permits.
 #[derive(Debug, Clone, Default)]
 struct AskedQuestion {
     choices: Vec<String>,
@@ -85,7 +85,7 @@ struct AskedQuestion {
 }
 
 impl AskedQuestion {
-    /// Reads the question that an event asks, with the id of its gate.
+    /// Reads the question of an event, with the id of its gate.
     fn from_event(event: &RunEvent) -> Option<(String, Self)> {
         if event.event_type != "gate_waiting" {
             return None;
@@ -97,21 +97,20 @@ impl AskedQuestion {
         Some((gate_id, Self { choices, form }))
     }
 
-    /// Returns whether the run took exactly the signed answer: this fills a form with the signed values, as the gate
-    /// did it.
-    fn is_answered(&self, taken: &Value, signed: &SignedAnswer) -> bool {
+    /// Returns whether the run took exactly the signed answer. Fills a form with the signed values, as the gate did.
+    fn is_answered(&self, answer: &Value, signed: &SignedAnswer) -> bool {
         if let Some(form) = &self.form {
             let filled =
-                Form::read(form).ok().zip(fields(&signed.answer)).and_then(|(form, given)| form.fill(&given).ok());
+                Form::read(form).ok().zip(fields(&signed.answer)).and_then(|(form, values)| form.fill(&values).ok());
             // The answer to a machine's form is a text with its JSON.
-            let taken = taken.as_object().cloned().or_else(|| fields(taken.as_str()?));
-            return filled.is_some() && filled == taken;
+            let answer = answer.as_object().cloned().or_else(|| fields(answer.as_str()?));
+            return filled.is_some() && filled == answer;
         }
         match signed.number {
-            Some(number) => number.checked_sub(1).and_then(|at| self.choices.get(at)).is_some_and(|choice| {
-                taken.as_str() == Some(choice) && (signed.answer.is_empty() || signed.answer == *choice)
+            Some(number) => number.checked_sub(1).and_then(|index| self.choices.get(index)).is_some_and(|choice| {
+                answer.as_str() == Some(choice) && (signed.answer.is_empty() || signed.answer == *choice)
             }),
-            None => taken.as_str() == Some(&signed.answer),
+            None => answer.as_str() == Some(&signed.answer),
         }
     }
 }
@@ -121,8 +120,8 @@ fn fields(text: &str) -> Option<Map<String, Value>> {
     serde_json::from_str(text).ok()
 }
 
-/// Checks the answer that an event tells; nothing if it tells none.
-fn checked(
+/// Checks the answer of an event, if the event has one.
+fn check_answer(
     event: &RunEvent,
     questions: &HashMap<String, AskedQuestion>,
     passkeys: &[PasskeyInfo],
@@ -147,14 +146,14 @@ fn checked(
         None if answer.proof.as_deref() == Some("passkey") => Err("the signature is missing".to_owned()),
         None => return Some(answer),
     };
-    let checked = signed.and_then(|signed| {
+    let result = signed.and_then(|signed| {
         let key = PublicKey::try_from(signed.public_key.clone()).map_err(|error| error.to_string())?;
         answer.passkey_id = Some(key.fingerprint());
         answer.passkey = Some(signed.passkey.clone());
-        answer.registered = passkeys.iter().any(|known| known.public_key == signed.public_key);
-        let shown = text("shown").unwrap_or_default();
+        answer.registered = passkeys.iter().any(|passkey| passkey.public_key == signed.public_key);
+        let digest = text("shown").unwrap_or_default();
         let answer_text =
-            SignedText { gate_id: &answer.gate_id, digest: &shown, number: signed.number, answer: &signed.answer };
+            SignedText { gate_id: &answer.gate_id, digest: &digest, number: signed.number, answer: &signed.answer };
         let parts = Assertion {
             client_data: &signed.client_data,
             authenticator_data: &signed.authenticator_data,
@@ -164,16 +163,16 @@ fn checked(
         let question = questions.get(&answer.gate_id).ok_or("the question is missing")?;
         match question.is_answered(&answer.answer, &signed) {
             true => Ok(()),
-            false => Err(format!("it signs {}", in_words(&signed))),
+            false => Err(format!("it signs {}", describe_signed(&signed))),
         }
     });
-    answer.holds = Some(checked.is_ok());
-    answer.error = checked.err();
+    answer.holds = Some(result.is_ok());
+    answer.error = result.err();
     Some(answer)
 }
 
-/// Returns the signed content, in words.
-fn in_words(signed: &SignedAnswer) -> String {
+/// Describes the signed content.
+fn describe_signed(signed: &SignedAnswer) -> String {
     match signed.number {
         Some(number) if signed.answer.is_empty() => format!("choice {number}"),
         _ => format!("'{}'", visible(&signed.answer)),
@@ -186,14 +185,14 @@ fn line(answer: &CheckedAnswer) -> String {
     let passkey = || {
         let name = answer.passkey.as_deref().map(visible).unwrap_or_default();
         let id = answer.passkey_id.as_deref().unwrap_or_default();
-        let now = if answer.registered { "" } else { ", which is not registered now" };
-        format!("the passkey {name} {id}{now}")
+        let note = if answer.registered { "" } else { ", which is not registered now" };
+        format!("the passkey {name} {id}{note}")
     };
     match (answer.holds, &answer.error) {
         (Some(true), _) => format!("{GOOD}✓{GOOD:#} {summary} {QUIET}signed with {}{QUIET:#}", passkey()),
         (Some(false), error) => {
             let error = error.as_deref().unwrap_or_default();
-            format!("{BAD}✗{BAD:#} {summary} {BAD}the signature does not hold: {}{BAD:#}", visible(error))
+            format!("{BAD}✗{BAD:#} {summary} {BAD}the signature is invalid: {}{BAD:#}", visible(error))
         }
         (None, _) => {
             let proof = answer.proof.as_deref().unwrap_or("none");
@@ -221,14 +220,14 @@ mod tests {
 
     #[test]
     fn an_answer_without_a_signature_is_told_and_one_that_lost_it_does_not_hold() {
-        let plain = checked(
+        let plain = check_answer(
             &event(json!({"gate_id": "g", "by": "ana", "answer": "yes", "proof": "terminal"})),
             &HashMap::new(),
             &[],
         )
         .unwrap();
         assert_eq!((plain.holds, plain.error), (None, None));
-        let lost = checked(
+        let lost = check_answer(
             &event(json!({"gate_id": "g", "by": "ana", "answer": "yes", "proof": "passkey"})),
             &HashMap::new(),
             &[],

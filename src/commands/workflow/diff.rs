@@ -1,4 +1,4 @@
-//! `steplatch workflow diff NAME[@N] [NAME[@N]]`: what differs between two versions of a machine, or between two machines.
+//! `steplatch workflow diff NAME[@N] [NAME[@N]]`: the differences between two versions of a machine, or between two machines.
 
 use std::process::ExitCode;
 
@@ -12,10 +12,10 @@ use crate::failure::Failure;
 use crate::print::{self, BAD, GOOD, QUIET, STRONG};
 use crate::{completion, front};
 
-/// Show what differs between two versions of a workflow
+/// Show the differences between two versions of a workflow
 ///
-/// 'diff NAME' compares the version before with the current one, 'diff NAME@1' that version with the current one, and 'diff NAME@1
-/// NAME@2' the two.
+/// 'diff NAME' compares the previous version with the current one, 'diff NAME@1' version 1 with the current one, and 'diff NAME@1
+/// NAME@2' the two versions.
 #[derive(Debug, Args)]
 pub(crate) struct Diff {
     /// Name of a workflow, or NAME@VERSION
@@ -24,20 +24,20 @@ pub(crate) struct Diff {
     /// Name of a workflow, or NAME@VERSION, to compare with
     #[arg(value_name = "TO", add = completion::workflows())]
     to: Option<String>,
-    /// Print the differences as JSON: each with its place, and the values before and after
+    /// Print the differences as JSON: each with its path, and the values before and after
     #[arg(long)]
     json: bool,
 }
 
-/// A difference of two values, at its place.
+/// A difference of two documents, with its path.
 #[derive(Debug, PartialEq, Serialize)]
 struct ValueChange {
     /// A JSON pointer (RFC 6901).
     path: String,
-    /// The value before; nothing where there was none.
+    /// The previous value, if there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     before: Option<Value>,
-    /// The value after; nothing where there is none.
+    /// The new value, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     after: Option<Value>,
 }
@@ -47,7 +47,7 @@ impl Diff {
         let (from, to) = match (self.from.split_once('@'), self.to) {
             (_, Some(to)) => (self.from, to),
             (Some((name, _)), None) => (self.from.clone(), name.to_owned()),
-            (None, None) => (version_before(paths, &self.from).await?, self.from),
+            (None, None) => (previous_version(paths, &self.from).await?, self.from),
         };
         let (before, after) = (definition(paths, &from).await?, definition(paths, &to).await?);
         if self.json {
@@ -56,7 +56,7 @@ impl Diff {
             print::json(&json!({"success": true, "from": before.0, "to": after.0, "changes": changes}))?;
             return Ok(ExitCode::SUCCESS);
         }
-        let difference = line_diff::between((&before.0, &text(&before.1)?), (&after.0, &text(&after.1)?));
+        let difference = line_diff::between((&before.0, &to_text(&before.1)?), (&after.0, &to_text(&after.1)?));
         if difference.is_empty() {
             print::remark(&format!("{} and {} do not differ", before.0, after.0));
         }
@@ -66,7 +66,7 @@ impl Diff {
 }
 
 /// Returns `NAME@N` for the version before the current one.
-async fn version_before(paths: &DaemonPaths, name: &str) -> Result<String, Failure> {
+async fn previous_version(paths: &DaemonPaths, name: &str) -> Result<String, Failure> {
     let reply = front::ask(paths, ListWorkflowVersions { name: name.to_owned() }).await?;
     if let Some(error) = reply.error.clone() {
         return Err(Failure::usage(error).with(&reply));
@@ -82,18 +82,18 @@ async fn version_before(paths: &DaemonPaths, name: &str) -> Result<String, Failu
 async fn definition(paths: &DaemonPaths, name: &str) -> Result<(String, Value), Failure> {
     let reply = front::ask(paths, DescribeWorkflow { name: name.to_owned() }).await?;
     let version = reply.metadata.as_ref().map_or(0, |metadata| metadata.version);
-    let own = reply.name.clone().unwrap_or_default();
+    let full_name = reply.name.clone().unwrap_or_default();
     match reply.definition.clone() {
-        Some(definition) => Ok((format!("{own}@{version}"), definition)),
+        Some(definition) => Ok((format!("{full_name}@{version}"), definition)),
         None => {
-            let of_function = || format!("'{name}' is a function; versions are kept of machines");
-            let error = reply.error.clone().unwrap_or_else(of_function);
+            let function_error = || format!("'{name}' is a function; only machines have versions");
+            let error = reply.error.clone().unwrap_or_else(function_error);
             Err(Failure::usage(error).with(&reply))
         }
     }
 }
 
-fn text(definition: &Value) -> Result<String, Failure> {
+fn to_text(definition: &Value) -> Result<String, Failure> {
     let text = serde_json::to_string_pretty(definition).map_err(|error| Failure::work(error.to_string()))?;
     Ok(text + "\n")
 }
@@ -110,7 +110,7 @@ fn coloured(line: &str) -> String {
     format!("{style}{}{style:#}", print::visible(line))
 }
 
-/// Adds the differences of two values, by the keys of objects and the places of lists.
+/// Collects the differences of two values, by the keys of objects and the indexes of lists.
 fn collect_changes(changes: &mut Vec<ValueChange>, path: &str, before: &Value, after: &Value) {
     match (before, after) {
         (Value::Object(old), Value::Object(new)) => {
@@ -121,8 +121,8 @@ fn collect_changes(changes: &mut Vec<ValueChange>, path: &str, before: &Value, a
             }
         }
         (Value::Array(old), Value::Array(new)) => {
-            for at in 0..old.len().max(new.len()) {
-                collect_optional(changes, &format!("{path}/{at}"), old.get(at), new.get(at));
+            for index in 0..old.len().max(new.len()) {
+                collect_optional(changes, &format!("{path}/{index}"), old.get(index), new.get(index));
             }
         }
         _ if before == after => {}

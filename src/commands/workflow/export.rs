@@ -20,10 +20,9 @@ use crate::{completion, front};
 
 /// Write a saved workflow as a skill: a folder that agents find, read and run
 ///
-/// The folder follows the Agent Skills format (agentskills.io): SKILL.md says what the workflow does and how it is run, with
-/// arguments, questions and needs; scripts/ has the workflow, with the machines that it calls inside, and its recording;
-/// references/ what it types. `steplatch run` alone runs it; the library need not have it. The name of the folder is the
-/// name of the skill.
+/// The folder follows the Agent Skills format (agentskills.io): SKILL.md describes the workflow and its use, with arguments,
+/// questions and requirements; scripts/ has the workflow, with the machines that it calls, and its recording; references/ has
+/// the typed input. `steplatch run` runs it without the library. The name of the folder is the name of the skill.
 #[derive(Debug, Args)]
 pub(crate) struct Export {
     /// Name of the workflow
@@ -32,10 +31,10 @@ pub(crate) struct Export {
     /// Folder of the skill, such as .claude/skills/release-app
     #[arg(long, value_name = "DIR", required = true)]
     skill: PathBuf,
-    /// What it does and when it is to be used, from which agents choose; without it the description of the workflow
+    /// Purpose and use of the skill, by which agents select it [default: the description of the workflow]
     #[arg(long, short, value_name = "TEXT")]
     description: Option<String>,
-    /// Leave the recording out, which has what programs printed
+    /// Omit the recording, which contains output of programs
     #[arg(long)]
     no_recording: bool,
     /// Replace files that exist
@@ -52,24 +51,25 @@ type SkillFile = (String, String);
 impl Export {
     pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         let folder = std::path::absolute(&self.skill)
-            .map_err(|error| Failure::usage(format!("'{}' is no path: {error}", self.skill.display())))?;
+            .map_err(|error| Failure::usage(format!("'{}' is not a path: {error}", self.skill.display())))?;
         let name = SkillName::of_folder(&folder).map_err(|error| Failure::usage(error.to_string()))?;
-        let described = described(&self.workflow, paths).await?;
+        let described = describe_workflow(&self.workflow, paths).await?;
         let recording = if self.no_recording { None } else { golden::read(&self.workflow, paths).await? };
         let files = match (&described.definition, &described.source) {
             (Some(definition), _) => self.machine(&name, &described, definition, recording.as_ref(), paths).await?,
             (None, Some(source)) => self.function(&name, &described, source)?,
             (None, None) => {
-                let error = format!("'{}' is no saved machine or function: only these are exported", self.workflow);
+                let error =
+                    format!("'{}' is not a saved machine or function; only these can be exported", self.workflow);
                 return Err(Failure::usage(error));
             }
         };
-        write(&folder, &files, self.force)?;
+        write_files(&folder, &files, self.force)?;
         if let Some(home) = recording.as_ref().and(std::env::var("HOME").ok()).filter(|home| home.len() > 1)
             && files.iter().any(|(_, text)| text.contains(&home))
         {
             print::remark(&format!(
-                "your home directory ({home}) stands in it; --no-recording leaves the recording out"
+                "the skill contains the path of your home directory ({home}); --no-recording omits the recording"
             ));
         }
         if self.json {
@@ -102,13 +102,13 @@ impl Export {
             ))
         })?;
         let header = recording.map(|recording| &recording.header);
-        // A proof is of what the workflow did then.
+        // A proof counts only for an unchanged workflow.
         let hash = described.metadata.as_ref().map(|metadata| metadata.hash.as_str());
         let proof = header.and_then(|header| header.proof.as_ref());
         let proved = proof.filter(|proof| hash == Some(proof.hash.as_str()));
         if proof.is_some() && proved.is_none() {
             print::remark(&format!(
-                "'{0}' was changed since it was proved, so the skill does not say that it is: steplatch workflow prove {0}",
+                "'{0}' was changed after its proof, so the skill does not mention the proof; prove it with: steplatch workflow prove {0}",
                 self.workflow
             ));
         }
@@ -140,9 +140,9 @@ impl Export {
         described: &DescribeWorkflowReply,
         source: &FunctionSource,
     ) -> Result<Vec<SkillFile>, Failure> {
-        // A function may compute a name in its code in any way.
+        // A function may compute the names of workflows.
         if source.text.contains("run_workflow") {
-            let error = format!("'{}' starts other workflows by name: they cannot be taken along", self.workflow);
+            let error = format!("'{}' starts other workflows by name; they cannot be exported with it", self.workflow);
             return Err(Failure::usage(error));
         }
         let file = described.file.as_deref().map(Path::new).and_then(Path::file_name);
@@ -159,7 +159,7 @@ impl Export {
             proved: None,
         };
         print::remark(
-            "nodes that the project declares in steplatch.toml are not taken along, only those of the function's file",
+            "the skill has only the nodes of the function's file, not those that the project declares in steplatch.toml",
         );
         Ok(vec![("SKILL.md".to_owned(), skill.text()), (format!("scripts/{file}"), source.text.clone())])
     }
@@ -169,7 +169,7 @@ impl Export {
 ///
 /// # Errors
 /// If there is none, or no daemon answers.
-async fn described(name: &str, paths: &DaemonPaths) -> Result<DescribeWorkflowReply, Failure> {
+async fn describe_workflow(name: &str, paths: &DaemonPaths) -> Result<DescribeWorkflowReply, Failure> {
     let reply = front::ask(paths, DescribeWorkflow { name: name.to_owned() }).await?;
     if !reply.success {
         let error = reply.error.clone().unwrap_or_else(|| format!("there is no workflow '{name}'"));
@@ -178,47 +178,49 @@ async fn described(name: &str, paths: &DaemonPaths) -> Result<DescribeWorkflowRe
     Ok(reply)
 }
 
-/// Returns a machine with the machines that it calls inside.
+/// Returns a machine that contains the machines that it calls.
 ///
 /// # Errors
-/// If a called workflow cannot come along, by its name.
+/// If a called workflow cannot be included, with its name.
 async fn with_called(document: &Value, paths: &DaemonPaths) -> Result<Value, Failure> {
-    let refused = |error: NotStandalone| Failure::usage(error.to_string());
-    let mut known: BTreeMap<String, Value> = BTreeMap::new();
-    let mut names = called(document).map_err(refused)?;
+    let to_failure = |error: NotStandalone| Failure::usage(error.to_string());
+    let mut machines: BTreeMap<String, Value> = BTreeMap::new();
+    let mut names = called(document).map_err(to_failure)?;
     while let Some(name) = names.pop_first() {
-        let described = described(&name, paths).await.map_err(|_| refused(NotStandalone::Unknown(name.clone())))?;
-        let definition = described.definition.ok_or_else(|| refused(NotStandalone::Unknown(name.clone())))?;
-        let more = called(&definition).map_err(refused)?;
-        known.insert(name, definition);
-        names.extend(more.into_iter().filter(|name| !known.contains_key(name)));
+        let described =
+            describe_workflow(&name, paths).await.map_err(|_| to_failure(NotStandalone::Unknown(name.clone())))?;
+        let definition = described.definition.ok_or_else(|| to_failure(NotStandalone::Unknown(name.clone())))?;
+        let further_names = called(&definition).map_err(to_failure)?;
+        machines.insert(name, definition);
+        names.extend(further_names.into_iter().filter(|name| !machines.contains_key(name)));
     }
-    standalone(document, &known).map_err(refused)
+    standalone(document, &machines).map_err(to_failure)
 }
 
-/// Writes the files, each completely. Writes nothing if one exists and `replaces` is false.
-fn write(folder: &Path, files: &[SkillFile], replaces: bool) -> Result<(), Failure> {
+/// Writes the files, each atomically. Writes none if one exists and `replaces` is false.
+fn write_files(folder: &Path, files: &[SkillFile], replaces: bool) -> Result<(), Failure> {
     if !replaces && let Some((path, _)) = files.iter().find(|(path, _)| folder.join(path).symlink_metadata().is_ok()) {
         let path = folder.join(path);
         return Err(Failure::usage(format!("'{}' exists; --force replaces it", path.display())));
     }
     for (path, text) in files {
         let path = folder.join(path);
-        put(&path, text).map_err(|error| Failure::work(format!("'{}' cannot be written: {error}", path.display())))?;
+        write_file(&path, text)
+            .map_err(|error| Failure::work(format!("'{}' cannot be written: {error}", path.display())))?;
     }
     Ok(())
 }
 
-fn put(path: &Path, text: &str) -> std::io::Result<()> {
+fn write_file(path: &Path, text: &str) -> std::io::Result<()> {
     let folder = path.parent().unwrap_or_else(|| Path::new("."));
     std::fs::create_dir_all(folder)?;
-    let mut file = tempfile::Builder::new().permissions(readable()).tempfile_in(folder)?;
+    let mut file = tempfile::Builder::new().permissions(shared_permissions()).tempfile_in(folder)?;
     file.write_all(text.as_bytes())?;
     file.persist(path)?;
     Ok(())
 }
 
-/// People share skills: all readers of their folder may read their files.
-fn readable() -> std::fs::Permissions {
+/// Permissions of the files: people share skills, so all users may read them.
+fn shared_permissions() -> std::fs::Permissions {
     std::os::unix::fs::PermissionsExt::from_mode(0o644)
 }

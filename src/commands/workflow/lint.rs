@@ -65,7 +65,7 @@ async fn problems(file: &str, paths: &DaemonPaths) -> Result<Vec<Problem>, Failu
 
 /// Returns the problems of a file of functions, which the daemon checks without loading it.
 async fn problems_of_functions(file: &Path, paths: &DaemonPaths) -> Result<Vec<Problem>, Failure> {
-    let reply = load::functions(file, false, true, paths).await?;
+    let reply = load::load_functions(file, false, true, paths).await?;
     if reply.problems.is_empty() && !reply.success {
         return Ok(vec![Problem::error("", reply.error.unwrap_or_else(|| "it cannot be checked".to_owned()))]);
     }

@@ -20,10 +20,10 @@ pub(crate) struct Load {
     /// A pattern such as 'flows/**/*.py' selects all files that match, also if the shell does not expand it.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<String>,
-    /// Replace saved machines of the same name, and files of functions that differ in origin or were edited in the library
+    /// Replace saved machines of the same name, and files of functions that have another origin or were edited in the library
     #[arg(long)]
     overwrite: bool,
-    /// Why, for the history of machines
+    /// Reason, for the history of machines
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
     /// Print the outcome for each file as JSON
@@ -49,34 +49,34 @@ enum Reply {
 impl Load {
     /// Loads each file; an invalid one does not prevent the others.
     pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
-        let mut all = Vec::new();
-        for named in select_files(&self.files) {
-            let loaded = match named {
+        let mut outcomes = Vec::new();
+        for selected in select_files(&self.files) {
+            let outcome = match selected {
                 Ok(file) => self.load(file, paths).await?,
                 Err((file, error)) => {
                     let reply = CreateWorkflowReply { error: Some(error), ..CreateWorkflowReply::default() };
                     LoadOutcome { file, reply: Reply::Machine(reply) }
                 }
             };
-            if !self.json || !loaded.success() {
-                loaded.show()?;
+            if !self.json || !outcome.success() {
+                outcome.show()?;
             }
-            all.push(loaded);
+            outcomes.push(outcome);
         }
         if self.json {
-            print::json(&all)?;
-        } else if all.len() > 1 {
-            print::line(total(&all))?;
+            print::json(&outcomes)?;
+        } else if outcomes.len() > 1 {
+            print::line(summary(&outcomes))?;
         }
-        Ok(if all.iter().all(LoadOutcome::success) { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+        Ok(if outcomes.iter().all(LoadOutcome::success) { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
     }
 
     async fn load(&self, file: PathBuf, paths: &DaemonPaths) -> Result<LoadOutcome, Failure> {
-        let shown = file.display().to_string();
-        let reply = if file.extension().is_some_and(|ending| ending == "py") {
-            Reply::Function(functions(&file, self.overwrite, false, paths).await?)
+        let name = file.display().to_string();
+        let reply = if file.extension().is_some_and(|extension| extension == "py") {
+            Reply::Function(load_functions(&file, self.overwrite, false, paths).await?)
         } else {
-            Reply::Machine(match definition(&file) {
+            Reply::Machine(match read_definition(&file) {
                 Ok(definition) => {
                     let (overwrite_existing, reason) = (self.overwrite, self.reason.clone());
                     let verb = CreateWorkflow { workflow_definition: definition, overwrite_existing, reason };
@@ -85,58 +85,58 @@ impl Load {
                 Err(error) => CreateWorkflowReply { error: Some(error), ..CreateWorkflowReply::default() },
             })
         };
-        Ok(LoadOutcome { file: shown, reply })
+        Ok(LoadOutcome { file: name, reply })
     }
 }
 
 /// Loads a file of functions through the daemon, or only checks it.
-pub(super) async fn functions(
+pub(super) async fn load_functions(
     file: &Path,
     overwrite: bool,
     check_only: bool,
     paths: &DaemonPaths,
 ) -> Result<LoadFunctionsReply, Failure> {
-    let shown = file.display();
-    let path = std::path::absolute(file).map_err(|error| Failure::usage(format!("'{shown}' is no path: {error}")))?;
+    let path = std::path::absolute(file)
+        .map_err(|error| Failure::usage(format!("'{}' is not a path: {error}", file.display())))?;
     front::ask(paths, LoadFunctions { file: path.display().to_string(), overwrite, check_only }).await
 }
 
-/// Returns the selected files, each once; a word without a file comes with the reason.
-fn select_files(words: &[String]) -> Vec<Result<PathBuf, (String, String)>> {
-    let mut named: Vec<Result<PathBuf, (String, String)>> = Vec::new();
-    for word in words {
+/// Returns the selected files, each once; an argument without a file becomes an error.
+fn select_files(arguments: &[String]) -> Vec<Result<PathBuf, (String, String)>> {
+    let mut selected: Vec<Result<PathBuf, (String, String)>> = Vec::new();
+    for argument in arguments {
         // An existing file whose name looks like a pattern is a file.
-        let is_pattern = word.contains(['*', '?', '[']) && Path::new(word).symlink_metadata().is_err();
+        let is_pattern = argument.contains(['*', '?', '[']) && Path::new(argument).symlink_metadata().is_err();
         if !is_pattern {
-            named.push(Ok(word.into()));
+            selected.push(Ok(argument.into()));
             continue;
         }
-        let before = named.len();
-        match glob::glob(word) {
-            Ok(found) => named.extend(found.filter_map(Result::ok).filter(|file| is_loadable(file)).map(Ok)),
+        let count = selected.len();
+        match glob::glob(argument) {
+            Ok(paths) => selected.extend(paths.filter_map(Result::ok).filter(|file| is_loadable(file)).map(Ok)),
             Err(error) => {
-                named.push(Err((word.clone(), format!("this is no pattern: {error}"))));
+                selected.push(Err((argument.clone(), format!("this is not a valid pattern: {error}"))));
                 continue;
             }
         }
-        if named.len() == before {
-            named.push(Err((word.clone(), "no file that ends in .json or .py is called so".to_owned())));
+        if selected.len() == count {
+            selected.push(Err((argument.clone(), "no .json or .py file matches".to_owned())));
         }
     }
     let mut seen = std::collections::HashSet::new();
-    named.retain(|one| one.as_ref().ok().is_none_or(|file| seen.insert(file.clone())));
-    named
+    selected.retain(|entry| entry.as_ref().ok().is_none_or(|file| seen.insert(file.clone())));
+    selected
 }
 
 /// Returns whether a file that a pattern matches is loadable: the library's metadata files are not.
 fn is_loadable(file: &Path) -> bool {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
-    let is_ours = name.ends_with(".meta.json") || name == "index.json";
-    file.is_file() && (name.ends_with(".py") || name.ends_with(".json")) && !is_ours
+    let is_library_file = name.ends_with(".meta.json") || name == "index.json";
+    file.is_file() && (name.ends_with(".py") || name.ends_with(".json")) && !is_library_file
 }
 
-/// Reads a workflow, or a file of the library, in which it is beside its metadata.
-fn definition(file: &Path) -> Result<Value, String> {
+/// Reads a workflow from its file, or from a file of the library, which also has its metadata.
+fn read_definition(file: &Path) -> Result<Value, String> {
     let text = std::fs::read(file).map_err(|error| format!("the file cannot be read: {error}"))?;
     let mut document: Value = serde_json::from_slice(&text).map_err(|error| format!("this is not JSON: {error}"))?;
     match document.get_mut("definition") {
@@ -158,7 +158,7 @@ impl LoadOutcome {
             Reply::Machine(reply) => show_machine(&self.file, reply),
             Reply::Function(reply) if reply.success => show_functions(&self.file, reply),
             Reply::Function(reply) => {
-                print::error(&wrong(&self.file, reply));
+                print::error(&problem_text(&self.file, reply));
                 Ok(())
             }
         }
@@ -189,8 +189,8 @@ fn show_functions(file: &str, reply: &LoadFunctionsReply) -> std::io::Result<()>
         .declares
         .iter()
         .map(|declared| {
-            let about = declared.description.as_deref().unwrap_or_default().lines().next().unwrap_or_default();
-            vec![format!("  {}", declared.id), declared.kind.clone(), print::visible(about)]
+            let description = declared.description.as_deref().unwrap_or_default().lines().next().unwrap_or_default();
+            vec![format!("  {}", declared.id), declared.kind.clone(), print::visible(description)]
         })
         .collect();
     for line in print::table(&rows).lines() {
@@ -203,20 +203,20 @@ fn show_functions(file: &str, reply: &LoadFunctionsReply) -> std::io::Result<()>
     Ok(())
 }
 
-/// Returns the problems of a file of functions: every problem with its line, the interpreter's messages unchanged.
-pub(super) fn wrong(file: &str, reply: &LoadFunctionsReply) -> String {
+/// Formats the problems of a file of functions: each with its line, with the unchanged message of the interpreter.
+pub(super) fn problem_text(file: &str, reply: &LoadFunctionsReply) -> String {
     if reply.problems.is_empty() {
         let error = reply.error.clone().unwrap_or_else(|| format!("{file} was not loaded"));
         return print::visible_lines(&error, "");
     }
     let mut text = String::new();
     for (index, problem) in reply.problems.iter().enumerate() {
-        let begin = if index == 0 { "" } else { "\n" };
+        let separator = if index == 0 { "" } else { "\n" };
         let message = print::visible_lines(&problem.message, "");
-        // The interpreter's message shows the place itself, in its own aligned lines.
+        // The interpreter's message shows the position in its own aligned lines.
         let gap = if message.contains("File \"") { "\n" } else { " " };
         // Writing to a String does not fail.
-        let _ = write!(text, "{begin}{file}{}:{gap}{message}", line(problem.line));
+        let _ = write!(text, "{separator}{file}{}:{gap}{message}", line(problem.line));
     }
     text
 }
@@ -226,12 +226,12 @@ fn line(line: Option<u32>) -> String {
 }
 
 /// Counts the outcomes of all files.
-fn total(all: &[LoadOutcome]) -> String {
-    let good = all.iter().filter(|loaded| loaded.success());
+fn summary(outcomes: &[LoadOutcome]) -> String {
+    let successes = outcomes.iter().filter(|outcome| outcome.success());
     let (mut files, mut workflows, mut nodes, mut graphs) = (0, 0, 0, 0);
-    for loaded in good {
+    for outcome in successes {
         files += 1;
-        match &loaded.reply {
+        match &outcome.reply {
             Reply::Machine(_) => workflows += 1,
             Reply::Function(reply) => {
                 for declared in &reply.declares {
@@ -244,16 +244,16 @@ fn total(all: &[LoadOutcome]) -> String {
             }
         }
     }
-    let counted = |count: usize, what: &str| match count {
+    let count_text = |count: usize, what: &str| match count {
         0 => None,
         1 => Some(format!("1 {what}")),
         count => Some(format!("{count} {what}s")),
     };
-    let declared = [counted(workflows, "workflow"), counted(nodes, "node"), counted(graphs, "graph")];
+    let declared = [count_text(workflows, "workflow"), count_text(nodes, "node"), count_text(graphs, "graph")];
     let declared: Vec<String> = declared.into_iter().flatten().collect();
-    let what = if declared.is_empty() { String::new() } else { format!(": {}", declared.join(", ")) };
-    let invalid = all.len() - files;
+    let declarations = if declared.is_empty() { String::new() } else { format!(": {}", declared.join(", ")) };
+    let invalid = outcomes.len() - files;
     let mark = if invalid == 0 { format!("{GOOD}✓{GOOD:#}") } else { format!("{BAD}✗{BAD:#}") };
-    let rest = if invalid == 0 { String::new() } else { format!("{QUIET}; {invalid} not{QUIET:#}") };
-    format!("{mark} {STRONG}{files} of {} files loaded{STRONG:#}{what}{rest}", all.len())
+    let failures = if invalid == 0 { String::new() } else { format!("{QUIET}; {invalid} not{QUIET:#}") };
+    format!("{mark} {STRONG}{files} of {} files loaded{STRONG:#}{declarations}{failures}", outcomes.len())
 }

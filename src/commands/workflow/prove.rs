@@ -22,9 +22,9 @@ use crate::{completion, front, run_steps, secret_arguments};
 
 /// Run a captured workflow again in fresh terminals and compare it with its recording
 ///
-/// Shows what will be typed, runs it twice with the values of the recording, and once more with other values if some are
-/// given. The states, the exit codes and the output of its commands must be those of the recording, but for identifiers,
-/// temporary paths, times and speeds. The proof, with date, version and host, is kept in the recording.
+/// Shows the input that will be typed, and runs the workflow twice with the values of the recording, and once more with other
+/// values if some are given. The states, exit codes and outputs of commands must equal those of the recording, except for
+/// identifiers, temporary paths, times and speeds. The recording stores the proof, with date, version and host.
 #[derive(Debug, Args)]
 pub(crate) struct Prove {
     /// Name of a saved workflow
@@ -33,11 +33,11 @@ pub(crate) struct Prove {
     /// Another value of an argument, for one more run (repeatable)
     #[arg(long, short, value_name = "NAME=VALUE", value_parser = variable)]
     input: Vec<(String, String)>,
-    /// Take over into the recording what the runs printed, where only that differs: shows the difference and asks. An output
-    /// that differs between the runs is not compared from then on
+    /// If only outputs differ, show the differences, ask, and update the recording with the new outputs. Outputs that differ
+    /// between the runs are no longer compared
     #[arg(long)]
     update: bool,
-    /// Take it over without asking
+    /// Update the recording without asking
     #[arg(long, requires = "update")]
     yes: bool,
     /// Print the proof, or the differences, as JSON
@@ -46,18 +46,21 @@ pub(crate) struct Prove {
 }
 
 /// Number of runs with the values of the recording.
-const TIMES: usize = 2;
+const RECORDED_RUNS: usize = 2;
 
 impl Prove {
     pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         let definition = source::definition(&self.workflow, paths).await?;
-        let described = front::ask(paths, DescribeWorkflow { name: self.workflow.clone() }).await?;
-        let (Some(file), Some(metadata)) = (described.file, described.metadata) else {
-            return Err(Failure::usage(format!("'{}' is not saved; only a saved workflow is proved", self.workflow)));
+        let reply = front::ask(paths, DescribeWorkflow { name: self.workflow.clone() }).await?;
+        let (Some(file), Some(metadata)) = (reply.file, reply.metadata) else {
+            return Err(Failure::usage(format!(
+                "'{}' is not saved; only saved workflows can be proved",
+                self.workflow
+            )));
         };
         let Some(mut golden) = golden::read(&self.workflow, paths).await? else {
             return Err(Failure::usage(format!(
-                "'{}' has no recording to be compared with; steplatch workflow capture --save makes one",
+                "'{}' has no recording to compare with; steplatch workflow capture --save makes one",
                 self.workflow
             )));
         };
@@ -65,29 +68,32 @@ impl Prove {
         if let Some((name, _)) = self.input.iter().find(|(name, _)| arguments.get(name).is_none()) {
             let names: Vec<&str> = arguments.iter().map(ContractVariable::name).collect();
             let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-            return Err(Failure::usage(format!("'{name}' is no argument of '{}': it has {names}", self.workflow)));
+            return Err(Failure::usage(format!(
+                "'{name}' is not an argument of '{}', whose arguments are: {names}",
+                self.workflow
+            )));
         }
         if !self.json {
             announce(&definition)?;
         }
-        let Runs { ids, differences, observed } = self.runs(paths, &definition, &golden).await?;
+        let Runs { ids, differences, observed } = self.perform_runs(paths, &definition, &golden).await?;
         let only_output = differences.iter().all(|difference| difference.what == "output");
         if !differences.is_empty() {
             show(&differences, self.json)?;
-            if !only_output || !self.takes_over().await? {
-                for state in varying(&observed) {
-                    print::remark(&format!("the output of '{}' differs from run to run", visible(state)));
+            if !only_output || !self.confirms_update().await? {
+                for state in varying_states(&observed) {
+                    print::remark(&format!("the output of '{}' differs between runs", visible(state)));
                 }
                 if only_output && !self.update {
                     print::remark(
-                        "only outputs differ: --update takes them over into the recording, and compares those that differ from \
-                         run to run no more",
+                        "only outputs differ: --update stores them in the recording, and no longer compares those that differ \
+                         between runs",
                     );
                 }
                 print::error("not proved");
                 return Ok(ExitCode::from(FAILED));
             }
-            update(&mut golden, &observed);
+            update_golden(&mut golden, &observed);
         }
         let count = ids.len();
         golden.header.proof = Some(Proof {
@@ -98,7 +104,7 @@ impl Prove {
             runs: ids,
         });
         let path = golden::path(Path::new(&file));
-        write(&path, &golden)?;
+        write_golden(&path, &golden)?;
         if self.json {
             print::json(&golden.header)?;
         } else {
@@ -108,11 +114,11 @@ impl Prove {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Returns whether the recording takes over the printed output: a person who has seen the difference decides it.
+    /// Returns whether to update the recording. A person decides this after seeing the differences.
     ///
     /// # Errors
     /// If there is no person to ask.
-    async fn takes_over(&self) -> Result<bool, Failure> {
+    async fn confirms_update(&self) -> Result<bool, Failure> {
         if !self.update || self.yes {
             return Ok(self.update);
         }
@@ -120,30 +126,35 @@ impl Prove {
             return Err(Failure::usage("--update asks a person: run it in a terminal, or add --yes"));
         };
         person.listen();
-        print::ask("Take this over into the recording? [y/N] ")?;
+        print::ask("Update the recording? [y/N] ")?;
         let answer = person.line().await.unwrap_or_default();
         Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
     }
 
-    /// Runs the workflow as often as a proof takes. Requests secrets once.
+    /// Performs the runs of a proof. Asks for secrets once.
     ///
     /// # Errors
     /// If a run does not complete.
-    async fn runs(&self, paths: &DaemonPaths, definition: &Definition, golden: &Golden) -> Result<Runs, Failure> {
+    async fn perform_runs(
+        &self,
+        paths: &DaemonPaths,
+        definition: &Definition,
+        golden: &Golden,
+    ) -> Result<Runs, Failure> {
         let daemon = front::steady(paths)?;
         let mut secrets = RunWorkflow { workflow_name: Some(self.workflow.clone()), ..RunWorkflow::default() };
         secret_arguments::ask(&daemon, &mut secrets).await?;
         let secrets = secrets.initial_variables.unwrap_or_default();
         let mut runs = Runs::default();
-        let others = usize::from(!self.input.is_empty());
-        for turn in 0..TIMES + others {
+        let further_runs = usize::from(!self.input.is_empty());
+        for turn in 0..RECORDED_RUNS + further_runs {
             let recorded = golden.header.inputs.iter().map(|(name, value)| (name.clone(), text(value).into()));
             let mut variables: BTreeMap<String, Value> = recorded.chain(secrets.clone()).collect();
-            let is_other = turn >= TIMES;
-            if is_other {
-                // A name may differ from that of the argument in case.
-                let is_given = |name: &String| self.input.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
-                variables.retain(|name, _| !is_given(name));
+            let has_other_values = turn >= RECORDED_RUNS;
+            if has_other_values {
+                // The case of a name may differ from that of the argument.
+                let is_replaced = |name: &String| self.input.iter().any(|(input, _)| input.eq_ignore_ascii_case(name));
+                variables.retain(|name, _| !is_replaced(name));
                 variables.extend(self.input.iter().map(|(name, text)| (name.clone(), text.as_str().into())));
             }
             let verb = RunWorkflow {
@@ -154,7 +165,7 @@ impl Prove {
             let reply = run_to_its_end(&daemon, verb).await?;
             if reply.status != "completed" {
                 if reply.status == "waiting" {
-                    // Leaves nothing of a proof behind that waits for an answer.
+                    // A proof must not leave a waiting run behind.
                     front::ask(paths, CancelWorkflow { run_id: reply.run_id.clone() }).await?;
                 }
                 let error = reply.error.unwrap_or_else(|| format!("it is {}", reply.status));
@@ -167,16 +178,16 @@ impl Prove {
             let events = run_steps::events(paths, &reply.run_id).await?;
             if let Some(state) = run_steps::asking_states(&events).first() {
                 let run = &reply.run_id;
-                let error = format!("not proved: in run {run}, state '{state}' found nothing that it expects");
+                let error = format!("not proved: in run {run}, state '{state}' found none of the expected screens");
                 return Err(Failure::work(error));
             }
             let mut observed = steplatch_capture::run_steps(&events);
             observed.retain(is_recorded);
-            // Other values print other things: the way and the exit codes are what must be the same.
-            let found = golden.differences(&observed).into_iter().filter(|one| !is_other || one.what != "output");
-            runs.differences.extend(found);
+            // With other values, outputs differ: only the states and the exit codes must be equal.
+            let differences = golden.differences(&observed).into_iter();
+            runs.differences.extend(differences.filter(|difference| !has_other_values || difference.what != "output"));
             runs.ids.push(reply.run_id);
-            if !is_other {
+            if !has_other_values {
                 runs.observed.push(observed);
             }
         }
@@ -208,19 +219,19 @@ fn announce(definition: &Definition) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the states whose commands printed something else in one run than in another, of runs that went the same way.
-fn varying(observed: &[Vec<GoldenStep>]) -> Vec<&str> {
-    let [first, rest @ ..] = observed else { return Vec::new() };
-    let differs = |(at, step): &(usize, &GoldenStep)| {
-        let others = rest.iter().filter_map(|run| run.get(*at)).filter(|other| other.state == step.state);
-        step.has_output && others.into_iter().any(|other| remove_volatile_text(&other.prints) != remove_volatile_text(&step.prints))
+/// Returns the states whose outputs differ between runs with the same states.
+fn varying_states(observed: &[Vec<GoldenStep>]) -> Vec<&str> {
+    let [first, others @ ..] = observed else { return Vec::new() };
+    let differs = |(index, step): &(usize, &GoldenStep)| {
+        let counterparts = others.iter().filter_map(|run| run.get(*index)).filter(|other| other.state == step.state);
+        step.has_output && counterparts.into_iter().any(|other| remove_volatile_text(&other.prints) != remove_volatile_text(&step.prints))
     };
     first.iter().enumerate().filter(differs).map(|(_, step)| step.state.as_str()).collect()
 }
 
-/// Takes over the last output. Later proofs do not compare the parts that differ from run to run.
-fn update(golden: &mut Golden, observed: &[Vec<GoldenStep>]) {
-    let varying = varying(observed);
+/// Stores the outputs of the last run. Later proofs do not compare those that differ between runs.
+fn update_golden(golden: &mut Golden, observed: &[Vec<GoldenStep>]) {
+    let varying = varying_states(observed);
     let Some(newest) = observed.last() else { return };
     for (golden, step) in golden.steps.iter_mut().zip(newest) {
         if golden.state == step.state && step.has_output {
@@ -234,17 +245,17 @@ fn show(differences: &[RunDifference], json: bool) -> Result<(), Failure> {
     if json { Ok(print::json(&differences)?) } else { show_differences(differences) }
 }
 
-/// Writes a recording in the place of the one before.
-fn write(path: &Path, golden: &Golden) -> Result<(), Failure> {
+/// Replaces the file of a recording.
+fn write_golden(path: &Path, golden: &Golden) -> Result<(), Failure> {
     let folder = path.parent().unwrap_or_else(|| Path::new("."));
-    let put = || -> std::io::Result<()> {
+    let replace = || -> std::io::Result<()> {
         let mut file = tempfile::NamedTempFile::new_in(folder)?;
         file.write_all(golden.text().as_bytes())?;
         file.as_file().sync_all()?;
         file.persist(path)?;
         Ok(())
     };
-    put().map_err(|error| Failure::work(format!("'{}' cannot be written: {error}", path.display())))
+    replace().map_err(|error| Failure::work(format!("'{}' cannot be written: {error}", path.display())))
 }
 
 #[cfg(test)]
@@ -263,8 +274,8 @@ mod tests {
         let run = |count: &str| vec![step("count", count), step("make", "built in 3 s")];
         let mut golden = Golden { steps: vec![step("count", "1 row"), step("make", "made")], ..Golden::default() };
         let observed = [run("2 rows"), run("3 rows")];
-        assert_eq!(varying(&observed), ["count"]);
-        update(&mut golden, &observed);
+        assert_eq!(varying_states(&observed), ["count"]);
+        update_golden(&mut golden, &observed);
         let kept: Vec<_> = golden.steps.iter().map(|step| (step.prints.as_str(), step.varies)).collect();
         assert_eq!(kept, [("3 rows", true), ("built in 3 s", false)]);
         assert_eq!(golden.differences(&run("4 rows")), []);

@@ -1,4 +1,4 @@
-//! Stubs made of a recorded run: its results, answers and variables, as a stub file has them.
+//! Stubs from a recorded run: its results, answers and variables, in the form of a stub file.
 
 use serde_json::{Map, Value, json};
 use steplatch_protocol::{DaemonPaths, RunEvent};
@@ -7,7 +7,7 @@ use steplatch_workflow::{Definition, tool};
 use crate::failure::Failure;
 use crate::run_steps;
 
-/// External inputs of a run: a stub file, and the variables that it began with.
+/// External inputs of a run: a stub file, and its initial variables.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct RecordedRun {
     pub(super) stubs: Value,
@@ -19,16 +19,16 @@ pub(super) struct RecordedRun {
 /// # Errors
 /// If there is no such run, or no daemon answers.
 pub(super) async fn read(paths: &DaemonPaths, run: &str, definition: &Definition) -> Result<RecordedRun, Failure> {
-    Ok(of_events(&run_steps::events(paths, run).await?, definition))
+    Ok(from_events(&run_steps::events(paths, run).await?, definition))
 }
 
-/// Returns the values that these events of a run have from outside. Results of states that the definition does not have
-/// any more, and of states that the rules decide by themselves, stay out.
-fn of_events(events: &[RunEvent], definition: &Definition) -> RecordedRun {
+/// Returns the external inputs in these events of a run. Omits results of states that the definition no longer has, and of
+/// states that the rules decide themselves.
+fn from_events(events: &[RunEvent], definition: &Definition) -> RecordedRun {
     let mut recorded = RecordedRun::default();
     let (mut states, mut gates, mut shell) = (Map::new(), Map::new(), Map::new());
-    let add = |all: &mut Map<String, Value>, state: &str, value: Value| {
-        if let Value::Array(list) = all.entry(state).or_insert_with(|| json!([])) {
+    let add = |values: &mut Map<String, Value>, state: &str, value: Value| {
+        if let Value::Array(list) = values.entry(state).or_insert_with(|| json!([])) {
             list.push(value);
         }
     };
@@ -55,12 +55,12 @@ fn of_events(events: &[RunEvent], definition: &Definition) -> RecordedRun {
             }
             ("gate_answered", Some(state)) => add(&mut gates, state.name(), value("answer").clone()),
             ("contract_checked", _) => {
-                let known = |name: &&String| {
+                let is_declared = |name: &&String| {
                     definition.arguments().get(name).is_some() || definition.return_values().get(name).is_some()
                 };
                 let variables = value("variables").as_object().into_iter().flatten();
                 shell.extend(
-                    variables.filter(|(name, _)| known(name)).map(|(name, value)| (name.clone(), value.clone())),
+                    variables.filter(|(name, _)| is_declared(name)).map(|(name, value)| (name.clone(), value.clone())),
                 );
             }
             _ => {}
@@ -77,7 +77,7 @@ fn of_events(events: &[RunEvent], definition: &Definition) -> RecordedRun {
     recorded
 }
 
-/// Returns whether the result of a tool comes from outside.
+/// Returns whether the result of a tool is an external input.
 fn has_stubs(tool: &str) -> bool {
     !matches!(tool, tool::SET | tool::RETURN | tool::FAIL | tool::GATE | tool::SLEEP)
 }
@@ -125,7 +125,7 @@ mod tests {
             event(6, "state_completed", &json!({"state": "ask", "outcome": "finished", "result": {"answer": "yes"}})),
             event(7, "state_completed", &json!({"state": "gone", "outcome": "finished", "result": {}})),
         ];
-        let RecordedRun { stubs, variables } = of_events(&events, &definition);
+        let RecordedRun { stubs, variables } = from_events(&events, &definition);
         assert_eq!(Value::Object(variables), json!({"DIR": "/x"}));
         assert_eq!(
             stubs,

@@ -7,7 +7,7 @@ use ratatui::text::{Line, Span};
 use unicode_width::UnicodeWidthStr as _;
 
 use super::style::{ACCENT, BAD, QUIET, STRONG, WAITS};
-use super::{header, keys, typed, write, write_all};
+use super::{draw_header, draw_input, draw_keys, write, write_all};
 use crate::print::{fitted, visible, wrapped};
 use crate::question::choice_beginning;
 use crate::ui::gate_view::{AnswerStep, GateView, QuestionLine, describe_waiting, question_lines, remark_lines};
@@ -36,7 +36,7 @@ pub(super) fn draw(model: &Model, view: &GateView, buffer: &mut Buffer) -> Optio
         Span::styled(format!(" {} asks ", visible(&view.workflow)), STRONG),
         Span::raw(format!(" {} ", describe_waiting(gate, &model.now))),
     ];
-    header(model, buffer, places.header, title);
+    draw_header(model, buffer, places.header, title);
     if places.is_cramped {
         let place = places.question.union(places.answer);
         let words = wrapped(CRAMPED, usize::from(place.width).max(1));
@@ -56,7 +56,7 @@ pub(super) fn draw(model: &Model, view: &GateView, buffer: &mut Buffer) -> Optio
         }
         AnswerStep::Sent | AnswerStep::Closed => &[("esc", "back"), ("↑↓ space", "scroll"), ("?", "help")],
     };
-    keys(model, buffer, places.keys, shown);
+    draw_keys(model, buffer, places.keys, shown);
     cursor
 }
 
@@ -75,7 +75,7 @@ fn draw_answer(model: &Model, view: &GateView, below: usize, buffer: &mut Buffer
                 false => choice_beginning(&view.gate().choices, line.text()),
             };
             let shown = format!("{}{}", visible(beginning), "•".repeat(hidden));
-            cursor = Some(typed(buffer, rows.next()?, "› ", &shown));
+            cursor = Some(draw_input(buffer, rows.next()?, "› ", &shown));
         }
         AnswerStep::Reading => {
             let (text, style) = match view.refusal(model.at) {

@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
 use super::style::{QUIET, STRONG};
-use super::{border, write_all};
+use super::{draw_border, write_all};
 use crate::attach::DetachKey;
 use crate::ui::model::Model;
 
@@ -40,7 +40,7 @@ pub(super) fn draw(model: &Model, buffer: &mut Buffer) {
     for at in screen.positions() {
         buffer[at].reset();
     }
-    let inside = border(buffer, screen, "Help; any key goes back");
+    let inside = draw_border(buffer, screen, "Help; any key goes back");
     let rows = ROWS.iter().map(|(key, does)| match *key {
         "" => Line::styled(*does, STRONG),
         key => Line::from(vec![Span::styled(format!("  {key:<16}"), STRONG), Span::raw(*does)]),

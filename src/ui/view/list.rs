@@ -7,7 +7,7 @@ use ratatui::text::{Line, Span};
 use unicode_width::UnicodeWidthStr as _;
 
 use super::style::{QUIET, REVERSED, STRONG, WAITS, of_tone};
-use super::{header, keys, notice, preview, write};
+use super::{draw_header, draw_keys, draw_notice, preview, write};
 use crate::print::{fitted, padded};
 use crate::ui::layout::Places;
 use crate::ui::model::{DaemonState, ListLine, Model, Row, Section, lines};
@@ -27,14 +27,14 @@ pub(super) fn draw(model: &Model, buffer: &mut Buffer) -> Option<Position> {
             vec![Span::styled(" steplatch ", STRONG), Span::styled(format!(" {many} questions wait for you "), WAITS)]
         }
     };
-    header(model, buffer, places.header, title);
+    draw_header(model, buffer, places.header, title);
     draw_list(model, &list, buffer, places.list);
     let selected = list.get(model.selected_index(&list));
     if let Some(place) = places.preview {
         preview::draw(model, selected, buffer, place);
     }
-    let cursor = notice(model, buffer, places.notice);
-    keys(model, buffer, places.keys, &keys_of(model, selected));
+    let cursor = draw_notice(model, buffer, places.notice);
+    draw_keys(model, buffer, places.keys, &keys_of(model, selected));
     cursor
 }
 
@@ -82,7 +82,7 @@ fn heading_detail(model: &Model, section: Section, count: usize) -> String {
     let is_filtered = !model.filter.text().is_empty();
     match (count, section) {
         (0, _) if is_filtered => "none has that".to_owned(),
-        (0, _) if model.daemon != DaemonState::Here => String::new(),
+        (0, _) if model.daemon != DaemonState::Connected => String::new(),
         (0, Section::Gates) => "nothing".to_owned(),
         (0, Section::Terminals) => "none; open one with: steplatch terminal open".to_owned(),
         (0, Section::Runs) => "none; start one with: steplatch run".to_owned(),

@@ -7,7 +7,7 @@ use ratatui::text::{Line, Span};
 
 use super::gate::line_of;
 use super::style::QUIET;
-use super::{border, write, write_all};
+use super::{draw_border, write, write_all};
 use crate::print;
 use crate::ui::gate_view::{describe_waiting, question_lines};
 use crate::ui::model::{DaemonState, Model, Row, Section};
@@ -21,12 +21,12 @@ pub(super) fn draw(model: &Model, selected: Option<&Row>, buffer: &mut Buffer, p
             Some((run, gate)) => {
                 let title =
                     format!("{} asks; {}", print::visible(&run.workflow_id), describe_waiting(gate, &model.now));
-                let inside = border(buffer, place, &title);
+                let inside = draw_border(buffer, place, &title);
                 let lines = question_lines(gate, usize::from(inside.width));
                 write_all(buffer, inside, lines.iter().map(line_of));
             }
             None => {
-                let inside = border(buffer, place, &row.name);
+                let inside = draw_border(buffer, place, &row.name);
                 write(buffer, inside, &Line::raw(row.detail.clone()));
             }
         },
@@ -35,7 +35,7 @@ pub(super) fn draw(model: &Model, selected: Option<&Row>, buffer: &mut Buffer, p
             let size = session.map(|session| format!(" {}x{}", session.cols, session.rows)).unwrap_or_default();
             let title = session.and_then(|session| session.title.as_deref()).map(print::visible);
             let title = title.filter(|title| !title.is_empty()).map(|title| format!(", {title}")).unwrap_or_default();
-            let inside = border(buffer, place, &format!("{}: {}{size}{title}", row.name, row.state));
+            let inside = draw_border(buffer, place, &format!("{}: {}{size}{title}", row.name, row.state));
             match model.picture.as_ref().filter(|picture| picture.terminal == row.id.id) {
                 Some(picture) => draw_picture(picture, buffer, inside),
                 None if model.daemon == DaemonState::Away => {
@@ -45,7 +45,7 @@ pub(super) fn draw(model: &Model, selected: Option<&Row>, buffer: &mut Buffer, p
             }
         }
         Section::Runs => {
-            let inside = border(buffer, place, &format!("{} {}", row.name, row.id.id));
+            let inside = draw_border(buffer, place, &format!("{} {}", row.name, row.id.id));
             let Some(run) = model.run(&row.id.id) else { return };
             let mut lines = vec![Line::styled(row.state.clone(), super::style::of_tone(row.tone))];
             let mut say = |name: &'static str, value: &serde_json::Value| {

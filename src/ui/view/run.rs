@@ -9,7 +9,7 @@ use unicode_width::UnicodeWidthStr as _;
 
 use super::gate::line_of;
 use super::style::{QUIET, REVERSED, STRONG, of_step};
-use super::{border, header, keys, notice, write, write_all};
+use super::{draw_border, draw_header, draw_keys, draw_notice, write, write_all};
 use crate::print::{self, fitted, padded, visible, wrapped};
 use crate::run_changes::has_ended;
 use crate::ui::gate_view::question_lines;
@@ -30,9 +30,9 @@ pub(super) fn draw(model: &Model, view: &RunView, buffer: &mut Buffer) {
         Span::styled(format!(" {name} "), STRONG),
         Span::raw(format!("{} {state} {} ", view.run_id, took.unwrap_or_default())),
     ];
-    header(model, buffer, places.header, title);
+    draw_header(model, buffer, places.header, title);
     let steps = &view.steps.steps;
-    let selected = view.step.unwrap_or_else(|| view.steps.telling()).min(steps.len().saturating_sub(1));
+    let selected = view.step.unwrap_or_else(|| view.steps.most_informative()).min(steps.len().saturating_sub(1));
     let height = usize::from(places.steps.height).max(1);
     let top = (selected + 1).saturating_sub(height);
     for (row, (index, step)) in places.steps.rows().zip(steps.iter().enumerate().skip(top)) {
@@ -46,10 +46,10 @@ pub(super) fn draw(model: &Model, view: &RunView, buffer: &mut Buffer) {
     if let (Some(place), Some(gate)) = (places.gate, gate) {
         let count = run.map_or(1, |run| run.pending_gates.len());
         let more = if count > 1 { format!(", the first of {count}") } else { String::new() };
-        let inside = border(buffer, place, &format!("waits for an answer{more}; a reads and answers it"));
+        let inside = draw_border(buffer, place, &format!("waits for an answer{more}; a reads and answers it"));
         write_all(buffer, inside, question_lines(gate, usize::from(inside.width)).iter().map(line_of));
     }
-    notice(model, buffer, places.notice);
+    draw_notice(model, buffer, places.notice);
     let mut shown = vec![("↑↓", "step"), ("space", "scroll")];
     if gate.is_some() {
         shown.push(("a", "answer"));
@@ -64,7 +64,7 @@ pub(super) fn draw(model: &Model, view: &RunView, buffer: &mut Buffer) {
         shown.push(("s", "start the daemon"));
     }
     shown.extend([("t", "its terminal"), ("esc", "back"), ("?", "help")]);
-    keys(model, buffer, places.keys, &shown);
+    draw_keys(model, buffer, places.keys, &shown);
 }
 
 fn draw_step(model: &Model, step: &Step, buffer: &mut Buffer, row: Rect, is_selected: bool) {
@@ -90,7 +90,7 @@ fn took(model: &Model, step: &Step) -> Option<Duration> {
 /// Draws the input and the output of a step; without a step, those of the run.
 fn draw_values(model: &Model, view: &RunView, step: Option<&Step>, buffer: &mut Buffer, place: Rect) {
     let title = step.map_or_else(|| "the run".to_owned(), |step| format!("{} {}", step.name, step.kind));
-    let inside = border(buffer, place, &title);
+    let inside = draw_border(buffer, place, &title);
     if inside.is_empty() {
         return;
     }

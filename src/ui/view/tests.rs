@@ -592,10 +592,14 @@ fn a_run_has_its_steps_on_the_left_and_its_question_at_the_bottom() {
         |
         | ↑↓ step  space scroll  a answer  p pause/resume  c cancel  b background  t its terminal  esc back
     "#]]);
-    assert_eq!(desk.model.wanted().run, Some(("run_bbbb".to_owned(), 1)));
+    assert_eq!(desk.model.feed_selection().run, Some(("run_bbbb".to_owned(), 1)));
     desk.types("a");
     assert!(desk.screen().contains("release asks"), "{}", desk.screen());
-    assert_eq!(desk.model.wanted().run, Some(("run_bbbb".to_owned(), 1)), "its events are not missed meanwhile");
+    assert_eq!(
+        desk.model.feed_selection().run,
+        Some(("run_bbbb".to_owned(), 1)),
+        "its events are not missed meanwhile"
+    );
     desk.presses(&[Key::Escape]);
     desk.types("b");
     assert!(
@@ -605,7 +609,7 @@ fn a_run_has_its_steps_on_the_left_and_its_question_at_the_bottom() {
     );
     desk.types("gbb");
     desk.presses(&[Key::Enter]);
-    assert_eq!(desk.model.wanted().run, Some(("run_bbbb".to_owned(), 2)));
+    assert_eq!(desk.model.feed_selection().run, Some(("run_bbbb".to_owned(), 2)));
 }
 
 #[test]
@@ -708,10 +712,10 @@ fn a_daemon_that_ends_is_said_and_waited_for() {
     desk.happens(UiEvent::DaemonAway);
     let screen = desk.screen();
     assert!(screen.contains("the daemon is away") && screen.contains("s start the daemon"), "{screen}");
-    assert_eq!(desk.model.wanted(), crate::ui::event::FeedSelection::default());
+    assert_eq!(desk.model.feed_selection(), crate::ui::event::FeedSelection::default());
     assert!(matches!(&desk.types("s")[..], [Effect::StartDaemon]));
     desk.happens(UiEvent::Lists { terminals: terminals(), runs: runs(), needs_passphrase: false });
-    assert!(desk.model.daemon == DaemonState::Here && desk.screen().contains("the daemon is back"));
+    assert!(desk.model.daemon == DaemonState::Connected && desk.screen().contains("the daemon is back"));
 }
 
 #[test]

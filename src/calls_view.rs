@@ -45,14 +45,14 @@ impl Calls {
                 let step = text("step_id");
                 let name = if step.is_empty() { node.clone() } else { step };
                 let input = format_brief(event.data.get("input").unwrap_or(&Value::Null));
-                let called = CallLine {
+                let line = CallLine {
                     name,
                     node,
                     input,
                     started_at: event.timestamp.clone(),
                     started: since(&event.timestamp),
                 };
-                call.map(|call| self.open.insert(call, called));
+                call.map(|call| self.open.insert(call, line));
                 None
             }
             "node_completed" | "node_error" | "node_timeout" => {
@@ -119,9 +119,9 @@ fn format_nested_run(event: &RunEvent, called: &CallLine, width: Option<usize>) 
 }
 
 fn format_duration(called: &CallLine, event: &RunEvent) -> String {
-    let took = between(&called.started_at, &event.timestamp);
-    // A duration below one millisecond is noise.
-    took.filter(|took| *took >= Duration::from_millis(1)).map(crate::print::duration).unwrap_or_default()
+    let elapsed = between(&called.started_at, &event.timestamp);
+    // Omits durations below one millisecond.
+    elapsed.filter(|elapsed| *elapsed >= Duration::from_millis(1)).map(crate::print::duration).unwrap_or_default()
 }
 
 /// Formats a value for use within a line. Only the first line of a string is kept.
@@ -129,7 +129,7 @@ fn format_brief(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         Value::String(text) => first_line(text),
-        other => visible(&other.to_string()),
+        value => visible(&value.to_string()),
     }
 }
 

@@ -1,8 +1,8 @@
 //! Completion of ids and names by the shell.
 //!
-//! The script that `steplatch completions SHELL` prints runs this program with the words of the command line, and it
-//! answers with candidates. A running daemon supplies ids and names, within a time limit: a completion starts no daemon
-//! and never hangs. Without an answer there are no candidates.
+//! The script that `steplatch completions SHELL` prints runs this program with the words of the command line, and this
+//! program prints candidates. A running daemon supplies ids and names, within a time limit: a completion starts no daemon
+//! and does not block. Without an answer there are no candidates.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -44,12 +44,12 @@ pub(crate) fn script(shell: &str) -> Option<Vec<u8>> {
 
 /// Completes the ids of runs.
 pub(crate) fn runs() -> ArgValueCompleter {
-    completer(|current| runs_like(current, |_| true))
+    completer(|current| complete_runs(current, |_| true))
 }
 
 /// Completes the ids of runs that have not ended.
 pub(crate) fn runs_in_progress() -> ArgValueCompleter {
-    completer(|current| runs_like(current, |run| matches!(run.state.as_str(), "pending" | "running" | "waiting")))
+    completer(|current| complete_runs(current, |run| matches!(run.state.as_str(), "pending" | "running" | "waiting")))
 }
 
 /// Completes the states of runs.
@@ -65,38 +65,38 @@ pub(crate) fn gates() -> ArgValueCompleter {
     completer(|current| {
         let request = ListWorkflowRuns { state: Some("waiting".to_owned()), ..ListWorkflowRuns::default() };
         let runs = ask_daemon(request).map(|reply| reply.runs).unwrap_or_default();
-        let own = runs.iter().flat_map(|run| {
+        let gates = runs.iter().flat_map(|run| {
             run.pending_gates.iter().filter(|gate| gate.run_id == run.run_id).map(|gate| (&gate.gate_id, &gate.prompt))
         });
-        own.filter_map(|(id, prompt)| without_prefix(current, id, prompt)).collect()
+        gates.filter_map(|(id, prompt)| without_prefix(current, id, prompt)).collect()
     })
 }
 
 /// Completes the ids and names of open terminals.
 pub(crate) fn terminals() -> ArgValueCompleter {
-    completer(terminals_like)
+    completer(complete_terminals)
 }
 
 /// Completes terminals and runs.
 pub(crate) fn runs_and_terminals() -> ArgValueCompleter {
     completer(|current| {
-        let mut found = terminals_like(current);
-        found.extend(runs_like(current, |run| run.completed_at.is_none()));
-        found
+        let mut candidates = complete_terminals(current);
+        candidates.extend(complete_runs(current, |run| run.completed_at.is_none()));
+        candidates
     })
 }
 
 /// Completes the names of saved workflows.
 pub(crate) fn workflows() -> ArgValueCompleter {
-    completer(workflows_like)
+    completer(complete_workflows)
 }
 
 /// Completes files and the names of saved workflows.
 pub(crate) fn files_and_workflows() -> ArgValueCompleter {
     completer(|current| {
-        let mut found = workflows_like(current);
-        found.extend(PathCompleter::file().complete(OsStr::new(current)));
-        found
+        let mut candidates = complete_workflows(current);
+        candidates.extend(PathCompleter::file().complete(OsStr::new(current)));
+        candidates
     })
 }
 
@@ -127,13 +127,13 @@ pub(crate) fn remotes() -> ArgValueCompleter {
 /// Completes files, and the names of other machines before a colon.
 pub(crate) fn files() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
-        let mut found = PathCompleter::any().complete(current);
+        let mut candidates = PathCompleter::any().complete(current);
         if let Some(current) = current.to_str().filter(|current| !current.contains(['/', ':'])) {
             let hosts = ask_daemon(ListHosts {}).map(|reply| reply.hosts).unwrap_or_default();
             let host = |host: &RemoteHostInfo| candidate(current, &format!("{}:", host.name), Some(&host.ssh));
-            found.extend(hosts.iter().filter_map(host));
+            candidates.extend(hosts.iter().filter_map(host));
         }
-        found
+        candidates
     })
 }
 
@@ -150,68 +150,74 @@ fn completer(candidates: fn(&str) -> Vec<CompletionCandidate>) -> ArgValueComple
     ArgValueCompleter::new(move |current: &OsStr| current.to_str().map(candidates).unwrap_or_default())
 }
 
-fn runs_like(current: &str, matches: fn(&RunRecord) -> bool) -> Vec<CompletionCandidate> {
+fn complete_runs(current: &str, matches: fn(&RunRecord) -> bool) -> Vec<CompletionCandidate> {
     let newest = ListWorkflowRuns { limit: Some(MAX_RUNS), ..ListWorkflowRuns::default() };
     let runs = ask_daemon(newest).map(|reply| reply.runs).unwrap_or_default();
-    let about = |run: &RunRecord| format!("{} {}", run.workflow_id, run.state);
-    runs.iter().filter(|run| matches(run)).filter_map(|run| without_prefix(current, &run.run_id, &about(run))).collect()
+    let describe = |run: &RunRecord| format!("{} {}", run.workflow_id, run.state);
+    runs.iter()
+        .filter(|run| matches(run))
+        .filter_map(|run| without_prefix(current, &run.run_id, &describe(run)))
+        .collect()
 }
 
-fn terminals_like(current: &str) -> Vec<CompletionCandidate> {
+fn complete_terminals(current: &str) -> Vec<CompletionCandidate> {
     let sessions = ask_daemon(ListTerminalSessions {}).map(|reply| reply.sessions).unwrap_or_default();
     let names = sessions.iter().flat_map(|session| {
         let name = session.name.as_deref().unwrap_or(&session.session_id);
         candidate(current, name, Some(&session.command))
     });
-    let mut found: Vec<_> = names.collect();
+    let mut candidates: Vec<_> = names.collect();
     if !current.is_empty() {
         let named = sessions.iter().filter(|session| session.name.is_some());
-        found.extend(named.filter_map(|session| candidate(current, &session.session_id, Some(&session.command))));
+        candidates.extend(named.filter_map(|session| candidate(current, &session.session_id, Some(&session.command))));
     }
-    found
+    candidates
 }
 
-fn workflows_like(current: &str) -> Vec<CompletionCandidate> {
+fn complete_workflows(current: &str) -> Vec<CompletionCandidate> {
     let workflows = ask_daemon(ListWorkflows::default()).map(|reply| reply.workflows).unwrap_or_default();
-    workflows.iter().filter_map(|known| candidate(current, &known.name, known.description.as_deref())).collect()
+    workflows
+        .iter()
+        .filter_map(|workflow| candidate(current, &workflow.name, workflow.description.as_deref()))
+        .collect()
 }
 
 /// Returns a candidate if it begins with `current`.
-fn candidate(current: &str, value: &str, about: Option<&str>) -> Option<CompletionCandidate> {
-    let about = about.map(|about| fitted(&visible(about.lines().next().unwrap_or_default()), 60)).map(Into::into);
-    value.starts_with(current).then(|| CompletionCandidate::new(value).help(about))
+fn candidate(current: &str, value: &str, description: Option<&str>) -> Option<CompletionCandidate> {
+    let help = description.map(|text| fitted(&visible(text.lines().next().unwrap_or_default()), 60)).map(Into::into);
+    value.starts_with(current).then(|| CompletionCandidate::new(value).help(help))
 }
 
 /// Returns the id of a run or gate as a candidate, without its `run_` if `current` lacks it.
-fn without_prefix(current: &str, id: &str, about: &str) -> Option<CompletionCandidate> {
-    let bare = id.strip_prefix("run_").unwrap_or(id);
-    candidate(current, id, Some(about)).or_else(|| candidate(current, bare, Some(about)))
+fn without_prefix(current: &str, id: &str, description: &str) -> Option<CompletionCandidate> {
+    let digits = id.strip_prefix("run_").unwrap_or(id);
+    candidate(current, id, Some(description)).or_else(|| candidate(current, digits, Some(description)))
 }
 
 /// Requests `verb` from a running daemon, within the time limit.
 fn ask_daemon<V: Verb>(verb: V) -> Option<V::Reply> {
-    let place = DaemonPaths::from_environment(state_dir().as_deref()).ok()?;
+    let paths = DaemonPaths::from_environment(state_dir().as_deref()).ok()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
     let hello = Hello { environment: None, ..front::hello("steplatch") };
     let reply = runtime.block_on(async {
-        let asking = async {
-            let (client, _) = connect(&place, hello).await.ok()?;
+        let request = async {
+            let (client, _) = connect(&paths, hello).await.ok()?;
             client.call(verb).await.ok()
         };
-        tokio::time::timeout(REQUEST_TIMEOUT, asking).await.ok().flatten()
+        tokio::time::timeout(REQUEST_TIMEOUT, request).await.ok().flatten()
     });
     runtime.shutdown_background();
     reply
 }
 
-/// Returns the state directory that the command line to complete names.
+/// Returns the state directory of the command line to complete.
 fn state_dir() -> Option<PathBuf> {
-    let mut words = std::env::args_os();
-    while let Some(word) = words.next() {
-        if word == "--state-dir" {
-            return words.next().map(PathBuf::from);
+    let mut arguments = std::env::args_os();
+    while let Some(argument) = arguments.next() {
+        if argument == "--state-dir" {
+            return arguments.next().map(PathBuf::from);
         }
-        if let Some(directory) = word.to_str().and_then(|word| word.strip_prefix("--state-dir=")) {
+        if let Some(directory) = argument.to_str().and_then(|argument| argument.strip_prefix("--state-dir=")) {
             return Some(PathBuf::from(directory));
         }
     }

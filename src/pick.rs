@@ -1,4 +1,4 @@
-//! A list to pick from, where a person at a terminal leaves out an id.
+//! A list from which a person at a terminal picks an id that the command line omits.
 
 use std::io::{self, BufRead as _};
 
@@ -16,10 +16,10 @@ const MAX_RUNS: u32 = 20;
 /// Returns the named terminal, the only open one, or the person's choice.
 ///
 /// # Errors
-/// If `named` is `None`, and there is none or no person to ask.
-pub(crate) async fn terminal(paths: &DaemonPaths, named: Option<String>) -> Result<String, Failure> {
-    if let Some(named) = named {
-        return Ok(named);
+/// If `id` is `None`, and there is no item or no person to ask.
+pub(crate) async fn terminal(paths: &DaemonPaths, id: Option<String>) -> Result<String, Failure> {
+    if let Some(id) = id {
+        return Ok(id);
     }
     let missing = "no terminal was given; list terminals with: steplatch terminal list";
     if Person::here().is_none() {
@@ -33,25 +33,25 @@ pub(crate) async fn terminal(paths: &DaemonPaths, named: Option<String>) -> Resu
 /// Returns the named run, the only run, or the person's choice.
 ///
 /// # Errors
-/// If `named` is `None`, and there is none or no person to ask.
-pub(crate) async fn run(paths: &DaemonPaths, named: Option<String>) -> Result<String, Failure> {
-    if let Some(named) = named {
-        return runs::find(paths, &named).await;
+/// If `id` is `None`, and there is no item or no person to ask.
+pub(crate) async fn run(paths: &DaemonPaths, id: Option<String>) -> Result<String, Failure> {
+    if let Some(id) = id {
+        return runs::find(paths, &id).await;
     }
     let missing = "no run was given; list runs with: steplatch runs list";
     if Person::here().is_none() {
         return Err(Failure::usage(missing));
     }
-    let listed = runs::listed(paths, None, None, MAX_RUNS).await?;
-    let rows = listed.iter().map(|run| (run.run_id.clone(), runs::row(run)));
+    let runs = runs::listed(paths, None, None, MAX_RUNS).await?;
+    let rows = runs.iter().map(|run| (run.run_id.clone(), runs::row(run)));
     pick("run", rows.collect(), "there are no runs; start one with: steplatch run").await
 }
 
 /// Returns the only id, or the person's choice by the number of its row.
-async fn pick(what: &str, rows: Vec<(String, Vec<String>)>, none: &str) -> Result<String, Failure> {
+async fn pick(kind: &str, rows: Vec<(String, Vec<String>)>, empty_message: &str) -> Result<String, Failure> {
     let (ids, cells): (Vec<String>, Vec<Vec<String>>) = rows.into_iter().unzip();
     match ids.as_slice() {
-        [] => return Err(Failure::usage(none)),
+        [] => return Err(Failure::usage(empty_message)),
         [only] => return Ok(only.clone()),
         _ => {}
     }
@@ -64,18 +64,18 @@ async fn pick(what: &str, rows: Vec<(String, Vec<String>)>, none: &str) -> Resul
     for line in table.lines() {
         print::line(print::width().map_or_else(|| line.to_owned(), |width| print::fitted(line, width)))?;
     }
-    print::ask(&format!("{what}, by number:"))?;
-    // Read here rather than by a thread that reads ahead: what follows may read the keyboard itself.
+    print::ask(&format!("{kind}, by number:"))?;
+    // Does not use the reading thread of questions, because the command may read the keyboard itself next.
     let line = tokio::task::spawn_blocking(|| {
         let mut line = String::new();
         io::stdin().lock().read_line(&mut line).map(|_| line)
     });
     let line = line.await.map_err(io::Error::other)??;
-    picked(&ids, &line).cloned().ok_or_else(|| Failure::usage(format!("no {what} was picked")))
+    find_picked(&ids, &line).cloned().ok_or_else(|| Failure::usage(format!("no {kind} was selected")))
 }
 
-/// Returns the id that a line selects: by its number, or as the id itself.
-fn picked<'i>(ids: &'i [String], line: &str) -> Option<&'i String> {
+/// Returns the id that a line selects by its number or by the id itself.
+fn find_picked<'i>(ids: &'i [String], line: &str) -> Option<&'i String> {
     let line = line.trim();
     let by_number = line.parse::<usize>().ok().and_then(|number| ids.get(number.checked_sub(1)?));
     by_number.or_else(|| ids.iter().find(|id| *id == line))
@@ -89,7 +89,7 @@ mod tests {
     fn a_row_is_picked_by_its_number_or_its_id() {
         let ids = ["run_a", "run_b"].map(str::to_owned);
         for (line, id) in [(" 2\n", Some(1)), ("run_a\n", Some(0)), ("0", None), ("3", None), ("", None)] {
-            assert_eq!(picked(&ids, line), id.map(|at: usize| &ids[at]), "{line:?}");
+            assert_eq!(find_picked(&ids, line), id.map(|at: usize| &ids[at]), "{line:?}");
         }
     }
 }

@@ -26,7 +26,7 @@ pub(crate) const STRONG: Style = Style::new().bold();
 pub(crate) const LOG_VARIABLE: &str = "STEPLATCH_LOG";
 
 /// The default filter of logs. The MCP library reports a client that goes away as an error.
-pub(crate) const USUAL_LOG: &str = "warn,rmcp=error,rmcp::service=off";
+pub(crate) const DEFAULT_LOG_FILTER: &str = "warn,rmcp=error,rmcp::service=off";
 
 /// Replaces the filter of logs; `None` restores that of the command line.
 type Refilter = Box<dyn Fn(Option<EnvFilter>) + Send + Sync>;
@@ -34,15 +34,15 @@ static REFILTER: OnceLock<Refilter> = OnceLock::new();
 
 /// Sends logs to standard error, which no other component reads.
 pub(crate) fn logs_to_stderr(verbose: bool) {
-    let usual = if verbose { "info,steplatch=debug,rmcp=warn" } else { USUAL_LOG };
-    let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| usual.into());
+    let default_filter = if verbose { "info,steplatch=debug,rmcp=warn" } else { DEFAULT_LOG_FILTER };
+    let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| default_filter.into());
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(false);
-    // The report of a failed write would go to standard error too, and a failure of that is a panic.
+    // The report of a failed write would also go to standard error, and panic if that fails.
     let builder = builder.log_internal_errors(false).with_filter_reloading();
     let handle = builder.reload_handle();
     let refilter = move |filter: Option<EnvFilter>| {
-        // It fails only if logging has ended.
-        let _ = handle.reload(filter.unwrap_or_else(|| usual.into()));
+        // Fails only if logging has ended.
+        let _ = handle.reload(filter.unwrap_or_else(|| default_filter.into()));
     };
     let _ = REFILTER.set(Box::new(refilter));
     builder.init();
@@ -55,8 +55,8 @@ pub(crate) fn log_filter(filter: Option<&str>) {
     }
 }
 
-/// Checks a filter of logs; the error states what is wrong.
-pub(crate) fn is_log_filter(filter: &str) -> Result<(), String> {
+/// Checks a filter of logs.
+pub(crate) fn check_log_filter(filter: &str) -> Result<(), String> {
     EnvFilter::try_new(filter).map(drop).map_err(|error| error.to_string())
 }
 
@@ -141,35 +141,35 @@ fn escaped_json(text: &str) -> String {
 
 /// Returns whether a terminal would interpret a character rather than show it, except line ends and tabs.
 pub(crate) fn is_harmful(character: char) -> bool {
-    (character.is_control() && !matches!(character, '\n' | '\t')) || turns(character)
+    (character.is_control() && !matches!(character, '\n' | '\t')) || changes_direction(character)
 }
 
 /// Returns whether a character changes the direction of the text after it, which could disguise the text.
-fn turns(character: char) -> bool {
+fn changes_direction(character: char) -> bool {
     matches!(character, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Makes text safe for a terminal: line ends, tabs and plain styles stay, other control characters become symbols.
 pub(crate) fn harmless(text: &str) -> String {
     let mut harmless = String::with_capacity(text.len());
-    let mut rest = text;
+    let mut remaining = text;
     let mut is_styled = false;
-    while let Some(character) = rest.chars().next() {
-        let behind = &rest[character.len_utf8()..];
-        rest = match character {
-            '\r' if behind.starts_with('\n') => behind,
-            '\x1b' if let Some(length) = plain_style(behind) => {
+    while let Some(character) = remaining.chars().next() {
+        let after = &remaining[character.len_utf8()..];
+        remaining = match character {
+            '\r' if after.starts_with('\n') => after,
+            '\x1b' if let Some(length) = safe_style_length(after) => {
                 harmless.push('\x1b');
-                harmless.push_str(&behind[..length]);
+                harmless.push_str(&after[..length]);
                 is_styled = true;
-                &behind[length..]
+                &after[length..]
             }
             _ => {
                 match is_harmful(character) {
                     true => harmless.push_str(&visible(character.encode_utf8(&mut [0; 4]))),
                     false => harmless.push(character),
                 }
-                behind
+                after
             }
         };
     }
@@ -180,23 +180,23 @@ pub(crate) fn harmless(text: &str) -> String {
     harmless
 }
 
-/// Returns the length of the style at the beginning of the text after an escape, if it may pass: bold, dim, underlined
-/// or a text colour, which hide nothing (ECMA-48, 8.3.117, SGR).
-fn plain_style(behind: &str) -> Option<usize> {
-    let parameters = behind.strip_prefix('[')?;
+/// Returns the length of the style after an escape if it hides no text: bold, dim, underlined or a text colour
+/// (ECMA-48, 8.3.117, SGR).
+fn safe_style_length(text: &str) -> Option<usize> {
+    let parameters = text.strip_prefix('[')?;
     let end = parameters.bytes().position(|byte| !byte.is_ascii_digit() && byte != b';')?;
-    let is_plain = |parameter: &str| matches!(parameter.parse(), Ok(0..=2 | 4 | 22 | 24 | 31..=37 | 39 | 90..=97));
-    let all_plain = parameters[..end].split(';').all(is_plain);
-    (parameters.as_bytes()[end] == b'm' && all_plain).then_some(end + 2)
+    let is_safe = |parameter: &str| matches!(parameter.parse(), Ok(0..=2 | 4 | 22 | 24 | 31..=37 | 39 | 90..=97));
+    let are_safe = parameters[..end].split(';').all(is_safe);
+    (parameters.as_bytes()[end] == b'm' && are_safe).then_some(end + 2)
 }
 
-/// Writes a number of bytes for people: two digits at least, in units of 1,024.
+/// Formats a number of bytes for people: with at least two digits, in units of 1,024.
 pub(crate) fn size(bytes: u64) -> String {
     let units = ["B", "KB", "MB", "GB"];
     let exponent = (1..units.len()).take_while(|exponent| bytes >> (10 * exponent) > 0).count();
-    let (whole, unit) = (bytes >> (10 * exponent), units[exponent]);
-    let tenths = exponent.checked_sub(1).map_or(0, |below| ((bytes >> (10 * below)) & 1023) * 10 / 1024);
-    if exponent > 0 && whole < 10 { format!("{whole}.{tenths} {unit}") } else { format!("{whole} {unit}") }
+    let (integer, unit) = (bytes >> (10 * exponent), units[exponent]);
+    let tenths = exponent.checked_sub(1).map_or(0, |lower| ((bytes >> (10 * lower)) & 1023) * 10 / 1024);
+    if exponent > 0 && integer < 10 { format!("{integer}.{tenths} {unit}") } else { format!("{integer} {unit}") }
 }
 
 /// Prints an error for people on standard error.
@@ -256,7 +256,7 @@ pub(crate) fn ago(moment: &str) -> String {
     ago_at(moment, None)
 }
 
-/// As [`ago`], at the moment `now`, if there is one.
+/// Formats as [`ago`] does, relative to `now` if it is given.
 pub(crate) fn ago_at(moment: &str, now: Option<&str>) -> String {
     let Some(time) = between(moment, now) else { return visible(moment) };
     match time.as_secs() {
@@ -298,12 +298,12 @@ pub(crate) fn wrapped(text: &str, room: usize) -> Vec<String> {
     lines
 }
 
-/// Returns text whose further lines begin with `indent` blanks, as [`visible`]: its own lines, and those wrapped to fit the terminal of
-/// standard output, if it is one.
+/// Returns text as [`visible`], wrapped to the terminal of standard output if it is one. Lines after the first begin with `indent`
+/// blanks.
 pub(crate) fn hanging(text: &str, indent: usize) -> String {
-    /// The least room in which wrapping helps.
-    const MIN_ROOM: usize = 24;
-    let room = width().map_or(usize::MAX, |width| width.saturating_sub(indent).max(MIN_ROOM));
+    /// Minimum width in which wrapping helps.
+    const MIN_COLUMNS: usize = 24;
+    let room = width().map_or(usize::MAX, |width| width.saturating_sub(indent).max(MIN_COLUMNS));
     wrapped(text, room).join(&format!("\n{}", " ".repeat(indent)))
 }
 
@@ -313,10 +313,10 @@ pub(crate) fn fitted(text: &str, columns: usize) -> String {
         return text.to_owned();
     }
     let mut out = String::new();
-    let mut used = 0;
+    let mut width = 0;
     for character in text.chars() {
-        used += character.width().unwrap_or(0);
-        if used >= columns {
+        width += character.width().unwrap_or(0);
+        if width >= columns {
             break;
         }
         out.push(character);
@@ -330,21 +330,21 @@ pub(crate) fn padded(text: &str, columns: usize) -> String {
     format!("{text}{}", " ".repeat(columns.saturating_sub(text.width())))
 }
 
-/// Returns rows of cells as aligned lines of at most `columns`, the first one as a quiet head. The cells of column
-/// `state` are states of runs or terminals, and have the colours of those.
+/// Returns rows of cells as aligned lines of at most `columns`, the first one as a dimmed head. Column `state` has states
+/// of runs or terminals, which are coloured.
 pub(crate) fn list(rows: &[Vec<String>], state: usize, columns: Option<usize>) -> Vec<String> {
     let table = table(rows);
     let lines = table.lines().zip(rows).enumerate().map(|(index, (line, row))| {
         let line = columns.map_or_else(|| line.to_owned(), |columns| fitted(line, columns));
         let Some(word) = row.get(state) else { return line };
         let style = if index == 0 { QUIET } else { state_style(word) };
-        // The columns before it have no more than their cells and blanks.
+        // The columns before the state contain only their cells and blanks.
         match line.find(&format!("  {word}")) {
             _ if index == 0 => format!("{style}{line}{style:#}"),
             Some(at) if style != Style::new() => {
-                let (before, rest) = line.split_at(at + 2);
-                let (word, behind) = rest.split_at(word.len());
-                format!("{before}{style}{word}{style:#}{behind}")
+                let (before, state) = line.split_at(at + 2);
+                let (word, after) = state.split_at(word.len());
+                format!("{before}{style}{word}{style:#}{after}")
             }
             _ => line,
         }
@@ -352,7 +352,7 @@ pub(crate) fn list(rows: &[Vec<String>], state: usize, columns: Option<usize>) -
     lines.collect()
 }
 
-/// Returns the colour of a state: of what waits for a person, of what ended well, and of what did not.
+/// Returns the colour of a state: waiting for a person, succeeded, failed or cancelled.
 fn state_style(state: &str) -> Style {
     let first = state.split([' ', ',']).next().unwrap_or_default();
     match (first, state) {

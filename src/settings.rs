@@ -212,7 +212,7 @@ pub(crate) const KEYS: &[Key] = &[
         variable: crate::print::LOG_VARIABLE,
         former: None,
         description: "log filter of the daemon: a level, or levels of modules, such as info,steplatch=debug",
-        kind: Kind::Text(crate::print::USUAL_LOG, crate::print::is_log_filter),
+        kind: Kind::Text(crate::print::DEFAULT_LOG_FILTER, crate::print::check_log_filter),
         hot: true,
     },
 ];

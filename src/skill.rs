@@ -1,7 +1,7 @@
 //! Agent Skills: a workflow as a folder that an agent finds by its description, reads and runs (<https://agentskills.io>).
 //!
-//! Pure: the name of the folder, the texts in it, and a machine that needs no library. What an agent always reads is the
-//! description; the steps are in a separate file, which it reads when it needs them.
+//! Pure: the name of the folder, its texts, and a machine that needs no library. An agent always reads the description;
+//! the steps are in a separate file, which it reads on demand.
 
 mod name;
 mod standalone;
@@ -13,7 +13,7 @@ use steplatch_protocol::VariableOfContract;
 use steplatch_workflow::{Definition, State, tool};
 
 pub(crate) use name::SkillName;
-pub(crate) use standalone::{NotStandalone, called, standalone};
+pub(crate) use standalone::{NotStandalone, called_workflows, include_called};
 
 use crate::typed_inputs::typed_inputs;
 
@@ -37,9 +37,9 @@ pub(crate) struct Skill<'s> {
     pub(crate) description: Option<&'s str>,
     /// Its required arguments.
     pub(crate) arguments: &'s [VariableOfContract],
-    /// The machine; none of a function.
+    /// The machine; `None` for a function.
     pub(crate) machine: Option<&'s Definition>,
-    /// Known times of its capture and proof (ISO 8601, UTC).
+    /// Times of its capture and proof, if known (ISO 8601, UTC).
     pub(crate) captured: Option<&'s str>,
     pub(crate) proved: Option<&'s str>,
 }
@@ -52,31 +52,28 @@ impl Skill<'_> {
         // Writing to a String does not fail, here and below.
         let _ = writeln!(text, "\n# {}\n", self.name);
         if let Some(description) = self.description {
-            let _ = writeln!(text, "{}\n", plain(description));
+            let _ = writeln!(text, "{}\n", plain_text(description));
         }
         let _ = writeln!(text, "## How to run it\n");
-        let _ = writeln!(
-            text,
-            "In the directory that it shall work in, with the path of this folder in place of `SKILL_DIR`:\n"
-        );
+        let _ = writeln!(text, "In the directory to work in, with the path of this folder instead of `SKILL_DIR`:\n");
         let _ = writeln!(text, "```sh\nsteplatch run SKILL_DIR/{target}{}\n```\n", self.example());
         text.push_str(
-            "The command ends when the run is over. Exit code 0: completed. 1: failed, with the reason. 3: the run waits at a \
+            "The command ends with the run. Exit code 0: completed. 1: failed, with the reason. 3: the run waits at a \
              question, which it prints. `--json` prints the result as JSON, `--detach` the id of the run at once.\n",
         );
         if self.machine.is_some_and(|machine| machine.states().iter().any(State::asks_when_unknown)) {
             text.push_str(
-                "\nWhere a program shows something that was not expected, the run stops and asks; it never goes on by guess. \
-                 `steplatch gates list` has the question with what was expected, `steplatch gates show GATE` all of it. Type \
-                 into the terminal of the run what the program wants (`steplatch terminal send`), then choose where the run \
-                 goes on: `steplatch gates answer GATE STATE`.\n",
+                "\nIf a program shows an unexpected screen, the run stops and asks; it never guesses. `steplatch gates list` \
+                 shows the question with the expected screens, `steplatch gates show GATE` all details. Type the input that \
+                 the program needs into the terminal of the run (`steplatch terminal send`), then choose the state at which \
+                 the run continues: `steplatch gates answer GATE STATE`.\n",
             );
         }
         self.write_arguments(&mut text);
         self.write_gates(&mut text);
         let _ = writeln!(text, "\n## What it needs\n\n{}", self.needs());
         if self.machine.is_some() {
-            let _ = writeln!(text, "\n## What it does\n\n[{STEPS}]({STEPS}) lists what it types, state by state.");
+            let _ = writeln!(text, "\n## What it does\n\n[{STEPS}]({STEPS}) lists the typed input of each state.");
         }
         if self.captured.is_some() {
             let _ = writeln!(
@@ -88,7 +85,7 @@ impl Skill<'_> {
         text
     }
 
-    /// Returns the text of the file with the steps. None for a function.
+    /// Returns the text of the file with the steps; `None` for a function.
     pub(crate) fn steps(&self) -> Option<String> {
         let mut text = format!("# What `{}` types\n", self.workflow);
         write_steps(&mut text, self.machine?);
@@ -97,10 +94,10 @@ impl Skill<'_> {
 
     fn frontmatter(&self) -> String {
         let mut text = format!("---\nname: {}\n", self.name);
-        let what = self.description.map(plain).unwrap_or_default();
+        let what = self.description.map(plain_text).unwrap_or_default();
         let when = format!(
             "Runs the tested terminal workflow '{}' with one steplatch command, in real terminals, with fixed steps and checks. \
-             Use it whenever that is asked for, instead of typing the commands one by one.",
+             Use it for this task instead of typing the commands one by one.",
             self.workflow
         );
         let room = MAX_DESCRIPTION_CHARS - when.chars().count() - 2;
@@ -108,14 +105,14 @@ impl Skill<'_> {
         if !what.is_empty() {
             what.push_str(". ");
         }
-        let compatibility: String = plain(&self.needs()).chars().take(MAX_COMPATIBILITY_CHARS).collect();
-        let _ = writeln!(text, "description: {}", quoted(&format!("{what}{when}")));
-        let _ = writeln!(text, "compatibility: {}", quoted(&compatibility));
-        let _ = writeln!(text, "metadata:\n  workflow: {}", quoted(self.workflow));
-        let _ = writeln!(text, "  steplatch: {}", quoted(env!("CARGO_PKG_VERSION")));
+        let compatibility: String = plain_text(&self.needs()).chars().take(MAX_COMPATIBILITY_CHARS).collect();
+        let _ = writeln!(text, "description: {}", yaml_string(&format!("{what}{when}")));
+        let _ = writeln!(text, "compatibility: {}", yaml_string(&compatibility));
+        let _ = writeln!(text, "metadata:\n  workflow: {}", yaml_string(self.workflow));
+        let _ = writeln!(text, "  steplatch: {}", yaml_string(env!("CARGO_PKG_VERSION")));
         for (key, value) in [("captured", self.captured), ("proved", self.proved)] {
             if let Some(value) = value {
-                let _ = writeln!(text, "  {key}: {}", quoted(value));
+                let _ = writeln!(text, "  {key}: {}", yaml_string(value));
             }
         }
         text.push_str("---\n");
@@ -124,7 +121,7 @@ impl Skill<'_> {
 
     /// Returns the arguments that an example must have.
     fn example(&self) -> String {
-        let needed = self.arguments.iter().filter(|one| one.required && !one.secret && !from_environment(&one.name));
+        let needed = self.arguments.iter().filter(|one| one.required && !one.secret && !is_always_set(&one.name));
         needed.map(|one| format!(" -i {}='…'", one.name)).collect()
     }
 
@@ -136,24 +133,24 @@ impl Skill<'_> {
         for argument in self.arguments {
             let mut facts = Vec::new();
             match &argument.default {
-                Some(default) => facts.push(format!("default {}", cell(default))),
+                Some(default) => facts.push(format!("default {}", table_cell(default))),
                 None if argument.required => facts.push("required".to_owned()),
                 None => facts.push("optional".to_owned()),
             }
             if let Some(schema) = &argument.schema {
-                facts.push(format!("JSON Schema {}", cell(&schema.to_string())));
+                facts.push(format!("JSON Schema {}", table_cell(&schema.to_string())));
             }
             if argument.secret {
                 facts.push("secret".to_owned());
             }
-            let about = argument.description.as_deref().map(cell).unwrap_or_default();
+            let about = argument.description.as_deref().map(table_cell).unwrap_or_default();
             let _ = writeln!(text, "| `{}` | {} | {about} |", argument.name, facts.join(", "));
         }
-        text.push_str("\nEach is given with `-i NAME=VALUE`, or is a variable of the environment of the same name.\n");
+        text.push_str("\nSet each with `-i NAME=VALUE`, or with the environment variable of the same name.\n");
         if self.arguments.iter().any(|argument| argument.secret) {
             text.push_str(
-                "Secrets: never ask for one and never write one down. `steplatch run` asks the person at its terminal for them; \
-                 otherwise the person sets the variable of the environment before.\n",
+                "Secrets: never ask for a secret, and never write one down. `steplatch run` asks the person at its terminal; \
+                 otherwise the person sets the environment variable first.\n",
             );
         }
     }
@@ -167,8 +164,8 @@ impl Skill<'_> {
                 let param = |name: &str| params.get(name).and_then(Value::as_str).unwrap_or_default();
                 let choices = params.get("choices").and_then(Value::as_array).into_iter().flatten();
                 let choices: Vec<&str> = choices.filter_map(Value::as_str).collect();
-                let by = if param("answered_by") == "human" { "a person only" } else { "a person or an agent" };
-                format!("| {} | {} | {by} |", cell(param("prompt")), cell(&choices.join(", ")))
+                let answerer = if param("answered_by") == "human" { "a person only" } else { "a person or an agent" };
+                format!("| {} | {} | {answerer} |", table_cell(param("prompt")), table_cell(&choices.join(", ")))
             })
             .collect();
         if rows.is_empty() {
@@ -194,11 +191,11 @@ impl Skill<'_> {
 }
 
 /// Returns whether the client of a run always has this variable.
-fn from_environment(name: &str) -> bool {
+fn is_always_set(name: &str) -> bool {
     matches!(name, "PWD" | "HOME")
 }
 
-/// Returns the shells and programs that a machine begins, each once.
+/// Returns the shells and programs that a machine starts, each once.
 fn programs(machine: &Definition) -> Vec<String> {
     let mut programs: Vec<String> = Vec::new();
     let mut add = |program: String| {
@@ -230,39 +227,40 @@ fn programs(machine: &Definition) -> Vec<String> {
     programs
 }
 
-/// Returns a command with a word that is not a program in place of each unknown value.
+/// Returns a command with `$` instead of each placeholder, which cannot be the name of a program.
 fn without_placeholders(command: &str) -> String {
-    let mut plain = String::new();
-    let mut rest = command;
-    while let Some((before, behind)) = rest.split_once('{') {
-        plain.push_str(before);
-        match behind.split_once('}').filter(|(name, _)| !name.contains(char::is_whitespace)) {
-            Some((_, behind)) => {
-                plain.push('$');
-                rest = behind;
+    let mut replaced = String::new();
+    let mut remaining = command;
+    while let Some((before, after)) = remaining.split_once('{') {
+        replaced.push_str(before);
+        match after.split_once('}').filter(|(name, _)| !name.contains(char::is_whitespace)) {
+            Some((_, after)) => {
+                replaced.push('$');
+                remaining = after;
             }
             None => {
-                plain.push('{');
-                rest = behind;
+                replaced.push('{');
+                remaining = after;
             }
         }
     }
-    plain + rest
+    replaced + remaining
 }
 
-/// Writes what a machine types, and the machines within it below.
+/// Writes the typed input of a machine, followed by that of the machines within it.
 fn write_steps(text: &mut String, machine: &Definition) {
     text.push_str("\n| state | types |\n|---|---|\n");
     for (state, typed) in typed_inputs(machine) {
-        let _ = writeln!(text, "| {state} | {} |", cell(&typed));
+        let _ = writeln!(text, "| {state} | {} |", table_cell(&typed));
     }
     for state in machine.states() {
         let params = state.action().params();
         let inner = params.get("workflow_definition").into_iter();
-        let many = params.get("workflows");
-        let named = many.and_then(Value::as_object).into_iter().flatten().map(|(_, value)| value);
-        let listed = many.and_then(Value::as_array).into_iter().flatten();
-        let inner = inner.chain(named.chain(listed).filter_map(|start| start.get("workflow_definition")));
+        let parallel = params.get("workflows");
+        let named_branches = parallel.and_then(Value::as_object).into_iter().flatten().map(|(_, value)| value);
+        let listed_branches = parallel.and_then(Value::as_array).into_iter().flatten();
+        let inner =
+            inner.chain(named_branches.chain(listed_branches).filter_map(|start| start.get("workflow_definition")));
         for document in inner {
             if let Ok(inner) = Definition::parse(document, &steplatch_daemon::TerminalTools) {
                 let name = inner.name().map_or("a workflow within it", |name| name.as_str());
@@ -273,20 +271,22 @@ fn write_steps(text: &mut String, machine: &Definition) {
     }
 }
 
-/// Returns a text in one line, without what means markup to some readers of frontmatter.
-fn plain(text: &str) -> String {
-    let text: String =
-        text.chars().map(|sign| if sign.is_control() || "<>".contains(sign) { ' ' } else { sign }).collect();
+/// Returns a text on one line, without characters that some readers of frontmatter treat as markup.
+fn plain_text(text: &str) -> String {
+    let text: String = text
+        .chars()
+        .map(|character| if character.is_control() || "<>".contains(character) { ' ' } else { character })
+        .collect();
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Returns a text as a double-quoted scalar of YAML, of which JSON is a part.
-fn quoted(text: &str) -> String {
+/// Returns a text as a double-quoted scalar of YAML, which includes JSON.
+fn yaml_string(text: &str) -> String {
     Value::from(text).to_string()
 }
 
-/// Returns a text for a cell of a table, as code: in one line, and without the end of a code or a cell.
-fn cell(text: &str) -> String {
+/// Returns a text as code for a cell of a table: on one line, without backticks and unescaped separators.
+fn table_cell(text: &str) -> String {
     let text = steplatch_protocol::visible(text).replace('`', "'").replace('|', "\\|");
     if text.trim().is_empty() { String::new() } else { format!("`{}`", text.trim()) }
 }
@@ -338,7 +338,7 @@ mod tests {
             "begin with: bash, make, tee.",
             "| `PW` | required, secret |",
             "| `Push?` | `yes, no` | a person only |",
-            "it never goes on by guess",
+            "it never guesses",
             "(references/steps.md)",
         ] {
             assert!(text.contains(part), "{part}\n{text}");

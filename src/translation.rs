@@ -1,11 +1,11 @@
 //! Translation of the daemon's messages for a person at a command line.
 //!
-//! The daemon writes for agents: its sentences name tools and sessions. People read of commands and terminals. Programs
-//! that request JSON get the daemon's own text.
+//! The daemon writes for agents: its sentences name tools and sessions. For people they name commands and terminals.
+//! Programs that request JSON receive the daemon's unchanged text.
 
 use crate::print;
 
-/// Phrases of the daemon, and their replacements. Longer ones come before those that they contain.
+/// Phrases of the daemon, and their replacements. Longer phrases precede those that they contain.
 const PHRASES: [(&str, &str); 32] = [
     ("nothing to send: give input_text or keys", "nothing to send; give TEXT or --key"),
     (
@@ -62,28 +62,28 @@ const PHRASES: [(&str, &str); 32] = [
     ("correct it and save it with create_workflow", "correct it and save it with: steplatch workflow load"),
 ];
 
-/// The daemon's phrase about missing arguments, which it takes for variables of a shell.
-const SET_WITH: &str = "Set them with: ";
+/// The daemon's phrase for setting missing arguments, as variables of a shell.
+const SET_WITH_PHRASE: &str = "Set them with: ";
 
 /// The parts of the daemon's sentence about too many states, around the limit.
-const STATES_LIMIT: &str = "Maximum states limit (";
+const STATES_LIMIT_BEGIN: &str = "Maximum states limit (";
 const STATES_LIMIT_END: &str = ") reached - possible infinite loop";
 
 /// Returns a sentence of the daemon in the terms of the command line.
 pub(crate) fn for_people(sentence: &str) -> String {
-    let mut words = sentence.to_owned();
+    let mut text = sentence.to_owned();
     for (phrase, replacement) in PHRASES {
-        words = words.replace(phrase, replacement);
+        text = text.replace(phrase, replacement);
     }
-    if let Some((before, after)) = words.split_once(STATES_LIMIT)
+    if let Some((before, after)) = text.split_once(STATES_LIMIT_BEGIN)
         && let Some((limit, after)) = after.split_once(STATES_LIMIT_END)
     {
-        words = format!("{before}stopped after {limit} states (max_states); is there a loop without an exit?{after}");
+        text = format!("{before}stopped after {limit} states (max_states); is there a loop without an exit?{after}");
     }
-    words = with_local_times(&as_options(&words));
-    match words.split_once(SET_WITH) {
+    text = with_local_times(&convert_variables(&text));
+    match text.split_once(SET_WITH_PHRASE) {
         Some((before, exports)) if before.ends_with(". ") => format!("{before}{}", input_options(exports)),
-        _ => words,
+        _ => text,
     }
 }
 
@@ -91,58 +91,58 @@ pub(crate) fn for_people(sentence: &str) -> String {
 const TIMESTAMP_CHARS: usize = 24;
 
 /// Converts the daemon's timestamps in a sentence to the time zone of this process.
-fn with_local_times(words: &str) -> String {
-    let mut converted = String::with_capacity(words.len());
-    let mut rest = words;
+fn with_local_times(sentence: &str) -> String {
+    let mut converted = String::with_capacity(sentence.len());
+    let mut remaining = sentence;
     // Each timestamp ends with the letter of its zone.
-    while let Some(end) = rest.find('Z').map(|at| at + 1) {
-        let begin = end.checked_sub(TIMESTAMP_CHARS).filter(|begin| rest.is_char_boundary(*begin));
-        let moment = begin.map(|begin| &rest[begin..end]).filter(|moment| moment.as_bytes()[10] == b'T');
+    while let Some(end) = remaining.find('Z').map(|zone| zone + 1) {
+        let begin = end.checked_sub(TIMESTAMP_CHARS).filter(|begin| remaining.is_char_boundary(*begin));
+        let moment = begin.map(|begin| &remaining[begin..end]).filter(|moment| moment.as_bytes()[10] == b'T');
         match moment.filter(|moment| print::between(moment, Some(moment)).is_some()) {
             Some(moment) => {
-                converted.push_str(&rest[..end - TIMESTAMP_CHARS]);
+                converted.push_str(&remaining[..end - TIMESTAMP_CHARS]);
                 converted.push_str(&print::local_time(moment));
             }
-            None => converted.push_str(&rest[..end]),
+            None => converted.push_str(&remaining[..end]),
         }
-        rest = &rest[end..];
+        remaining = &remaining[end..];
     }
-    converted + rest
+    converted + remaining
 }
 
-/// The daemon's words around the name of a missing initial variable.
-const ADD: [&str; 2] = ["add ", "Add "];
-const TO_VARIABLES: &str = " to initial_variables";
+/// The daemon's phrases around the name of a missing initial variable.
+const ADD_PHRASES: [&str; 2] = ["add ", "Add "];
+const TO_VARIABLES_PHRASE: &str = " to initial_variables";
 
 /// Converts `add NAME to initial_variables` to the option of `steplatch run`.
-fn as_options(words: &str) -> String {
-    let mut parts = words.split(TO_VARIABLES);
+fn convert_variables(sentence: &str) -> String {
+    let mut parts = sentence.split(TO_VARIABLES_PHRASE);
     let mut converted = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        let at = ADD.iter().filter_map(|add| Some(converted.rfind(add)? + add.len())).max();
-        match at.filter(|at| !converted[*at..].contains(' ')) {
-            Some(at) => {
-                converted.insert_str(at, "-i ");
+        let name_start = ADD_PHRASES.iter().filter_map(|add| Some(converted.rfind(add)? + add.len())).max();
+        match name_start.filter(|start| !converted[*start..].contains(' ')) {
+            Some(start) => {
+                converted.insert_str(start, "-i ");
                 converted.push_str("=VALUE");
             }
-            None => converted.push_str(TO_VARIABLES),
+            None => converted.push_str(TO_VARIABLES_PHRASE),
         }
         converted.push_str(part);
     }
     converted
 }
 
-/// Converts `export A=value, export B=value` to options of `steplatch run`. The text after these stays.
+/// Converts `export A=value, export B=value` to options of `steplatch run`. Keeps the text after them.
 fn input_options(exports: &str) -> String {
     let mut options = Vec::new();
-    let mut rest = exports;
-    while let Some((name, after)) = rest.strip_prefix("export ").and_then(|rest| rest.split_once("=value")) {
+    let mut remaining = exports;
+    while let Some((name, after)) = remaining.strip_prefix("export ").and_then(|export| export.split_once("=value")) {
         options.push(format!("-i {name}=…"));
-        rest = after.strip_prefix(", ").unwrap_or(after);
+        remaining = after.strip_prefix(", ").unwrap_or(after);
     }
     match options.is_empty() {
-        true => format!("{SET_WITH}{exports}"),
-        false => format!("Give them with: steplatch run … {}{rest}", options.join(" ")),
+        true => format!("{SET_WITH_PHRASE}{exports}"),
+        false => format!("Give them with: steplatch run … {}{remaining}", options.join(" ")),
     }
 }
 

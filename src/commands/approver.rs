@@ -15,7 +15,7 @@ use crate::{front, print};
 pub(crate) enum Approver {
     /// Set the approval passphrase
     Set {
-        /// Read the new passphrase from the first line of standard input, the current one from the second
+        /// Read the new passphrase from the first line of standard input, and the current one from the second
         #[arg(long)]
         stdin: bool,
         /// Print JSON
@@ -40,7 +40,7 @@ pub(crate) enum Approver {
         #[arg(long)]
         json: bool,
     },
-    /// Let a gates.require of the settings count that is weaker than the one before
+    /// Apply a gates.require of the settings that is weaker than the previous one
     Lower {
         /// Read the passphrase from the first line of standard input
         #[arg(long)]
@@ -81,22 +81,22 @@ async fn is_set(paths: &DaemonPaths) -> Result<bool, Failure> {
 async fn set(paths: &DaemonPaths, stdin: bool, json: bool) -> Result<ExitCode, Failure> {
     let replaces = is_set(paths).await?;
     let mut source = Source::here(stdin)?;
-    let (new, current) = match &mut source {
+    let (new_passphrase, current) = match &mut source {
         Source::Script => {
-            let new = source.next("").await?;
+            let new_passphrase = source.next("").await?;
             let current = if replaces { Some(source.next("").await?) } else { None };
-            (new, current)
+            (new_passphrase, current)
         }
         Source::Person(_) => {
             let current = if replaces { Some(source.next("current passphrase:").await?) } else { None };
-            let new = source.next("new passphrase:").await?;
-            if source.next("new passphrase again:").await? != new {
+            let new_passphrase = source.next("new passphrase:").await?;
+            if source.next("new passphrase again:").await? != new_passphrase {
                 return Err(Failure::usage("the two passphrases differ; nothing was changed"));
             }
-            (new, current)
+            (new_passphrase, current)
         }
     };
-    change(paths, SetApprover { passphrase: Some(new), current }, json).await
+    change(paths, SetApprover { passphrase: Some(new_passphrase), current }, json).await
 }
 
 async fn clear(paths: &DaemonPaths, stdin: bool, json: bool) -> Result<ExitCode, Failure> {
@@ -124,7 +124,7 @@ async fn change(paths: &DaemonPaths, verb: SetApprover, json: bool) -> Result<Ex
 
 async fn unlock(paths: &DaemonPaths, stdin: bool, json: bool) -> Result<ExitCode, Failure> {
     let passphrase = match is_set(paths).await? {
-        true => Some(Source::here(stdin)?.next(QUESTION).await?),
+        true => Some(Source::here(stdin)?.next(PASSPHRASE_PROMPT).await?),
         false => None,
     };
     let reply =
@@ -149,12 +149,12 @@ async fn lower(paths: &DaemonPaths, stdin: bool, json: bool) -> Result<ExitCode,
     if approver.unconfirmed.is_none() && !json {
         let requires = approver.requires.unwrap_or_default();
         print::remark(&format!(
-            "gates require '{requires}', and the setting gates.require is not weaker: nothing to lower"
+            "gates require '{requires}', and the setting gates.require is not weaker: there is nothing to lower"
         ));
         return Ok(ExitCode::SUCCESS);
     }
     let passphrase = match approver.is_set {
-        true => Some(Source::here(stdin)?.next(QUESTION).await?),
+        true => Some(Source::here(stdin)?.next(PASSPHRASE_PROMPT).await?),
         false => None,
     };
     let reply =
@@ -167,16 +167,16 @@ async fn lower(paths: &DaemonPaths, stdin: bool, json: bool) -> Result<ExitCode,
         print::json(&reply)?;
     } else {
         let requires = reply.requires.unwrap_or_default();
-        print::line(format!("gates require '{requires}' from now on; questions that wait keep what they require"))?;
+        print::line(format!("gates require '{requires}' from now on; open questions keep their requirement"))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// The prompt for the passphrase.
-const QUESTION: &str = "the approver's passphrase:";
+const PASSPHRASE_PROMPT: &str = "the approver's passphrase:";
 
-/// Requests the passphrase from a person until no run is locked.
-pub(super) async fn unlock_here(paths: &DaemonPaths, person: &mut Person) -> Result<(), Failure> {
+/// Asks a person for the passphrase until no run is locked.
+pub(super) async fn unlock_with_person(paths: &DaemonPaths, person: &mut Person) -> Result<(), Failure> {
     print::remark("runs that wait for a person are locked since the daemon restarted");
     loop {
         let passphrase = Some(passphrase::ask(person, "the approver's passphrase, to unlock them:").await?);
@@ -197,10 +197,10 @@ pub(super) async fn unlock_here(paths: &DaemonPaths, person: &mut Person) -> Res
     Ok(())
 }
 
-/// Returns the remedy for a weaker setting.
-pub(crate) fn unconfirmed_setting(set: &str) -> String {
+/// Describes a setting that is too weak to count, with its remedy.
+pub(crate) fn unconfirmed_setting(value: &str) -> String {
     format!(
-        "the setting gates.require is '{set}', which is weaker and does not count; to let it count: steplatch approver lower"
+        "the setting gates.require is '{value}', which is weaker and does not count yet; apply it with: steplatch approver lower"
     )
 }
 

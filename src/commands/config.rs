@@ -86,18 +86,20 @@ const MIN_DESCRIPTION_COLUMNS: usize = 50;
 
 /// Prints a table whose last column is a description, wrapped to the terminal.
 fn print_described(table: &mut [Vec<String>]) -> io::Result<()> {
-    let about: Vec<String> = table.iter_mut().filter_map(Vec::pop).collect();
+    let descriptions: Vec<String> = table.iter_mut().filter_map(Vec::pop).collect();
     let text = print::table(table);
     let rows: Vec<&str> = text.lines().collect();
-    let beside = rows.iter().map(|row| row.width()).max().unwrap_or_default() + 2;
-    let is_narrow = print::width().is_some_and(|width| width < beside + MIN_DESCRIPTION_COLUMNS);
-    for (index, (row, about)) in rows.iter().zip(&about).enumerate() {
+    let left_columns = rows.iter().map(|row| row.width()).max().unwrap_or_default() + 2;
+    let is_narrow = print::width().is_some_and(|width| width < left_columns + MIN_DESCRIPTION_COLUMNS);
+    for (index, (row, description)) in rows.iter().zip(&descriptions).enumerate() {
         if !is_narrow {
-            print::line(format!("{}{}", print::padded(row, beside), print::hanging(about, beside)).trim_end())?;
+            print::line(
+                format!("{}{}", print::padded(row, left_columns), print::hanging(description, left_columns)).trim_end(),
+            )?;
         } else if index == 0 {
             print::line(row)?;
         } else {
-            print::line(format!("{row}\n  {QUIET}{}{QUIET:#}", print::hanging(about, 2)))?;
+            print::line(format!("{row}\n  {QUIET}{}{QUIET:#}", print::hanging(description, 2)))?;
         }
     }
     Ok(())
@@ -109,7 +111,7 @@ fn cell(value: &Value) -> String {
         Value::Null => String::new(),
         Value::String(text) => print::visible(text),
         Value::Array(values) => values.iter().map(cell).collect::<Vec<_>>().join(", "),
-        other => other.to_string(),
+        value => value.to_string(),
     }
 }
 
@@ -140,10 +142,13 @@ pub(crate) async fn problems() -> Vec<String> {
     }
 }
 
-/// Returns the missing tokens of remote services, with the reasons; those of disabled services only if `all`.
-async fn missing_tokens(settings: &Settings, all: bool) -> BTreeMap<String, String> {
+/// Returns the missing tokens of remote services, with the reasons; those of disabled services only if
+/// `include_disabled`.
+async fn missing_tokens(settings: &Settings, include_disabled: bool) -> BTreeMap<String, String> {
     let mut missing = BTreeMap::new();
-    for config in settings.remotes.iter().map(|remote| &remote.config).filter(|config| all || config.enabled) {
+    for config in
+        settings.remotes.iter().map(|remote| &remote.config).filter(|config| include_disabled || config.enabled)
+    {
         if let Some(Err(error)) = match &config.token {
             Some(token) => Some(token.resolve().await),
             None => None,

@@ -48,24 +48,24 @@ impl Doctor {
     }
 }
 
-/// The column width of the subjects.
-const ABOUT: usize = 21;
+/// Width of the column of subjects.
+const SUBJECT_COLUMNS: usize = 21;
 
 fn print_section(section: &[Check]) -> Result<(), Failure> {
     let Some(first) = section.first() else { return Ok(()) };
     print::line(format!("{STRONG}{}{STRONG:#}", first.section))?;
     for check in section {
-        let sign = match check.state {
+        let symbol = match check.state {
             State::Ok => format!("{GOOD}✓{GOOD:#}"),
             State::Absent => format!("{QUIET}·{QUIET:#}"),
             State::Warning => format!("{STRONG}!{STRONG:#}"),
             State::Problem => format!("{BAD}✗{BAD:#}"),
         };
-        let message = print::hanging(&check.said, ABOUT + 6);
-        print::line(format!("  {sign} {}  {message}", print::padded(&check.about, ABOUT)))?;
+        let message = print::hanging(&check.said, SUBJECT_COLUMNS + 6);
+        print::line(format!("  {symbol} {}  {message}", print::padded(&check.about, SUBJECT_COLUMNS)))?;
         if let Some(fix) = &check.fix {
-            // Not wrapped: people copy commands in it.
-            print::line(format!("{}{QUIET}→{QUIET:#} {}", " ".repeat(ABOUT + 6), print::visible(fix)))?;
+            // Not wrapped, because people copy commands from it.
+            print::line(format!("{}{QUIET}→{QUIET:#} {}", " ".repeat(SUBJECT_COLUMNS + 6), print::visible(fix)))?;
         }
     }
     print::line("")?;

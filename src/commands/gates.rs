@@ -13,7 +13,7 @@ use steplatch_protocol::{
 use steplatch_workflow::{AnsweredBy, Form};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::approver::unlock_here;
+use super::approver::unlock_with_person;
 use super::runs::{all, find, not_found};
 use crate::failure::Failure;
 use crate::gate_prompt::GatePrompt;
@@ -232,7 +232,7 @@ async fn is_locked(paths: &DaemonPaths, run: Option<&str>) -> Result<bool, Failu
 async fn unlock(paths: &DaemonPaths, run: Option<&str>, person: Option<&mut Person>) -> Result<(), Failure> {
     match person {
         Some(person) if is_locked(paths, run).await? && front::ask(paths, GetApprover {}).await?.is_set => {
-            unlock_here(paths, person).await
+            unlock_with_person(paths, person).await
         }
         _ => Ok(()),
     }

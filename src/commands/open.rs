@@ -14,8 +14,8 @@ use crate::{front, page_server};
 
 /// Open the page in a browser: terminals, runs and gates
 ///
-/// The address contains a ticket that logs one browser in, once, within a minute, and names this directory, whose workflows the
-/// page shows. Starts the server of the page in the background if it is not running.
+/// The address contains a ticket that logs in one browser, once, within a minute, and this directory, whose workflows the page
+/// shows. Starts the server of the page in the background if it is not running.
 #[derive(Debug, Args)]
 pub(crate) struct Open {
     /// Print the address instead of opening it
@@ -29,11 +29,11 @@ pub(crate) struct Open {
 
 impl Open {
     pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
-        // The ticket first: a caller that gets none should start no server.
+        // Requests the ticket first: without one, no server should start.
         front::ask(paths, OpenPage::default()).await.and_then(|reply| ticket(&reply))?;
         let server = page_server::ensure_running(paths).await?.record;
         let opens = !self.print && !self.json;
-        // The server may have taken a while to start, and a ticket lasts a minute.
+        // Requests a new ticket, because a ticket expires after a minute, and the server may have started slowly.
         let page = match project() {
             Some(project) => format!("{}#project={}", server.url(), URL_SAFE_NO_PAD.encode(project)),
             None => server.url(),
@@ -67,7 +67,7 @@ fn project() -> Option<String> {
     directory.into_os_string().into_string().ok().filter(|_| !is_home)
 }
 
-/// Login of a browser.
+/// A login of a browser.
 #[derive(Debug)]
 pub(super) struct BrowserLogin {
     /// True if a browser opens.
@@ -86,8 +86,8 @@ pub(super) async fn log_in(paths: &DaemonPaths, page: &str, opens: bool) -> Resu
         Some((page, rest)) => format!("{page}#ticket={ticket}&{rest}"),
         None => format!("{page}#ticket={ticket}"),
     };
-    // Arguments of a process are not secret, so that the browser gets the name of a file. A daemon of an older version
-    // writes none.
+    // Arguments of a process are not secret, so the browser gets the name of a file with the ticket. Older daemons write no
+    // file.
     let in_browser = match &reply.file {
         Some(file) => open_in_browser(file).await,
         None => false,
@@ -104,7 +104,7 @@ fn ticket(reply: &OpenPageReply) -> Result<String, Failure> {
 
 /// Returns whether there is a browser of a desktop.
 fn has_browser() -> bool {
-    // Without a desktop, xdg-open starts a browser of the terminal, which has no scripts.
+    // Without a desktop, xdg-open starts a text browser, which has no scripts.
     let has_desktop = ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| std::env::var_os(name).is_some());
     has_desktop || std::env::var_os("BROWSER").is_some()
 }

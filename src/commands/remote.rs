@@ -15,13 +15,13 @@ use crate::print::{self, visible};
 #[derive(Debug, Subcommand)]
 pub(crate) enum Remote {
     /// List remote workflow services, their status and workflows
-    List(Which),
+    List(ServiceSelection),
     /// Fetch the workflow lists again and report changes
-    Refresh(Which),
+    Refresh(ServiceSelection),
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Which {
+pub(crate) struct ServiceSelection {
     /// Only this service
     #[arg(add = crate::completion::remotes())]
     remote: Option<String>,
@@ -33,7 +33,7 @@ pub(crate) struct Which {
 impl Remote {
     pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         match self {
-            Self::List(Which { remote, json }) => {
+            Self::List(ServiceSelection { remote, json }) => {
                 let reply = front::ask(paths, ListRemoteWorkflows { remote }).await?;
                 if !reply.success {
                     return Err(Failure::work(reply.error.clone().unwrap_or_default()).with(&reply));
@@ -44,7 +44,7 @@ impl Remote {
                 }
                 list(&reply)
             }
-            Self::Refresh(Which { remote, json }) => {
+            Self::Refresh(ServiceSelection { remote, json }) => {
                 let reply = front::ask(paths, RefreshWorkflows { remote }).await?;
                 if !reply.success {
                     return Err(Failure::work(reply.error.clone().unwrap_or_default()).with(&reply));
@@ -52,7 +52,7 @@ impl Remote {
                 if json {
                     print::json(&reply)?;
                 } else if reply.remotes.is_empty() {
-                    print::remark(NONE);
+                    print::remark(NO_SERVICES);
                 } else {
                     let RefreshWorkflowsReply { added, updated, removed, unchanged, .. } = reply;
                     print::line(format!("{added} added, {updated} updated, {removed} removed, {unchanged} unchanged"))?;
@@ -64,13 +64,13 @@ impl Remote {
 }
 
 /// The message if there are no services.
-const NONE: &str =
+const NO_SERVICES: &str =
     "no remote service is configured; add a [[remote]] to the configuration (steplatch config show names its file)";
 
 fn list(reply: &ListRemoteWorkflowsReply) -> Result<ExitCode, Failure> {
     let ListRemoteWorkflowsReply { remotes, workflows, .. } = reply;
     if remotes.is_empty() {
-        print::remark(NONE);
+        print::remark(NO_SERVICES);
         return Ok(ExitCode::SUCCESS);
     }
     let head =
@@ -78,7 +78,7 @@ fn list(reply: &ListRemoteWorkflowsReply) -> Result<ExitCode, Failure> {
     let rows = remotes.iter().map(|remote| {
         vec![
             remote.name.clone(),
-            state(remote).to_owned(),
+            describe_state(remote).to_owned(),
             remote.workflows.to_string(),
             remote.running.to_string(),
             remote.queued.to_string(),
@@ -105,13 +105,13 @@ fn list(reply: &ListRemoteWorkflowsReply) -> Result<ExitCode, Failure> {
     for (workflow, changed) in changed {
         let (tool, ago) = (&workflow.tool, print::ago(changed));
         print::remark(&format!(
-            "{tool}: its service changed its title, description or schema {ago}; look before you trust it"
+            "{tool}: the service changed its title, description or schema {ago}; check it before you trust it"
         ));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn state(remote: &RemoteInfo) -> &'static str {
+fn describe_state(remote: &RemoteInfo) -> &'static str {
     match (remote.enabled, remote.reachable) {
         (false, _) => "disabled",
         (true, true) => "reachable",

@@ -25,7 +25,7 @@ pub(crate) struct Serve {
     #[arg(long)]
     json: bool,
 
-    /// Leave the terminal, and end if another server has the page
+    /// Detach from the terminal, and end if another server serves the page
     #[arg(long, hide = true)]
     detached: bool,
 }
@@ -41,13 +41,13 @@ enum ServeRequest {
         #[arg(long)]
         json: bool,
     },
-    /// Stop the server that has the page, as 'steplatch open' started it
+    /// Stop the server of the page, which 'steplatch open' starts
     Stop {
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Show where the access token is, or create a new one
+    /// Show the file of the access token, or create a new token
     Token {
         /// Create a new token; the old one becomes invalid
         #[arg(long)]
@@ -89,7 +89,7 @@ impl Serve {
 }
 
 /// The services, by name and path.
-const ROWS: [(&str, &str); 6] = [
+const SERVICES: [(&str, &str); 6] = [
     ("page", "/"),
     ("api", "/api/v1"),
     ("described", "/api/openapi.json"),
@@ -111,7 +111,7 @@ async fn serve(paths: &DaemonPaths, options: ListenOptions, json: bool, detached
     if let (Some(lock), Some(port)) = (&mut lock, listener.page_port()) {
         lock.record(port)?;
     }
-    listener.print_address(&ROWS, json)?;
+    listener.print_address(&SERVICES, json)?;
     if !json {
         let (token, url) = (listener.token_in_shell(), &listener.url);
         print::line(format!(
@@ -125,7 +125,7 @@ async fn serve(paths: &DaemonPaths, options: ListenOptions, json: bool, detached
     Ok(ExitCode::SUCCESS)
 }
 
-/// Lists the browsers with a login.
+/// Lists the browsers that are logged in.
 async fn sessions(paths: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
     let listed = front::ask(paths, ListPageSessions {}).await?;
     if json {
@@ -159,7 +159,7 @@ async fn end_sessions(paths: &DaemonPaths, session_id: Option<String>, json: boo
     Ok(ExitCode::SUCCESS)
 }
 
-/// Stops the server that has the page.
+/// Stops the server of the page.
 async fn stop(paths: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
     let stopped = page_server::stop(paths).await?;
     if json {
@@ -168,24 +168,24 @@ async fn stop(paths: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
     }
     match stopped {
         Some(record) => print::line(format!("server stopped: pid {}, {}", record.pid, record.url()))?,
-        None => print::remark("no server has the page"),
+        None => print::remark("no server of the page is running"),
     }
     Ok(ExitCode::SUCCESS)
 }
 
-async fn token(paths: &DaemonPaths, new: bool, json: bool) -> Result<ExitCode, Failure> {
+async fn token(paths: &DaemonPaths, create: bool, json: bool) -> Result<ExitCode, Failure> {
     let file = token_file(paths.state());
-    let shown = file.display().to_string();
-    if new {
+    let path = file.display().to_string();
+    if create {
         ensure_private(paths.state()).map_err(|error| Failure::work(error.to_string()))?;
         let token = Token::renew(paths.state()).map_err(|error| Failure::work(error.to_string()))?;
-        // Browsers may do what the token may; a person who replaces it means them as well.
+        // Browsers have the same access as the token, so replacing the token also logs them out.
         front::ask(paths, EndPageSessions::default()).await?;
         if json {
-            print::json(&json!({"success": true, "file": shown, "token": token}))?;
+            print::json(&json!({"success": true, "file": path, "token": token}))?;
         } else {
             print::line(token)?;
-            print::remark(&format!("stored in {shown}; the old token is invalid now, and browsers are logged out"));
+            print::remark(&format!("stored in {path}; the old token is invalid now, and browsers are logged out"));
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -193,9 +193,9 @@ async fn token(paths: &DaemonPaths, new: bool, json: bool) -> Result<ExitCode, F
         return Err(Failure::work("there is no token yet; create one with: steplatch serve token --new"));
     }
     if json {
-        print::json(&json!({"success": true, "file": shown}))?;
+        print::json(&json!({"success": true, "file": path}))?;
     } else {
-        print::line(shown)?;
+        print::line(path)?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -14,16 +14,16 @@ use crate::clients::{is_program, program_in};
 use crate::failure::Failure;
 use crate::settings::Settings;
 
-/// The most bytes for all executions of a worker together: several times the limit of one.
-const MEMORY: usize = 512 << 20;
+/// Maximum memory of all executions of a worker, in bytes: several times the limit of one execution.
+const MAX_MEMORY_BYTES: usize = 512 << 20;
 
-/// The program of the worker for Temporal. It is another one because it is large, and few need it.
+/// The program of the worker for Temporal. It is separate because it is large and rarely needed.
 const PROGRAM: &str = "steplatch-temporal";
 
 /// Serve this host's terminals and runs to Temporal
 ///
 /// The worker connects with Temporal and with the daemon of this user, and starts the daemon if there is none. It may end at
-/// any time: what it was doing goes on with the next one. Run one on each host; more than one on a host share the work.
+/// any time: the next one continues its work. Run one on each host; several workers on a host share the work.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Worker {
@@ -52,13 +52,13 @@ pub(crate) struct Worker {
     #[arg(long, value_name = "FILE", requires = "temporal")]
     api_key: Option<PathBuf>,
     /// File with the key that seals everything that Temporal stores, the same on all hosts [default: temporal.key in the state
-    /// directory, made if it is not there]
+    /// directory, created if it is missing]
     #[arg(long, value_name = "FILE", requires = "temporal")]
     key: Option<PathBuf>,
-    /// Name of this host in Temporal [default: chosen once]
+    /// Name of this host in Temporal [default: a random name, chosen once]
     #[arg(long, value_name = "NAME", requires = "temporal")]
     host: Option<String>,
-    /// Seconds without a sign of life after which a worker counts as lost [default: 10]
+    /// Seconds without a heartbeat after which a worker counts as lost [default: 10]
     #[arg(long, value_name = "SECONDS", requires = "temporal")]
     lost_after: Option<f64>,
     /// Perform the tasks of this host only, and decide no runs
@@ -80,7 +80,7 @@ impl Worker {
         self.temporal.is_none()
     }
 
-    /// Becomes the worker for Temporal. Returns only if that fails.
+    /// Replaces this process by the worker for Temporal. Returns only if that fails.
     pub(super) fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         let program = program()?;
         let own = env::current_exe().map_err(|error| Failure::system("the path of this program is unknown", &error))?;
@@ -135,10 +135,10 @@ pub(super) async fn serve() -> Result<ExitCode, Failure> {
     // The worker must survive the terminal that started the daemon. A failure means that it is a session leader
     // already.
     let _ = rustix::process::setsid();
-    let serving = tokio::task::spawn_blocking(|| worker::serve(stdin(), stdout(), MEMORY));
+    let serving = tokio::task::spawn_blocking(|| worker::serve(stdin(), stdout(), MAX_MEMORY_BYTES));
     let served = serving.await.unwrap_or_else(|error| Err(std::io::Error::other(error)));
     served.map_err(|error| {
-        Failure::system("this is started by the daemon, which went away or asks differently", &error)
+        Failure::system("only the daemon starts this command; it disconnected, or sent an invalid request", &error)
     })?;
     Ok(ExitCode::SUCCESS)
 }

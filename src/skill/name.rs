@@ -11,31 +11,31 @@ const MAX_NAME_CHARS: usize = 64;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SkillName(String);
 
-/// Error for a folder that cannot have a skill.
+/// Error for a folder whose name is not that of a skill.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum InvalidSkillName {
     /// The path ends in no name.
-    #[error("'{0}' names no folder: the folder of a skill has the skill's name")]
+    #[error("'{0}' does not name a folder: the folder of a skill has the skill's name")]
     NoName(String),
-    /// The name has other characters than the format permits.
+    /// The name contains characters that the format does not permit.
     #[error(
-        "'{name}' is no name of a skill, which its folder has: 1 to 64 lower-case letters (a to z), digits, and single \
+        "'{name}' is not a valid name of a skill, which is that of its folder: 1 to 64 lower-case letters (a to z), digits, and single \
          hyphens between them, such as '{proposal}'"
     )]
     Shape {
         /// The name.
         name: String,
-        /// One that the format permits.
+        /// A similar valid name.
         proposal: String,
     },
 }
 
 impl SkillName {
-    /// Returns the name that a folder has.
+    /// Returns the name of a skill from its folder.
     ///
     /// # Errors
     /// If it is not the name of a skill.
-    pub(crate) fn of_folder(folder: &Path) -> Result<Self, InvalidSkillName> {
+    pub(crate) fn from_folder(folder: &Path) -> Result<Self, InvalidSkillName> {
         let name = folder.file_name().ok_or_else(|| InvalidSkillName::NoName(folder.display().to_string()))?;
         name.to_string_lossy().parse()
     }
@@ -52,7 +52,7 @@ impl FromStr for SkillName {
             return Ok(Self(name.to_owned()));
         }
         let lower = name.to_ascii_lowercase();
-        let parts = lower.split(|sign: char| !sign.is_ascii_alphanumeric()).filter(|part| !part.is_empty());
+        let parts = lower.split(|character: char| !character.is_ascii_alphanumeric()).filter(|part| !part.is_empty());
         let proposal: String = parts.collect::<Vec<_>>().join("-").chars().take(MAX_NAME_CHARS).collect();
         let proposal = proposal.trim_end_matches('-');
         let proposal = if proposal.is_empty() { "my-skill" } else { proposal };
@@ -90,7 +90,7 @@ mod tests {
             assert!(made.parse::<SkillName>().is_ok(), "{bad}: {made}");
             assert!(made.starts_with(proposal), "{bad}: {made}");
         }
-        assert_eq!(SkillName::of_folder(Path::new("x/release/")).unwrap().to_string(), "release");
-        assert!(matches!(SkillName::of_folder(Path::new("/")), Err(InvalidSkillName::NoName(_))));
+        assert_eq!(SkillName::from_folder(Path::new("x/release/")).unwrap().to_string(), "release");
+        assert!(matches!(SkillName::from_folder(Path::new("/")), Err(InvalidSkillName::NoName(_))));
     }
 }

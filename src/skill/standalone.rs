@@ -7,17 +7,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value};
 use steplatch_workflow::tool;
 
-/// Maximum number of machines within each other: as many as runs may.
+/// Maximum nesting of machines, which is that of runs.
 const MAX_NESTING: u32 = steplatch_workflow::MAX_LEVELS;
 
-/// Maximum number of machines in one, each counted once per call.
+/// Maximum number of included machines, counted once per call.
 const MAX_MACHINES: u32 = 200;
 
-/// Reason that a machine cannot be standalone.
+/// Reason why a machine cannot be standalone.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NotStandalone {
     /// A call has a computed name.
-    #[error("state '{state}' calls a workflow whose name is computed ({name}): it cannot be taken along")]
+    #[error("state '{state}' calls a workflow whose name is computed ({name}): it cannot be included")]
     Computed {
         /// The state.
         state: String,
@@ -25,21 +25,21 @@ pub(crate) enum NotStandalone {
         name: String,
     },
     /// A call of a node or a graph.
-    #[error("state '{state}' calls {name}, which the project declares: it cannot be taken along")]
+    #[error("state '{state}' calls {name}, which the project declares: it cannot be included")]
     Node {
         /// The state.
         state: String,
         /// Description of the callee.
         name: String,
     },
-    /// The machines call each other in a circle, or too deep.
-    #[error("'{0}' calls itself, or machines are within each other more than {MAX_NESTING} levels deep")]
+    /// The machines call each other in a cycle, or too deep.
+    #[error("'{0}' calls itself, or the machines are nested more than {MAX_NESTING} levels deep")]
     Circle(String),
     /// Too many calls of machines.
-    #[error("it calls more than {MAX_MACHINES} machines, with those that they call: they cannot all be taken along")]
+    #[error("it calls more than {MAX_MACHINES} machines, directly or through others: they cannot all be included")]
     TooMany,
     /// The called machine is unknown.
-    #[error("it calls the workflow '{0}', which is no saved machine: it cannot be taken along")]
+    #[error("it calls the workflow '{0}', which is not a saved machine: it cannot be included")]
     Unknown(String),
 }
 
@@ -47,7 +47,7 @@ pub(crate) enum NotStandalone {
 ///
 /// # Errors
 /// If a call has a computed name, or names something else than a workflow.
-pub(crate) fn called(document: &Value) -> Result<BTreeSet<String>, NotStandalone> {
+pub(crate) fn called_workflows(document: &Value) -> Result<BTreeSet<String>, NotStandalone> {
     let mut names = BTreeSet::new();
     let mut document = document.clone();
     visit(&mut document, &mut |state, params| {
@@ -62,17 +62,17 @@ pub(crate) fn called(document: &Value) -> Result<BTreeSet<String>, NotStandalone
     Ok(names)
 }
 
-/// Returns the machine with all machines that it calls inside. `known` has them by name.
+/// Returns the machine with all machines that it calls. `machines` has them by name.
 ///
 /// # Errors
 /// If one is missing, calls itself, or has a computed name.
-pub(crate) fn standalone(document: &Value, known: &BTreeMap<String, Value>) -> Result<Value, NotStandalone> {
-    embedded(document, known, 0, &mut 0)
+pub(crate) fn include_called(document: &Value, machines: &BTreeMap<String, Value>) -> Result<Value, NotStandalone> {
+    embed(document, machines, 0, &mut 0)
 }
 
-fn embedded(
+fn embed(
     document: &Value,
-    known: &BTreeMap<String, Value>,
+    machines: &BTreeMap<String, Value>,
     depth: u32,
     count: &mut u32,
 ) -> Result<Value, NotStandalone> {
@@ -82,12 +82,12 @@ fn embedded(
         if depth >= MAX_NESTING {
             return Err(NotStandalone::Circle(name));
         }
-        let inner = known.get(&name).ok_or_else(|| NotStandalone::Unknown(name.clone()))?;
+        let inner = machines.get(&name).ok_or_else(|| NotStandalone::Unknown(name.clone()))?;
         *count += 1;
         if *count > MAX_MACHINES {
             return Err(NotStandalone::TooMany);
         }
-        let inner = embedded(inner, known, depth + 1, count)?;
+        let inner = embed(inner, machines, depth + 1, count)?;
         params.remove("workflow_name");
         params.insert("workflow_definition".to_owned(), inner);
         // The run of a saved machine did not save it again.
@@ -119,8 +119,8 @@ fn visit(document: &mut Value, visitor: &mut Visitor<'_>) -> Result<(), NotStand
                 _ => {}
             },
             called if tool::CALLS.contains(&called) => {
-                let named = |key: &str| params.get(key).and_then(Value::as_str);
-                let name = match (named("node_id"), named("graph_id")) {
+                let text = |key: &str| params.get(key).and_then(Value::as_str);
+                let name = match (text("node_id"), text("graph_id")) {
                     (Some(node), _) => format!("the node '{node}'"),
                     (None, Some(graph)) => format!("the graph '{graph}'"),
                     (None, None) => "a node".to_owned(),
@@ -157,10 +157,10 @@ mod tests {
         let outer = json!({"initial_state": "all", "states": {"all": {"action": {"tool": "parallel", "params": {
             "workflows": {"one": {"workflow_name": "middle", "initial_variables": {"workflow_name": "x"}},
                           "two": {"workflow_definition": calls(&json!({"workflow_name": "inner"}))}}}}}}});
-        assert_eq!(called(&outer).unwrap().into_iter().collect::<Vec<_>>(), ["inner", "middle"]);
+        assert_eq!(called_workflows(&outer).unwrap().into_iter().collect::<Vec<_>>(), ["inner", "middle"]);
         let known = BTreeMap::from([("inner".to_owned(), inner.clone()), ("middle".to_owned(), middle)]);
-        let alone = standalone(&outer, &known).unwrap();
-        assert!(called(&alone).unwrap().is_empty(), "{alone:#}");
+        let alone = include_called(&outer, &known).unwrap();
+        assert!(called_workflows(&alone).unwrap().is_empty(), "{alone:#}");
         let workflows = &alone["states"]["all"]["action"]["params"]["workflows"];
         let params = &workflows["one"]["workflow_definition"]["states"]["go"]["action"]["params"];
         assert_eq!(params, &json!({"save_on_success": true, "workflow_definition": inner}));
@@ -170,14 +170,14 @@ mod tests {
 
     #[test]
     fn what_cannot_be_taken_along_is_named() {
-        let computed = called(&calls(&json!({"workflow_name": "deploy_{kind}"}))).unwrap_err();
+        let computed = called_workflows(&calls(&json!({"workflow_name": "deploy_{kind}"}))).unwrap_err();
         assert!(computed.to_string().contains("deploy_{kind}"), "{computed}");
         let node = json!({"states": {"ask": {"action": {"tool": "run_node", "params": {"node_id": "model"}}}}});
-        assert!(called(&node).unwrap_err().to_string().contains("the node 'model'"));
+        assert!(called_workflows(&node).unwrap_err().to_string().contains("the node 'model'"));
         let circle = calls(&json!({"workflow_name": "circle"}));
         let known = BTreeMap::from([("circle".to_owned(), circle.clone())]);
-        assert_eq!(standalone(&circle, &known), Err(NotStandalone::Circle("circle".to_owned())));
-        let unknown = standalone(&circle, &BTreeMap::new());
+        assert_eq!(include_called(&circle, &known), Err(NotStandalone::Circle("circle".to_owned())));
+        let unknown = include_called(&circle, &BTreeMap::new());
         assert_eq!(unknown, Err(NotStandalone::Unknown("circle".to_owned())));
     }
 }

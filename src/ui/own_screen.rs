@@ -15,10 +15,10 @@ use crate::keyboard::{RESTORE, RawMode};
 /// The alternate screen without a cursor, bracketed paste, and reports of the focus.
 const BEGIN: &str = "\x1b[?1049h\x1b[?25l\x1b[?2004h\x1b[?1004h\x1b[2J";
 
-/// The size where the terminal does not say one.
-const USUAL_SIZE: Size = Size { width: 80, height: 24 };
+/// The size if the terminal reports none.
+const DEFAULT_SIZE: Size = Size { width: 80, height: 24 };
 
-/// The person's terminal while it shows the full screen. A drop restores it, and so does a panic.
+/// The person's terminal while it shows the full screen. It is restored on drop and on a panic.
 #[derive(Debug)]
 pub(crate) struct OwnScreen {
     /// Taken while another component or the shell has the terminal.
@@ -35,7 +35,7 @@ impl OwnScreen {
         Ok(screen)
     }
 
-    /// Gives the terminal back, until [`Self::resume`].
+    /// Restores the terminal, until [`Self::resume`].
     pub(crate) fn suspend(&mut self) {
         self.raw = None;
     }
@@ -53,8 +53,8 @@ impl OwnScreen {
     }
 }
 
-/// Restores the terminal before the report of a panic, which the alternate screen would swallow. A panic of a task ends
-/// the task and not the full screen, so it has no report.
+/// Restores the terminal before the report of a panic, which the alternate screen would hide. A panic of a task does not
+/// end the full screen, so it has no report.
 pub(crate) fn restore_at_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -106,7 +106,7 @@ impl Backend for OwnScreen {
     }
 
     fn get_cursor_position(&mut self) -> io::Result<Position> {
-        // Only an inline view asks for it, and this one has the whole screen.
+        // Only an inline view needs the position, and this view has the whole screen.
         Ok(Position::ORIGIN)
     }
 
@@ -127,7 +127,7 @@ impl Backend for OwnScreen {
     fn size(&self) -> io::Result<Size> {
         let size = tcgetwinsize(io::stdout()).map_err(io::Error::from)?;
         let is_known = size.ws_col > 0 && size.ws_row > 0;
-        Ok(if is_known { Size::new(size.ws_col, size.ws_row) } else { USUAL_SIZE })
+        Ok(if is_known { Size::new(size.ws_col, size.ws_row) } else { DEFAULT_SIZE })
     }
 
     fn window_size(&mut self) -> io::Result<WindowSize> {

@@ -74,7 +74,7 @@ fn an_id_that_is_left_out_is_the_only_one_or_picked_from_a_list() {
     let person = Person::runs(&agent, &home, STEPLATCH, "terminal screen");
     person.sees("terminal, by number:");
     person.types("9");
-    assert!(person.sees("exit-code-2").contains("no terminal was picked"));
+    assert!(person.sees("exit-code-2").contains("no terminal was selected"));
 }
 
 #[test]

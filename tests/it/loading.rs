@@ -305,7 +305,7 @@ fn a_function_is_removed_with_its_file_unless_others_stand_in_it() {
     project.loads(&["*.py"]).well();
     let removed = project.types(&["workflow", "rm", "one", "nodes.py"]);
     assert_eq!(removed.code, 0, "{removed:?}");
-    assert!(removed.stderr.contains("with it went say_one (bash)"), "{removed:?}");
+    assert!(removed.stderr.contains("also removed: say_one (bash)"), "{removed:?}");
     assert!(!project.library("one.py").exists() && !project.library("one.meta.json").exists());
     assert!(!project.library("nodes.py").exists() && project.folder.join("one.py").exists());
     let agent = project.agent();

@@ -513,7 +513,7 @@ fn a_program_without_a_terminal_of_a_person_gets_no_ticket_and_starts_no_server(
     let command = format!("{STEPLATCH} open --print; echo exit-code-$?");
     let told = agent.calls("run_command", json!({"session_id": opened["session_id"], "command": command}));
     assert!(told.to_string().contains("in a terminal of their own"), "{told}");
-    assert!(page.home.runs(&["serve", "stop"]).stderr.contains("no server has the page"));
+    assert!(page.home.runs(&["serve", "stop"]).stderr.contains("no server of the page is running"));
 }
 
 #[test]

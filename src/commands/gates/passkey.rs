@@ -18,20 +18,20 @@ use crate::{front, page_server, passphrase};
 /// Register, list and remove passkeys, which sign answers on the page
 #[derive(Debug, Subcommand)]
 pub(crate) enum PasskeyRequest {
-    /// Register a passkey: opens the page, on which the browser asks for the device
+    /// Register a passkey on the page, where the browser asks for the device
     ///
-    /// The address contains a ticket that registers one passkey, once, within 5 minutes. Only a person in a terminal of their own
-    /// gets one, with the approver's passphrase if that is set. Once the browser has registered the passkey, its fingerprint is shown
-    /// here and on the page: the passkey signs answers after you have compared the two.
+    /// The address contains a ticket that registers one passkey, once, within 5 minutes. Only a person in a separate terminal gets a
+    /// ticket, with the approver's passphrase if it is set. After the registration, this command and the page show the fingerprint of
+    /// the passkey. The passkey signs answers once you have compared the two.
     Add {
         /// Print the address instead of opening it
         #[arg(long)]
         print: bool,
-        /// Print the address as JSON and do not wait; 'confirm' follows
+        /// Print the address as JSON and do not wait; confirm the passkey later
         #[arg(long)]
         json: bool,
     },
-    /// Confirm a passkey that a browser has registered: it signs answers from now on
+    /// Confirm a registered passkey, which then signs answers
     Confirm {
         /// Fingerprint of the passkey, as the page shows it
         #[arg(value_name = "FINGERPRINT", num_args = 1.., required = true)]
@@ -46,7 +46,7 @@ pub(crate) enum PasskeyRequest {
         #[arg(long)]
         json: bool,
     },
-    /// Remove a passkey: it signs no more answers
+    /// Remove a passkey, which then signs no more answers
     Remove {
         /// Passkey: its id or the beginning of it, or its name
         #[arg(value_name = "PASSKEY")]
@@ -68,7 +68,7 @@ impl PasskeyRequest {
     }
 }
 
-/// Gets a ticket, and requests the passphrase where the ticket needs one.
+/// Requests a ticket, with the passphrase if it is required.
 async fn ticket(paths: &DaemonPaths) -> Result<AddPasskeyReply, Failure> {
     let mut verb = AddPasskey::default();
     let mut person = None;
@@ -117,7 +117,7 @@ async fn add(paths: &DaemonPaths, print: bool, json: bool) -> Result<ExitCode, F
     confirm_registered(paths, ticket).await
 }
 
-/// Waits until the browser has registered the passkey, and asks the person whether it is theirs.
+/// Waits until the browser has registered the passkey, and asks the person to compare its fingerprint.
 async fn confirm_registered(paths: &DaemonPaths, ticket: PageSecret) -> Result<ExitCode, Failure> {
     let waited = front::ask(paths, AwaitPasskey { ticket }).await?;
     let Some(passkey) = waited.passkey else {
@@ -138,16 +138,13 @@ async fn confirm_registered(paths: &DaemonPaths, ticket: PageSecret) -> Result<E
             Some("no" | "n") => true,
             Some(_) => continue,
             None => {
-                return Err(Failure::work(format!(
-                    "nothing was answered; {} is not confirmed",
-                    visible(&passkey.name)
-                )));
+                return Err(Failure::work(format!("there was no answer; {} is not confirmed", visible(&passkey.name))));
             }
         };
         let confirmed = front::ask(paths, ConfirmPasskey { passkey_id: passkey_id.clone(), discard }).await?;
         let confirmed = accepted(confirmed)?;
         if discard {
-            let error = "the passkey is discarded: another program has used the ticket; end the sessions of the page with: \
+            let error = "the passkey was removed, because another program has used the ticket; end the sessions of the page with: \
                          steplatch serve sessions end --all";
             return Err(Failure::work(error));
         }
@@ -156,7 +153,7 @@ async fn confirm_registered(paths: &DaemonPaths, ticket: PageSecret) -> Result<E
     }
 }
 
-/// Returns a fingerprint in groups, as people compare it.
+/// Returns a fingerprint in groups of digits, for comparison by people.
 fn in_groups(fingerprint: &str) -> String {
     fingerprint.as_bytes().chunks(4).map(String::from_utf8_lossy).collect::<Vec<_>>().join(" ")
 }

@@ -1,4 +1,4 @@
-//! `steplatch workflow capture`: a workflow made of the input of terminals.
+//! `steplatch workflow capture`: a workflow from the input of terminals.
 
 use std::process::ExitCode;
 
@@ -11,10 +11,10 @@ use crate::print::{self, GOOD, STRONG, fitted, padded, visible};
 use crate::translation::for_people;
 use crate::{completion, front, pick};
 
-/// Make a workflow of what was done in terminals
+/// Make a workflow from the input of terminals
 ///
-/// Prints the workflow, and on standard error what was assumed, what is left out, and what to decide. Nothing is saved
-/// without --save.
+/// Prints the workflow, and on standard error the assumptions, the omissions and the open decisions. Saves nothing without
+/// --save.
 #[derive(Debug, Args)]
 pub(crate) struct Capture {
     /// Ids or names of terminals; without one the only open terminal, or one picked from a list
@@ -22,10 +22,10 @@ pub(crate) struct Capture {
     terminals: Vec<String>,
     #[command(flatten)]
     options: CaptureOptions,
-    /// Capture only the last commands, so many
+    /// Capture only this number of the last commands
     #[arg(long, value_name = "COMMANDS", conflicts_with_all = ["from", "since"])]
     last: Option<u32>,
-    /// Capture only what was typed since then: an age such as 15m, or a timestamp
+    /// Capture only input since this time: an age such as 15m, or a timestamp
     #[arg(long, value_name = "TIME", value_parser = crate::commands::moment::moment)]
     since: Option<String>,
     /// Number of the first input to capture, as `terminal inputs --json` lists them
@@ -42,22 +42,22 @@ pub(super) struct CaptureOptions {
     /// Name of the workflow
     #[arg(long, short)]
     name: String,
-    /// What it is for
+    /// Purpose of the workflow
     #[arg(long, short)]
     description: Option<String>,
     /// Make a typed value an argument (repeatable)
     #[arg(long, short, value_name = "NAME=VALUE", value_parser = super::super::run::variable)]
     input: Vec<(String, String)>,
-    /// Terminal in which the same was done another time: what differs becomes arguments (repeatable)
+    /// Terminal with another execution of the same procedure: differences become arguments (repeatable)
     #[arg(long, value_name = "TERMINAL", add = completion::terminals())]
     against: Vec<String>,
     /// A file that must exist at the end (repeatable)
     #[arg(long, value_name = "FILE")]
     expect: Vec<String>,
-    /// Keep commands that only look around
+    /// Keep commands that only display information
     #[arg(long)]
     keep: bool,
-    /// Save it in the library, with its recording beside it
+    /// Save the workflow in the library, with its recording
     #[arg(long)]
     save: bool,
     /// Replace a saved workflow of that name
@@ -85,7 +85,7 @@ impl Capture {
 }
 
 impl CaptureOptions {
-    /// Has the daemon make the workflow of what `verb` names, and prints the reply.
+    /// Requests the workflow of `verb` from the daemon, and prints the reply.
     pub(super) async fn capture(self, paths: &DaemonPaths, verb: CaptureWorkflow) -> Result<ExitCode, Failure> {
         let verb = CaptureWorkflow {
             name: self.name,
@@ -130,8 +130,8 @@ fn show(reply: &CaptureWorkflowReply) -> Result<(), Failure> {
 /// Maximum width of the column of states and inputs.
 const MAX_COLUMN_WIDTH: usize = 32;
 
-/// Returns the notes for a person before the first use of the workflow, in columns: what kind of note it is, the state
-/// or the input that it is about, and the sentence.
+/// Returns the notes for a person before the first use of the workflow, in columns: the kind, the state or input, and the
+/// text.
 fn notes(reply: &CaptureWorkflowReply) -> Vec<String> {
     let guesses = reply.guesses.iter().map(|one| {
         let sentence = format!("{} ({})", one.guess, one.reason);
@@ -152,7 +152,7 @@ fn notes(reply: &CaptureWorkflowReply) -> Vec<String> {
         .collect();
     let width = rows.iter().map(|(_, subject, _)| subject.width()).max().unwrap_or(0);
     let line = |(kind, subject, sentence): (&str, String, String)| match subject.as_str() {
-        // A sentence about the whole workflow begins where the others name what they are about.
+        // A note about the whole workflow has no state or input, and begins in that column.
         "" => format!("{kind:<9}  {sentence}"),
         subject => format!("{kind:<9}  {STRONG}{}{STRONG:#}  {sentence}", padded(subject, width)),
     };

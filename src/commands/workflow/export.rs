@@ -15,7 +15,7 @@ use steplatch_workflow::Definition;
 use super::golden;
 use crate::failure::Failure;
 use crate::print::{self, GOOD, STRONG, visible};
-use crate::skill::{NotStandalone, STEPS, Skill, SkillName, called, standalone};
+use crate::skill::{NotStandalone, STEPS, Skill, SkillName, called_workflows, include_called};
 use crate::{completion, front};
 
 /// Write a saved workflow as a skill: a folder that agents find, read and run
@@ -52,7 +52,7 @@ impl Export {
     pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         let folder = std::path::absolute(&self.skill)
             .map_err(|error| Failure::usage(format!("'{}' is not a path: {error}", self.skill.display())))?;
-        let name = SkillName::of_folder(&folder).map_err(|error| Failure::usage(error.to_string()))?;
+        let name = SkillName::from_folder(&folder).map_err(|error| Failure::usage(error.to_string()))?;
         let described = describe_workflow(&self.workflow, paths).await?;
         let recording = if self.no_recording { None } else { golden::read(&self.workflow, paths).await? };
         let files = match (&described.definition, &described.source) {
@@ -185,16 +185,16 @@ async fn describe_workflow(name: &str, paths: &DaemonPaths) -> Result<DescribeWo
 async fn with_called(document: &Value, paths: &DaemonPaths) -> Result<Value, Failure> {
     let to_failure = |error: NotStandalone| Failure::usage(error.to_string());
     let mut machines: BTreeMap<String, Value> = BTreeMap::new();
-    let mut names = called(document).map_err(to_failure)?;
+    let mut names = called_workflows(document).map_err(to_failure)?;
     while let Some(name) = names.pop_first() {
         let described =
             describe_workflow(&name, paths).await.map_err(|_| to_failure(NotStandalone::Unknown(name.clone())))?;
         let definition = described.definition.ok_or_else(|| to_failure(NotStandalone::Unknown(name.clone())))?;
-        let further_names = called(&definition).map_err(to_failure)?;
+        let further_names = called_workflows(&definition).map_err(to_failure)?;
         machines.insert(name, definition);
         names.extend(further_names.into_iter().filter(|name| !machines.contains_key(name)));
     }
-    standalone(document, &machines).map_err(to_failure)
+    include_called(document, &machines).map_err(to_failure)
 }
 
 /// Writes the files, each atomically. Writes none if one exists and `replaces` is false.

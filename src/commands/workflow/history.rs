@@ -9,10 +9,10 @@ use crate::failure::Failure;
 use crate::print::{self, QUIET, visible};
 use crate::{completion, front};
 
-/// List the versions of a workflow: when each was saved, by whom and why
+/// List the versions of a workflow, each with its time, author and reason
 ///
-/// A version is kept when what the workflow does is changed, the newest 50 of them, also when the workflow is removed. 'show
-/// NAME@2' shows one, 'diff NAME' what changed, 'revert NAME' goes back.
+/// The library keeps a version whenever the behaviour of a workflow changes: the newest 50, even after the removal of the
+/// workflow. 'show NAME@2' shows a version, 'diff NAME' the last changes, and 'revert NAME' restores the previous version.
 #[derive(Debug, Args)]
 pub(crate) struct History {
     /// Name of the workflow
@@ -45,7 +45,9 @@ impl History {
         print::table(&rows).lines().try_for_each(print::line)?;
         if reply.versions.iter().all(|version| !version.is_current) {
             let name = &reply.workflow_name;
-            print::line(format!("{QUIET}{name} was removed; back with: steplatch workflow revert {name}{QUIET:#}"))?;
+            print::line(format!(
+                "{QUIET}{name} was removed; restore it with: steplatch workflow revert {name}{QUIET:#}"
+            ))?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -73,7 +75,7 @@ fn row(version: &WorkflowVersion) -> Vec<String> {
         Some(saved) => print::ago(saved),
         None => "unknown".to_owned(),
     };
-    let by = if saved_at.is_none() && by.is_none() { "its file was edited, or is older".to_owned() } else { text(by) };
+    let author = if saved_at.is_none() && by.is_none() { "edited file, or older".to_owned() } else { text(by) };
     let now = if *is_current { " now" } else { "" };
-    vec![format!("{version}{now}"), saved, by, text(through), text(reason)]
+    vec![format!("{version}{now}"), saved, author, text(through), text(reason)]
 }

@@ -59,7 +59,7 @@ async fn problems(file: &str, paths: &DaemonPaths) -> Result<Vec<Problem>, Failu
             Err(problems) => problems.into_iter().collect(),
         },
         WorkflowSource::Function(file) => problems_of_functions(&file, paths).await?,
-        WorkflowSource::Nothing(error) => vec![Problem::error("", error)],
+        WorkflowSource::Unreadable(error) => vec![Problem::error("", error)],
     })
 }
 

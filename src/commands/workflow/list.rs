@@ -9,8 +9,8 @@ use crate::failure::Failure;
 use crate::print::{BAD, GOOD, QUIET, STRONG};
 use crate::{front, print};
 
-/// The most that the daemon lists.
-const ALL: u32 = 10_000;
+/// Maximum number of workflows that the daemon lists.
+const MAX_WORKFLOWS: u32 = 10_000;
 
 #[derive(Debug, Args)]
 pub(crate) struct List {
@@ -23,7 +23,7 @@ pub(crate) struct List {
 
 impl List {
     pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
-        let reply = front::ask(paths, ListWorkflows { containing: self.containing, limit: ALL }).await?;
+        let reply = front::ask(paths, ListWorkflows { containing: self.containing, limit: MAX_WORKFLOWS }).await?;
         if !reply.success {
             return Err(Failure::work(reply.error.as_deref().unwrap_or("the library cannot be read")).with(&reply));
         }
@@ -55,7 +55,7 @@ fn show(reply: &ListWorkflowsReply) -> std::io::Result<()> {
         print::remark(&format!("{file}: {}", print::visible_lines(note, "  ")));
     }
     if workflows.len() < *total {
-        print::remark(&format!("{} of {total} are shown; name a text that yours contain", workflows.len()));
+        print::remark(&format!("{} of {total} are shown; add a text to search for", workflows.len()));
     }
     for broken in broken {
         let reason = print::visible_lines(&broken.reason, "  ");

@@ -13,10 +13,10 @@ pub(crate) struct Remove {
     /// Names of workflows, or of files of functions such as notes.py with all their declarations
     #[arg(required = true, add = crate::completion::workflows())]
     names: Vec<String>,
-    /// Forget their versions as well
+    /// Also remove their versions
     #[arg(long)]
     purge: bool,
-    /// Print the outcome for each as JSON
+    /// Print the outcome for each workflow as JSON
     #[arg(long)]
     json: bool,
 }
@@ -38,18 +38,18 @@ impl Remove {
                 if !reply.removed_besides.is_empty() {
                     let besides =
                         reply.removed_besides.iter().map(|besides| format!("{} ({})", besides.id, besides.kind));
-                    print::remark(&format!("with it went {}", besides.collect::<Vec<_>>().join(", ")));
+                    print::remark(&format!("also removed: {}", besides.collect::<Vec<_>>().join(", ")));
                 }
                 if let Some(remaining) = &reply.remaining {
                     print::remark(&format!("'{name}' is {remaining} now"));
                 }
                 if !self.purge && reply.file.as_deref().is_some_and(|file| file.ends_with(".json")) {
-                    print::remark(&format!("its versions stay; back with: steplatch workflow revert {name}"));
+                    print::remark(&format!("its versions stay; restore it with: steplatch workflow revert {name}"));
                 }
             }
             let is_machine = reply.file.as_deref().is_some_and(|file| file.ends_with(".json"));
             if self.purge && is_machine && reply.remaining.is_some() {
-                print::remark(&format!("its versions stay, because '{name}' is another workflow now"));
+                print::remark(&format!("its versions stay, because another workflow has the name '{name}' now"));
             } else if self.purge && reply.success && is_machine {
                 let forgotten = front::ask(paths, ForgetWorkflowVersions { name }).await?;
                 if let Some(error) = forgotten.error {

@@ -11,12 +11,12 @@ use crate::{completion, front, print};
 /// Go back to an earlier version of a workflow: saves a new version that equals it
 #[derive(Debug, Args)]
 pub(crate) struct Revert {
-    /// Name of the workflow; one that was removed is back
+    /// Name of the workflow; a removed one is restored
     #[arg(add = completion::workflows())]
     name: String,
     /// Version [default: the one before the current one]
     version: Option<u32>,
-    /// Why, for its history
+    /// Reason, for its history
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
     /// Print JSON

@@ -53,8 +53,8 @@ fn page(reply: &DescribeWorkflowReply) -> String {
     }
     if let Some(FunctionSource { declares, .. }) = &reply.source {
         let rows = declares.iter().map(|declared| {
-            let about = declared.description.as_deref().unwrap_or_default().lines().next().unwrap_or_default();
-            vec![declared.id.clone(), declared.kind.clone(), print::visible(about)]
+            let description = declared.description.as_deref().unwrap_or_default().lines().next().unwrap_or_default();
+            vec![declared.id.clone(), declared.kind.clone(), print::visible(description)]
         });
         let _ = write!(page, "{}", block("declares", &print::table(&rows.collect::<Vec<_>>())));
     }
@@ -74,7 +74,7 @@ fn page(reply: &DescribeWorkflowReply) -> String {
             count => format!("{count}, of which {} succeeded", metadata.success_count),
         };
         if let Some(last) = &metadata.last_run {
-            let _ = write!(runs, "; the last was over at {}", print::local_time(last));
+            let _ = write!(runs, "; the last one ended at {}", print::local_time(last));
         }
         let facts = [
             ("status", format!("{}, version {}", metadata.status, metadata.version)),
@@ -102,7 +102,7 @@ fn page(reply: &DescribeWorkflowReply) -> String {
     page
 }
 
-/// Formats a text beside its title, its lines below each other.
+/// Formats a text beside its title.
 fn block(title: &str, text: &str) -> String {
     let mut block = String::new();
     for (index, line) in text.lines().enumerate() {
@@ -134,7 +134,7 @@ fn variable(variable: &VariableOfContract) -> Vec<String> {
     vec![name.clone(), print::visible(&about.join(", ")), description]
 }
 
-/// Lists the states of a definition, which need not be valid, the first one first.
+/// Lists the states of a definition, which need not be valid, beginning with the first one.
 fn states(definition: &Value) -> String {
     let rows = definition["states"].as_object().into_iter().flatten().map(|(name, state)| {
         let text = |value: &Value| value.as_str().unwrap_or("?").to_owned();

@@ -18,17 +18,17 @@ pub(super) enum WorkflowSource {
     /// A file of functions in the library.
     Function(PathBuf),
     /// Unreadable, with the reason.
-    Nothing(String),
+    Unreadable(String),
 }
 
 /// Reads the workflow in a file or, if `workflow` is not a file, the saved workflow of that name.
 pub(super) async fn read(workflow: &str, paths: &DaemonPaths) -> Result<WorkflowSource, Failure> {
-    // Only a possible name needs the daemon; a path with an extension never is one.
+    // Only a possible name needs the daemon. A path with an extension is not a name.
     let is_name = !is_given_as_file(workflow) && workflow.parse::<WorkflowName>().is_ok();
     if !is_name {
         return Ok(match std::fs::read_to_string(workflow) {
             Ok(text) => WorkflowSource::Workflow(Box::new(Definition::from_text(&text, &TerminalTools))),
-            Err(error) => WorkflowSource::Nothing(format!("the file cannot be read: {error}")),
+            Err(error) => WorkflowSource::Unreadable(format!("the file cannot be read: {error}")),
         });
     }
     let reply = front::ask(paths, DescribeWorkflow { name: workflow.to_owned() }).await?;
@@ -37,7 +37,7 @@ pub(super) async fn read(workflow: &str, paths: &DaemonPaths) -> Result<Workflow
         None if reply.source.is_some() => WorkflowSource::Function(reply.file.unwrap_or_default().into()),
         None => {
             let error = reply.error.unwrap_or_else(|| "there is no such workflow".to_owned());
-            WorkflowSource::Nothing(match same_named_file(workflow) {
+            WorkflowSource::Unreadable(match same_named_file(workflow) {
                 Some(file) => format!("no workflow is saved by that name; did you mean the file {}", file.display()),
                 None => format!("there is no file of that name. {error}"),
             })
@@ -60,8 +60,8 @@ pub(super) async fn definition(workflow: &str, paths: &DaemonPaths) -> Result<De
         }
         WorkflowSource::Function(file) => {
             let file = file.display();
-            Err(Failure::usage(format!("'{workflow}' is a function, in {file}; only machines are drawn and rehearsed")))
+            Err(Failure::usage(format!("'{workflow}' is a function, in {file}; only machines can be drawn and tested")))
         }
-        WorkflowSource::Nothing(error) => Err(Failure::usage(format!("'{workflow}': {error}"))),
+        WorkflowSource::Unreadable(error) => Err(Failure::usage(format!("'{workflow}': {error}"))),
     }
 }

@@ -27,18 +27,18 @@ const STUB_FILE: &str = r#"A stub file is JSON; every part may be left out:
     "session_id": "term_1"
   }
 
-  states      what the action of a state returns: an object with fields, "timeout" or "outcome_unknown".
+  states      the result of the action of a state: an object with fields, "timeout" or "outcome_unknown".
               A list is used up in order, and one visit more is an error; what stands without a list
               is the result of every visit. elapsed_time is how many seconds it takes (0 without it).
   tools       the same, for all states with that tool that are not named above
-  gates       what is judged after a state, in the words of the choice, or "none of these"
+  gates       the judgement after a state: the text of the choice, or "none of these"
   shell       variables that the shell has: arguments before the run, return values after it
   session_id  the terminal that the run is given; a workflow that opens none has one anyway
 
 Without a stub, open_terminal makes an id up, sleep takes its time, run_workflow completes, and the others succeed.
 Only what a program prints is never guessed: an await_output that waits for a pattern needs a result.
 
-Exit code: 0 completed, 1 failed, 2 not valid, or the stubs do not say what comes next."#;
+Exit code: 0 completed, 1 failed, 2 not valid, or the stubs do not determine the next state."#;
 
 /// Dry-run a workflow against stubbed results, or against the recording that it was captured from
 #[derive(Debug, Args)]
@@ -50,10 +50,10 @@ pub(crate) struct Test {
     /// JSON file with the results of actions, gates and the shell; --help shows an example
     #[arg(long, value_name = "FILE")]
     stub: Option<PathBuf>,
-    /// Take results, answers and variables from a run: its id or an unambiguous prefix
+    /// Use the results, answers and variables of a run: its id or an unambiguous prefix
     #[arg(long, value_name = "RUN", conflicts_with = "stub", add = crate::completion::runs())]
     from: Option<String>,
-    /// Print the stub file that --from makes of the run, to be edited
+    /// Print the stub file of the run of --from, for editing
     #[arg(long, requires = "from")]
     print_stubs: bool,
     /// Set a workflow variable (repeatable)
@@ -62,7 +62,7 @@ pub(crate) struct Test {
     /// Maximum number of states to execute
     #[arg(long, value_name = "N", default_value_t = 100)]
     max_states: u32,
-    /// Seconds that the run may take
+    /// Time limit of the run in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 1800.0)]
     timeout: f64,
     /// Print JSON
@@ -125,12 +125,12 @@ fn show(rehearsal: &Rehearsal) -> Result<(), Failure> {
         RehearsalStep::Transition { .. } | RehearsalStep::Gate { .. } | RehearsalStep::Contract { .. } => (0, 0),
     };
     let (state, tool) =
-        rehearsal.path.iter().map(name).fold((0, 0), |widths, one| (widths.0.max(one.0), widths.1.max(one.1)));
+        rehearsal.path.iter().map(name).fold((0, 0), |max, width| (max.0.max(width.0), max.1.max(width.1)));
     // A name may have 64 characters; an unusually long one shifts its line.
     let columns = Columns { state: state.min(24), tool, width: print::width() };
     for (number, passage) in rehearsal.path.iter().enumerate() {
-        let led_on = matches!(rehearsal.path.get(number + 1), Some(RehearsalStep::Transition { .. }));
-        print::line(columns.line(passage, led_on))?;
+        let has_transition = matches!(rehearsal.path.get(number + 1), Some(RehearsalStep::Transition { .. }));
+        print::line(columns.line(passage, has_transition))?;
     }
     let time = duration_of(rehearsal.elapsed_time.as_secs_f64());
     let states = if rehearsal.states_executed == 1 {
@@ -170,14 +170,15 @@ struct Columns {
 const TIME: usize = 11;
 
 impl Columns {
-    /// Returns the line of a step. `led_on` is true if a transition follows: a failure that it takes is not an alarm.
-    fn line(&self, passage: &RehearsalStep, led_on: bool) -> String {
-        let below = " ".repeat(TIME + 2);
+    /// Returns the line of a step. With `has_transition`, a transition follows, and a failure is not marked as an error.
+    fn line(&self, passage: &RehearsalStep, has_transition: bool) -> String {
+        let indent = " ".repeat(TIME + 2);
         match passage {
             RehearsalStep::State { at, state, tool, params, result, source, elapsed_time, .. } => {
                 let result = Value::Object(result.clone());
                 let outcome = Outcome::from_result(None, &result);
-                let (mark, style) = if outcome == Outcome::Failed && led_on { ("·", QUIET) } else { outcome.mark() };
+                let (mark, style) =
+                    if outcome == Outcome::Failed && has_transition { ("·", QUIET) } else { outcome.mark() };
                 let params = Value::Object(params.clone());
                 let detail = action::join_outcome(&action::detail(tool, &params), &outcome.describe(tool, &result));
                 let mut remarks = Vec::new();
@@ -201,12 +202,12 @@ impl Columns {
                 )
             }
             RehearsalStep::Transition { to, because, .. } => {
-                format!("{below}{QUIET}→{QUIET:#} {to}  {QUIET}{}{QUIET:#}", visible(because))
+                format!("{indent}{QUIET}→{QUIET:#} {to}  {QUIET}{}{QUIET:#}", visible(because))
             }
             RehearsalStep::Gate { choices, answer, .. } => {
                 let others: Vec<String> =
                     choices.iter().filter(|choice| *choice != answer).map(|other| visible(other)).collect();
-                format!("{below}◆ judged: {}  {QUIET}(not: {}){QUIET:#}", visible(answer), others.join("; "))
+                format!("{indent}◆ judged: {}  {QUIET}(not: {}){QUIET:#}", visible(answer), others.join("; "))
             }
             RehearsalStep::Contract { side, variables, holds, .. } => {
                 let (mark, style) = if *holds { ("✓", GOOD) } else { ("✗", BAD) };
@@ -217,7 +218,7 @@ impl Columns {
                 let values: Vec<String> =
                     variables.iter().map(|(name, value)| format!("{name}={}", visible(value))).collect();
                 let values = if values.is_empty() { "none".to_owned() } else { values.join(", ") };
-                format!("{below}{style}{mark}{style:#} {side}: {values}")
+                format!("{indent}{style}{mark}{style:#} {side}: {values}")
             }
         }
     }

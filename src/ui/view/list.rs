@@ -1,4 +1,4 @@
-//! The list: what waits for the person, terminals, and runs.
+//! The list: open questions, terminals and runs.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
@@ -12,9 +12,9 @@ use crate::print::{fitted, padded};
 use crate::ui::layout::Places;
 use crate::ui::model::{DaemonState, ListLine, Model, Row, Section, lines};
 
-/// The widest column of names, and of states.
-const NAME: usize = 40;
-const STATE: usize = 20;
+/// Maximum widths of the columns of names and of states.
+const MAX_NAME_COLUMNS: usize = 40;
+const MAX_STATE_COLUMNS: usize = 20;
 
 pub(super) fn draw(model: &Model, buffer: &mut Buffer) -> Option<Position> {
     let places = Places::for_size(model.cols, model.rows);
@@ -42,8 +42,8 @@ fn draw_list(model: &Model, list: &[Row], buffer: &mut Buffer, place: Rect) {
     let width = usize::from(place.width);
     let selected = model.selected_index(list);
     let widest = |wide: fn(&Row) -> usize, max_width: usize| list.iter().map(wide).max().unwrap_or(0).min(max_width);
-    let name = widest(|row| row.name.width(), NAME.min(width * 2 / 5));
-    let state = widest(|row| row.state.width(), STATE.min(width / 4));
+    let name = widest(|row| row.name.width(), MAX_NAME_COLUMNS.min(width * 2 / 5));
+    let state = widest(|row| row.state.width(), MAX_STATE_COLUMNS.min(width / 4));
     for (at, line) in place.rows().zip(lines(list).into_iter().skip(model.top)) {
         match line {
             ListLine::Heading(section, count) => {
@@ -81,7 +81,7 @@ fn draw_list(model: &Model, list: &[Row], buffer: &mut Buffer, place: Rect) {
 fn heading_detail(model: &Model, section: Section, count: usize) -> String {
     let is_filtered = !model.filter.text().is_empty();
     match (count, section) {
-        (0, _) if is_filtered => "none has that".to_owned(),
+        (0, _) if is_filtered => "no row matches".to_owned(),
         (0, _) if model.daemon != DaemonState::Connected => String::new(),
         (0, Section::Gates) => "nothing".to_owned(),
         (0, Section::Terminals) => "none; open one with: steplatch terminal open".to_owned(),

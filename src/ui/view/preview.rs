@@ -1,4 +1,4 @@
-//! Subject of the selected row: the question, the screen of the terminal, or the run.
+//! Preview of the selected row: the question, the screen of the terminal, or the run.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -85,7 +85,7 @@ fn draw_picture(picture: &Picture, buffer: &mut Buffer, place: Rect) {
     }
 }
 
-/// Draws cells that look alike: each character takes one column or two, or all of them are in one cell.
+/// Draws cells with the same style. Each character takes one or two columns, or all of them are in one cell.
 fn draw_cells(buffer: &mut Buffer, row: Rect, col: u16, cols: u16, text: &str, style: Style) {
     let count = u16::try_from(text.chars().count()).unwrap_or(u16::MAX);
     let cells: Vec<(u16, String)> = match () {
@@ -103,7 +103,7 @@ fn draw_cells(buffer: &mut Buffer, row: Rect, col: u16, cols: u16, text: &str, s
             cell.reset();
             cell.set_style(style);
         }
-        // What the emulator has in a cell takes its place, and nothing in it works on this terminal.
+        // The content of a cell is drawn as text, so that control characters have no effect on this terminal.
         let symbol: String = symbol.chars().filter(|character| !print::is_harmful(*character)).collect();
         buffer[(row.x + x, row.y)].set_symbol(if symbol.is_empty() { " " } else { &symbol });
         x += width;

@@ -695,7 +695,7 @@ fn a_filter_and_the_beginning_of_an_id_find_things() {
     let mut desk = Desk::usual(80, 24);
     desk.types("/night");
     let screen = desk.screen();
-    assert!(screen.contains("nightly") && !screen.contains("ssh db") && screen.contains("none has that"), "{screen}");
+    assert!(screen.contains("nightly") && !screen.contains("ssh db") && screen.contains("no row matches"), "{screen}");
     desk.presses(&[Key::Escape]);
     assert!(desk.screen().contains("ssh db"));
     desk.types("gterm_y");

@@ -1,8 +1,8 @@
 //! Completion of ids and names by the shell.
 //!
 //! The script that `steplatch completions SHELL` prints runs this program with the words of the command line, and this
-//! program prints candidates. A running daemon supplies ids and names, within a time limit: a completion starts no daemon
-//! and does not block. Without an answer there are no candidates.
+//! program prints candidates. A running daemon supplies ids and names, within a time limit: a completion starts no
+//! daemon and does not block. Without an answer there are no candidates.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;

@@ -36,7 +36,8 @@ impl GatePrompt {
         Self::from_gate(gate, is_whole)
     }
 
-    /// Creates a prompt for a view that scrolls through the whole question, and takes no answer before its end was visible.
+    /// Creates a prompt for a view that scrolls through the whole question, and takes no answer before its end was
+    /// visible.
     pub(crate) fn scrolled(gate: GateInfo) -> Self {
         let is_whole = !gate.shortened;
         Self::from_gate(gate, is_whole)

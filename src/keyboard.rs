@@ -13,9 +13,9 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use tokio::sync::mpsc;
 
-/// Resets the modes that programs may have set in the person's terminal, and shows the cursor: the alternate screen, the mouse,
-/// reports, bracketed paste, the keyboard protocols, keyboard lock and insert mode, margins (which move the cursor), inverse video,
-/// character sets, application keys and colours.
+/// Resets the modes that programs may have set in the person's terminal, and shows the cursor: the alternate screen,
+/// the mouse, reports, bracketed paste, the keyboard protocols, keyboard lock and insert mode, margins (which move the
+/// cursor), inverse video, character sets, application keys and colours.
 pub(crate) const RESTORE: &str = concat!(
     "\x1b[?1049l\x1b[?47l\x1b[?9l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1005l\x1b[?1006l\x1b[?1015l\x1b[?1016l\x1b[?1004l",
     "\x1b[?2031l\x1b[?2048l\x1b[?5522l\x1b[?2026l\x1b[?2004l\x1b[<99u\x1b[=0u\x1b[>4m\x1b[2l\x1b[4l\x1b[20l",

@@ -55,8 +55,8 @@ fn record_failure(error: &io::Error) -> Failure {
     Failure::system("the record of the page's server cannot be used", error)
 }
 
-/// Makes this process the server of the page; `None` if there is one. Retries, because commands that look for the server
-/// hold the lock for a moment.
+/// Makes this process the server of the page; `None` if there is one. Retries, because commands that look for the
+/// server hold the lock for a moment.
 pub(crate) async fn acquire(paths: &DaemonPaths) -> Result<Option<ServerLock>, Failure> {
     for _ in 0..MAX_ATTEMPTS {
         if let Some(lock) = try_lock(paths)? {
@@ -149,7 +149,8 @@ pub(crate) async fn ensure_running(paths: &DaemonPaths) -> Result<RunningServer,
     }
 }
 
-/// Starts the server of the page with the daemon, and logs its address. Also logs a failure, which does not end the daemon.
+/// Starts the server of the page with the daemon, and logs its address. Also logs a failure, which does not end the
+/// daemon.
 pub(crate) async fn start_with_daemon(paths: DaemonPaths) {
     match ensure_running(&paths).await {
         Ok(RunningServer { record, port_error: None }) => tracing::info!("the page is at {}", record.url()),

@@ -298,8 +298,8 @@ pub(crate) fn wrapped(text: &str, room: usize) -> Vec<String> {
     lines
 }
 
-/// Returns text as [`visible`], wrapped to the terminal of standard output if it is one. Lines after the first begin with `indent`
-/// blanks.
+/// Returns text as [`visible`], wrapped to the terminal of standard output if it is one. Lines after the first begin
+/// with `indent` blanks.
 pub(crate) fn hanging(text: &str, indent: usize) -> String {
     /// Minimum width in which wrapping helps.
     const MIN_COLUMNS: usize = 24;
@@ -330,8 +330,8 @@ pub(crate) fn padded(text: &str, columns: usize) -> String {
     format!("{text}{}", " ".repeat(columns.saturating_sub(text.width())))
 }
 
-/// Returns rows of cells as aligned lines of at most `columns`, the first one as a dimmed head. Column `state` has states
-/// of runs or terminals, which are coloured.
+/// Returns rows of cells as aligned lines of at most `columns`, the first one as a dimmed head. Column `state` has
+/// states of runs or terminals, which are coloured.
 pub(crate) fn list(rows: &[Vec<String>], state: usize, columns: Option<usize>) -> Vec<String> {
     let table = table(rows);
     let lines = table.lines().zip(rows).enumerate().map(|(index, (line, row))| {

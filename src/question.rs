@@ -61,8 +61,8 @@ impl Person {
         self.echo_off = self.echo_off.take().or_else(EchoOff::begin);
     }
 
-    /// Restores the echo after an answered or obsolete question. It stays off between attempts at a passphrase, to hide one
-    /// that is typed early.
+    /// Restores the echo after an answered or obsolete question. It stays off between attempts at a passphrase, to hide
+    /// one that is typed early.
     pub(crate) fn end_question(&mut self) {
         self.echo_off = None;
     }
@@ -147,11 +147,12 @@ pub(crate) fn parse_choice(gate: &GateInfo, line: &str) -> Result<(String, Optio
     }
 }
 
-/// Maximum length of an invalid answer that an error quotes, in characters. A longer one may be a passphrase, typed too early:
-/// those have six characters or more.
+/// Maximum length of an invalid answer that an error quotes, in characters. A longer one may be a passphrase, typed too
+/// early: those have six characters or more.
 const MAX_QUOTED_CHARS: usize = 5;
 
-/// Returns the prefix of a typed line that a choice or its number begins with, and the number of characters after it. Those
+/// Returns the prefix of a typed line that a choice or its number begins with, and the number of characters after it.
+/// Those
 /// may belong to a passphrase that is typed too early.
 pub(crate) fn choice_beginning<'l>(choices: &[String], line: &'l str) -> (&'l str, usize) {
     let begins = |part: &str| {

@@ -1,8 +1,9 @@
 //! Changes of runs as they happen: starts, gates, pauses, ends.
 //!
 //! Subscribes to the changes that the daemon publishes, reads the records of changed runs, and compares each with its
-//! previous record. After a restart of the daemon it subscribes again and compares every record, so it misses no end and
-//! no open gate. The daemon collects changes for 0.1 s; a gate that opens and closes within this time is not reported.
+//! previous record. After a restart of the daemon it subscribes again and compares every record, so it misses no end
+//! and no open gate. The daemon collects changes for 0.1 s; a gate that opens and closes within this time is not
+//! reported.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -126,8 +127,8 @@ impl RunChanges {
         }
     }
 
-    /// Returns the next run with changes. The first updates are the state at the start: of each given run; or, for all runs,
-    /// of those that are paused or have an open gate.
+    /// Returns the next run with changes. The first updates are the state at the start: of each given run; or, for all
+    /// runs, of those that are paused or have an open gate.
     ///
     /// # Errors
     /// If no daemon answers, or it does not know a given run.

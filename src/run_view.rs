@@ -138,7 +138,8 @@ impl RunSummary {
         Some(line(&format!("{style}{mark}{style:#}"), &state, &tool, &detail, &time, width))
     }
 
-    /// Returns the line of the state that failed before an event. A failure with a transition is not marked as an error.
+    /// Returns the line of the state that failed before an event. A failure with a transition is not marked as an
+    /// error.
     fn failed_line(&mut self, event: &RunEvent, width: Option<usize>) -> Option<String> {
         let FailedState { state, tool, detail, time } = self.failed.take()?;
         let (mark, style) = match event.event_type.as_str() {
@@ -294,8 +295,8 @@ impl Shown {
 
     /// Records an event, and returns the lines that it adds.
     ///
-    /// For callers that do not write to standard output directly, such as above a line of input. They put `taken` columns
-    /// before each line.
+    /// For callers that do not write to standard output directly, such as above a line of input. They put `taken`
+    /// columns before each line.
     pub(crate) fn event_lines(&mut self, event: &RunEvent, taken: usize) -> Vec<String> {
         if self.run.is_empty() {
             self.run.clone_from(&event.run_id);

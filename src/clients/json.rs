@@ -172,7 +172,8 @@ impl Style {
         }
     }
 
-    /// Formats a value: on one line, or with an `indent`, with one line per property and the closing brace at the indent.
+    /// Formats a value: on one line, or with an `indent`, with one line per property and the closing brace at the
+    /// indent.
     fn format_value(&self, value: &Value, indent: Option<&str>) -> String {
         let lead = |indent: &str| format!("{}{indent}", self.line_end);
         match value {

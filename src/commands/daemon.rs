@@ -184,7 +184,8 @@ fn has_ended(process: &OwnedFd) -> bool {
     matches!(poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&NO_WAIT)), Ok(1..))
 }
 
-/// Waits until no other client starts a daemon for this state directory, and locks the start. Closing the file unlocks it.
+/// Waits until no other client starts a daemon for this state directory, and locks the start. Closing the file unlocks
+/// it.
 async fn lock_start(paths: &DaemonPaths) -> Result<std::fs::File, Failure> {
     ensure_private(paths.state()).map_err(|error| Failure::work(error.to_string()))?;
     let path = paths.state().join("start.lock");
@@ -463,8 +464,8 @@ async fn serve(paths: DaemonPaths, detached: Detached) -> Result<ExitCode, Failu
 /// Maximum time for the end of a daemon. The limits of runs, nodes and terminals are shorter.
 const MAX_STOP_TIME: Duration = Duration::from_secs(25);
 
-/// Ends this process if the daemon does not end in time. This needs a separate thread, because the threads of the runtime
-/// may be blocked.
+/// Ends this process if the daemon does not end in time. This needs a separate thread, because the threads of the
+/// runtime may be blocked.
 fn enforce_end(stopper: steplatch_daemon::ShutdownHandle) {
     let runtime = tokio::runtime::Handle::current();
     std::thread::spawn(move || {

@@ -51,7 +51,8 @@ pub(crate) struct Show {
 
 #[derive(Debug, Args)]
 pub(crate) struct Answer {
-    /// Gate, as 'gates list' shows it; or its run, if that has asked only one question; without it, asks all open gates, oldest first
+    /// Gate, as 'gates list' shows it; or its run, if that has asked only one question; without it, asks all open
+    /// gates, oldest first
     #[arg(value_name = "GATE", add = completion::gates())]
     run: Option<String>,
     /// Choice, by its number or its text; any text if the gate has no choices

@@ -1,7 +1,7 @@
 //! `steplatch hosts add --install`: installation of this program on another machine, over the user's `ssh`.
 //!
-//! The installation writes the program to a temporary file, compares its SHA-256 sum, and renames it, so that the program
-//! is complete. Other versions on the machine, and their terminals, stay unchanged.
+//! The installation writes the program to a temporary file, compares its SHA-256 sum, and renames it, so that the
+//! program is complete. Other versions on the machine, and their terminals, stay unchanged.
 
 use std::io::{Read as _, Write as _};
 use std::path::Path;
@@ -85,8 +85,8 @@ fn sha256_sum(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Returns the script that installs the program from standard input, read through `reader`. It removes a copy with another
-/// sum.
+/// Returns the script that installs the program from standard input, read through `reader`. It removes a copy with
+/// another sum.
 fn script(sum: &str, reader: &str) -> String {
     format!(
         r#"set -e; umask 077; d="{INSTALLED}/{VERSION}"; mkdir -p "$d"; n="$d/.steplatch.$$"; trap 'rm -f "$n"' EXIT; {reader} > "$n"; s=$(sha256sum "$n"); case "$s" in {sum}*) ;; *) echo "the copy is damaged: $s" >&2; exit 1;; esac; chmod 700 "$n"; "$n" --version >/dev/null; mv -f "$n" "$d/steplatch"; "$d/steplatch" --version"#

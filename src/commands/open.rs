@@ -14,8 +14,8 @@ use crate::{front, page_server};
 
 /// Open the page in a browser: terminals, runs and gates
 ///
-/// The address contains a ticket that logs in one browser, once, within a minute, and this directory, whose workflows the page
-/// shows. Starts the server of the page in the background if it is not running.
+/// The address contains a ticket that logs in one browser, once, within a minute, and this directory, whose workflows
+/// the page shows. Starts the server of the page in the background if it is not running.
 #[derive(Debug, Args)]
 pub(crate) struct Open {
     /// Print the address instead of opening it
@@ -86,8 +86,8 @@ pub(super) async fn log_in(paths: &DaemonPaths, page: &str, opens: bool) -> Resu
         Some((page, rest)) => format!("{page}#ticket={ticket}&{rest}"),
         None => format!("{page}#ticket={ticket}"),
     };
-    // Arguments of a process are not secret, so the browser gets the name of a file with the ticket. Older daemons write no
-    // file.
+    // Arguments of a process are not secret, so the browser gets the name of a file with the ticket. Older daemons
+    // write no file.
     let in_browser = match &reply.file {
         Some(file) => open_in_browser(file).await,
         None => false,

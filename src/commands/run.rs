@@ -199,7 +199,8 @@ pub(super) async fn watch(
     Ok((end, reply))
 }
 
-/// Starts a run and lets the person here answer its gates. Returns the reply at its end, or at a gate that is not answered here.
+/// Starts a run and lets the person here answer its gates. Returns the reply at its end, or at a gate that is not
+/// answered here.
 ///
 /// # Errors
 /// If it did not start, or the connection to the daemon was lost.
@@ -246,9 +247,9 @@ pub(super) enum WatchEnd {
 type Cancellation = Pin<Box<dyn Future<Output = Result<(), AskError>>>>;
 
 impl RunWatcher<'_> {
-    /// Shows the events of the run until its end, or until it waits at a gate that is not answered here. Ctrl-C cancels the
-    /// run, a second one stops watching. At a question, the first Ctrl-C leaves the question open, and the second one
-    /// cancels the run.
+    /// Shows the events of the run until its end, or until it waits at a gate that is not answered here. Ctrl-C cancels
+    /// the run, a second one stops watching. At a question, the first Ctrl-C leaves the question open, and the second
+    /// one cancels the run.
     async fn watch(mut self) -> Result<WatchEnd, Failure> {
         let mut events = self.daemon.follow(self.run, 1);
         let mut interrupted = signal(SignalKind::interrupt())?;
@@ -433,8 +434,8 @@ impl RunWatcher<'_> {
 
     /// Answers a gate. Returns the reply if the answer was refused.
     ///
-    /// If the connection was lost, it is unknown whether the answer arrived. The answer names its gate, so it can be sent
-    /// again while the gate is open.
+    /// If the connection was lost, it is unknown whether the answer arrived. The answer names its gate, so it can be
+    /// sent again while the gate is open.
     async fn send(&mut self, answer: &AnswerGate) -> Result<Option<AnswerGateReply>, Failure> {
         loop {
             match self.daemon.call(answer.clone()).await {

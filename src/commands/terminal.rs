@@ -448,7 +448,8 @@ impl RunInTerminal {
         if reply.exit_code.is_none() && !self.json {
             print::remark("the exit code is unknown; in a shell, --integrate reports exit codes");
         }
-        // The exit code of the command, as a shell returns it. Without a known exit code, the command counts as successful.
+        // The exit code of the command, as a shell returns it. Without a known exit code, the command counts as
+        // successful.
         let code = reply.exit_code.map_or(0, |code| u8::try_from(code & 0xff).unwrap_or(FAILED));
         Ok(ExitCode::from(code))
     }

@@ -315,8 +315,8 @@ async fn is_listed(daemon: &ReconnectingClient, terminal: &str) -> bool {
     }
 }
 
-/// Sends the events of a terminal until its program ends or the receiver closes. Events before output after `since` do not
-/// count.
+/// Sends the events of a terminal until its program ends or the receiver closes. Events before output after `since` do
+/// not count.
 async fn watch_terminal(
     daemon: ReconnectingClient,
     terminal: String,

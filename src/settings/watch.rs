@@ -60,8 +60,8 @@ impl Watch {
         Ok(watch)
     }
 
-    /// Returns shortly after a possible change of the file; the caller compares the content. Cancellation-safe: the next call
-    /// returns the change.
+    /// Returns shortly after a possible change of the file; the caller compares the content. Cancellation-safe: the
+    /// next call returns the change.
     pub(crate) async fn changed(&mut self) {
         if !self.pending {
             // The channel cannot close: its sender is in the watcher, which is a field of this.

@@ -346,8 +346,8 @@ impl Model {
         self.last_letter.map(|(at, _)| at + TYPING_TIMEOUT)
     }
 
-    /// Returns whether a key continues a typed text: Enter or `q` after a letter. Before Enter, letters that move the selection
-    /// do not count as text.
+    /// Returns whether a key continues a typed text: Enter or `q` after a letter. Before Enter, letters that move the
+    /// selection do not count as text.
     pub(crate) fn continues_text(&self, key: Key) -> bool {
         let is_typing = self.text_ends_at().is_some_and(|end| self.at < end);
         let last = self.last_letter.map(|(_, letter)| letter);

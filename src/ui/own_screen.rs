@@ -53,8 +53,8 @@ impl OwnScreen {
     }
 }
 
-/// Restores the terminal before the report of a panic, which the alternate screen would hide. A panic of a task does not
-/// end the full screen, so it has no report.
+/// Restores the terminal before the report of a panic, which the alternate screen would hide. A panic of a task does
+/// not end the full screen, so it has no report.
 pub(crate) fn restore_at_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

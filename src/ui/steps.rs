@@ -224,8 +224,8 @@ impl Steps {
     }
 }
 
-/// Returns a value as lines for a person: the fields of an object one by one, texts unchanged. A long value is cut, with a
-/// remark.
+/// Returns a value as lines for a person: the fields of an object one by one, texts unchanged. A long value is cut,
+/// with a remark.
 pub(crate) fn value_lines(value: &Value) -> Vec<String> {
     let mut lines = all_lines(value);
     if lines.len() > MAX_LINES {

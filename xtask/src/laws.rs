@@ -33,8 +33,8 @@ pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result
     let laws = laws(repository.root())?;
     let names: BTreeSet<&String> = laws.values().flatten().collect();
     eprintln!("xtask: {} property tests in {} packages", names.len(), laws.len());
-    // The whole workspace, because a selection of packages would enable other features and cause a rebuild. Doc tests are
-    // omitted, because they have no properties.
+    // The whole workspace, because a selection of packages would enable other features and cause a rebuild. Doc tests
+    // are omitted, because they have no properties.
     let mut arguments = vec!["test", "--locked", "--quiet", "--workspace", "--lib", "--tests"];
     let built = [arguments.as_slice(), &["--no-run"]].concat();
     step::run("build", &mut repository.cargo(&built))?;

@@ -1,7 +1,7 @@
 //! The programs that tests and benchmarks use, and their installation.
 //!
-//! The chore installs missing programs if that needs no password (as root, or with a passwordless `sudo`, on a system with
-//! `apt-get`, such as a container); otherwise it prints their packages.
+//! The chore installs missing programs if that needs no password (as root, or with a passwordless `sudo`, on a system
+//! with `apt-get`, such as a container); otherwise it prints their packages.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -132,8 +132,8 @@ impl ManualClock {
         self.0.lock().now
     }
 
-    /// Moves the clock forward by `duration`, and wakes the sleepers that are then due: the earliest first, and of those
-    /// with the same time the oldest first. A sleeper that a woken task creates starts at the new time.
+    /// Moves the clock forward by `duration`, and wakes the sleepers that are then due: the earliest first, and of
+    /// those with the same time the oldest first. A sleeper that a woken task creates starts at the new time.
     pub fn advance(&self, duration: Duration) {
         let due = {
             let mut time = self.0.lock();

@@ -32,8 +32,8 @@ impl Timestamp {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 
-    /// Returns the end, as seen at `now`, of a wait of `duration` that began at this time: at most `duration` after now,
-    /// so that a clock that was set back does not prolong the wait.
+    /// Returns the end, as seen at `now`, of a wait of `duration` that began at this time: at most `duration` after
+    /// now, so that a clock that was set back does not prolong the wait.
     #[must_use]
     pub fn end_of(self, duration: Duration, now: Self) -> Self {
         self.min(now).after(duration)

@@ -13,7 +13,8 @@ pub const MAX_PIECE_BYTES: usize = 1 << 20;
 /// Maximum number of entries of a listed directory.
 pub const MAX_DIRECTORY_ENTRIES: usize = 100_000;
 
-/// Maximum length of the name of a directory's entry, in bytes (`NAME_MAX`). A name that is not UTF-8 is longer in a listing.
+/// Maximum length of the name of a directory's entry, in bytes (`NAME_MAX`). A name that is not UTF-8 is longer in a
+/// listing.
 const MAX_NAME_BYTES: usize = 3 * 255;
 
 /// Returns whether a name can be that of a directory entry: one component of a path, and neither `.` nor `..`.

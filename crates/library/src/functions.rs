@@ -52,8 +52,8 @@ impl Library {
         Ok(FunctionFile { name: name.clone(), text, metadata, metadata_error })
     }
 
-    /// Saves a file of functions as `name`. Replaces another text only if that has the signature `replaces`, and keeps the
-    /// counts. The workflows of a changed text become drafts.
+    /// Saves a file of functions as `name`. Replaces another text only if that has the signature `replaces`, and keeps
+    /// the counts. The workflows of a changed text become drafts.
     ///
     /// # Errors
     /// If another text exists, the text is too long, or writing to the directory fails.
@@ -102,8 +102,9 @@ impl Library {
         if removed { Ok(()) } else { Err(not_found()) }
     }
 
-    /// Counts the ended run `run` of the workflow `id` of a file. A success proves the workflow. Returns whether the run
-    /// is counted, by this or an earlier call: a run of a text with another `hash` proves nothing about the saved one.
+    /// Counts the ended run `run` of the workflow `id` of a file. A success proves the workflow. Returns whether the
+    /// run is counted, by this or an earlier call: a run of a text with another `hash` proves nothing about the saved
+    /// one.
     ///
     /// # Errors
     /// If there is none of that name, or reading it or writing to the directory fails.

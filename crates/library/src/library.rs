@@ -76,8 +76,8 @@ impl Library {
         Ok(stored)
     }
 
-    /// Replaces the definition `before` by `after` as the next version, under one lock. Returns `None` if the workflow has
-    /// another definition now. If it has `after` already, a killed process may have saved the version without its
+    /// Replaces the definition `before` by `after` as the next version, under one lock. Returns `None` if the workflow
+    /// has another definition now. If it has `after` already, a killed process may have saved the version without its
     /// author; this call then adds the author.
     ///
     /// # Errors
@@ -129,8 +129,8 @@ impl Library {
     }
 
     /// Saves a definition whose run completed: as `name`, otherwise by its own name, otherwise as `workflow_` with its
-    /// signature. Appends `_2`, `_3` and so on if a file has that name, or `is_taken`. Does not save a definition that is
-    /// equivalent to a saved one; that one becomes proven.
+    /// signature. Appends `_2`, `_3` and so on if a file has that name, or `is_taken`. Does not save a definition that
+    /// is equivalent to a saved one; that one becomes proven.
     ///
     /// # Errors
     /// As [`Self::create`]; a taken name is not an error.

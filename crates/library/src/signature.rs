@@ -11,8 +11,8 @@ const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// The SHA-256 of a definition without its `name` and `description`, in a canonical form.
 ///
-/// That form is JSON without white space, with the keys of every object sorted by their UTF-8 bytes, and integers without
-/// a fraction, so that neither the order of keys nor `30.0` for `30` makes a difference. Only the branches of a
+/// That form is JSON without white space, with the keys of every object sorted by their UTF-8 bytes, and integers
+/// without a fraction, so that neither the order of keys nor `30.0` for `30` makes a difference. Only the branches of a
 /// `parallel` keep their order, because they start in it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]

@@ -20,9 +20,9 @@ use crate::{front, page_server, passphrase};
 pub(crate) enum PasskeyRequest {
     /// Register a passkey on the page, where the browser asks for the device
     ///
-    /// The address contains a ticket that registers one passkey, once, within 5 minutes. Only a person in a separate terminal gets a
-    /// ticket, with the approver's passphrase if it is set. After the registration, this command and the page show the fingerprint of
-    /// the passkey. The passkey signs answers once you have compared the two.
+    /// The address contains a ticket that registers one passkey, once, within 5 minutes. Only a person in a separate
+    /// terminal gets a ticket, with the approver's passphrase if it is set. After the registration, this command and
+    /// the page show the fingerprint of the passkey. The passkey signs answers once you have compared the two.
     Add {
         /// Print the address instead of opening it
         #[arg(long)]

@@ -13,9 +13,9 @@ use crate::{completion, front, pick};
 
 /// Propose a repair of a workflow, for a run that stopped at an unexpected screen
 ///
-/// The patch is a JSON Patch (RFC 6902). The daemon checks it: the patched workflow must be valid and pass its recording; weakened
-/// checks are listed. Then a person accepts it at a gate: 'steplatch gates answer', or the page. An accepted patch becomes the next
-/// version of the saved workflow, and the run continues with it.
+/// The patch is a JSON Patch (RFC 6902). The daemon checks it: the patched workflow must be valid and pass its
+/// recording; weakened checks are listed. Then a person accepts it at a gate: 'steplatch gates answer', or the page. An
+/// accepted patch becomes the next version of the saved workflow, and the run continues with it.
 #[derive(Debug, Args)]
 pub(crate) struct Patch {
     /// Waiting run: its id or an unambiguous prefix

@@ -69,7 +69,8 @@ impl Stories {
     /// Returns the next event, with the nesting depth of its run; `None` after the last one.
     ///
     /// # Errors
-    /// If the events of the first run cannot be read. For a nested run this prints the problem and continues with the others.
+    /// If the events of the first run cannot be read. For a nested run this prints the problem and continues with the
+    /// others.
     pub(super) async fn next(&mut self) -> Result<Option<(RunEvent, usize)>, FollowError> {
         loop {
             let is_due = |story: &Story| self.stories.iter().all(|nested| Some(nested.run.as_str()) != story.awaits());

@@ -16,8 +16,8 @@ use crate::{completion, front, pick, question};
 
 /// Check the signatures of a run's answers again
 ///
-/// An answer that a passkey signed is stored with its signature, which covers the shown question and the answer. This command
-/// verifies the signature without the daemon, and reports whether the passkey is still registered.
+/// An answer that a passkey signed is stored with its signature, which covers the shown question and the answer. This
+/// command verifies the signature without the daemon, and reports whether the passkey is still registered.
 #[derive(Debug, Args)]
 #[command(after_help = "Exit codes: 0 all signatures are valid, 1 a signature is invalid.")]
 pub(crate) struct Verify {

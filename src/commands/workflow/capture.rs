@@ -13,8 +13,8 @@ use crate::{completion, front, pick};
 
 /// Make a workflow from the input of terminals
 ///
-/// Prints the workflow, and on standard error the assumptions, the omissions and the open decisions. Saves nothing without
-/// --save.
+/// Prints the workflow, and on standard error the assumptions, the omissions and the open decisions. Saves nothing
+/// without --save.
 #[derive(Debug, Args)]
 pub(crate) struct Capture {
     /// Ids or names of terminals; without one the only open terminal, or one picked from a list
@@ -130,8 +130,8 @@ fn show(reply: &CaptureWorkflowReply) -> Result<(), Failure> {
 /// Maximum width of the column of states and inputs.
 const MAX_COLUMN_WIDTH: usize = 32;
 
-/// Returns the notes for a person before the first use of the workflow, in columns: the kind, the state or input, and the
-/// text.
+/// Returns the notes for a person before the first use of the workflow, in columns: the kind, the state or input, and
+/// the text.
 fn notes(reply: &CaptureWorkflowReply) -> Vec<String> {
     let guesses = reply.guesses.iter().map(|one| {
         let sentence = format!("{} ({})", one.guess, one.reason);

@@ -1,4 +1,5 @@
-//! `steplatch workflow diff NAME[@N] [NAME[@N]]`: the differences between two versions of a machine, or between two machines.
+//! `steplatch workflow diff NAME[@N] [NAME[@N]]`: the differences between two versions of a machine, or between two
+//! machines.
 
 use std::process::ExitCode;
 
@@ -14,8 +15,8 @@ use crate::{completion, front};
 
 /// Show the differences between two versions of a workflow
 ///
-/// 'diff NAME' compares the previous version with the current one, 'diff NAME@1' version 1 with the current one, and 'diff NAME@1
-/// NAME@2' the two versions.
+/// 'diff NAME' compares the previous version with the current one, 'diff NAME@1' version 1 with the current one, and
+/// 'diff NAME@1 NAME@2' the two versions.
 #[derive(Debug, Args)]
 pub(crate) struct Diff {
     /// Name of a workflow, or NAME@VERSION

@@ -20,9 +20,10 @@ use crate::{completion, front};
 
 /// Write a saved workflow as a skill: a folder that agents find, read and run
 ///
-/// The folder follows the Agent Skills format (agentskills.io): SKILL.md describes the workflow and its use, with arguments,
-/// questions and requirements; scripts/ has the workflow, with the machines that it calls, and its recording; references/ has
-/// the typed input. `steplatch run` runs it without the library. The name of the folder is the name of the skill.
+/// The folder follows the Agent Skills format (agentskills.io): SKILL.md describes the workflow and its use, with
+/// arguments, questions and requirements; scripts/ has the workflow, with the machines that it calls, and its
+/// recording; references/ has the typed input. `steplatch run` runs it without the library. The name of the folder is
+/// the name of the skill.
 #[derive(Debug, Args)]
 pub(crate) struct Export {
     /// Name of the workflow

@@ -11,8 +11,9 @@ use crate::{completion, front};
 
 /// List the versions of a workflow, each with its time, author and reason
 ///
-/// The library keeps a version whenever the behaviour of a workflow changes: the newest 50, even after the removal of the
-/// workflow. 'show NAME@2' shows a version, 'diff NAME' the last changes, and 'revert NAME' restores the previous version.
+/// The library keeps a version whenever the behaviour of a workflow changes: the newest 50, even after the removal of
+/// the workflow. 'show NAME@2' shows a version, 'diff NAME' the last changes, and 'revert NAME' restores the previous
+/// version.
 #[derive(Debug, Args)]
 pub(crate) struct History {
     /// Name of the workflow

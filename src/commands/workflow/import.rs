@@ -23,7 +23,8 @@ const MAX_FILE_BYTES: u64 = 32 << 20;
 ///
 /// FILE is an asciicast with input events (asciinema rec --capture-input, versions 2 and 3), the timing file of script
 /// (script --log-io FILE --log-timing FILE, with its logs beside it), or a script of autoexpect. Prints what `workflow capture` prints; all of it
-/// is inferred from text, so prove the workflow before you rely on it. Text that was typed without an echo becomes a secret argument.
+/// is inferred from text, so prove the workflow before you rely on it. Text that was typed without an echo becomes a
+/// secret argument.
 #[derive(Debug, Args)]
 pub(crate) struct Import {
     /// The recording

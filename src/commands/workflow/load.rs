@@ -20,7 +20,8 @@ pub(crate) struct Load {
     /// A pattern such as 'flows/**/*.py' selects all files that match, also if the shell does not expand it.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<String>,
-    /// Replace saved machines of the same name, and files of functions that have another origin or were edited in the library
+    /// Replace saved machines of the same name, and files of functions that have another origin or were edited in the
+    /// library
     #[arg(long)]
     overwrite: bool,
     /// Reason, for the history of machines

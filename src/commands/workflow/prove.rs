@@ -22,9 +22,10 @@ use crate::{completion, front, run_steps, secret_arguments};
 
 /// Run a captured workflow again in fresh terminals and compare it with its recording
 ///
-/// Shows the input that will be typed, and runs the workflow twice with the values of the recording, and once more with other
-/// values if some are given. The states, exit codes and outputs of commands must equal those of the recording, except for
-/// identifiers, temporary paths, times and speeds. The recording stores the proof, with date, version and host.
+/// Shows the input that will be typed, and runs the workflow twice with the values of the recording, and once more with
+/// other values if some are given. The states, exit codes and outputs of commands must equal those of the recording,
+/// except for identifiers, temporary paths, times and speeds. The recording stores the proof, with date, version and
+/// host.
 #[derive(Debug, Args)]
 pub(crate) struct Prove {
     /// Name of a saved workflow
@@ -33,8 +34,8 @@ pub(crate) struct Prove {
     /// Another value of an argument, for one more run (repeatable)
     #[arg(long, short, value_name = "NAME=VALUE", value_parser = variable)]
     input: Vec<(String, String)>,
-    /// If only outputs differ, show the differences, ask, and update the recording with the new outputs. Outputs that differ
-    /// between the runs are no longer compared
+    /// If only outputs differ, show the differences, ask, and update the recording with the new outputs. Outputs that
+    /// differ between the runs are no longer compared
     #[arg(long)]
     update: bool,
     /// Update the recording without asking

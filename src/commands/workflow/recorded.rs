@@ -22,8 +22,8 @@ pub(super) async fn read(paths: &DaemonPaths, run: &str, definition: &Definition
     Ok(from_events(&run_steps::events(paths, run).await?, definition))
 }
 
-/// Returns the external inputs in these events of a run. Omits results of states that the definition no longer has, and of
-/// states that the rules decide themselves.
+/// Returns the external inputs in these events of a run. Omits results of states that the definition no longer has, and
+/// of states that the rules decide themselves.
 fn from_events(events: &[RunEvent], definition: &Definition) -> RecordedRun {
     let mut recorded = RecordedRun::default();
     let (mut states, mut gates, mut shell) = (Map::new(), Map::new(), Map::new());

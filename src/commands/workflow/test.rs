@@ -170,7 +170,8 @@ struct Columns {
 const TIME: usize = 11;
 
 impl Columns {
-    /// Returns the line of a step. With `has_transition`, a transition follows, and a failure is not marked as an error.
+    /// Returns the line of a step. With `has_transition`, a transition follows, and a failure is not marked as an
+    /// error.
     fn line(&self, passage: &RehearsalStep, has_transition: bool) -> String {
         let indent = " ".repeat(TIME + 2);
         match passage {

@@ -4,13 +4,13 @@
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AnswerError {
     /// The answer is longer than [`crate::MAX_ANSWER_BYTES`].
-    #[error("the answer is longer than may be read")]
+    #[error("the answer is too long")]
     TooLong,
     /// The body of the answer is not JSON.
-    #[error("the answer is no JSON")]
+    #[error("the answer is not JSON")]
     NotJson,
     /// A status is not an object.
-    #[error("the answer is no object")]
+    #[error("the answer is not an object")]
     NotObject,
     /// A status lacks its word.
     #[error("the answer has no status")]
@@ -19,7 +19,7 @@ pub enum AnswerError {
     #[error("the answer has an empty status")]
     EmptyStatus,
     /// The answer to a start lacks an id, or has one that no path can contain.
-    #[error("the answer has no usable {field}")]
+    #[error("the answer has no valid {field}")]
     NoId {
         /// The field of the answer.
         field: &'static str,
@@ -31,30 +31,30 @@ pub enum AnswerError {
     #[error("the page has no results")]
     NoResults,
     /// The link to the next page is not a string.
-    #[error("the page says in no usable way where the next one is")]
+    #[error("the link to the next page is not a text")]
     NoNextPage,
     /// The MCP tool that lists workflows reports a failure.
-    #[error("the tool failed: {words}")]
+    #[error("the tool failed: {message}")]
     ToolFailed {
-        /// The words of the tool, cleaned; at most 300 characters.
-        words: String,
+        /// The error of the tool, cleaned; at most 300 characters.
+        message: String,
     },
     /// The structured result of the tool lacks a list.
-    #[error("the result of the tool has no list in it")]
+    #[error("the result of the tool has no list")]
     ToolWithoutList,
     /// The text of the tool's result is not JSON.
-    #[error("the text of the tool's result is no JSON")]
+    #[error("the text of the tool's result is not JSON")]
     ToolTextNotJson,
 }
 
-/// Reason against offering an entry of a list, as a sentence without a full stop.
+/// Error in an entry of a list, as a sentence without a full stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum EntryError {
     /// The entry is not an object.
-    #[error("it is no object")]
+    #[error("it is not an object")]
     NotObject,
     /// The entry lacks an id, or has one that no path can contain.
-    #[error("it has no usable id")]
+    #[error("it has no valid id")]
     NoId,
     /// The entry lacks a name for people.
     #[error("it has neither a title nor a name")]

@@ -1,21 +1,21 @@
-//! The times at which the daemon contacts a service again.
+//! Delays before the next requests to a service.
 //!
-//! Knows no clock and no randomness: the caller passes the jitter, a number from 0 to 1, which shortens a time by up to
-//! a tenth, so that many waiting callers do not all send at once.
+//! Uses no clock and no randomness: the caller passes the jitter, a number from 0 to 1. It shortens a delay by up to a
+//! tenth, so that many waiting callers do not all send at once.
 
 use std::time::Duration;
 
-/// The time before the first status request for a run, and the shortest between two.
+/// Delay before the first status request for a run, and minimum between two.
 pub const MIN_PAUSE: Duration = Duration::from_secs(1);
-/// The longest pause for a service that is busy or down.
+/// Maximum delay while a service is busy or down.
 pub const MAX_PAUSE: Duration = Duration::from_secs(300);
-/// The factor by which the time grows while nothing changes.
+/// Factor by which the delay grows while nothing changes.
 const GROWTH: f64 = 1.5;
 
-/// The schedule of status requests for one run.
+/// Delays of status requests for one run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PollBackoff {
-    longest: Duration,
+    max_delay: Duration,
     next: Duration,
 }
 
@@ -26,7 +26,7 @@ pub enum PollResult {
     Changed,
     /// The run did not change.
     Same,
-    /// The service was not reachable, or refused.
+    /// The service was unreachable, or refused the request.
     Failed {
         /// Time until the service accepts requests again.
         retry_after: Option<Duration>,
@@ -34,68 +34,77 @@ pub enum PollResult {
 }
 
 impl PollBackoff {
-    /// Begins with the shortest time; `longest` is the longest one while the service answers.
+    /// Begins with the minimum delay. `max_delay` is the maximum while the service answers.
     #[must_use]
-    pub fn new(longest: Duration) -> Self {
-        Self { longest: longest.max(MIN_PAUSE), next: MIN_PAUSE }
+    pub fn new(max_delay: Duration) -> Self {
+        Self { max_delay: max_delay.max(MIN_PAUSE), next: MIN_PAUSE }
     }
 
-    /// Returns the wait before the first status request.
+    /// Returns the delay before the first status request.
     #[must_use]
-    pub fn first(&self) -> Duration {
+    pub fn first_delay(&self) -> Duration {
         MIN_PAUSE
     }
 
-    /// Returns the wait before the next status request, at least a second. Times grow to the longest while nothing
-    /// changes, to five minutes at most while the service fails, and are short again when the run changes.
+    /// Returns the delay before the next status request, at least a second. It grows up to the maximum while nothing
+    /// changes, and up to five minutes while the service fails. It is the minimum again once the run changes.
     #[must_use]
-    pub fn next(&mut self, looked: PollResult, jitter: f64) -> Duration {
-        let retry_after = match looked {
+    pub fn next_delay(&mut self, poll: PollResult, jitter: f64) -> Duration {
+        let retry_after = match poll {
             PollResult::Changed => {
                 self.next = MIN_PAUSE;
                 None
             }
             PollResult::Same => {
-                // The time that the service requested after a failure does not count any more.
-                self.next = self.next.mul_f64(GROWTH).min(self.longest);
+                // The delay that the service requested after a failure no longer applies.
+                self.next = self.next.mul_f64(GROWTH).min(self.max_delay);
                 None
             }
             PollResult::Failed { retry_after } => {
-                self.next = (self.next * 2).min(MAX_PAUSE.max(self.longest));
+                self.next = (self.next * 2).min(MAX_PAUSE.max(self.max_delay));
                 retry_after
             }
         };
-        waiting(self.next, retry_after, jitter)
+        add_jitter(self.next, retry_after, jitter)
     }
 }
 
-/// Returns the wait after a failed list request: a second, doubled for each further failure, up to five minutes or the
-/// discovery interval, whichever is shorter. `failures` is the number of failures in succession.
+/// Returns the delay after a failed list request: a second, doubled for each further failure, up to five minutes or the
+/// discovery interval, whichever is shorter. `failures` is the number of consecutive failures.
 #[must_use]
-pub fn rediscovery(failures: u32, interval: Option<Duration>, retry_after: Option<Duration>, jitter: f64) -> Duration {
+pub fn discovery_delay(
+    failures: u32,
+    interval: Option<Duration>,
+    retry_after: Option<Duration>,
+    jitter: f64,
+) -> Duration {
     let max_pause = interval.unwrap_or(MAX_PAUSE).clamp(MIN_PAUSE, MAX_PAUSE);
     let doubled = MIN_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(16));
-    waiting(doubled.min(max_pause), retry_after, jitter)
+    add_jitter(doubled.min(max_pause), retry_after, jitter)
 }
 
-/// Returns the time to wait: at least the service's `retry_after`, which counts up to [`MAX_PAUSE`] and never shortens
-/// it.
-fn waiting(time: Duration, retry_after: Option<Duration>, jitter: f64) -> Duration {
+/// Returns a delay with jitter, and at least the service's `retry_after`, which counts up to [`MAX_PAUSE`].
+fn add_jitter(delay: Duration, retry_after: Option<Duration>, jitter: f64) -> Duration {
     let jitter = if jitter.is_finite() { jitter.clamp(0.0, 1.0) } else { 0.0 };
-    let time = time.mul_f64(1.0 - jitter / 10.0);
-    time.max(retry_after.unwrap_or_default().min(MAX_PAUSE)).max(MIN_PAUSE)
+    let delay = delay.mul_f64(1.0 - jitter / 10.0);
+    delay.max(retry_after.unwrap_or_default().min(MAX_PAUSE)).max(MIN_PAUSE)
 }
 
-/// Returns the wait before repeating a temporarily failed request while a caller waits for the answer: `attempt` is 1
-/// before the first retry. `None` if the service requests a longer pause than the caller should wait.
+/// Returns the delay before retrying a temporarily failed request while a caller waits for the answer: `attempt` is 1
+/// before the first retry. `None` if the service requests a longer delay than the caller should wait.
 #[must_use]
-pub(crate) fn retry(attempt: u32, unit: Duration, retry_after: Option<Duration>, jitter: f64) -> Option<Duration> {
+pub(crate) fn retry_delay(
+    attempt: u32,
+    first_delay: Duration,
+    retry_after: Option<Duration>,
+    jitter: f64,
+) -> Option<Duration> {
     const MAX_RETRY_PAUSE: Duration = Duration::from_secs(10);
     let retry_after = retry_after.unwrap_or_default();
     if retry_after > MAX_RETRY_PAUSE {
         return None;
     }
-    let doubled = unit.saturating_mul(1 << attempt.saturating_sub(1).min(16)).min(MAX_RETRY_PAUSE);
+    let doubled = first_delay.saturating_mul(1 << attempt.saturating_sub(1).min(16)).min(MAX_RETRY_PAUSE);
     Some(doubled.mul_f64(1.0 - jitter.clamp(0.0, 1.0) / 2.0).max(retry_after))
 }
 
@@ -112,39 +121,39 @@ mod tests {
     #[test]
     fn looks_get_rarer_while_nothing_changes_and_are_frequent_again_when_something_does() {
         let mut pace = PollBackoff::new(ms(5_000));
-        assert_eq!(pace.first(), ms(1_000));
-        let same: Vec<u128> = (0..6).map(|_| pace.next(PollResult::Same, 0.0).as_millis()).collect();
+        assert_eq!(pace.first_delay(), ms(1_000));
+        let same: Vec<u128> = (0..6).map(|_| pace.next_delay(PollResult::Same, 0.0).as_millis()).collect();
         assert_eq!(same, [1_500, 2_250, 3_375, 5_000, 5_000, 5_000]);
-        assert_eq!(pace.next(PollResult::Changed, 0.0), ms(1_000));
-        assert_eq!(pace.next(PollResult::Same, 1.0), ms(1_350));
+        assert_eq!(pace.next_delay(PollResult::Changed, 0.0), ms(1_000));
+        assert_eq!(pace.next_delay(PollResult::Same, 1.0), ms(1_350));
     }
 
     #[test]
     fn a_service_that_fails_is_left_alone_longer_and_longer() {
         let mut pace = PollBackoff::new(ms(5_000));
         let failed = PollResult::Failed { retry_after: None };
-        let waits: Vec<u64> = (0..10).map(|_| pace.next(failed, 0.0).as_secs()).collect();
+        let waits: Vec<u64> = (0..10).map(|_| pace.next_delay(failed, 0.0).as_secs()).collect();
         assert_eq!(waits, [2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
-        assert_eq!(pace.next(PollResult::Same, 0.0), ms(5_000), "it answers again");
+        assert_eq!(pace.next_delay(PollResult::Same, 0.0), ms(5_000), "it answers again");
     }
 
     #[test]
     fn what_a_service_asks_for_is_kept_to_within_reason() {
         let after = |seconds| PollResult::Failed { retry_after: Some(Duration::from_secs(seconds)) };
-        assert_eq!(PollBackoff::new(ms(5_000)).next(after(60), 1.0), ms(60_000));
-        assert_eq!(PollBackoff::new(ms(5_000)).next(after(0), 0.0), ms(2_000));
-        assert_eq!(PollBackoff::new(ms(5_000)).next(after(86_400), 0.0), ms(300_000));
-        assert_eq!(PollBackoff::new(ms(1_000)).next(PollResult::Same, 1.0), ms(1_000));
+        assert_eq!(PollBackoff::new(ms(5_000)).next_delay(after(60), 1.0), ms(60_000));
+        assert_eq!(PollBackoff::new(ms(5_000)).next_delay(after(0), 0.0), ms(2_000));
+        assert_eq!(PollBackoff::new(ms(5_000)).next_delay(after(86_400), 0.0), ms(300_000));
+        assert_eq!(PollBackoff::new(ms(1_000)).next_delay(PollResult::Same, 1.0), ms(1_000));
     }
 
     #[test]
     fn a_list_is_asked_for_again_sooner_at_first() {
-        let seconds = |failures, interval| rediscovery(failures, interval, None, 0.0).as_secs();
+        let seconds = |failures, interval| discovery_delay(failures, interval, None, 0.0).as_secs();
         let waits: Vec<u64> = (1..=10).map(|failures| seconds(failures, None)).collect();
         assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300]);
         assert_eq!(seconds(9, Some(ms(60_000))), 60);
         assert_eq!(seconds(u32::MAX, Some(ms(1))), 1);
-        assert_eq!(rediscovery(1, None, Some(ms(30_000)), 0.0), ms(30_000));
+        assert_eq!(discovery_delay(1, None, Some(ms(30_000)), 0.0), ms(30_000));
     }
 
     proptest! {
@@ -160,7 +169,7 @@ mod tests {
                     1 => PollResult::Same,
                     _ => PollResult::Failed { retry_after: (retry_after % 2 == 0).then(|| ms(retry_after)) },
                 };
-                let wait = pace.next(looked, jitter);
+                let wait = pace.next_delay(looked, jitter);
                 prop_assert!(wait >= MIN_PAUSE && wait <= MAX_PAUSE.max(ms(longest)));
                 if !matches!(looked, PollResult::Failed { .. }) {
                     prop_assert!(wait <= ms(longest).max(MIN_PAUSE));

@@ -17,7 +17,7 @@ use reqwest::header::HeaderValue;
 use reqwest::{Method, Url};
 use serde_json::{Map, Value, json};
 
-pub use error::{AskError, SetUpError, StartError};
+pub use error::{ClientError, RequestError, StartError};
 
 use crate::backoff;
 use crate::config::{Config, is_loopback};
@@ -25,7 +25,7 @@ use crate::filter::Filter;
 use crate::listing::{Listing, MAX_ANSWER_BYTES, MAX_PAGES, Page};
 use crate::status::{StartedRun, Status};
 use answer::Answer;
-use error::Trouble;
+use error::SendError;
 use sender::{Request, Sender};
 
 /// Maximum number of followed redirects, within an origin.
@@ -34,34 +34,34 @@ const MAX_REDIRECTS: usize = 5;
 /// Time limits of the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Until the end of connecting.
-    pub connecting: Duration,
-    /// Until the response to a request.
-    pub answering: Duration,
-    /// Until the response to a start. Longer, because after a time-out it is unknown whether the run started.
-    pub starting: Duration,
-    /// Until a list is complete, over all its pages.
-    pub listing: Duration,
-    /// Before the first retry; doubled for each further one.
-    pub pausing: Duration,
-    /// The most bytes of a response.
-    pub most_bytes: usize,
+    /// Time limit of connecting.
+    pub connect_timeout: Duration,
+    /// Time limit of a request.
+    pub request_timeout: Duration,
+    /// Time limit of a start. Longer, because after a timeout it is unknown whether the run started.
+    pub start_timeout: Duration,
+    /// Time limit of a list with all its pages.
+    pub list_timeout: Duration,
+    /// Delay before the first retry; doubled for each further one.
+    pub retry_delay: Duration,
+    /// Maximum size of a response.
+    pub max_response_bytes: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            connecting: Duration::from_secs(10),
-            answering: Duration::from_secs(30),
-            starting: Duration::from_secs(60),
-            listing: Duration::from_secs(120),
-            pausing: Duration::from_millis(500),
-            most_bytes: MAX_ANSWER_BYTES,
+            connect_timeout: Duration::from_secs(10),
+            request_timeout: Duration::from_secs(30),
+            start_timeout: Duration::from_secs(60),
+            list_timeout: Duration::from_secs(120),
+            retry_delay: Duration::from_millis(500),
+            max_response_bytes: MAX_ANSWER_BYTES,
         }
     }
 }
 
-/// A client of one service. Cheap to clone; clones share their connections.
+/// Client of one service. Cheap to clone; clones share their connections.
 #[derive(Debug, Clone)]
 pub struct Client(Arc<Inner>);
 
@@ -77,32 +77,32 @@ struct Inner {
 /// The result of a request to cancel a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cancelled {
-    /// The service accepted the request; the run's status will show the end.
-    Asked,
+    /// The service accepted the request. The status of the run will show its end.
+    Accepted,
     /// The service does not support the request, so the run continues there.
     NotSupported,
 }
 
 impl Client {
-    /// Makes a client with the usual limits. Sends nothing yet.
+    /// Creates a client with the default limits, without connecting.
     ///
     /// # Errors
     ///
-    /// If the configuration does not come from [`Config`]'s readers, and has no usable URL.
-    pub fn new(config: &Config) -> Result<Self, SetUpError> {
-        Self::with(config, Limits::default())
+    /// If the URL of the configuration is invalid. [`Config`]'s readers refuse such a URL already.
+    pub fn new(config: &Config) -> Result<Self, ClientError> {
+        Self::with_limits(config, Limits::default())
     }
 
-    /// Makes a client with these limits.
+    /// Creates a client with these limits, without connecting.
     ///
     /// # Errors
     ///
-    /// As of [`Client::new`].
-    pub fn with(config: &Config, limits: Limits) -> Result<Self, SetUpError> {
-        let url_error = |_| SetUpError::Url(config.base_url.clone());
+    /// Those of [`Client::new`].
+    pub fn with_limits(config: &Config, limits: Limits) -> Result<Self, ClientError> {
+        let url_error = |_| ClientError::Url(config.base_url.clone());
         let base: Url = config.base_url.parse().map_err(url_error)?;
         if base.cannot_be_a_base() {
-            return Err(SetUpError::Url(config.base_url.clone()));
+            return Err(ClientError::Url(config.base_url.clone()));
         }
         Ok(Self(Arc::new(Inner {
             sender: Sender::new(config.token.clone(), is_loopback(&base), &limits),
@@ -113,53 +113,57 @@ impl Client {
         })))
     }
 
-    /// Requests the list of workflows, over all pages, without those that the configuration excludes. Repeats the
-    /// request for a page after a temporary failure, as often as the configuration states.
+    /// Requests all pages of the list of workflows, without those that the configuration excludes. Retries the request
+    /// for a page after a temporary failure, up to `retry_attempts` times.
     ///
     /// # Errors
     ///
-    /// If a page is not available, or is not a list. It returns nothing of the other pages then.
+    /// If a page is not available, or is not a list. The other pages are lost then.
     #[boxed]
-    pub async fn list(&self) -> Result<Listing, AskError> {
-        let limit = self.0.limits.listing;
-        let late =
-            |_| AskError::passing(format!("The service did not give its list within {} seconds.", limit.as_secs_f64()));
-        let mut listing = tokio::time::timeout(limit, self.pages()).await.map_err(late)??;
+    pub async fn list(&self) -> Result<Listing, RequestError> {
+        let limit = self.0.limits.list_timeout;
+        let late = |_| {
+            RequestError::temporary(format!(
+                "The service did not return its list within {} seconds.",
+                limit.as_secs_f64()
+            ))
+        };
+        let mut listing = tokio::time::timeout(limit, self.read_pages()).await.map_err(late)??;
         listing.workflows.retain(|workflow| self.0.filter.admits(&workflow.title));
         Ok(listing)
     }
 
-    async fn pages(&self) -> Result<Listing, AskError> {
+    async fn read_pages(&self) -> Result<Listing, RequestError> {
         let mut listing = Listing::default();
-        let mut url = self.url(&["mcp"])?;
+        let mut url = self.workflow_url(&["mcp"])?;
         let mut seen = BTreeSet::new();
         loop {
             if !seen.insert(url.to_string()) {
-                listing.cut("The pages of the list lead in a circle; those that were seen are taken.");
+                listing.mark_cut("The pages of the list link to each other in a circle. Each page is read once.");
                 break;
             }
             if seen.len() > MAX_PAGES {
-                listing.cut("The list has too many pages; the first hundred are taken.");
+                listing.mark_cut("The list has too many pages. The first hundred are read.");
                 break;
             }
-            let asked = &url;
-            let page = self.patiently(move || async move {
-                let answer = self.get(asked.clone()).await?;
+            let page_url = &url;
+            let page = self.retry(move || async move {
+                let answer = self.get(page_url.clone()).await?;
                 answer.read(Page::read).await
             });
             let page = page.await?;
             let next = page.next.clone();
-            let adding = apart(move || {
+            let addition = run_blocking(move || {
                 listing.add(page);
                 listing
             });
-            listing = adding.await;
+            listing = addition.await;
             let Some(next) = next else { break };
             match url.join(&next) {
                 Ok(next) if next.origin() == self.0.base.origin() => url = next,
                 _ => {
                     listing
-                        .cut("The list continues at another address, which is not requested because it would receive the token.");
+                        .mark_cut("The list continues at another address, which is not requested because it would receive the token.");
                     break;
                 }
             }
@@ -170,11 +174,11 @@ impl Client {
         Ok(listing)
     }
 
-    /// Starts a workflow. Sends the request once: unless the service certainly refused it, the run may have started.
+    /// Starts a workflow. Sends the request once: unless the service refused it, the run may have started.
     ///
     /// # Errors
     ///
-    /// [`StartError::Refused`] if it certainly did not start, [`StartError::Unknown`] if that is unknown.
+    /// [`StartError::Refused`] if the run did not start, [`StartError::Unknown`] if that is unknown.
     #[boxed]
     pub async fn start(
         &self,
@@ -182,42 +186,45 @@ impl Client {
         input: &Map<String, Value>,
         idempotency_key: &str,
     ) -> Result<StartedRun, StartError> {
-        let refused = |words: String| StartError::Refused { words, status: None, retry_after: None };
-        let url = self.url(&[id, "start"]).map_err(|error| refused(error.words))?;
-        let key: HeaderValue =
-            idempotency_key.parse().map_err(|_| refused("The idempotency key cannot be sent.".to_owned()))?;
+        let refused = |message: String| StartError::Refused { message, status: None, retry_after: None };
+        let url = self.workflow_url(&[id, "start"]).map_err(|error| refused(error.message))?;
+        let key: HeaderValue = idempotency_key
+            .parse()
+            .map_err(|_| refused("The idempotency key is not a valid HTTP header value.".to_owned()))?;
         let body = json!({ "input": input, "source": "application" });
-        let request = Request { method: Method::POST, url, body: Some(body), key: Some(key) };
-        let answer = match self.0.sender.ask(&request, self.0.limits.starting).await {
+        let request = Request { method: Method::POST, url, body: Some(body), idempotency_key: Some(key) };
+        let answer = match self.0.sender.send(&request, self.0.limits.start_timeout).await {
             Ok(answer) => answer,
-            Err(Trouble::NotSent(words)) => return Err(refused(words)),
-            Err(Trouble::Lost(words)) => return Err(StartError::Unknown { words }),
+            Err(SendError::NotSent(message)) => return Err(refused(message)),
+            Err(SendError::Lost(message)) => return Err(StartError::Unknown { message }),
         };
         match answer.status.as_u16() {
             200..=299 => answer.json().and_then(|json| StartedRun::read(&json)).map_err(|why| StartError::Unknown {
-                words: format!("The service answered the start with {}, and {why}.", answer.status.as_u16()),
+                message: format!("The service answered the start with {}, and {why}.", answer.status.as_u16()),
             }),
-            // These codes say that the request belongs elsewhere; the other redirects mean that the server performed
-            // it.
-            301 | 307 | 308 => Err(refused(format!("{} It is not followed; correct base_url.", answer.error_text()))),
+            // These codes mean that another address must receive the request; the other redirects mean that the server
+            // performed it.
+            301 | 307 | 308 => {
+                Err(refused(format!("{} The redirect is not followed; correct base_url.", answer.error_text())))
+            }
             status @ 400..=499 => Err(StartError::Refused {
-                words: answer.error_text(),
+                message: answer.error_text(),
                 status: Some(status),
                 retry_after: answer.retry_after,
             }),
-            _ => Err(StartError::Unknown { words: answer.error_text() }),
+            _ => Err(StartError::Unknown { message: answer.error_text() }),
         }
     }
 
-    /// Requests the status of a run, once. The caller decides when to request it again, see [`crate::Pace`].
+    /// Requests the status of a run, once. The caller decides when to request it again, see [`crate::PollBackoff`].
     ///
     /// # Errors
     ///
-    /// If the service is not reachable or gives no status; [`AskError::passing`] states whether a later request may
+    /// If the service is unreachable or returns no status. With [`RequestError::is_temporary`] a later request may
     /// succeed.
     #[boxed]
-    pub async fn status(&self, id: &str, instance: &str) -> Result<Status, AskError> {
-        let answer = self.get(self.url(&[id, "runs", instance, "status"])?).await?;
+    pub async fn status(&self, id: &str, instance: &str) -> Result<Status, RequestError> {
+        let answer = self.get(self.workflow_url(&[id, "runs", instance, "status"])?).await?;
         answer.read(|json| Status::read(&json)).await
     }
 
@@ -225,83 +232,83 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// If the service is not reachable, or refuses.
+    /// If the service is unreachable, or refuses the request.
     #[boxed]
-    pub async fn cancel(&self, id: &str, instance: &str) -> Result<Cancelled, AskError> {
-        let url = self.url(&[id, "runs", instance, "cancel"])?;
-        let request = Request { method: Method::POST, url, body: Some(json!({})), key: None };
+    pub async fn cancel(&self, id: &str, instance: &str) -> Result<Cancelled, RequestError> {
+        let url = self.workflow_url(&[id, "runs", instance, "cancel"])?;
+        let request = Request { method: Method::POST, url, body: Some(json!({})), idempotency_key: None };
         let request = &request;
-        let asked = self.patiently(move || async move {
-            let answer = self.0.sender.ask(request, self.0.limits.answering).await?;
+        let cancelled = self.retry(move || async move {
+            let answer = self.0.sender.send(request, self.0.limits.request_timeout).await?;
             match answer.status.as_u16() {
-                200..=299 => Ok(Cancelled::Asked),
+                200..=299 => Ok(Cancelled::Accepted),
                 404 | 405 => Ok(Cancelled::NotSupported),
                 _ => Err(answer.error()),
             }
         });
-        asked.await
+        cancelled.await
     }
 
-    /// Repeats a request until there is an answer or a permanent failure, as often as the configuration states.
+    /// Retries a request until an answer or a permanent failure, up to `retry_attempts` times.
     ///
     /// The request is a function that returns a future, because a bound cannot yet require an async closure to be
     /// `Send`.
-    async fn patiently<T, F>(&self, question: impl Fn() -> F) -> Result<T, AskError>
+    async fn retry<T, F>(&self, request: impl Fn() -> F) -> Result<T, RequestError>
     where
-        F: Future<Output = Result<T, AskError>>,
+        F: Future<Output = Result<T, RequestError>>,
     {
         let mut attempt = 0;
         loop {
-            let error = match question().await {
+            let error = match request().await {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
             attempt += 1;
-            if !error.passing || attempt > self.0.retry_attempts {
+            if !error.is_temporary || attempt > self.0.retry_attempts {
                 return Err(error);
             }
-            match backoff::retry(attempt, self.0.limits.pausing, error.retry_after, jitter()) {
-                Some(wait) => tokio::time::sleep(wait).await,
+            match backoff::retry_delay(attempt, self.0.limits.retry_delay, error.retry_after, jitter()) {
+                Some(delay) => tokio::time::sleep(delay).await,
                 None => return Err(error),
             }
         }
     }
 
     /// Sends a GET request, and follows redirects within the service's own origin.
-    async fn get(&self, url: Url) -> Result<Answer, AskError> {
-        let mut request = Request { method: Method::GET, url, body: None, key: None };
+    async fn get(&self, url: Url) -> Result<Answer, RequestError> {
+        let mut request = Request { method: Method::GET, url, body: None, idempotency_key: None };
         for _ in 0..=MAX_REDIRECTS {
-            let answer = self.0.sender.ask(&request, self.0.limits.answering).await?;
+            let answer = self.0.sender.send(&request, self.0.limits.request_timeout).await?;
             if answer.status.is_success() {
                 return Ok(answer);
             }
             let target = answer.location.as_deref().and_then(|location| request.url.join(location).ok());
             match target {
                 Some(target) if target.origin() == self.0.base.origin() => request.url = target,
-                Some(_) => return Err(answer.elsewhere()),
+                Some(_) => return Err(answer.redirect_error()),
                 None => return Err(answer.error()),
             }
         }
-        Err(AskError::lasting("The service redirects without end."))
+        Err(RequestError::permanent("The service redirects without end."))
     }
 
-    /// Returns a URL below the workflows of the service. Encodes ids, so that each is one segment.
-    fn url(&self, below: &[&str]) -> Result<Url, AskError> {
-        if let Some(id) = below.iter().find(|segment| matches!(**segment, "" | "." | "..")) {
-            return Err(AskError::lasting(format!("'{id}' is no id.")));
+    /// Returns a URL under the workflows of the service. Encodes ids, so that each is one segment.
+    fn workflow_url(&self, segments: &[&str]) -> Result<Url, RequestError> {
+        if let Some(id) = segments.iter().find(|segment| matches!(**segment, "" | "." | "..")) {
+            return Err(RequestError::permanent(format!("'{id}' is not a valid id.")));
         }
         let mut url = self.0.base.clone();
-        let mut segments = url.path_segments_mut().expect("a URL with a host has a path");
-        segments.pop_if_empty().extend(["api", "v1", "service", "workflows"]).extend(below);
-        drop(segments);
+        let mut path = url.path_segments_mut().expect("a URL with a host has a path");
+        path.pop_if_empty().extend(["api", "v1", "service", "workflows"]).extend(segments);
+        drop(path);
         Ok(url)
     }
 }
 
-/// Runs blocking work on a thread that may block.
-pub(crate) async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+/// Runs work on a thread that may block.
+pub(crate) async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
-        Ok(done) => done,
+        Ok(result) => result,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
             // The runtime is shutting down, and drops this task with it.

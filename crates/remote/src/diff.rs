@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::entry::RemoteWorkflow;
 
-/// The ids of workflows by kind of change, each list sorted.
+/// Ids of workflows by kind of change, each list sorted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Changes {
     /// New workflows.

@@ -12,39 +12,40 @@ use crate::{metadata, schema};
 const MAX_ID_CHARS: usize = 200;
 /// Maximum length of a shown title.
 const MAX_TITLE_CHARS: usize = 200;
-/// Maximum length of a shown description. Common clients cut what they pass to a model at 2,048.
+/// Maximum length of a shown description. Common clients pass up to 2,048 characters to a model.
 const MAX_DESCRIPTION_CHARS: usize = 1_000;
 /// Maximum length of a category or a version.
 const MAX_WORD_CHARS: usize = 60;
 
-/// A workflow of a remote service. Its texts are clean, and still foreign: see [`RemoteWorkflow::described`].
+/// A workflow of a remote service. Its texts are clean, and still foreign: see
+/// [`RemoteWorkflow::description_with_origin`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RemoteWorkflow {
-    /// Its id at the service, as in paths; of 1 to 200 characters.
+    /// Its id at the service, as in paths; 1 to 200 characters.
     pub id: String,
     /// Its title at the service; never empty, at most 200 characters.
     pub title: String,
     /// Its purpose; at most 1,000 characters.
     pub description: String,
-    /// Its category; `workflow` if the service gives none.
+    /// Its category; `workflow` without one.
     pub category: String,
-    /// Its version; `1.0.0` if the service gives none.
+    /// Its version; `1.0.0` without one.
     pub version: String,
-    /// JSON Schema of its input, cleaned: an object, with nothing to fetch.
+    /// JSON Schema of its input, cleaned: an object, without references to other documents.
     pub input_schema: Value,
-    /// Changes that the schema needed.
+    /// Changes to the schema of the service.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// The way in which callers are meant to wait for it.
+    /// The way in which callers should wait for it.
     pub execution: Execution,
     /// Further fields of the service, cleaned: at most 8 KiB and eight levels.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "metadata::read")]
     pub metadata: Option<Map<String, Value>>,
-    /// The hash that pins its title, description and schema, as the service wrote them: SHA-256 in hexadecimal.
+    /// The hash that pins its title, description and schema, as the service wrote them: SHA-256 in to_hexadecimal.
     pub hash: String,
 }
 
-/// The way in which callers are meant to wait for a workflow.
+/// The way in which callers should wait for a workflow.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Execution {
@@ -60,30 +61,33 @@ impl RemoteWorkflow {
     ///
     /// # Errors
     ///
-    /// The reason against offering it, as a sentence without a full stop.
+    /// If the entry cannot be offered, as a sentence without a full stop.
     pub fn read(entry: &Value) -> Result<Self, EntryError> {
         let Value::Object(fields) = entry else { return Err(EntryError::NotObject) };
-        let id = id(fields.get("id")).ok_or(EntryError::NoId)?;
-        let raw_title = text(fields, &["title", "name"]);
+        let id = parse_id(fields.get("id")).ok_or(EntryError::NoId)?;
+        let raw_title = first_text(fields, &["title", "name"]);
         let title = clean(raw_title.unwrap_or_default(), MAX_TITLE_CHARS);
         if title.is_empty() {
             return Err(EntryError::NoTitle);
         }
-        let raw_description = text(fields, &["description"]);
+        let raw_description = first_text(fields, &["description"]);
         let description = match clean(raw_description.unwrap_or_default(), MAX_DESCRIPTION_CHARS) {
             description if description.is_empty() => format!("Workflow {id}"),
             description => description,
         };
         let raw_schema = fields.get("inputSchema").or_else(|| fields.get("inputs"));
         let schema = schema::clean(raw_schema.unwrap_or(&Value::Null));
-        let word = |names: &[&str], default: &str| match clean(text(fields, names).unwrap_or_default(), MAX_WORD_CHARS)
-        {
+        let word = |names: &[&str], default: &str| match clean(
+            first_text(fields, names).unwrap_or_default(),
+            MAX_WORD_CHARS,
+        ) {
             word if word.is_empty() => default.to_owned(),
             word => word,
         };
-        let is_sync = text(fields, &["executionType"]).is_some_and(|kind| kind.trim().eq_ignore_ascii_case("sync"));
+        let is_sync =
+            first_text(fields, &["executionType"]).is_some_and(|text| text.trim().eq_ignore_ascii_case("sync"));
         Ok(Self {
-            hash: hash(raw_title, raw_description, raw_schema),
+            hash: pin_hash(raw_title, raw_description, raw_schema),
             id,
             title,
             description,
@@ -98,63 +102,62 @@ impl RemoteWorkflow {
 
     /// Returns its description, preceded by its origin, for models and people.
     #[must_use]
-    pub fn described(&self, remote: &str) -> String {
+    pub fn description_with_origin(&self, remote: &str) -> String {
         format!("From the workflow service '{remote}': {}", self.description)
     }
 }
 
-/// Reads an id: text or a whole number. An unprintable id is invalid, and so is an id that no path can contain.
-pub(crate) fn id(value: Option<&Value>) -> Option<String> {
+/// Parses an id: text or an integer. An unprintable id is invalid, and so is an id that no path can contain.
+pub(crate) fn parse_id(value: Option<&Value>) -> Option<String> {
     let id = match value? {
         Value::String(text) => text.clone(),
         Value::Number(number) if number.is_i64() || number.is_u64() => number.to_string(),
         _ => return None,
     };
-    // As a segment of a path, one or two dots mean another directory, however they are encoded.
+    // As a path segment, one or two dots mean another directory in any encoding.
     let is_usable = !matches!(id.as_str(), "" | "." | "..") && clean(&id, MAX_ID_CHARS) == id;
     is_usable.then_some(id)
 }
 
-fn text<'a>(fields: &'a Map<String, Value>, names: &[&str]) -> Option<&'a str> {
+fn first_text<'a>(fields: &'a Map<String, Value>, names: &[&str]) -> Option<&'a str> {
     names.iter().find_map(|name| fields.get(*name)?.as_str()).filter(|text| !text.trim().is_empty())
 }
 
-/// Returns the hash that pins what a model sees. The order of the fields of a schema does not count.
-fn hash(title: Option<&str>, description: Option<&str>, schema: Option<&Value>) -> String {
-    let mut pinned = String::new();
-    let described = serde_json::json!([title, description, schema]);
-    canonical(&described, &mut pinned);
-    hexadecimal(&Sha256::digest(pinned))
+/// Returns the hash that pins the texts and the schema. It does not depend on the order of fields in a schema.
+fn pin_hash(title: Option<&str>, description: Option<&str>, schema: Option<&Value>) -> String {
+    let mut canonical = String::new();
+    write_canonical(&serde_json::json!([title, description, schema]), &mut canonical);
+    to_hexadecimal(&Sha256::digest(canonical))
 }
 
-/// Writes a value with the fields of its objects in order, after RFC 8785.
-fn canonical(value: &Value, to: &mut String) {
+/// Writes a value with sorted fields, as in RFC 8785.
+fn write_canonical(value: &Value, output: &mut String) {
     match value {
         Value::Array(values) => {
-            to.push('[');
+            output.push('[');
             for value in values {
-                canonical(value, to);
-                to.push(',');
+                write_canonical(value, output);
+                output.push(',');
             }
-            to.push(']');
+            output.push(']');
         }
         Value::Object(fields) => {
             let mut fields: Vec<_> = fields.iter().collect();
             fields.sort_unstable_by_key(|(name, _)| *name);
-            to.push('{');
+            output.push('{');
             for (name, value) in fields {
-                to.push_str(&Value::from(name.as_str()).to_string());
-                to.push(':');
-                canonical(value, to);
-                to.push(',');
+                output.push_str(&Value::from(name.as_str()).to_string());
+                output.push(':');
+                write_canonical(value, output);
+                output.push(',');
             }
-            to.push('}');
+            output.push('}');
         }
-        scalar => to.push_str(&scalar.to_string()),
+        scalar => output.push_str(&scalar.to_string()),
     }
 }
 
-pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
+pub(crate) fn to_hexadecimal(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     bytes.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");

@@ -8,10 +8,10 @@ pub(crate) const MAX_PATTERNS: usize = 100;
 /// Maximum length of a pattern, in characters.
 pub(crate) const MAX_PATTERN_CHARS: usize = 200;
 
-/// Globs of names: `*` is any text, `?` any character, `!` before one excludes. They match whole names, and ignore
-/// case. They match the title of a workflow as well as the part of its tool's name from the title.
+/// Globs of names: `*` matches any text, `?` any character, and a leading `!` excludes. A glob matches a whole name
+/// without regard to case: the title of a workflow, or the part of its tool's name from the title.
 ///
-/// Exclusions win, wherever they are in the list; without a pattern that includes, the filter offers everything else.
+/// Exclusions take precedence in any order. Without an including pattern, the filter offers everything else.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
     included: Vec<Vec<char>>,
@@ -19,7 +19,7 @@ pub struct Filter {
 }
 
 /// Returns the patterns if they are valid.
-pub(crate) fn checked(patterns: Vec<String>) -> Result<Vec<String>, SettingError> {
+pub(crate) fn check_patterns(patterns: Vec<String>) -> Result<Vec<String>, SettingError> {
     if patterns.len() > MAX_PATTERNS {
         return Err(SettingError::TooManyPatterns { count: patterns.len() });
     }
@@ -33,14 +33,14 @@ pub(crate) fn checked(patterns: Vec<String>) -> Result<Vec<String>, SettingError
 }
 
 impl Filter {
-    /// Takes patterns from a configuration.
+    /// Creates a filter from the patterns of a configuration.
     #[must_use]
     pub fn new(patterns: &[String]) -> Self {
         let mut filter = Self::default();
         for pattern in patterns {
             match pattern.strip_prefix('!') {
-                Some(pattern) => filter.excluded.push(folded(pattern)),
-                None => filter.included.push(folded(pattern)),
+                Some(pattern) => filter.excluded.push(fold_case(pattern)),
+                None => filter.included.push(fold_case(pattern)),
             }
         }
         filter
@@ -49,7 +49,7 @@ impl Filter {
     /// Returns whether the filter offers a workflow with this title.
     #[must_use]
     pub fn admits(&self, title: &str) -> bool {
-        let (slug, title) = (folded(&slug(title)), folded(title));
+        let (slug, title) = (fold_case(&slug(title)), fold_case(title));
         let is_in = |patterns: &[Vec<char>]| {
             patterns.iter().any(|pattern| matches(pattern, &title) || (!slug.is_empty() && matches(pattern, &slug)))
         };
@@ -57,34 +57,34 @@ impl Filter {
     }
 }
 
-fn folded(text: &str) -> Vec<char> {
+fn fold_case(text: &str) -> Vec<char> {
     text.trim().chars().flat_map(char::to_lowercase).collect()
 }
 
-/// Matches a glob in at most `pattern * text` steps: only the last `*` is ever tried again, which is enough, because an
-/// earlier one that took more would leave the later one less to choose from.
+/// Matches a glob in at most `pattern * text` steps. Only the last `*` is retried: a longer match of an earlier one
+/// would only leave less text for the last.
 fn matches(pattern: &[char], text: &[char]) -> bool {
-    let (mut at, mut position) = (0, 0);
+    let (mut index, mut position) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
     while position < text.len() {
-        match pattern.get(at) {
+        match pattern.get(index) {
             Some('*') => {
-                star = Some((at, position));
-                at += 1;
+                star = Some((index, position));
+                index += 1;
             }
             Some(letter) if *letter == '?' || *letter == text[position] => {
-                at += 1;
+                index += 1;
                 position += 1;
             }
             _ => {
-                let Some((star_at, took)) = star else { return false };
-                star = Some((star_at, took + 1));
-                at = star_at + 1;
-                position = took + 1;
+                let Some((star_index, star_end)) = star else { return false };
+                star = Some((star_index, star_end + 1));
+                index = star_index + 1;
+                position = star_end + 1;
             }
         }
     }
-    pattern[at..].iter().all(|letter| *letter == '*')
+    pattern[index..].iter().all(|letter| *letter == '*')
 }
 
 #[cfg(test)]

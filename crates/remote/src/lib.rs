@@ -1,10 +1,10 @@
 //! Remote workflow services: their workflows, and the requests that run them.
 //!
-//! Owns the small REST dialect (discovery, start, status, cancel), the processing of a service's names, descriptions
-//! and schemas, and the times of repeated requests. Knows no daemon and no journal: the daemon runs workflows durably
-//! and sends its requests through this crate.
+//! Owns the REST requests (discovery, start, status, cancel), the cleaning of a service's names, descriptions and
+//! schemas, and the delays between requests. Knows no daemon and no journal: the daemon runs workflows durably and sends
+//! its requests through this crate.
 //!
-//! Decisions are pure; [`Client`] sends requests, and stores nothing of the responses.
+//! Decisions are pure. [`Client`] sends requests and stores no answers.
 
 mod answer_error;
 pub mod backoff;
@@ -22,11 +22,11 @@ mod text;
 
 pub use answer_error::{AnswerError, EntryError};
 pub use backoff::{PollBackoff, PollResult};
-pub use client::{AskError, Cancelled, Client, Limits, SetUpError, StartError, jitter};
+pub use client::{Cancelled, Client, ClientError, Limits, RequestError, StartError, jitter};
 pub use config::{Config, ConfigError, KEYS, Key, RawValue, Secret, SettingError, Token, TokenError};
 pub use diff::{Changes, diff};
 pub use entry::{Execution, RemoteWorkflow};
 pub use filter::Filter;
 pub use listing::{Listing, MAX_ANSWER_BYTES, MAX_PAGES, MAX_WORKFLOWS, Page};
-pub use status::{Ids, LocalEnd, StartedRun, State, Status, failure_words, result};
+pub use status::{Ids, LocalEnd, StartedRun, State, Status, error_message, result};
 pub use text::clean as clean_text;

@@ -1,4 +1,4 @@
-//! Metadata of a workflow: fields of any kind that its service adds. Foreign, so this module cleans and bounds them.
+//! Metadata of a workflow: further fields from its service. They are foreign, so this module cleans and limits them.
 
 use serde::{Deserialize as _, Deserializer};
 use serde_json::{Map, Value};
@@ -7,51 +7,51 @@ use crate::text;
 
 /// Maximum size of all fields together, as JSON.
 const MAX_METADATA_BYTES: usize = 8 * 1024;
-/// Maximum number of levels of objects and arrays, including the outermost. Omits deeper values.
+/// Maximum depth of objects and arrays, including the outermost. Deeper values are omitted.
 const MAX_DEPTH: usize = 8;
 /// Maximum length of the name of a field.
 const MAX_NAME_CHARS: usize = 100;
 /// Maximum length of a text.
 const MAX_TEXT_CHARS: usize = 1_000;
 
-/// Returns the fields of `metadata`, cleaned. Takes fields in their order as long as all of them fit into the bound;
-/// omits a field that does not fit. `None` if `metadata` is not an object, or nothing remains of it.
+/// Returns the fields of `metadata`, cleaned. Takes fields in their order and omits those that exceed the maximum size.
+/// `None` if `metadata` is not an object, or no field remains.
 pub(crate) fn clean(metadata: &Value) -> Option<Map<String, Value>> {
     let Value::Object(fields) = metadata else { return None };
     let mut kept = Map::new();
     // The two braces.
     let mut bytes = 2;
     for (name, value) in fields {
-        let Some((name, value)) = field(name, value, MAX_DEPTH) else { continue };
+        let Some((name, value)) = clean_field(name, value, MAX_DEPTH) else { continue };
         // With a colon and a comma.
-        let taken = Value::from(name.as_str()).to_string().len() + value.to_string().len() + 2;
-        if bytes + taken <= MAX_METADATA_BYTES && !kept.contains_key(&name) {
-            bytes += taken;
+        let field_bytes = Value::from(name.as_str()).to_string().len() + value.to_string().len() + 2;
+        if bytes + field_bytes <= MAX_METADATA_BYTES && !kept.contains_key(&name) {
+            bytes += field_bytes;
             kept.insert(name, value);
         }
     }
     (!kept.is_empty()).then_some(kept)
 }
 
-/// Reads fields from a file, perhaps of an older version, which did not clean them.
-pub(crate) fn read<'de, D: Deserializer<'de>>(kept: D) -> Result<Option<Map<String, Value>>, D::Error> {
-    Ok(clean(&Value::deserialize(kept)?))
+/// Reads fields from a file. An older version may have written it without cleaning them.
+pub(crate) fn read<'de, D: Deserializer<'de>>(stored: D) -> Result<Option<Map<String, Value>>, D::Error> {
+    Ok(clean(&Value::deserialize(stored)?))
 }
 
 /// Cleans a field whose value may have up to `levels` levels.
-fn field(name: &str, given: &Value, levels: usize) -> Option<(String, Value)> {
+fn clean_field(name: &str, value: &Value, levels: usize) -> Option<(String, Value)> {
     let name = text::clean(name, MAX_NAME_CHARS);
     (!name.is_empty()).then_some(())?;
-    Some((name, value(given, levels - 1)?))
+    Some((name, clean_value(value, levels - 1)?))
 }
 
-fn value(given: &Value, levels: usize) -> Option<Value> {
-    match given {
-        Value::String(words) => Some(text::clean(words, MAX_TEXT_CHARS).into()),
+fn clean_value(value: &Value, levels: usize) -> Option<Value> {
+    match value {
+        Value::String(text) => Some(text::clean(text, MAX_TEXT_CHARS).into()),
         Value::Array(_) | Value::Object(_) if levels == 0 => None,
-        Value::Array(values) => Some(values.iter().filter_map(|inner| value(inner, levels - 1)).collect()),
+        Value::Array(values) => Some(values.iter().filter_map(|inner| clean_value(inner, levels - 1)).collect()),
         Value::Object(fields) => {
-            Some(Value::Object(fields.iter().filter_map(|(name, value)| field(name, value, levels)).collect()))
+            Some(Value::Object(fields.iter().filter_map(|(name, value)| clean_field(name, value, levels)).collect()))
         }
         scalar => Some(scalar.clone()),
     }

@@ -1,14 +1,14 @@
-//! Schemas of inputs: makes foreign schemas safe, and checks arguments against them.
+//! Schemas of inputs: the cleaning of foreign schemas, and the validation of arguments.
 //!
-//! JSON Schema 2020-12 (<https://json-schema.org/draft/2020-12>). A check fetches nothing, searches patterns in linear
-//! time, and neither the size nor the references of a schema can make a check take long.
+//! JSON Schema 2020-12 (<https://json-schema.org/draft/2020-12>). A validation fetches nothing, searches patterns in
+//! linear time, and takes a short time for any size and any references of a schema.
 
 mod clean;
 mod references;
 mod validator;
 
-pub use clean::{Cleaned, clean};
-pub use validator::{Unusable, Validator, Violation};
+pub use clean::{CleanedSchema, clean};
+pub use validator::{InvalidSchema, Validator, Violation};
 
 #[cfg(test)]
 mod fuzz;

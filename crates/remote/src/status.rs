@@ -1,12 +1,12 @@
-//! The status of a run at its service, and the result made from it.
+//! Status of a run at its service, and the result of the run.
 
 use serde_json::{Map, Number, Value, json};
 
 use crate::answer_error::AnswerError;
-use crate::entry::id;
+use crate::entry::parse_id;
 use crate::text::clean;
 
-/// Maximum length of a word for a state.
+/// Maximum length of the service's word for a state.
 const MAX_WORD_CHARS: usize = 60;
 /// Maximum length of a service's error.
 const MAX_ERROR_CHARS: usize = 2_000;
@@ -16,7 +16,7 @@ const MAX_ERROR_CHARS: usize = 2_000;
 pub struct Status {
     /// The word of the service in upper case, cleaned: `RUNNING`, `COMPLETED`, `FAILED`, `CANCELLED`, or another one.
     pub word: String,
-    /// Its meaning here.
+    /// The meaning of that word.
     pub state: State,
     /// The input of the run, as the service has it.
     pub input: Value,
@@ -24,7 +24,7 @@ pub struct Status {
     pub output: Value,
     /// The error that the service reports outside the output.
     pub error: Value,
-    /// The question that the run waits on at its service: `output.pending_gate`.
+    /// The question that the run waits for at its service: `output.pending_gate`.
     pub pending_gate: Option<Value>,
     /// Id of the workflow, as the service repeats it: `workflow_id`.
     pub workflow: Option<String>,
@@ -69,7 +69,7 @@ impl Status {
     ///
     /// # Errors
     ///
-    /// If there is no status in it, as a fragment without a full stop.
+    /// If the answer has no status, as a fragment without a full stop.
     pub fn read(answer: &Value) -> Result<Self, AnswerError> {
         let Value::Object(fields) = answer else { return Err(AnswerError::NotObject) };
         let Some(Value::String(word)) = fields.get("status") else { return Err(AnswerError::NoStatus) };
@@ -90,7 +90,7 @@ impl Status {
         let either = |snake: &str, camel: &str| {
             [snake, camel].iter().find_map(|name| fields.get(*name).filter(|value| !value.is_null()))
         };
-        let time = |snake: &str, camel: &str| either(snake, camel).and_then(time);
+        let time = |snake: &str, camel: &str| either(snake, camel).and_then(parse_time);
         Ok(Self {
             word,
             state,
@@ -98,9 +98,9 @@ impl Status {
             output,
             error: value("error"),
             pending_gate,
-            workflow: id(either("workflow_id", "originalWorkflowId")),
-            correlation: id(either("correlation_id", "correlationId")),
-            progress: fields.get("progress").and_then(progress),
+            workflow: parse_id(either("workflow_id", "originalWorkflowId")),
+            correlation: parse_id(either("correlation_id", "correlationId")),
+            progress: fields.get("progress").and_then(parse_progress),
             start_time: time("start_time", "startTime"),
             end_time: time("end_time", "endTime"),
             create_time: time("create_time", "createTime"),
@@ -108,32 +108,32 @@ impl Status {
         })
     }
 
-    /// Returns the reason that the run did not complete, in the words of the service: `output.error`, else
-    /// `output.message`, else `error` beside the output. Without any, a sentence with the known facts only.
+    /// Returns the error of the service: `output.error`, else `output.message`, else `error` beside the output. Without
+    /// any, a general sentence.
     #[must_use]
-    pub fn failure_words(&self) -> String {
-        let words = own_words(&self.output).or_else(|| read_words(&self.error));
-        words.unwrap_or_else(|| match self.state {
+    pub fn error_message(&self) -> String {
+        let message = output_message(&self.output).or_else(|| parse_message(&self.error));
+        message.unwrap_or_else(|| match self.state {
             State::Cancelled => "Workflow execution was cancelled".to_owned(),
-            _ => UNSAID.to_owned(),
+            _ => DEFAULT_ERROR.to_owned(),
         })
     }
 }
 
-const UNSAID: &str = "Workflow execution failed";
+const DEFAULT_ERROR: &str = "Workflow execution failed";
 
-/// Returns the error in an output: its `error`, else its `message`, else that the workflow failed.
+/// Returns the error in an output: its `error`, else its `message`, else a general sentence.
 #[must_use]
-pub fn failure_words(output: &Value) -> String {
-    own_words(output).unwrap_or_else(|| UNSAID.to_owned())
+pub fn error_message(output: &Value) -> String {
+    output_message(output).unwrap_or_else(|| DEFAULT_ERROR.to_owned())
 }
 
-fn own_words(output: &Value) -> Option<String> {
-    ["error", "message"].iter().find_map(|name| read_words(output.get(*name)?))
+fn output_message(output: &Value) -> Option<String> {
+    ["error", "message"].iter().find_map(|name| parse_message(output.get(*name)?))
 }
 
-/// Reads words from text, or from an object that contains them. Shows other values unchanged.
-fn read_words(value: &Value) -> Option<String> {
+/// Parses a message: a text, or the `message` of an object. Other values are shown as JSON.
+fn parse_message(value: &Value) -> Option<String> {
     let text = match value {
         Value::Null => return None,
         Value::String(text) => clean(text, MAX_ERROR_CHARS),
@@ -146,8 +146,8 @@ fn read_words(value: &Value) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-/// Reads a time: milliseconds since 1970, or text as in RFC 3339.
-fn time(value: &Value) -> Option<i64> {
+/// Parses a time: milliseconds since 1970, or text as in RFC 3339.
+fn parse_time(value: &Value) -> Option<i64> {
     match value {
         Value::Number(number) => {
             number.as_i64().or_else(|| number.as_f64().filter(|number| number.abs() < 9e15).map(|number| number as i64))
@@ -160,8 +160,8 @@ fn time(value: &Value) -> Option<i64> {
     }
 }
 
-/// Reads a progress: a number from 0 to 100, also as text.
-fn progress(value: &Value) -> Option<Number> {
+/// Parses a progress: a number from 0 to 100, also as text.
+fn parse_progress(value: &Value) -> Option<Number> {
     let number = match value {
         Value::Number(number) => number.clone(),
         Value::String(text) => text.trim().trim_end_matches('%').parse().ok()?,
@@ -170,42 +170,42 @@ fn progress(value: &Value) -> Option<Number> {
     number.as_f64().is_some_and(|percent| (0.0..=100.0).contains(&percent)).then_some(number)
 }
 
-/// The ids of a run at its service.
+/// Ids of a run at its service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ids {
     /// The workflow.
     pub workflow: String,
-    /// The service's correlation id of the start.
+    /// Correlation id of the start, from the service.
     pub correlation: String,
     /// The run.
     pub instance: String,
 }
 
-/// End of a run here while its service reports no end: it ran out of time, was cancelled, or failed to start.
+/// Local end of a run that has no end at its service: the run timed out, was cancelled, or failed to start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LocalEnd<'a> {
     /// The status of the result: `FAILED`, `CANCELLED`, or `UNKNOWN` if it is unknown whether the service started the
     /// run.
     pub status: &'a str,
-    /// Reason, in the place of the service's words.
+    /// Error, instead of the service's message.
     pub error: &'a str,
 }
 
-/// Makes the result of a run. `status` is the last seen one. A `local` end takes the place of its word and its error.
-/// Without both, the run is `RUNNING`.
+/// Returns the result of a run. `status` is the last one received. A `local` end replaces its word and its error.
+/// Without either, the run is `RUNNING`.
 #[must_use]
 pub fn result(ids: &Ids, status: Option<&Status>, local: Option<LocalEnd<'_>>) -> Value {
-    let words = match (local, status) {
+    let error = match (local, status) {
         (Some(local), _) => Some(local.error.to_owned()),
         (None, Some(status)) if matches!(status.state, State::Failed | State::Cancelled) => {
-            Some(status.failure_words())
+            Some(status.error_message())
         }
         _ => None,
     };
     let word = local.map(|local| local.status).or_else(|| status.map(|status| status.word.as_str()));
-    let times = |status: &Status| Some(status.end_time?.saturating_sub(status.start_time?));
+    let duration = |status: &Status| Some(status.end_time?.saturating_sub(status.start_time?));
     let mut result = Map::new();
-    let is_success = words.is_none() && status.is_some_and(|status| status.state == State::Completed);
+    let is_success = error.is_none() && status.is_some_and(|status| status.state == State::Completed);
     result.insert("success".to_owned(), is_success.into());
     result.insert("status".to_owned(), word.unwrap_or("RUNNING").into());
     result.insert("correlationId".to_owned(), ids.correlation.as_str().into());
@@ -213,34 +213,34 @@ pub fn result(ids: &Ids, status: Option<&Status>, local: Option<LocalEnd<'_>>) -
     result.insert("originalWorkflowId".to_owned(), ids.workflow.as_str().into());
     result.insert("input".to_owned(), status.map(|status| status.input.clone()).unwrap_or_default());
     result.insert("output".to_owned(), status.map(|status| status.output.clone()).unwrap_or_default());
-    if let Some(words) = words {
-        result.insert("error".to_owned(), words.into());
+    if let Some(error) = error {
+        result.insert("error".to_owned(), error.into());
     }
     result.insert("startTime".to_owned(), json!(status.and_then(|status| status.start_time)));
     result.insert("endTime".to_owned(), json!(status.and_then(|status| status.end_time)));
     result.insert("createTime".to_owned(), json!(status.and_then(|status| status.create_time)));
     result.insert("updateTime".to_owned(), json!(status.and_then(|status| status.update_time)));
-    result.insert("executionDuration".to_owned(), json!(status.and_then(times)));
+    result.insert("executionDuration".to_owned(), json!(status.and_then(duration)));
     Value::Object(result)
 }
 
 /// The answer of a service to a start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StartedRun {
-    /// The service's correlation id of the start.
+    /// Correlation id of the start, from the service.
     pub correlation_id: String,
     /// The id of the run, for status requests.
     pub workflow_instance: String,
 }
 
 impl StartedRun {
-    /// Reads the answer to a start: `correlation_id` and `workflow_id`, both needed.
+    /// Reads the answer to a start: `correlation_id` and `workflow_id`, both required.
     ///
     /// # Errors
     ///
-    /// What is missing, as a fragment without a full stop.
+    /// If an id is missing or invalid, as a fragment without a full stop.
     pub fn read(answer: &Value) -> Result<Self, AnswerError> {
-        let read = |field: &'static str| id(answer.get(field)).ok_or(AnswerError::NoId { field });
+        let read = |field: &'static str| parse_id(answer.get(field)).ok_or(AnswerError::NoId { field });
         Ok(Self { correlation_id: read("correlation_id")?, workflow_instance: read("workflow_id")? })
     }
 }

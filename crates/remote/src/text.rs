@@ -1,44 +1,44 @@
 //! Cleaning of foreign text for people, terminals and models.
 //!
-//! A model that can act reads the texts of a service about itself, and terminals print them. The cleaned text contains
-//! nothing invisible, and no command to a terminal or a reader that a person would not see.
+//! Models read the texts of a service, and terminals print them. The cleaned text contains nothing invisible: no
+//! terminal escape, and no instruction to a model that a person would not see.
 
-/// Returns a text on one line without anything invisible: whole terminal escapes, control characters, what turns the
-/// direction of text around, what has no width. Collapses room; of what is longer than `max_chars` characters the
-/// beginning stays, with an ellipsis.
+/// Returns a text on one line without anything invisible: terminal escapes, control characters, direction marks, and
+/// characters without a width. Collapses whitespace. Shortens a text of more than `max_chars` characters and adds an
+/// ellipsis.
 #[must_use]
 pub fn clean(text: &str, max_chars: usize) -> String {
     let mut cleaned = String::new();
     let mut length = 0;
-    let mut has_room = false;
-    let mut rest = text.chars();
-    while let Some(letter) = rest.next() {
-        if is_room(letter) {
-            has_room = length > 0;
+    let mut has_space = false;
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        if is_whitespace(character) {
+            has_space = length > 0;
             continue;
         }
-        if begins_escape(letter) {
-            rest = after_escape(letter, rest);
+        if begins_escape(character) {
+            characters = skip_escape(character, characters);
             continue;
         }
-        if is_unseen(letter) {
+        if is_invisible(character) {
             continue;
         }
-        let needed = 1 + usize::from(has_room);
+        let needed = 1 + usize::from(has_space);
         if length + needed > max_chars {
             shorten(&mut cleaned, length, max_chars);
             break;
         }
-        if std::mem::take(&mut has_room) {
+        if std::mem::take(&mut has_space) {
             cleaned.push(' ');
         }
-        cleaned.push(letter);
+        cleaned.push(character);
         length += needed;
     }
     cleaned
 }
 
-/// Puts an ellipsis at the end of a text of `length` characters, of which there may be `max_chars`.
+/// Adds an ellipsis to a text of `length` characters, within `max_chars`.
 fn shorten(text: &mut String, length: usize, max_chars: usize) {
     if length == max_chars {
         text.pop();
@@ -51,22 +51,22 @@ fn shorten(text: &mut String, length: usize, max_chars: usize) {
 
 /// Returns whether a text contains anything invisible.
 #[must_use]
-pub(crate) fn has_unseen(text: &str) -> bool {
-    text.chars().any(|letter| is_unseen(letter) && !matches!(letter, '\n' | '\t' | '\r'))
+pub(crate) fn has_invisible(text: &str) -> bool {
+    text.chars().any(|character| is_invisible(character) && !matches!(character, '\n' | '\t' | '\r'))
 }
 
-fn is_room(letter: char) -> bool {
+fn is_whitespace(character: char) -> bool {
     // The blank pattern of Braille looks like a space and does not count as one.
-    letter.is_whitespace() || letter == '\u{2800}'
+    character.is_whitespace() || character == '\u{2800}'
 }
 
-/// Control characters, and those that Unicode lets displays ignore (`Default_Ignorable_Code_Point` in
-/// <https://www.unicode.org/Public/UCD/latest/ucd/DerivedCoreProperties.txt>), which direction marks, joiners, selectors and
-/// the hidden alphabet of tags are among; besides, annotations between lines and noncharacters.
-fn is_unseen(letter: char) -> bool {
-    letter.is_control()
+/// Returns whether a character is invisible: control characters, annotations between lines, noncharacters, and those
+/// that Unicode lets displays ignore, such as direction marks, joiners, selectors and tags
+/// (`Default_Ignorable_Code_Point` in <https://www.unicode.org/Public/UCD/latest/ucd/DerivedCoreProperties.txt>).
+fn is_invisible(character: char) -> bool {
+    character.is_control()
         || matches!(
-            u32::from(letter),
+            u32::from(character),
             0x00AD
                 | 0x034F
                 | 0x061C
@@ -89,21 +89,21 @@ fn is_unseen(letter: char) -> bool {
         )
 }
 
-/// Returns whether a letter begins an escape: ESC, or a character of C1 that is short for ESC and a letter.
-fn begins_escape(letter: char) -> bool {
-    matches!(letter, '\u{1b}' | '\u{90}' | '\u{98}' | '\u{9b}' | '\u{9d}' | '\u{9e}' | '\u{9f}')
+/// Returns whether a character begins an escape: ESC, or a character of C1 that is short for ESC and a letter.
+fn begins_escape(character: char) -> bool {
+    matches!(character, '\u{1b}' | '\u{90}' | '\u{98}' | '\u{9b}' | '\u{9d}' | '\u{9e}' | '\u{9f}')
 }
 
-/// Returns the rest after a control sequence (ECMA-48, 5.3 to 5.6) that begins with `first`. An unterminated string
-/// extends to the end, as in a terminal.
-fn after_escape(first: char, mut rest: std::str::Chars<'_>) -> std::str::Chars<'_> {
-    let before = rest.clone();
+/// Returns the characters after a control sequence (ECMA-48, 5.3 to 5.6) that begins with `first`. An unterminated
+/// string extends to the end, as in a terminal.
+fn skip_escape(first: char, mut characters: std::str::Chars<'_>) -> std::str::Chars<'_> {
+    let before = characters.clone();
     let kind = match first {
-        '\u{1b}' => match rest.next() {
+        '\u{1b}' => match characters.next() {
             Some('[') => '\u{9b}',
             Some(']' | 'P' | 'X' | '^' | '_') => '\u{9d}',
             Some(intermediate @ ' '..='/') => intermediate,
-            Some('0'..='~') => return rest,
+            Some('0'..='~') => return characters,
             // No sequence: the loop examines the following characters one by one.
             _ => return before,
         },
@@ -111,30 +111,30 @@ fn after_escape(first: char, mut rest: std::str::Chars<'_>) -> std::str::Chars<'
     };
     match kind {
         '\u{9b}' => loop {
-            let before = rest.clone();
-            match rest.next() {
+            let before = characters.clone();
+            match characters.next() {
                 Some(' '..='?') => {}
-                Some('@'..='~') => return rest,
+                Some('@'..='~') => return characters,
                 _ => return before,
             }
         },
         ' '..='/' => loop {
-            let before = rest.clone();
-            match rest.next() {
+            let before = characters.clone();
+            match characters.next() {
                 Some(' '..='/') => {}
-                Some('0'..='~') => return rest,
+                Some('0'..='~') => return characters,
                 _ => return before,
             }
         },
         _ => loop {
-            match rest.next() {
+            match characters.next() {
                 Some('\u{1b}') => {
-                    let mut after = rest.clone();
-                    if after.next() == Some('\\') {
-                        return after;
+                    let mut next_characters = characters.clone();
+                    if next_characters.next() == Some('\\') {
+                        return next_characters;
                     }
                 }
-                Some('\u{7}' | '\u{9c}') | None => return rest,
+                Some('\u{7}' | '\u{9c}') | None => return characters,
                 Some(_) => {}
             }
         },
@@ -194,7 +194,7 @@ mod tests {
         fn cleaning_is_bounded_and_ends(text in "\\PC*|(.|[\u{1b}\u{9b}\u{9d}\u{7}\\[\\]\\\\;\u{200b}\u{e0041} ])*", most in 0usize..50) {
             let once = clean(&text, most);
             prop_assert!(once.chars().count() <= most);
-            prop_assert!(!once.chars().any(is_unseen));
+            prop_assert!(!once.chars().any(is_invisible));
             prop_assert!(!once.contains("  ") && once.trim() == once);
             prop_assert_eq!(clean(&once, most), once.clone());
         }

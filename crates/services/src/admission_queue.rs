@@ -1,5 +1,4 @@
-//! The queue of a service: a limited number of runs may be in progress there, the others wait for their turn in order
-//! of arrival.
+//! Queue of a service: limits the number of its runs in progress. Other runs wait in order of arrival.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
-/// A queue.
+/// A queue with a limited number of permits.
 #[derive(Debug)]
 pub(crate) struct AdmissionQueue {
     inner: Mutex<Inner>,
@@ -20,7 +19,7 @@ struct Inner {
     waiting: VecDeque<oneshot::Sender<Permit>>,
 }
 
-/// The right to be in progress. Its drop passes it to the next waiter.
+/// Permission of a run to be in progress. Dropping it passes it to the next waiter.
 #[derive(Debug)]
 pub struct Permit(Option<Arc<AdmissionQueue>>);
 
@@ -30,14 +29,14 @@ impl AdmissionQueue {
         Arc::new(Self { inner: Mutex::new(inner) })
     }
 
-    /// Changes how many may be in progress. Those in progress continue.
+    /// Changes the maximum number of runs in progress. Running ones continue.
     pub(crate) fn set_limit(self: &Arc<Self>, limit: usize) {
         let mut inner = self.lock();
         inner.limit = limit;
-        self.admit(inner);
+        self.admit_waiters(inner);
     }
 
-    /// Returns a turn, if there is one without waiting.
+    /// Returns a permit if one is available without waiting.
     pub(crate) fn try_enter(self: &Arc<Self>) -> Option<Permit> {
         let mut inner = self.lock();
         inner.waiting.retain(|waiting| !waiting.is_closed());
@@ -48,28 +47,28 @@ impl AdmissionQueue {
         Some(Permit(Some(self.clone())))
     }
 
-    /// Waits for a turn. Dropping the future leaves the queue.
+    /// Waits for a permit. Dropping the future leaves the queue.
     pub(crate) async fn enter(self: &Arc<Self>) -> Permit {
         loop {
             let (sender, receiver) = oneshot::channel();
             {
                 let mut inner = self.lock();
                 inner.waiting.push_back(sender);
-                self.admit(inner);
+                self.admit_waiters(inner);
             }
-            if let Ok(turn) = receiver.await {
-                return turn;
+            if let Ok(permit) = receiver.await {
+                return permit;
             }
         }
     }
 
-    /// Returns a turn for a run that is in progress already, regardless of the limit.
+    /// Returns a permit for a run that is in progress already, regardless of the limit.
     pub(crate) fn enter_anyway(self: &Arc<Self>) -> Permit {
         self.lock().in_progress += 1;
         Permit(Some(self.clone()))
     }
 
-    /// Returns the numbers of entries in progress and of waiting entries.
+    /// Returns the number of runs in progress and the number of waiting runs.
     pub(crate) fn counts(&self) -> (usize, usize) {
         let inner = self.lock();
         (inner.in_progress, inner.waiting.iter().filter(|waiting| !waiting.is_closed()).count())
@@ -79,13 +78,13 @@ impl AdmissionQueue {
         self.inner.lock()
     }
 
-    fn admit(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner>) {
+    fn admit_waiters(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner>) {
         while inner.in_progress < inner.limit {
             let Some(next) = inner.waiting.pop_front() else { return };
             inner.in_progress += 1;
-            if let Err(mut turn) = next.send(Permit(Some(self.clone()))) {
+            if let Err(mut permit) = next.send(Permit(Some(self.clone()))) {
                 // The waiter has left; dropping its permit must not acquire the lock held here.
-                turn.0 = None;
+                permit.0 = None;
                 inner.in_progress -= 1;
             }
         }
@@ -97,7 +96,7 @@ impl Drop for Permit {
         if let Some(queue) = self.0.take() {
             let mut inner = queue.lock();
             inner.in_progress = inner.in_progress.saturating_sub(1);
-            queue.admit(inner);
+            queue.admit_waiters(inner);
         }
     }
 }

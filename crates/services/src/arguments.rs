@@ -1,4 +1,4 @@
-//! The arguments of a tool: converted by its schema, and checked against it.
+//! Arguments of a tool: their conversion by its schema, and their validation.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,13 @@ use steplatch_remote::schema::Validator;
 
 use crate::error::InvalidArguments;
 
-/// Reads texts as the arguments of a tool: converts a text for which the schema has another type.
+/// Returns the arguments of a tool. Converts texts for which the schema has another type.
 pub fn arguments(tool: &ToolInfo, variables: BTreeMap<String, Value>) -> Map<String, Value> {
-    let kind = |name: &str| tool.input_schema.pointer(&format!("/properties/{}/type", pointer(name)))?.as_str();
-    let value = |name: &str, value: Value| {
+    let expected_type =
+        |name: &str| tool.input_schema.pointer(&format!("/properties/{}/type", escape_key(name)))?.as_str();
+    let convert = |name: &str, value: Value| {
         let Value::String(text) = value else { return value };
-        let is_meant = |value: &Value| match kind(name) {
+        let has_type = |value: &Value| match expected_type(name) {
             Some("integer") => value.is_i64() || value.is_u64(),
             Some("number") => value.is_number(),
             Some("boolean") => value.is_boolean(),
@@ -21,21 +22,21 @@ pub fn arguments(tool: &ToolInfo, variables: BTreeMap<String, Value>) -> Map<Str
             Some("object") => value.is_object(),
             _ => false,
         };
-        serde_json::from_str(&text).ok().filter(is_meant).unwrap_or(Value::String(text))
+        serde_json::from_str(&text).ok().filter(has_type).unwrap_or(Value::String(text))
     };
-    variables.into_iter().map(|(name, given)| (name.clone(), value(&name, given))).collect()
+    variables.into_iter().map(|(name, value)| (name.clone(), convert(&name, value))).collect()
 }
 
 /// Escapes a key of an object for a JSON pointer (RFC 6901).
-fn pointer(key: &str) -> String {
+fn escape_key(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
 
-/// Checks the arguments of a tool.
+/// Validates the arguments of a tool.
 ///
 /// # Errors
 ///
-/// Returns every violation, each with its place.
+/// If the schema does not allow them.
 pub fn check(tool: &ToolInfo, arguments: &Map<String, Value>) -> Result<(), InvalidArguments> {
     // An invalid schema accepts anything, since the service checks its arguments itself.
     let Ok(validator) = Validator::new(&tool.input_schema) else { return Ok(()) };

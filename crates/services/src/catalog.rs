@@ -1,7 +1,7 @@
-//! The last good list of each service, and the names of their workflows.
+//! Last valid list of each service, and the names of their workflows.
 //!
-//! Stored in a file of the state directory, so that a daemon which starts while a service is down offers its last
-//! list, and a name never passes to another workflow.
+//! Stored in a file of the state directory: a daemon that starts while a service is down offers its last list, and no
+//! name passes to another workflow.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
@@ -16,17 +16,17 @@ use steplatch_remote::names::{Key, assign};
 use steplatch_remote::{Changes, Config, Execution, Filter, Listing, RemoteWorkflow, diff};
 use steplatch_workflow::Timestamp;
 
-/// The version of the file.
+/// Version of the file.
 const VERSION: u32 = 1;
 
-/// Maximum number of names kept for one service, of its present and former workflows, and of the library's workflows.
+/// Maximum number of stored names of a service's present and former workflows, and of the library's workflows.
 const MAX_NAMES: usize = 5_000;
 
-/// All lists.
+/// The lists of all services.
 #[derive(Debug)]
 pub(super) struct Catalog {
     file: PathBuf,
-    kept: Mutex<CatalogFile>,
+    stored: Mutex<CatalogFile>,
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -34,7 +34,7 @@ struct CatalogFile {
     version: u32,
     #[serde(default)]
     services: BTreeMap<String, ServiceEntry>,
-    /// Names that workflows of libraries have as tools, which no remote one gets.
+    /// Tool names of library workflows, which no remote workflow gets.
     #[serde(default)]
     library: BTreeSet<String>,
 }
@@ -42,7 +42,7 @@ struct CatalogFile {
 /// The stored data of a service.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct ServiceEntry {
-    /// Its URL. A service with another URL is another service.
+    /// Its URL. Another URL means another service.
     base_url: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     discovered: Option<Timestamp>,
@@ -66,7 +66,7 @@ pub(crate) struct ToolEntry {
     pub(crate) workflow: Arc<RemoteWorkflow>,
     /// The tool that runs it.
     pub(crate) tool: String,
-    /// Time of the change of its pinned definition.
+    /// Time of the last change of its pinned definition.
     changed: Option<Timestamp>,
 }
 
@@ -83,11 +83,11 @@ impl Catalog {
     /// Reads the file of the last daemon. Drops invalid parts.
     pub(super) fn open(state: &Path) -> Self {
         let file = state.join("remote_workflows.json");
-        let kept = match std::fs::read(&file) {
+        let stored = match std::fs::read(&file) {
             Ok(text) => match serde_json::from_slice::<CatalogFile>(&text) {
-                Ok(kept) if kept.version == VERSION => kept,
-                Ok(kept) => {
-                    tracing::warn!(version = kept.version, "the lists of remote services are of another version");
+                Ok(stored) if stored.version == VERSION => stored,
+                Ok(stored) => {
+                    tracing::warn!(version = stored.version, "the lists of remote services have another version");
                     CatalogFile::default()
                 }
                 Err(error) => {
@@ -102,17 +102,17 @@ impl Catalog {
                 CatalogFile::default()
             }
         };
-        Self { file, kept: Mutex::new(CatalogFile { version: VERSION, ..kept }) }
+        Self { file, stored: Mutex::new(CatalogFile { version: VERSION, ..stored }) }
     }
 
     fn lock(&self) -> MutexGuard<'_, CatalogFile> {
-        self.kept.lock()
+        self.stored.lock()
     }
 
-    /// Records the URL of a service. Drops the data of a service with another URL.
-    pub(super) fn keep_of(&self, name: &str, config: &Config) {
-        let mut kept = self.lock();
-        let service = kept.services.entry(name.to_owned()).or_default();
+    /// Stores the URL of a service. If it has changed, removes the list of the service.
+    pub(super) fn set_url(&self, name: &str, config: &Config) {
+        let mut stored = self.lock();
+        let service = stored.services.entry(name.to_owned()).or_default();
         if service.base_url != config.base_url {
             service.base_url.clone_from(&config.base_url);
             service.discovered = None;
@@ -128,8 +128,8 @@ impl Catalog {
     /// Returns the offered workflows of a service, by their ids.
     pub(super) fn listed(&self, name: &str, config: &Config) -> Vec<ToolEntry> {
         let filter = Filter::new(&config.filter_patterns);
-        let kept = self.lock();
-        let Some(service) = kept.services.get(name) else { return Vec::new() };
+        let stored = self.lock();
+        let Some(service) = stored.services.get(name) else { return Vec::new() };
         let known = service.workflows.iter().filter(|(_, known)| filter.admits(&known.workflow.title));
         let listed = known.filter_map(|(id, NamedWorkflow { workflow, changed })| {
             let tool = service.names.get(id)?.clone();
@@ -141,10 +141,10 @@ impl Catalog {
     /// Stores a new list of a service, and returns the changes.
     pub(super) fn replace(&self, name: &str, listing: Listing) -> CatalogDiff {
         let now = clock::now();
-        let mut kept = self.lock();
-        let mut service = kept.services.get(name).cloned().unwrap_or_default();
+        let mut stored = self.lock();
+        let mut service = stored.services.get(name).cloned().unwrap_or_default();
         let old: Vec<RemoteWorkflow> = service.workflows.values().map(|known| (*known.workflow).clone()).collect();
-        let new = listing.settled(&old);
+        let new = listing.replacing(&old);
         let Changes { added, updated, removed, unchanged } = diff(&old, &new);
         for workflow in &updated {
             tracing::warn!(remote = name, workflow, "a remote workflow changed its title, description or schema");
@@ -163,54 +163,54 @@ impl Catalog {
         };
         let titles: Vec<(Key, String)> =
             list.iter().map(|(id, known)| (Key::new(name, id.clone()), known.workflow.title.clone())).collect();
-        let remembered: BTreeMap<Key, String> = kept
+        let known_names: BTreeMap<Key, String> = stored
             .services
             .iter()
-            .flat_map(|(service, of)| {
-                of.names.iter().map(|(id, tool)| (Key::new(service.clone(), id.clone()), tool.clone()))
+            .flat_map(|(service, entry)| {
+                entry.names.iter().map(|(id, tool)| (Key::new(service.clone(), id.clone()), tool.clone()))
             })
             .collect();
         let entries = titles.iter().map(|(key, title)| (key.clone(), title.as_str()));
-        let names = assign(&remembered, &kept.library, entries);
+        let names = assign(&known_names, &stored.library, entries);
         service.names.extend(names.into_iter().map(|(key, tool)| (key.id, tool)));
-        // Drops names of removed workflows only when there is no more room for them.
+        // Remove names of removed workflows only above the maximum.
         while service.names.len() > MAX_NAMES {
             let Some(removed) = service.names.keys().find(|id| !list.contains_key(*id)).cloned() else { break };
             service.names.remove(&removed);
         }
         service.workflows = list;
         service.discovered = Some(now);
-        kept.services.insert(name.to_owned(), service);
-        self.write(&kept);
+        stored.services.insert(name.to_owned(), service);
+        self.write(&stored);
         changed
     }
 
-    /// Returns the tool names of library workflows, given the workflows' own names. A workflow keeps its tool name,
-    /// and no remote workflow gets that name.
+    /// Returns the tool names of library workflows, by the workflows' own names. A workflow keeps its tool name, and no
+    /// remote workflow gets it.
     pub(super) fn library_names(&self, workflows: &[String]) -> BTreeMap<String, String> {
-        let mut kept = self.lock();
+        let mut stored = self.lock();
         let taken: BTreeSet<String> =
-            kept.services.values().flat_map(|service| service.names.values().cloned()).collect();
+            stored.services.values().flat_map(|service| service.names.values().cloned()).collect();
         let entries = workflows.iter().map(|name| (Key::new("", name.clone()), name.as_str()));
         let names = assign(&BTreeMap::new(), &taken, entries);
-        let new: Vec<String> = names.values().filter(|tool| !kept.library.contains(*tool)).cloned().collect();
-        if !new.is_empty() && kept.library.len() + new.len() <= MAX_NAMES {
-            kept.library.extend(new);
-            self.write(&kept);
+        let added: Vec<String> = names.values().filter(|tool| !stored.library.contains(*tool)).cloned().collect();
+        if !added.is_empty() && stored.library.len() + added.len() <= MAX_NAMES {
+            stored.library.extend(added);
+            self.write(&stored);
         }
         names.into_iter().map(|(key, tool)| (key.id, tool)).collect()
     }
 
-    /// Writes the whole file, which is small, atomically.
-    fn write(&self, kept: &CatalogFile) {
+    /// Writes the file atomically. It is small.
+    fn write(&self, stored: &CatalogFile) {
         let folder = self.file.parent().unwrap_or(Path::new("/"));
-        let written = tempfile::NamedTempFile::new_in(folder).and_then(|mut file| {
-            serde_json::to_writer(&mut file, kept)?;
+        let write_result = tempfile::NamedTempFile::new_in(folder).and_then(|mut file| {
+            serde_json::to_writer(&mut file, stored)?;
             file.flush()?;
             file.persist(&self.file).map_err(|error| error.error)?;
             Ok(())
         });
-        if let Err(error) = written {
+        if let Err(error) = write_result {
             tracing::warn!(%error, "the lists of remote services are not stored for the next daemon");
         }
     }
@@ -223,7 +223,7 @@ impl ToolEntry {
         ToolInfo {
             name: self.tool.clone(),
             title: workflow.title.clone(),
-            description: workflow.described(remote),
+            description: workflow.description_with_origin(remote),
             input_schema: workflow.input_schema.clone(),
             source: "remote".to_owned(),
             remote: Some(remote.to_owned()),
@@ -314,11 +314,11 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let catalog = Catalog::open(state.path());
         let at = |url: &str| Config { base_url: url.to_owned(), ..Config::default() };
-        catalog.keep_of("one", &at("https://a.example"));
+        catalog.set_url("one", &at("https://a.example"));
         catalog.replace("one", list([workflow("1", "Deploy", "a")]));
-        catalog.keep_of("one", &at("https://a.example"));
+        catalog.set_url("one", &at("https://a.example"));
         assert_eq!(names(&catalog).len(), 1);
-        catalog.keep_of("one", &at("https://b.example"));
+        catalog.set_url("one", &at("https://b.example"));
         assert_eq!(names(&catalog).len(), 0);
     }
 }

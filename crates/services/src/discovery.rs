@@ -1,4 +1,4 @@
-//! Times of fetching the lists of services, and the handling of the answers.
+//! Discovery: fetches the lists of services, at the start, at intervals and on request.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,66 +25,70 @@ const MAX_ERROR_CHARS: usize = 500;
 const LIST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Keeps the list of a service up to date while the daemon runs.
-pub(super) async fn keep_up(remotes: RemoteServices, service: Arc<Service>) {
+pub(super) async fn run_discovery(remotes: RemoteServices, service: Arc<Service>) {
     let mut failures = 0;
-    let mut asked: Option<Arc<ServiceClient>> = None;
+    let mut last_client: Option<Arc<ServiceClient>> = None;
     loop {
         let setup = service.setup().filter(|setup| setup.config.enabled);
         let Some(setup) = setup else {
             // A service that is not in use receives no requests.
-            for waiters in service.take_wanted() {
-                let _ = waiters.send(Err(DiscoveryError::NotUsed { name: service.name.clone() }.into()));
+            for waiter in service.take_refresh_waiters() {
+                let _ = waiter.send(Err(DiscoveryError::NotUsed { name: service.name.clone() }.into()));
             }
-            asked = None;
+            last_client = None;
             service.wake.notified().await;
             continue;
         };
-        let is_new = asked.as_ref().is_none_or(|asked| !Arc::ptr_eq(asked, &setup));
+        let is_new = last_client.as_ref().is_none_or(|client| !Arc::ptr_eq(client, &setup));
         if is_new {
             failures = 0;
         }
-        let due = match (is_new, failures, setup.config.discovery_interval) {
+        let delay = match (is_new, failures, setup.config.discovery_interval) {
             (true, ..) => Some(Duration::ZERO),
             (_, 0, interval) => interval,
-            (_, failures, interval) => Some(backoff::rediscovery(failures, interval, None, jitter())),
+            (_, failures, interval) => Some(backoff::discovery_delay(failures, interval, None, jitter())),
         };
         tokio::select! {
             () = service.wake.notified() => {
-                let changed = service.setup().is_none_or(|now| !Arc::ptr_eq(&now, &setup));
-                if changed {
+                if is_replaced(&service, &setup) {
                     continue;
                 }
             }
-            () = passed(due) => {}
+            () = wait(delay) => {}
         }
         // A later request waits for the next discovery.
-        let waiters = service.take_wanted();
+        let waiters = service.take_refresh_waiters();
         let listing = discover(&setup).await;
-        // The service has a new configuration in the meantime, so this drops the answer of the old one.
-        if service.setup().is_none_or(|now| !Arc::ptr_eq(&now, &setup)) {
+        // The configuration has changed in the meantime, so the answer is obsolete.
+        if is_replaced(&service, &setup) {
             service.put_back(waiters);
             continue;
         }
-        asked = Some(setup.clone());
-        // The catalog is written to disk, too.
-        let (services, whose) = (remotes.clone(), service.clone());
-        let taking = tokio::task::spawn_blocking(move || store_listing(&services, &whose, listing));
-        let listing = taking.await.unwrap_or_else(|error| Err(DiscoveryError::NotStored(error).into()));
+        last_client = Some(setup.clone());
+        // This writes the catalog to disk, which may block.
+        let (services, listed_service) = (remotes.clone(), service.clone());
+        let storing = tokio::task::spawn_blocking(move || store_listing(&services, &listed_service, listing));
+        let listing = storing.await.unwrap_or_else(|error| Err(DiscoveryError::NotStored(error).into()));
         failures = if listing.is_ok() { 0 } else { failures + 1 };
-        for waiters in waiters {
-            let _ = waiters.send(listing.clone());
+        for waiter in waiters {
+            let _ = waiter.send(listing.clone());
         }
     }
 }
 
-async fn passed(due: Option<Duration>) {
-    match due {
-        Some(due) => tokio::time::sleep(due).await,
+fn is_replaced(service: &Service, setup: &Arc<ServiceClient>) -> bool {
+    service.setup().is_none_or(|current| !Arc::ptr_eq(&current, setup))
+}
+
+/// Waits for a delay; forever without one.
+async fn wait(delay: Option<Duration>) {
+    match delay {
+        Some(delay) => tokio::time::sleep(delay).await,
         None => std::future::pending().await,
     }
 }
 
-/// Stores the answer of a service; an invalid list leaves the last one unchanged.
+/// Stores the list of a service. After an error the last list stays.
 fn store_listing(remotes: &RemoteServices, service: &Service, listing: Result<Listing, DiscoveryError>) -> Refreshed {
     match listing {
         Ok(listing) => {
@@ -106,14 +110,14 @@ fn store_listing(remotes: &RemoteServices, service: &Service, listing: Result<Li
             Ok(changed)
         }
         Err(error) => {
-            let words = error.to_string();
+            let message = error.to_string();
             tracing::warn!(
                 remote = service.name,
-                error = words,
+                error = message,
                 "a remote service did not return its list; the last one is kept"
             );
             let mut health = service.health();
-            (health.reachable, health.error) = (false, Some(words));
+            (health.reachable, health.error) = (false, Some(message));
             Err(error.into())
         }
     }
@@ -123,12 +127,12 @@ async fn discover(setup: &ServiceClient) -> Result<Listing, DiscoveryError> {
     setup.hide_token().await;
     match &setup.config.discovery_mcp {
         None => Ok(setup.client.list().await?),
-        Some(url) => over_mcp(&setup.config, url).await,
+        Some(url) => discover_over_mcp(&setup.config, url).await,
     }
 }
 
 /// Calls the tool `workflows-list-tool` of an MCP server.
-async fn over_mcp(config: &Config, url: &str) -> Result<Listing, DiscoveryError> {
+async fn discover_over_mcp(config: &Config, url: &str) -> Result<Listing, DiscoveryError> {
     let token = match &config.token {
         Some(token) => Some(token.resolve().await?),
         None => None,
@@ -147,14 +151,14 @@ async fn over_mcp(config: &Config, url: &str) -> Result<Listing, DiscoveryError>
     let result = nodes.run(&node, call).await;
     nodes.close().await;
     if !result.success {
-        let words = result.error.unwrap_or_else(|| "The MCP server did not tell its list.".to_owned());
-        let words = clean_text(&words, MAX_ERROR_CHARS);
-        return Err(DiscoveryError::Tool { words: token.map_or(words.clone(), |token| token.mask(&words)) });
+        let message = result.error.unwrap_or_else(|| "The MCP server did not return its list.".to_owned());
+        let message = clean_text(&message, MAX_ERROR_CHARS);
+        return Err(DiscoveryError::Tool { message: token.map_or(message.clone(), |token| token.mask(&message)) });
     }
     // A tool without structured output returns it as text.
     let output = match result.output {
         Value::String(text) => json!({"content": [{"type": "text", "text": text}]}),
         structured => json!({"structuredContent": structured}),
     };
-    Ok(Listing::of_tool_result(output).await?)
+    Ok(Listing::from_tool_result(output).await?)
 }

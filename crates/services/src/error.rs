@@ -1,44 +1,44 @@
-//! Errors of fetching the list of a service and of finding a service, and refusals of arguments.
+//! Errors of discovery and of invalid arguments.
 
 use std::sync::Arc;
 
 use steplatch_remote::schema::Violation;
-use steplatch_remote::{AnswerError, AskError, TokenError};
+use steplatch_remote::{AnswerError, RequestError, TokenError};
 use steplatch_workflow::Problems;
 use tokio::task::JoinError;
 
-/// Reason why a fetch of a service's list failed. The last one stays.
+/// Error of fetching the list of a service. The last valid list stays.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DiscoveryError {
     /// The service is disabled, or not configured any more.
-    #[error("the service '{name}' is not used")]
+    #[error("the service '{name}' is not enabled")]
     NotUsed {
         /// The name of the service.
         name: String,
     },
-    /// The service gave no list.
+    /// The service returned no list.
     #[error(transparent)]
-    Service(#[from] AskError),
+    Service(#[from] RequestError),
     /// The token of the service cannot be read.
     #[error(transparent)]
     Token(#[from] TokenError),
-    /// The settings make no callable MCP server.
-    #[error("the MCP server cannot be asked: {0}")]
+    /// The settings do not describe a valid MCP server.
+    #[error("the MCP server is not valid: {0}")]
     Server(Problems),
     /// The daemon's own directory was removed.
     #[error(transparent)]
     Directory(#[from] std::io::Error),
-    /// The MCP server failed; its words, cleaned and without the token.
-    #[error("{words}")]
+    /// The MCP server failed.
+    #[error("{message}")]
     Tool {
-        /// At most 500 characters.
-        words: String,
+        /// Its error, cleaned and without the token; at most 500 characters.
+        message: String,
     },
-    /// The MCP server answered with something else than a list.
+    /// The answer of the MCP server is not a list.
     #[error(transparent)]
     Answer(#[from] AnswerError),
     /// The thread that stores the list ended.
-    #[error("the list could not be taken over: {0}")]
+    #[error("the list could not be stored: {0}")]
     NotStored(JoinError),
     /// The task that waits for the list ended.
     #[error(transparent)]
@@ -48,13 +48,13 @@ pub(super) enum DiscoveryError {
     Stopping,
 }
 
-/// The error of one discovery, for all callers that wait for it.
+/// Error of a discovery, shared by all callers that wait for it.
 pub(super) type SharedDiscoveryError = Arc<DiscoveryError>;
 
-/// An unconfigured service.
+/// No service with this name is configured.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct UnknownService {
-    /// The given name.
+    /// The requested name.
     pub(super) name: String,
     /// The names of the configured services.
     pub(super) configured: Vec<String>,
@@ -68,7 +68,7 @@ impl std::fmt::Display for UnknownService {
         write!(out, "no remote service '{name}' is configured; ")?;
         match configured.as_slice() {
             [] => out.write_str("add a [[remote]] to the configuration"),
-            names => write!(out, "there are {}", names.join(", ")),
+            names => write!(out, "the configured services are {}", names.join(", ")),
         }
     }
 }
@@ -78,7 +78,7 @@ impl std::fmt::Display for UnknownService {
 pub struct InvalidArguments {
     /// The name of the tool.
     pub tool: String,
-    /// Every violation, with its place.
+    /// All violations of the schema.
     pub violations: Vec<Violation>,
 }
 
@@ -86,7 +86,7 @@ impl std::error::Error for InvalidArguments {}
 
 impl std::fmt::Display for InvalidArguments {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(out, "the arguments of {} are not as it takes them, so nothing was started: ", self.tool)?;
+        write!(out, "the arguments of {} are invalid, so nothing was started: ", self.tool)?;
         for (index, Violation { path, problem }) in self.violations.iter().enumerate() {
             let (separator, colon) = (if index > 0 { "; " } else { "" }, if path.is_empty() { "" } else { ": " });
             write!(out, "{separator}{path}{colon}{problem}")?;

@@ -1,4 +1,4 @@
-//! One service: its current configuration, its runs in progress, and its health.
+//! A service: its current configuration, its runs in progress, and its health.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use tokio::sync::{Notify, OnceCell, oneshot, watch};
 use super::admission_queue::{AdmissionQueue, Permit};
 use super::catalog::Catalog;
 use super::discovery::Refreshed;
-use super::numbers::ServiceMetrics;
+use super::metrics::ServiceMetrics;
 use crate::error::DiscoveryError;
 
 /// A service with a present or past configuration. There is one for each name, for as long as the daemon runs.
@@ -22,11 +22,11 @@ pub struct Service {
     setup: watch::Sender<Option<Arc<ServiceClient>>>,
     queue: Arc<AdmissionQueue>,
     health: Mutex<Health>,
-    /// Receives the result of the next discovery: the callers that requested one.
-    wanted: Mutex<Vec<oneshot::Sender<Refreshed>>>,
+    /// Callers that wait for the result of the next discovery.
+    refresh_waiters: Mutex<Vec<oneshot::Sender<Refreshed>>>,
     pub(super) wake: Notify,
-    /// Counters of its started runs, and of their ends.
-    pub numbers: ServiceMetrics,
+    /// Counters of its started and ended runs.
+    pub metrics: ServiceMetrics,
 }
 
 /// A configured service and its client.
@@ -38,33 +38,33 @@ pub struct ServiceClient {
     pub client: Client,
     secrets: Arc<Redactor>,
     /// Set once the token of its keyring is registered as a secret.
-    hidden: OnceCell<()>,
+    token_registered: OnceCell<()>,
 }
 
 impl ServiceClient {
-    /// Registers the token as a secret, so that no output shows it. This is the new token, which may differ from the
-    /// last one. Reads a keyring once, since it may have to prompt a person.
+    /// Registers the current token as a secret, so that no output shows it. Reads a keyring only once, because it may
+    /// have to prompt a person.
     pub async fn hide_token(&self) {
-        let hide = || async {
+        let register = || async {
             if let Some(token) = &self.config.token {
                 let token = token.resolve().await.map_err(drop)?;
                 self.secrets.add(token.expose());
             }
             Ok::<_, ()>(())
         };
-        // Without a token the client sends no request, and the request reports that.
+        // Ignore the error: the request reports that there is no token.
         let _ = match self.config.token {
-            Some(Token::Keyring(_)) => self.hidden.get_or_try_init(hide).await.map(drop),
-            _ => hide().await,
+            Some(Token::Keyring(_)) => self.token_registered.get_or_try_init(register).await.map(drop),
+            _ => register().await,
         };
     }
 }
 
-/// The state of its last discovery.
+/// State of the last discovery.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Health {
     pub(super) reachable: bool,
-    /// Time of its last success.
+    /// Time of the last successful discovery.
     pub(super) discovered: Option<Timestamp>,
     pub(super) skipped: Vec<String>,
     pub(super) error: Option<String>,
@@ -77,9 +77,9 @@ impl Service {
             setup: watch::Sender::new(None),
             queue: AdmissionQueue::new(1),
             health: Mutex::default(),
-            wanted: Mutex::default(),
+            refresh_waiters: Mutex::default(),
             wake: Notify::new(),
-            numbers: ServiceMetrics::default(),
+            metrics: ServiceMetrics::default(),
         }
     }
 
@@ -97,9 +97,9 @@ impl Service {
                 return self.retire();
             }
         };
-        catalog.keep_of(&self.name, &config);
+        catalog.set_url(&self.name, &config);
         *self.health() = Health { discovered: catalog.discovered(&self.name), ..Health::default() };
-        let setup = ServiceClient { config, client, secrets: secrets.clone(), hidden: OnceCell::new() };
+        let setup = ServiceClient { config, client, secrets: secrets.clone(), token_registered: OnceCell::new() };
         self.setup.send_replace(Some(Arc::new(setup)));
         self.wake.notify_one();
     }
@@ -129,22 +129,22 @@ impl Service {
         }
     }
 
-    /// Returns a turn, if there is one without waiting.
+    /// Returns a permit if one is available without waiting.
     pub fn try_enter(&self) -> Option<Permit> {
         self.queue.try_enter()
     }
 
-    /// Waits for a turn.
+    /// Waits for a permit.
     pub async fn enter(&self) -> Permit {
         self.queue.enter().await
     }
 
-    /// Returns a turn for a run that is in progress there already.
+    /// Returns a permit for a run that is in progress there already, regardless of the limit.
     pub fn enter_anyway(&self) -> Permit {
         self.queue.enter_anyway()
     }
 
-    /// Returns the numbers of runs in progress and of waiting ones.
+    /// Returns the number of runs in progress and the number of waiting runs.
     pub(super) fn counts(&self) -> (usize, usize) {
         self.queue.counts()
     }
@@ -156,19 +156,19 @@ impl Service {
     /// Fetches its list, and returns the result.
     pub(super) async fn refresh(&self) -> Refreshed {
         let (sender, receiver) = oneshot::channel();
-        self.wanted.lock().push(sender);
+        self.refresh_waiters.lock().push(sender);
         self.wake.notify_one();
         // The task that fetches lists ends with the daemon only.
         receiver.await.unwrap_or_else(|_| Err(DiscoveryError::Stopping.into()))
     }
 
-    /// Returns the callers that wait for the next discovery.
-    pub(super) fn take_wanted(&self) -> Vec<oneshot::Sender<Refreshed>> {
-        std::mem::take(&mut *self.wanted.lock())
+    /// Takes the callers that wait for the next discovery.
+    pub(super) fn take_refresh_waiters(&self) -> Vec<oneshot::Sender<Refreshed>> {
+        std::mem::take(&mut *self.refresh_waiters.lock())
     }
 
     /// Puts back the callers that wait for a discovery that had no result.
-    pub(super) fn put_back(&self, waiting: Vec<oneshot::Sender<Refreshed>>) {
-        self.wanted.lock().extend(waiting);
+    pub(super) fn put_back(&self, waiters: Vec<oneshot::Sender<Refreshed>>) {
+        self.refresh_waiters.lock().extend(waiters);
     }
 }

@@ -14,7 +14,7 @@ use crate::service::{Service, ServiceClient};
 
 /// Notified when the tools of the services may have changed.
 pub trait ToolListener: std::fmt::Debug + Send + Sync {
-    /// Must not block.
+    /// Reports the change. Must not block.
     fn tools_changed(&self);
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Inner {
 }
 
 impl RemoteServices {
-    /// Opens the last good lists. No service receives a request before [`Self::configure`].
+    /// Opens the last valid lists. No service receives a request before [`Self::configure`].
     #[must_use]
     pub fn open(state: &Path, listener: Arc<dyn ToolListener>, secrets: Arc<Redactor>) -> Self {
         let catalog = Catalog::open(state);
@@ -67,7 +67,7 @@ impl RemoteServices {
         }
         let service = Arc::new(Service::new(name));
         services.insert(name.to_owned(), service.clone());
-        tokio::spawn(crate::discovery::keep_up(self.clone(), service.clone()));
+        tokio::spawn(crate::discovery::run_discovery(self.clone(), service.clone()));
         service
     }
 
@@ -83,13 +83,13 @@ impl RemoteServices {
 
     /// Returns the workflows of all enabled services, each with its service, sorted by the names of the tools.
     fn offered(&self) -> Vec<(Arc<Service>, ToolEntry)> {
-        let used = self.configured().into_iter().filter(|(_, setup)| setup.config.enabled);
-        let offered = used.flat_map(|(service, setup)| {
+        let enabled = self.configured().into_iter().filter(|(_, setup)| setup.config.enabled);
+        let offered = enabled.flat_map(|(service, setup)| {
             let listed = self.inner.catalog.listed(&service.name, &setup.config);
             listed.into_iter().map(move |listed| (service.clone(), listed))
         });
         let mut offered: Vec<_> = offered.collect();
-        offered.sort_by(|(_, one), (_, other)| one.tool.cmp(&other.tool));
+        offered.sort_by(|(_, left), (_, right)| left.tool.cmp(&right.tool));
         offered
     }
 
@@ -123,7 +123,7 @@ impl RemoteServices {
     /// Returns the names that saved workflows have as tools, by their own names.
     pub async fn library_names(&self, workflows: Vec<String>) -> BTreeMap<String, String> {
         let remotes = self.clone();
-        let named = tokio::task::spawn_blocking(move || remotes.inner.catalog.library_names(&workflows));
-        named.await.unwrap_or_default()
+        let names = tokio::task::spawn_blocking(move || remotes.inner.catalog.library_names(&workflows));
+        names.await.unwrap_or_default()
     }
 }

@@ -1,4 +1,4 @@
-//! Answers the verbs about remote services.
+//! Answers of the verbs about remote services.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use steplatch_protocol::{
 };
 use steplatch_remote::State;
 
-use super::numbers::RunCounts;
+use super::metrics::RunCounts;
 use super::service::Health;
 use crate::error::{DiscoveryError, UnknownService};
 use crate::service::{Service, ServiceClient};
 use crate::services::RemoteServices;
 
-type Used = (Arc<Service>, Arc<ServiceClient>);
+type ConfiguredService = (Arc<Service>, Arc<ServiceClient>);
 
 /// Ids of a run at its service, from the answer to its start.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,8 +43,8 @@ impl RemoteServices {
             let listed = self.inner.catalog.listed(&service.name, &setup.config);
             workflows.extend(listed.iter().map(|listed| listed.info(&service.name)));
         }
-        workflows.sort_by(|one, other| one.tool.cmp(&other.tool));
-        ListRemoteWorkflowsReply { success: true, remotes: self.infos(&services), workflows, error: None }
+        workflows.sort_by(|left, right| left.tool.cmp(&right.tool));
+        ListRemoteWorkflowsReply { success: true, remotes: self.remote_infos(&services), workflows, error: None }
     }
 
     /// Fetches the lists of services now.
@@ -54,15 +54,15 @@ impl RemoteServices {
             Ok(services) => services,
             Err(error) => return RefreshWorkflowsReply { success: false, error: Some(error.to_string()), ..reply },
         };
-        let used: Vec<&Used> = services.iter().filter(|(_, setup)| setup.config.enabled).collect();
-        let asked = used.iter().map(|(service, _)| {
+        let enabled: Vec<&ConfiguredService> = services.iter().filter(|(_, setup)| setup.config.enabled).collect();
+        let refreshes = enabled.iter().map(|(service, _)| {
             let service = service.clone();
             tokio::spawn(async move { service.refresh().await })
         });
-        let asked: Vec<_> = asked.collect();
+        let refreshes: Vec<_> = refreshes.collect();
         let mut errors = Vec::new();
-        for ((service, _), asked) in used.iter().zip(asked) {
-            match asked.await.unwrap_or_else(|error| Err(DiscoveryError::Interrupted(error).into())) {
+        for ((service, _), refresh) in enabled.iter().zip(refreshes) {
+            match refresh.await.unwrap_or_else(|error| Err(DiscoveryError::Interrupted(error).into())) {
                 Ok(changed) => {
                     reply.added += changed.added;
                     reply.updated += changed.updated;
@@ -70,18 +70,19 @@ impl RemoteServices {
                     reply.unchanged += changed.unchanged;
                 }
                 Err(error) => {
-                    errors.push(format!("'{}' did not tell its list, and keeps the last one: {error}", service.name));
+                    errors
+                        .push(format!("'{}' did not return its list, so the last one is kept: {error}", service.name));
                 }
             }
         }
-        if let (Some(name), true) = (&verb.remote, used.is_empty()) {
+        if let (Some(name), true) = (&verb.remote, enabled.is_empty()) {
             errors.push(format!("the service '{name}' is not enabled; set enabled = true in its [[remote]]"));
         }
         if !errors.is_empty() {
             reply.success = false;
             reply.error = Some(errors.join("; "));
         }
-        reply.remotes = self.infos(&services);
+        reply.remotes = self.remote_infos(&services);
         reply
     }
 
@@ -100,11 +101,11 @@ impl RemoteServices {
             Ok(services) => services.into_iter().filter(|(_, setup)| setup.config.enabled).collect::<Vec<_>>(),
             Err(error) => return refused(error.to_string()),
         };
-        let has = |(service, setup): &&Used| {
+        let has_workflow = |(service, setup): &&ConfiguredService| {
             let listed = self.inner.catalog.listed(&service.name, &setup.config);
             listed.iter().any(|listed| listed.workflow.id == verb.workflow_id)
         };
-        let setup = match (services.as_slice(), services.iter().filter(has).collect::<Vec<_>>().as_slice()) {
+        let setup = match (services.as_slice(), services.iter().filter(has_workflow).collect::<Vec<_>>().as_slice()) {
             ([only], _) => &only.1,
             (_, [only]) => &only.1,
             ([], _) => return refused("no remote service is configured and enabled".to_owned()),
@@ -117,7 +118,7 @@ impl RemoteServices {
             (_, several) => {
                 let names: Vec<&str> = several.iter().map(|(service, _)| service.name.as_str()).collect();
                 return refused(format!(
-                    "several services have that workflow; say which with remote: {}",
+                    "several services have this workflow; choose one with remote: {}",
                     names.join(", ")
                 ));
             }
@@ -126,7 +127,7 @@ impl RemoteServices {
             Ok(status) => CheckWorkflowStatusReply {
                 success: true,
                 run_id,
-                error: matches!(status.state, State::Failed | State::Cancelled).then(|| status.failure_words()),
+                error: matches!(status.state, State::Failed | State::Cancelled).then(|| status.error_message()),
                 times: StatusTimes::new(status.create_time, status.update_time, status.start_time, status.end_time),
                 pending_gate: status.pending_gate,
                 status: status.word,
@@ -150,18 +151,18 @@ impl RemoteServices {
     }
 
     /// Returns the selected services: the one with a name, or all.
-    fn select_services(&self, name: Option<&str>) -> Result<Vec<Used>, UnknownService> {
-        let all = self.configured();
-        let Some(name) = name else { return Ok(all) };
-        let configured: Vec<String> = all.iter().map(|(service, _)| service.name.clone()).collect();
-        match all.into_iter().find(|(service, _)| service.name == name) {
-            Some(found) => Ok(vec![found]),
+    fn select_services(&self, name: Option<&str>) -> Result<Vec<ConfiguredService>, UnknownService> {
+        let services = self.configured();
+        let Some(name) = name else { return Ok(services) };
+        let configured: Vec<String> = services.iter().map(|(service, _)| service.name.clone()).collect();
+        match services.into_iter().find(|(service, _)| service.name == name) {
+            Some(service) => Ok(vec![service]),
             None => Err(UnknownService { name: name.to_owned(), configured }),
         }
     }
 
-    fn infos(&self, services: &[Used]) -> Vec<RemoteInfo> {
-        let info = |(service, setup): &Used| {
+    fn remote_infos(&self, services: &[ConfiguredService]) -> Vec<RemoteInfo> {
+        let info = |(service, setup): &ConfiguredService| {
             let Health { reachable, discovered, skipped, error } = service.health().clone();
             let (running, queued) = service.counts();
             let enabled = setup.config.enabled;
@@ -181,22 +182,25 @@ impl RemoteServices {
         services.iter().map(info).collect()
     }
 
-    /// Returns the numbers of all services.
+    /// Returns the metrics of all services.
     pub fn metrics(&self) -> Vec<Metric> {
         use MetricKind::{Counter, Gauge, Histogram};
         let services = self.configured();
         let labels = |service: &Service| [("remote".to_owned(), service.name.clone())].into();
-        let each = |value: &dyn Fn(&Used) -> u64| {
+        let samples = |value: &dyn Fn(&ConfiguredService) -> u64| {
             #[allow(clippy::cast_precision_loss, reason = "nobody starts 2^53 runs")]
-            let sample = |used: &Used| Sample::new("", labels(&used.0), value(used) as f64);
+            let sample =
+                |configured: &ConfiguredService| Sample::new("", labels(&configured.0), value(configured) as f64);
             services.iter().map(sample).collect::<Vec<_>>()
         };
-        let counted = |count: fn(&RunCounts) -> u64| each(&|(service, _)| count(&service.numbers.counts()));
-        let durations = services.iter().flat_map(|(service, _)| service.numbers.counts().durations(&labels(service)));
-        let listed = |(service, setup): &Used| self.inner.catalog.listed(&service.name, &setup.config).len() as u64;
-        let running = each(&|(service, _)| service.counts().0 as u64);
-        let queued = each(&|(service, _)| service.counts().1 as u64);
-        let up = each(&|(service, _)| u64::from(service.health().reachable));
+        let counted = |count: fn(&RunCounts) -> u64| samples(&|(service, _)| count(&service.metrics.counts()));
+        let durations =
+            services.iter().flat_map(|(service, _)| service.metrics.counts().duration_samples(&labels(service)));
+        let listed =
+            |(service, setup): &ConfiguredService| self.inner.catalog.listed(&service.name, &setup.config).len() as u64;
+        let running = samples(&|(service, _)| service.counts().0 as u64);
+        let queued = samples(&|(service, _)| service.counts().1 as u64);
+        let up = samples(&|(service, _)| u64::from(service.health().reachable));
         let metric = |name: &str, help: &str, kind, samples| Metric {
             name: format!("steplatch_remote_{name}"),
             help: help.to_owned(),
@@ -204,35 +208,30 @@ impl RemoteServices {
             samples,
         };
         vec![
-            metric("queue_length", "Calls that wait for their turn.", Gauge, queued),
-            metric("run_duration_seconds", "How long runs of remote workflows took.", Histogram, durations.collect()),
+            metric("queue_length", "Calls that wait for a run to end.", Gauge, queued),
+            metric("run_duration_seconds", "Durations of runs of remote workflows.", Histogram, durations.collect()),
             metric(
                 "runs_cancelled_total",
-                "Runs of remote workflows that were cancelled.",
+                "Cancelled runs of remote workflows.",
                 Counter,
                 counted(|counts| counts.cancelled),
             ),
             metric(
                 "runs_completed_total",
-                "Runs of remote workflows that were completed.",
+                "Completed runs of remote workflows.",
                 Counter,
                 counted(|counts| counts.completed),
             ),
-            metric(
-                "runs_failed_total",
-                "Runs of remote workflows that failed.",
-                Counter,
-                counted(|counts| counts.failed),
-            ),
+            metric("runs_failed_total", "Failed runs of remote workflows.", Counter, counted(|counts| counts.failed)),
             metric("runs_running", "Runs in progress at the service.", Gauge, running),
             metric(
                 "runs_started_total",
-                "Runs of remote workflows that were started.",
+                "Started runs of remote workflows.",
                 Counter,
                 counted(|counts| counts.started),
             ),
-            metric("up", "Whether the last discovery succeeded.", Gauge, up),
-            metric("workflows_discovered", "Workflows that the service offers.", Gauge, each(&listed)),
+            metric("up", "1 if the last discovery succeeded, otherwise 0.", Gauge, up),
+            metric("workflows_discovered", "Workflows that the service offers.", Gauge, samples(&listed)),
         ]
     }
 }

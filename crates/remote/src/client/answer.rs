@@ -1,11 +1,11 @@
-//! The responses of a service, read up to a bound and without the token.
+//! Answers of a service, read up to a maximum length and without the token.
 
 use std::time::Duration;
 
 use reqwest::{Response, StatusCode};
 use serde_json::Value;
 
-use super::error::AskError;
+use super::error::RequestError;
 use crate::answer_error::AnswerError;
 use crate::config::Secret;
 use crate::text::clean;
@@ -13,8 +13,8 @@ use crate::text::clean;
 /// Maximum length of a service's error.
 const MAX_ERROR_CHARS: usize = 300;
 
-/// Length of an answer that takes a while to read.
-const LONG_ANSWER_BYTES: usize = 128 * 1024;
+/// Minimum length of an answer that is parsed on a blocking thread.
+const MIN_LONG_ANSWER_BYTES: usize = 128 * 1024;
 
 /// An answer of any status.
 #[derive(Debug)]
@@ -23,14 +23,14 @@ pub(super) struct Answer {
     pub(super) retry_after: Option<Duration>,
     /// Target of its redirect.
     pub(super) location: Option<String>,
-    /// `None` if it is longer than the bound.
+    /// `None` if it is too long.
     pub(super) body: Option<Vec<u8>>,
-    /// The token to remove from it.
+    /// The token to remove from the answer.
     pub(super) token: Option<Secret>,
 }
 
-/// Reads a body; `None` if it is longer than `max_bytes` bytes, and it reads no more of it then.
-pub(super) async fn read(mut response: Response, max_bytes: usize) -> reqwest::Result<Option<Vec<u8>>> {
+/// Reads a body. Stops and returns `None` if it is longer than `max_bytes`.
+pub(super) async fn read_body(mut response: Response, max_bytes: usize) -> reqwest::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
     while let Some(chunk) = response.chunk().await? {
         if bytes.len() + chunk.len() > max_bytes {
@@ -41,8 +41,8 @@ pub(super) async fn read(mut response: Response, max_bytes: usize) -> reqwest::R
     Ok(Some(bytes))
 }
 
-/// Reads when a service accepts requests again: seconds, or a date (RFC 9110, 10.2.3).
-pub(super) fn retry_after(text: &str, now: jiff::Timestamp) -> Option<Duration> {
+/// Parses the time until a service accepts requests again: seconds, or a date (RFC 9110, 10.2.3).
+pub(super) fn parse_retry_after(text: &str, now: jiff::Timestamp) -> Option<Duration> {
     let text = text.trim();
     if let Ok(seconds) = text.parse() {
         return Some(Duration::from_secs(seconds));
@@ -52,7 +52,7 @@ pub(super) fn retry_after(text: &str, now: jiff::Timestamp) -> Option<Duration> 
 }
 
 impl Answer {
-    /// Returns the JSON in it, without the token; else a fragment that describes the body.
+    /// Parses the body as JSON, and removes the token.
     pub(super) fn json(&self) -> Result<Value, AnswerError> {
         let Some(body) = &self.body else { return Err(AnswerError::TooLong) };
         let json = serde_json::from_slice(body).map_err(|_| AnswerError::NotJson)?;
@@ -62,64 +62,64 @@ impl Answer {
         })
     }
 
-    /// Reads the JSON in it, on another thread if there is much of it.
+    /// Parses the body with `read`, on a blocking thread if it is long.
     ///
     /// # Errors
     ///
-    /// An error that passes, if it makes no sense.
+    /// A temporary error, if the body is invalid.
     pub(super) async fn read<T: Send + 'static>(
         self,
         read: fn(Value) -> Result<T, AnswerError>,
-    ) -> Result<T, AskError> {
-        let is_long = self.body.as_ref().is_some_and(|body| body.len() > LONG_ANSWER_BYTES);
-        let read = move || self.json().and_then(read).map_err(|error| self.nonsense(&error));
-        if is_long { super::apart(read).await } else { read() }
+    ) -> Result<T, RequestError> {
+        let is_long = self.body.as_ref().is_some_and(|body| body.len() > MIN_LONG_ANSWER_BYTES);
+        let read = move || self.json().and_then(read).map_err(|error| self.invalid_answer(&error));
+        if is_long { super::run_blocking(read).await } else { read() }
     }
 
-    /// Returns the error for a successful response that makes no sense.
-    fn nonsense(&self, error: &AnswerError) -> AskError {
-        let words = format!("The service answered {}, and {error}.", self.status.as_u16());
-        AskError { status: Some(self.status.as_u16()), ..AskError::passing(words) }
+    /// Returns the error for a successful answer with an invalid body.
+    fn invalid_answer(&self, error: &AnswerError) -> RequestError {
+        let message = format!("The service answered {}, and {error}.", self.status.as_u16());
+        RequestError { status: Some(self.status.as_u16()), ..RequestError::temporary(message) }
     }
 
-    /// Returns the error for a redirect to where the token must not go.
-    pub(super) fn elsewhere(&self) -> AskError {
-        let words = "The service redirects to another address, which is not followed because it would get the token.";
-        AskError { status: Some(self.status.as_u16()), ..AskError::lasting(words) }
+    /// Returns the error for a redirect to another origin, which must not receive the token.
+    pub(super) fn redirect_error(&self) -> RequestError {
+        let message = "The service redirects to another address, which is not followed because it would get the token.";
+        RequestError { status: Some(self.status.as_u16()), ..RequestError::permanent(message) }
     }
 
-    /// Returns the error for a response with an unexpected status.
-    pub(super) fn error(&self) -> AskError {
+    /// Returns the error for an answer with an unexpected status.
+    pub(super) fn error(&self) -> RequestError {
         let status = self.status.as_u16();
-        AskError {
-            passing: matches!(status, 408 | 425 | 429 | 500..=599),
+        RequestError {
+            is_temporary: matches!(status, 408 | 425 | 429 | 500..=599),
             retry_after: self.retry_after,
             status: Some(status),
-            words: self.error_text(),
+            message: self.error_text(),
         }
     }
 
-    /// Returns the error text of a response, in the service's own words if it has some.
+    /// Returns the error text of an answer, with the service's own message if there is one.
     pub(super) fn error_text(&self) -> String {
         let reason = self.status.canonical_reason().map(|reason| format!(" {reason}")).unwrap_or_default();
-        let own = self.own_words().map(|words| format!(": {words}")).unwrap_or_default();
-        let stop = if own.ends_with(['.', '!', '?', '…']) { "" } else { "." };
-        format!("The service answered {}{reason}{own}{stop}", self.status.as_u16())
+        let message = self.service_message().map(|message| format!(": {message}")).unwrap_or_default();
+        let stop = if message.ends_with(['.', '!', '?', '…']) { "" } else { "." };
+        format!("The service answered {}{reason}{message}{stop}", self.status.as_u16())
     }
 
-    fn own_words(&self) -> Option<String> {
-        let words = match self.json() {
+    fn service_message(&self) -> Option<String> {
+        let message = match self.json() {
             Ok(Value::Object(fields)) => {
-                let named =
+                let member =
                     ["error", "message", "detail", "title"].iter().find_map(|name| match fields.get(*name)? {
-                        Value::String(words) => Some(words.clone()),
+                        Value::String(message) => Some(message.clone()),
                         Value::Object(inner) => inner.get("message")?.as_str().map(str::to_owned),
                         _ => None,
                     });
-                named.unwrap_or_else(|| Value::Object(fields).to_string())
+                member.unwrap_or_else(|| Value::Object(fields).to_string())
             }
             Ok(Value::Null) => return None,
-            Ok(Value::String(words)) => words,
+            Ok(Value::String(message)) => message,
             Ok(other) => other.to_string(),
             Err(_) => {
                 let text = String::from_utf8_lossy(self.body.as_deref()?).into_owned();
@@ -130,9 +130,9 @@ impl Answer {
                 self.token.as_ref().map_or_else(|| text.clone(), |token| token.mask(&text))
             }
         };
-        // Cleaned-out characters could have been in the middle of the token.
-        let words = clean(&words, MAX_ERROR_CHARS);
-        let words = self.token.as_ref().map_or_else(|| words.clone(), |token| token.mask(&words));
-        (!words.is_empty()).then_some(words)
+        // Cleaning may have removed characters from the middle of the token.
+        let message = clean(&message, MAX_ERROR_CHARS);
+        let message = self.token.as_ref().map_or_else(|| message.clone(), |token| token.mask(&message));
+        (!message.is_empty()).then_some(message)
     }
 }

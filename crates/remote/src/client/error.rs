@@ -2,58 +2,57 @@
 
 use std::time::Duration;
 
-/// Reason for a failure to make a client.
+/// Error of creating a client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SetUpError {
-    /// The service is nowhere.
-    #[error("'{0}' is no URL of a service")]
+pub enum ClientError {
+    /// The address is not a URL of a service.
+    #[error("'{0}' is not the URL of a service")]
     Url(String),
 }
 
-/// A request without an answer. The words are whole sentences, and contain no token.
+/// A failed request. The message contains no token.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{words}")]
-pub struct AskError {
-    /// True if the failure is temporary: the service was not reachable, was busy, failed or sent nonsense. Otherwise it
-    /// refused.
-    pub passing: bool,
-    /// Time until it accepts requests again, as it reports it; not bounded.
+#[error("{message}")]
+pub struct RequestError {
+    /// True if a later request may succeed: the service was unreachable or busy, failed, or sent an invalid answer.
+    /// Otherwise it refused the request.
+    pub is_temporary: bool,
+    /// Time until the service accepts requests again, as the service reports it; not bounded.
     pub retry_after: Option<Duration>,
-    /// The status of the answer, if there was one.
+    /// Status of the answer, if there was one.
     pub status: Option<u16>,
-    /// Description of the failure.
-    pub words: String,
+    /// Whole sentences about the failure.
+    pub message: String,
 }
 
-impl AskError {
-    pub(super) fn lasting(words: impl Into<String>) -> Self {
-        Self { passing: false, retry_after: None, status: None, words: words.into() }
+impl RequestError {
+    pub(super) fn permanent(message: impl Into<String>) -> Self {
+        Self { is_temporary: false, retry_after: None, status: None, message: message.into() }
     }
 
-    pub(super) fn passing(words: impl Into<String>) -> Self {
-        Self { passing: true, ..Self::lasting(words) }
+    pub(super) fn temporary(message: impl Into<String>) -> Self {
+        Self { is_temporary: true, ..Self::permanent(message) }
     }
 }
 
-/// A start that gave no known run. The words are whole sentences, and contain no token.
+/// A start without a known run. The message contains no token.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StartError {
     /// Nothing started: the client did not send the request, or the service refused it.
-    #[error("{words}")]
+    #[error("{message}")]
     Refused {
-        /// Description of the failure.
-        words: String,
-        /// The status of the answer, if there was one. With 429 the service is busy, and a retry of the start is
-        /// possible.
+        /// Whole sentences about the failure.
+        message: String,
+        /// Status of the answer, if there was one. With 429 the service is busy, and the start may be retried.
         status: Option<u16>,
         /// Time until it accepts requests again; not bounded.
         retry_after: Option<Duration>,
     },
-    /// The run may have started, or not. Do not repeat it automatically.
-    #[error("{words}")]
+    /// The run may have started. Do not retry the start automatically.
+    #[error("{message}")]
     Unknown {
-        /// Description of the failure.
-        words: String,
+        /// Whole sentences about the failure.
+        message: String,
     },
 }
 
@@ -65,42 +64,42 @@ impl StartError {
     }
 }
 
-/// A request without an answer.
+/// A request that failed before its answer arrived.
 #[derive(Debug)]
-pub(super) enum Trouble {
-    /// The service received nothing of it.
+pub(super) enum SendError {
+    /// The service did not receive it.
     NotSent(String),
     /// The service may have received it.
     Lost(String),
 }
 
-impl Trouble {
+impl SendError {
     pub(super) fn from_error(error: &reqwest::Error, limit: Duration) -> Self {
-        // Connecting, including the name lookup, precedes all sending. An invalid request does not leave either.
+        // The client connects, with the name lookup, before it sends. It does not send an invalid request either.
         if error.is_connect() || error.is_builder() {
-            return Self::NotSent(format!("The service cannot be reached: {}.", causes(error)));
+            return Self::NotSent(format!("The service cannot be reached: {}.", root_cause(error)));
         }
         if error.is_timeout() {
             return Self::Lost(format!("The service did not answer within {} seconds.", limit.as_secs_f64()));
         }
-        Self::Lost(format!("The connection to the service was lost: {}.", causes(error)))
+        Self::Lost(format!("The connection to the service was lost: {}.", root_cause(error)))
     }
 }
 
-impl From<Trouble> for AskError {
-    fn from(trouble: Trouble) -> Self {
-        let (Trouble::NotSent(words) | Trouble::Lost(words)) = trouble;
-        Self::passing(words)
+impl From<SendError> for RequestError {
+    fn from(error: SendError) -> Self {
+        let (SendError::NotSent(message) | SendError::Lost(message)) = error;
+        Self::temporary(message)
     }
 }
 
-/// Returns the innermost cause. Leaves out the URL: the caller has it.
-pub(super) fn causes(error: &reqwest::Error) -> String {
-    let mut last: &dyn std::error::Error = error;
-    while let Some(cause) = last.source() {
-        last = cause;
+/// Returns the innermost cause, without the URL, which the caller has.
+pub(super) fn root_cause(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(source) = cause.source() {
+        cause = source;
     }
-    let words =
-        if std::ptr::addr_eq(last, error) { "the request could not be made".to_owned() } else { last.to_string() };
-    crate::text::clean(&words, 300).trim_end_matches('.').to_owned()
+    let message =
+        if std::ptr::addr_eq(cause, error) { "the request could not be made".to_owned() } else { cause.to_string() };
+    crate::text::clean(&message, 300).trim_end_matches('.').to_owned()
 }

@@ -1,7 +1,7 @@
-//! The sender of requests, with the token.
+//! Sender of HTTP requests to a service, with its token.
 //!
-//! Each start uses a new connection: the service may close a kept one at the moment of sending the start on it, and
-//! then it is unknown whether the run started.
+//! Each start uses a new connection. The service may close an idle one while the start is being sent, and then it is
+//! unknown whether the run started.
 
 use std::time::Duration;
 
@@ -11,113 +11,122 @@ use serde_json::Value;
 use tokio::sync::{Mutex, OnceCell};
 
 use super::answer::{self, Answer};
-use super::error::{Trouble, causes};
-use super::{Limits, apart};
+use super::error::{SendError, root_cause};
+use super::{Limits, run_blocking};
 use crate::config::{Secret, Token};
 
-/// Time for keeping an idle connection; shorter than services usually keep theirs, so that the client closes it first.
+/// Maximum idle time of a connection: shorter than that of most services, so that the client closes it first.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// One request, to make once.
+/// A request that is sent once.
 pub(super) struct Request {
     pub(super) method: Method,
     pub(super) url: Url,
     pub(super) body: Option<Value>,
-    /// Key by which the service knows a start.
-    pub(super) key: Option<HeaderValue>,
+    /// Idempotency key of a start.
+    pub(super) idempotency_key: Option<HeaderValue>,
 }
 
 /// Sender of requests.
 #[derive(Debug)]
 pub(super) struct Sender {
     token: Option<Token>,
-    /// The token of a keyring, cached: reading may be slow, and may require a person to unlock the keyring.
-    kept: Mutex<Option<Secret>>,
-    is_here: bool,
-    connecting: Duration,
-    most_bytes: usize,
-    /// For idempotent requests, and for starts; each made on first use, because reading the system's certificates takes
-    /// a while.
-    webs: [OnceCell<reqwest::Client>; 2],
+    /// Token from a keyring, cached: reading it may be slow, and may require a person to unlock the keyring.
+    cached_token: Mutex<Option<Secret>>,
+    is_local: bool,
+    connect_timeout: Duration,
+    max_response_bytes: usize,
+    /// HTTP clients for idempotent requests and for starts, built on first use: loading the system's certificates is
+    /// slow.
+    clients: [OnceCell<reqwest::Client>; 2],
 }
 
 impl Sender {
-    /// Sends nothing yet. `is_here` means that the service is on this machine.
-    pub(super) fn new(token: Option<Token>, is_here: bool, limits: &Limits) -> Self {
-        let Limits { connecting, most_bytes, .. } = *limits;
-        Self { token, kept: Mutex::default(), is_here, connecting, most_bytes, webs: Default::default() }
+    /// Creates a sender without connect_timeout. `is_local`: the service runs on this machine.
+    pub(super) fn new(token: Option<Token>, is_local: bool, limits: &Limits) -> Self {
+        let Limits { connect_timeout, max_response_bytes, .. } = *limits;
+        Self {
+            token,
+            cached_token: Mutex::default(),
+            is_local,
+            connect_timeout,
+            max_response_bytes,
+            clients: Default::default(),
+        }
     }
 
-    /// Makes one request and reads its answer.
-    pub(super) async fn ask(&self, request: &Request, limit: Duration) -> Result<Answer, Trouble> {
-        let web = self.web(request.key.is_some()).await?;
-        let token = self.token().await?;
-        let mut sending = web.request(request.method.clone(), request.url.clone()).timeout(limit);
-        sending = sending.header(ACCEPT, "application/json").header(ACCEPT_LANGUAGE, "en");
+    /// Sends a request and reads its answer.
+    pub(super) async fn send(&self, request: &Request, limit: Duration) -> Result<Answer, SendError> {
+        let client = self.client(request.idempotency_key.is_some()).await?;
+        let token = self.resolve_token().await?;
+        let mut builder = client.request(request.method.clone(), request.url.clone()).timeout(limit);
+        builder = builder.header(ACCEPT, "application/json").header(ACCEPT_LANGUAGE, "en");
         if let Some(token) = &token {
             let mut value = HeaderValue::from_str(&format!("Api-Key {}", token.expose()))
-                .map_err(|_| Trouble::NotSent("The token cannot be sent.".to_owned()))?;
+                .map_err(|_| SendError::NotSent("The token cannot be sent.".to_owned()))?;
             value.set_sensitive(true);
-            sending = sending.header(AUTHORIZATION, value);
+            builder = builder.header(AUTHORIZATION, value);
         }
-        if let Some(key) = &request.key {
-            sending = sending.header("idempotency-key", key);
+        if let Some(key) = &request.idempotency_key {
+            builder = builder.header("idempotency-key", key);
         }
         if let Some(body) = &request.body {
-            sending = sending.header(CONTENT_TYPE, "application/json").body(body.to_string());
+            builder = builder.header(CONTENT_TYPE, "application/json").body(body.to_string());
         }
-        let response = sending.send().await.map_err(|error| Trouble::from_error(&error, limit))?;
-        let answer = self.read(response, token).await.map_err(|error| Trouble::from_error(&error, limit))?;
+        let response = builder.send().await.map_err(|error| SendError::from_error(&error, limit))?;
+        let answer = self.read_answer(response, token).await.map_err(|error| SendError::from_error(&error, limit))?;
         if answer.status.as_u16() == 401 {
-            // There may be a newer one in the keyring by now.
-            *self.kept.lock().await = None;
+            // The keyring may have a newer token.
+            *self.cached_token.lock().await = None;
         }
         Ok(answer)
     }
 
-    async fn read(&self, response: Response, token: Option<Secret>) -> reqwest::Result<Answer> {
+    async fn read_answer(&self, response: Response, token: Option<Secret>) -> reqwest::Result<Answer> {
         let status = response.status();
         let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
-        let retry_after = header(RETRY_AFTER).and_then(|when| answer::retry_after(when, jiff::Timestamp::now()));
+        let retry_after = header(RETRY_AFTER).and_then(|text| answer::parse_retry_after(text, jiff::Timestamp::now()));
         let is_redirect = matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308);
         let location = header(LOCATION).filter(|_| is_redirect).map(str::to_owned);
-        let body = answer::read(response, self.most_bytes).await?;
+        let body = answer::read_body(response, self.max_response_bytes).await?;
         Ok(Answer { status, retry_after, location, body, token })
     }
 
-    async fn token(&self) -> Result<Option<Secret>, Trouble> {
+    async fn resolve_token(&self) -> Result<Option<Secret>, SendError> {
         let Some(token) = &self.token else { return Ok(None) };
-        let failed = |error| Trouble::NotSent(format!("There is no token for the service: {error}."));
+        let failed = |error| SendError::NotSent(format!("The token of the service is not available: {error}."));
         if !matches!(token, Token::Keyring(_)) {
             return token.resolve().await.map(Some).map_err(failed);
         }
-        let mut kept = self.kept.lock().await;
-        if kept.is_none() {
-            *kept = Some(token.resolve().await.map_err(failed)?);
+        let mut cached_token = self.cached_token.lock().await;
+        if cached_token.is_none() {
+            *cached_token = Some(token.resolve().await.map_err(failed)?);
         }
-        Ok(kept.clone())
+        Ok(cached_token.clone())
     }
 
-    async fn web(&self, is_start: bool) -> Result<&reqwest::Client, Trouble> {
-        let (is_here, connecting) = (self.is_here, self.connecting);
-        let making = self.webs[usize::from(is_start)].get_or_try_init(move || async move {
-            apart(move || web(is_here, is_start, connecting)).await.map_err(|error| causes(&error))
+    async fn client(&self, is_start: bool) -> Result<&reqwest::Client, SendError> {
+        let (is_local, connect_timeout) = (self.is_local, self.connect_timeout);
+        let client = self.clients[usize::from(is_start)].get_or_try_init(move || async move {
+            run_blocking(move || build_client(is_local, is_start, connect_timeout))
+                .await
+                .map_err(|error| root_cause(&error))
         });
-        making.await.map_err(|error| Trouble::NotSent(format!("The HTTP client could not be set up: {error}.")))
+        client.await.map_err(|error| SendError::NotSent(format!("The HTTP client could not be created: {error}.")))
     }
 }
 
-/// Makes the HTTP client. Proxies are those of the environment, as everywhere, except for services on this machine:
-/// what is in clear text must not leave it.
-fn web(is_here: bool, is_start: bool, connecting: Duration) -> reqwest::Result<reqwest::Client> {
+/// Builds an HTTP client. It uses the proxies of the environment, except for services on this machine: their clear text
+/// must not leave it.
+fn build_client(is_local: bool, is_start: bool, connect_timeout: Duration) -> reqwest::Result<reqwest::Client> {
     // Only the first installation takes effect; later calls get the same provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut builder = reqwest::Client::builder()
         .user_agent(concat!("steplatch/", env!("CARGO_PKG_VERSION")))
         .redirect(reqwest::redirect::Policy::none())
-        .connect_timeout(connecting)
+        .connect_timeout(connect_timeout)
         .pool_idle_timeout(IDLE_TIMEOUT);
-    if is_here {
+    if is_local {
         builder = builder.no_proxy();
     }
     if is_start {

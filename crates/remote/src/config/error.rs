@@ -1,38 +1,38 @@
-//! Reasons why a setting of a service is invalid.
+//! Errors of a service's settings.
 
 use super::keys;
-use super::token::{FORMS, TokenError};
+use super::token::{TOKEN_FORMS, TokenError};
 use crate::filter::{MAX_PATTERN_CHARS, MAX_PATTERNS};
 
-/// The problem of a setting and the allowed values, without a full stop.
+/// An invalid setting with the allowed values, as a fragment without a full stop.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SettingError {
-    /// The name of a service has other characters, or too many of them.
+    /// The name of a service has invalid characters, or too many characters.
     #[error("must be 1 to 64 letters, digits, '.', '_' or '-'")]
     Name,
     /// No setting has this key.
-    #[error("is not known; the keys are {}", keys::names())]
+    #[error("is not known; the keys are {}", keys::list_names())]
     UnknownKey,
     /// The value of a variable is not UTF-8.
-    #[error("is no text in UTF-8")]
+    #[error("is not UTF-8 text")]
     NotUtf8,
     /// The value is of another kind.
-    #[error("is {given}, and must be {expected}")]
+    #[error("is {value}, and must be {expected}")]
     WrongKind {
         /// The value, shortened for people.
-        given: String,
-        /// The kind that the key takes.
+        value: String,
+        /// The expected kind.
         expected: &'static str,
     },
     /// The value is not a whole number within the bounds.
-    #[error("is {given}, and must be a whole number from {least} to {most}")]
+    #[error("is {value}, and must be a whole number from {min} to {max}")]
     OutOfBounds {
         /// The value, shortened for people.
-        given: String,
-        /// The least value of the key.
-        least: u64,
-        /// Its largest value.
-        most: u64,
+        value: String,
+        /// Minimum value of the key.
+        min: u64,
+        /// Maximum value of the key.
+        max: u64,
     },
     /// The filter has too many patterns.
     #[error("has {count} patterns, and may have up to {MAX_PATTERNS}")]
@@ -47,28 +47,28 @@ pub enum SettingError {
         beginning: String,
     },
     /// The text is not a URL.
-    #[error("is no URL; it {URL_FORM}")]
+    #[error("is not a URL; it {URL_FORM}")]
     NotUrl,
     /// The URL has a user or a password.
-    #[error("has credentials in its URL; write them as the token")]
+    #[error("has credentials in its URL; use them as the token instead")]
     UrlCredentials,
     /// The URL has a query or a fragment.
     #[error("has a '?' or a '#' in its URL; only a path may follow the host")]
     UrlQuery,
-    /// The URL leads to where no token may go.
+    /// The URL is not safe for a token.
     #[error("is '{url}', and {URL_FORM}")]
     UrlScheme {
         /// The URL as written.
         url: String,
     },
     /// The token is not text.
-    #[error("{FORMS}")]
+    #[error("{TOKEN_FORMS}")]
     TokenForm,
     /// The token is unusable.
     #[error(transparent)]
     Token(#[from] TokenError),
     /// The service is enabled and has no URL.
-    #[error("is missing, and the service is enabled; say where it is")]
+    #[error("is missing, and the service is enabled; set it to the address of the service")]
     NoUrl,
 }
 

@@ -2,16 +2,16 @@
 
 use std::ops::RangeInclusive;
 
-/// One key of a service's configuration.
+/// A key of a service's configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Key {
     /// Its name in a table.
     pub name: &'static str,
-    /// The variable of the environment.
+    /// Its environment variable.
     pub variable: &'static str,
-    /// The default.
+    /// Its default value.
     pub default: &'static str,
-    /// The allowed values, for people.
+    /// The allowed values, as shown to people.
     pub bounds: &'static str,
     /// Its meaning.
     pub about: &'static str,
@@ -30,42 +30,42 @@ pub const KEYS: &[Key] = &[
         variable: "WORKFLOWS_ENABLED",
         default: "false",
         bounds: "true or false",
-        about: "whether the service is used at all",
+        about: "enables the service",
     },
     Key {
         name: "base_url",
         variable: "WORKFLOWS_API_BASE_URL",
         default: "",
         bounds: "a URL with https, or with http on loopback",
-        about: "where the service is",
+        about: "address of the service",
     },
     Key {
         name: "discovery_mcp",
         variable: "WORKFLOWS_DISCOVERY_MCP_URL",
         default: "",
         bounds: "a URL with https, or with http on loopback",
-        about: "an MCP server whose workflows-list-tool is asked which workflows there are; it gets the token too",
+        about: "MCP server whose tool workflows-list-tool lists the workflows; it also receives the token",
     },
     Key {
         name: "token",
         variable: "WORKFLOWS_API_TOKEN",
         default: "",
-        bounds: "env:NAME, file:PATH or keyring:NAME; in the variable the token itself",
-        about: "what the service is asked with",
+        bounds: "env:NAME, file:PATH or keyring:NAME; the variable holds the token itself",
+        about: "token for requests to the service",
     },
     Key {
         name: "discovery_interval",
         variable: "WORKFLOW_DISCOVERY_INTERVAL",
         default: "0",
         bounds: "0 to 86400000 ms",
-        about: "how often the list is asked for again (0: at the start and on demand)",
+        about: "interval between updates of the list (0: only at the start and on demand)",
     },
     Key {
         name: "execution_timeout",
         variable: "WORKFLOW_EXECUTION_TIMEOUT",
         default: "300000",
         bounds: "1000 to 3600000 ms",
-        about: "how long one run may take",
+        about: "time limit of one run",
     },
     Key {
         name: "max_concurrent_executions",
@@ -78,22 +78,22 @@ pub const KEYS: &[Key] = &[
         name: "filter_patterns",
         variable: "WORKFLOW_FILTER_PATTERNS",
         default: "",
-        bounds: "up to 100 globs; in the variable with commas between",
-        about: "names of the workflows that are offered, '!' excludes; all without",
+        bounds: "up to 100 globs; separated by commas in the variable",
+        about: "names of the offered workflows; '!' excludes; empty offers all",
     },
     Key {
         name: "status_check_interval",
         variable: "WORKFLOW_STATUS_CHECK_INTERVAL",
         default: "5000",
         bounds: "1000 to 300000 ms",
-        about: "the longest time between two looks at a run",
+        about: "maximum time between two status requests for a run",
     },
     Key {
         name: "retry_attempts",
         variable: "WORKFLOW_RETRY_ATTEMPTS",
         default: "3",
         bounds: "0 to 10",
-        about: "how often a question that failed in passing is asked again; starts never are",
+        about: "number of retries after a temporary failure; starts are never retried",
     },
 ];
 
@@ -101,8 +101,8 @@ pub(super) fn find(name: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.name == name)
 }
 
-/// Returns the names of all keys, for the error about an unknown one.
-pub(super) fn names() -> String {
+/// Returns the names of all keys, for the error about an unknown key.
+pub(super) fn list_names() -> String {
     let names: Vec<&str> = KEYS.iter().map(|key| key.name).collect();
     format!("name, {}", names.join(", "))
 }

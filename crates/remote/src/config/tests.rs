@@ -91,7 +91,7 @@ fn everything_that_is_wrong_is_told_at_once() {
             retries of remote 'main' is not known; the keys are name, enabled, base_url, discovery_mcp, token, discovery_interval, execution_timeout, max_concurrent_executions, filter_patterns, status_check_interval, retry_attempts.
             retry_attempts of remote 'main' is a number with a point, and must be a whole number from 0 to 10.
             status_check_interval of remote 'main' is '5000', and must be a whole number from 1000 to 300000.
-            token of remote 'main' must be env:NAME, file:PATH or keyring:NAME; a token itself does not belong in a file of settings.
+            token of remote 'main' must be env:NAME, file:PATH or keyring:NAME; a settings file must not contain the token itself.
         "#]],
     );
 }
@@ -101,7 +101,7 @@ fn an_enabled_service_is_somewhere() {
     check(
         "enabled = true",
         expect![[r#"
-        base_url of remote 'main' is missing, and the service is enabled; say where it is.
+        base_url of remote 'main' is missing, and the service is enabled; set it to the address of the service.
     "#]],
     );
 }
@@ -154,7 +154,7 @@ fn a_url_leads_to_where_a_token_may_go() {
         ("http://[::1]:80/x", "http://[::1]/x"),
     ];
     for (written, read) in good {
-        assert_eq!(url(written).as_deref(), Ok(read), "{written}");
+        assert_eq!(parse_url(written).as_deref(), Ok(read), "{written}");
     }
     let bad = [
         "",
@@ -177,7 +177,7 @@ fn a_url_leads_to_where_a_token_may_go() {
         "http://0.0.0.0",
     ];
     for written in bad {
-        let problem = url(written).expect_err(written);
+        let problem = parse_url(written).expect_err(written);
         assert!(!problem.to_string().contains("hunter22"), "{problem}");
     }
 }

@@ -1,4 +1,4 @@
-//! Tokens: their sources, and the protection of their values.
+//! Tokens: their sources, and their removal from texts.
 
 use std::ffi::OsString;
 use std::io::Read as _;
@@ -9,25 +9,25 @@ use std::time::Duration;
 use async_recursion::async_recursion as boxed;
 use tokio::io::AsyncReadExt as _;
 
-/// The forms that a file may contain instead of a token.
-pub(super) const FORMS: &str =
-    "must be env:NAME, file:PATH or keyring:NAME; a token itself does not belong in a file of settings";
+/// Valid forms of a token in a settings file.
+pub(super) const TOKEN_FORMS: &str =
+    "must be env:NAME, file:PATH or keyring:NAME; a settings file must not contain the token itself";
 
-/// Time limit of a keyring; slower ones wait for a person to unlock them.
+/// Time limit of a keyring. A locked one waits for a person.
 const KEYRING_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The length of a token in bytes. The removal from other text could not distinguish a shorter one.
-const LENGTHS: std::ops::RangeInclusive<usize> = 4..=8_192;
+/// Valid lengths of a token in bytes. A shorter one could occur in other text by chance.
+const TOKEN_BYTES: std::ops::RangeInclusive<usize> = 4..=8_192;
 
 /// The placeholder that replaces a token.
 const MASK: &str = "••••••";
 
-/// Place of a token. It is never part of a printed configuration.
+/// Source of a token. Debug output never shows the token.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Token {
-    /// The token itself, out of a variable of the environment.
+    /// The token itself, from an environment variable.
     Value(String),
-    /// In a variable of the environment: `env:NAME`.
+    /// In an environment variable: `env:NAME`.
     Environment(String),
     /// In a file, read on use: `file:PATH`.
     File(PathBuf),
@@ -46,14 +46,14 @@ impl std::fmt::Debug for Token {
     }
 }
 
-/// Reason for a missing token. Its text never has the token, nor anything that might be meant as one.
+/// Error of reading a token. Its text contains neither the token nor a text that may be one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
     /// The text has none of the three forms.
-    #[error("{FORMS}")]
+    #[error("{TOKEN_FORMS}")]
     Form,
     /// The path of the file is relative, so it depends on the working directory.
-    #[error("names a file by a relative path; write file: and a path from the root, or from ~/")]
+    #[error("has a relative path; use an absolute path, or a path that begins with ~/")]
     Relative,
     /// The variable is not set.
     #[error("the variable {0} is not set in the environment of the daemon")]
@@ -72,17 +72,17 @@ pub enum TokenError {
     /// The value is unusable as a token.
     #[error(
         "cannot be sent as a token: it must be {} to {} visible ASCII characters on one line",
-        LENGTHS.start(), LENGTHS.end()
+        TOKEN_BYTES.start(), TOKEN_BYTES.end()
     )]
     Unusable,
 }
 
 impl Token {
-    /// Reads a reference: `env:NAME`, `file:PATH` or `keyring:NAME`. A path that begins with `~/` is the user's.
+    /// Parses a source: `env:NAME`, `file:PATH` or `keyring:NAME`. A path after `~/` is in the home directory.
     ///
     /// # Errors
     ///
-    /// Anything else, which may be a token in clear text. The error does not repeat it.
+    /// For any other text, which may be a token. The error does not contain it.
     pub fn parse(text: &str) -> Result<Self, TokenError> {
         let is_name = |name: &str| {
             let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
@@ -102,7 +102,7 @@ impl Token {
         }
     }
 
-    /// Returns the form that people see: the reference, and never the token.
+    /// Returns the source of the token, as shown to people.
     #[must_use]
     pub fn reference(&self) -> String {
         match self {
@@ -118,7 +118,7 @@ impl Token {
     ///
     /// # Errors
     ///
-    /// If it is not there, or invalid in a header.
+    /// If the token is missing, or invalid in a header.
     #[boxed]
     pub async fn resolve(&self) -> Result<Secret, TokenError> {
         match self {
@@ -130,44 +130,44 @@ impl Token {
             },
             Self::File(path) => {
                 let path = path.clone();
-                let reading = tokio::task::spawn_blocking(move || from_file(&path));
+                let reading = tokio::task::spawn_blocking(move || read_file(&path));
                 reading.await.unwrap_or(Err(TokenError::Unusable))
             }
-            Self::Keyring(name) => from_keyring(name, "secret-tool").await,
+            Self::Keyring(name) => read_keyring(name, "secret-tool").await,
         }
     }
 }
 
-fn from_file(path: &Path) -> Result<Secret, TokenError> {
+fn read_file(path: &Path) -> Result<Secret, TokenError> {
     let file_error = |why: String| TokenError::File { path: path.to_owned(), why };
-    let failed = |error: std::io::Error| file_error(error.to_string());
+    let io_error = |error: std::io::Error| file_error(error.to_string());
     // Reading a pipe would block until a process writes to it.
-    if !std::fs::metadata(path).map_err(failed)?.is_file() {
-        return Err(file_error("it is no file".to_owned()));
+    if !std::fs::metadata(path).map_err(io_error)?.is_file() {
+        return Err(file_error("it is not a file".to_owned()));
     }
     let mut text = String::new();
-    let file = std::fs::File::open(path).map_err(failed)?;
-    file.take(*LENGTHS.end() as u64 + 3).read_to_string(&mut text).map_err(failed)?;
+    let file = std::fs::File::open(path).map_err(io_error)?;
+    file.take(*TOKEN_BYTES.end() as u64 + 3).read_to_string(&mut text).map_err(io_error)?;
     Secret::new(&text)
 }
 
-async fn from_keyring(name: &str, program: &str) -> Result<Secret, TokenError> {
+async fn read_keyring(name: &str, program: &str) -> Result<Secret, TokenError> {
     let keyring_error = |why: String| TokenError::Keyring(why);
-    let mut asking = tokio::process::Command::new(program);
-    asking.args(["lookup", "service", "steplatch", "name", name]).kill_on_drop(true);
-    asking.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut child = asking.spawn().map_err(|error| match error.kind() {
+    let mut command = tokio::process::Command::new(program);
+    command.args(["lookup", "service", "steplatch", "name", name]).kill_on_drop(true);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => keyring_error(
-            "the keyring is asked with the program secret-tool, which is not installed; it is in the package \
+            "the keyring requires the program secret-tool, which is not installed; install the package \
              libsecret-tools or libsecret"
                 .to_owned(),
         ),
-        _ => keyring_error(format!("secret-tool cannot be started: {error}")),
+        _ => keyring_error(format!("secret-tool did not start: {error}")),
     })?;
     let mut text = String::new();
     let answer = async {
         let stdout = child.stdout.take().expect("its output is a pipe");
-        stdout.take(*LENGTHS.end() as u64 + 3).read_to_string(&mut text).await?;
+        stdout.take(*TOKEN_BYTES.end() as u64 + 3).read_to_string(&mut text).await?;
         child.wait().await
     };
     match tokio::time::timeout(KEYRING_TIMEOUT, answer).await {
@@ -176,15 +176,15 @@ async fn from_keyring(name: &str, program: &str) -> Result<Secret, TokenError> {
             "the keyring has no token '{name}'; store it with: secret-tool store --label='steplatch {name}' service \
              steplatch name {name}"
         ))),
-        Ok(Err(error)) => Err(keyring_error(format!("secret-tool could not be read: {error}"))),
+        Ok(Err(error)) => Err(keyring_error(format!("the output of secret-tool is not readable: {error}"))),
         Err(_) => Err(keyring_error(format!(
-            "the keyring did not answer within {} seconds; is it locked?",
+            "the keyring did not answer within {} seconds; unlock it if it is locked",
             KEYRING_TIMEOUT.as_secs()
         ))),
     }
 }
 
-/// A token, to send and to take out of responses.
+/// A token to send, and to remove from answers.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -195,7 +195,7 @@ impl std::fmt::Debug for Secret {
 }
 
 impl Secret {
-    /// Takes a token, without the newline at the end that editors leave.
+    /// Checks a token, and removes the final newline of editors.
     ///
     /// # Errors
     ///
@@ -203,7 +203,7 @@ impl Secret {
     pub fn new(text: &str) -> Result<Self, TokenError> {
         let text = text.strip_suffix('\n').unwrap_or(text);
         let text = text.strip_suffix('\r').unwrap_or(text);
-        let is_usable = LENGTHS.contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
+        let is_usable = TOKEN_BYTES.contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
         if is_usable { Ok(Self(text.to_owned())) } else { Err(TokenError::Unusable) }
     }
 
@@ -213,14 +213,14 @@ impl Secret {
         &self.0
     }
 
-    /// Removes the token from a text, also in its JSON form, and with invisible characters in between: without those it
-    /// would be whole again. If invisible characters hide the token, removes all of them.
+    /// Replaces the token in a text, also in its JSON form. If invisible characters within the token hide it, removes
+    /// all invisible characters from the text.
     #[must_use]
     pub fn mask(&self, text: &str) -> String {
         if !text.is_ascii() || text.contains(char::is_control) {
-            let seen = text_seen(text);
-            if seen.contains(&self.0) && !text.contains(&self.0) {
-                return seen.replace(&self.0, MASK);
+            let visible = visible_text(text);
+            if visible.contains(&self.0) && !text.contains(&self.0) {
+                return visible.replace(&self.0, MASK);
             }
         }
         let masked = text.replace(&self.0, MASK);
@@ -228,7 +228,7 @@ impl Secret {
         masked.replace(&quoted[1..quoted.len() - 1], MASK)
     }
 
-    /// Takes the token out of every text of a value, names of fields included.
+    /// Replaces the token in every text of a value, including the names of fields.
     #[must_use]
     pub fn mask_value(&self, value: serde_json::Value) -> serde_json::Value {
         use serde_json::Value;
@@ -238,13 +238,13 @@ impl Secret {
             Value::Object(fields) => {
                 fields.into_iter().map(|(name, value)| (self.mask(&name), self.mask_value(value))).collect()
             }
-            other => other,
+            scalar => scalar,
         }
     }
 }
 
-/// A cleaned text of any length.
-fn text_seen(text: &str) -> String {
+/// Returns a text without invisible characters.
+fn visible_text(text: &str) -> String {
     crate::text::clean(text, usize::MAX)
 }
 
@@ -261,7 +261,7 @@ mod tests {
             let masked = secret.mask(hidden);
             assert!(masked.starts_with("a ") && masked.ends_with(" b") && masked.len() < 24, "{masked:?}");
             let masked = secret.mask_value(serde_json::json!([{hidden: hidden}]));
-            assert!(!text_seen(&masked.to_string()).contains(secret.expose()), "{masked}");
+            assert!(!visible_text(&masked.to_string()).contains(secret.expose()), "{masked}");
         }
         assert_eq!(secret.mask("a\u{200b}b"), "a\u{200b}b", "what has no token in it stays as it is");
     }
@@ -270,7 +270,7 @@ mod tests {
     /// first one prints its first argument.
     #[tokio::test]
     async fn a_keyring_is_asked_with_its_program() {
-        let ask = async |program| from_keyring("work", program).await;
+        let ask = async |program| read_keyring("work", program).await;
         assert_eq!(ask("printf").await, Secret::new("lookup"));
         let words = async |program| ask(program).await.expect_err("no token").to_string();
         assert!(

@@ -77,7 +77,7 @@ fn a_title_that_looks_like_a_suffix_takes_nobodys_name() {
 
 #[test]
 fn titles_that_spell_out_all_suffixes_take_nobodys_name() {
-    let names: Vec<String> = suffixed(&key("1"), "deploy").take(20).collect();
+    let names: Vec<String> = suffixed_names(&key("1"), "deploy").take(20).collect();
     let ids: Vec<String> = (2..30).map(|id| id.to_string()).collect();
     let titles = names.iter().map(|name| name.strip_prefix(PREFIX).expect("a prefix"));
     let mut entries: Vec<(&str, &str)> = ids.iter().map(String::as_str).zip(titles).collect();

@@ -1,16 +1,16 @@
-//! The cleaning of foreign schemas.
+//! Cleaning of foreign schemas.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
 use super::references;
-use super::validator::{Validator, is_pattern};
+use super::validator::{Validator, is_linear_pattern};
 use crate::text;
 
-/// Maximum length of a schema.
+/// Maximum size of a schema.
 const MAX_SCHEMA_BYTES: usize = 64 * 1024;
-/// Maximum depth of schemas in schemas.
+/// Maximum depth of nested schemas.
 const MAX_DEPTH: usize = 24;
 /// Maximum length of a description in a schema.
 const MAX_TEXT_CHARS: usize = 500;
@@ -20,37 +20,37 @@ const MAX_NOTES: usize = 20;
 /// Maximum number of patterns in a schema; each takes up to a few milliseconds to compile.
 const MAX_PATTERNS: usize = 50;
 
-const PATTERNS: &str = "patterns that could take long, or are none, are left out";
+const PATTERN_NOTE: &str = "slow or invalid patterns are left out";
 
-/// A schema of an object, safe for checks and for a model.
+/// A schema of an object, safe for validation and for a model.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Cleaned {
-    /// The schema; of an object.
+pub struct CleanedSchema {
+    /// The schema of an object.
     pub schema: Value,
-    /// Omitted parts of the service's schema, each a fragment without a full stop; empty for a schema that was fine.
+    /// Omitted parts of the service's schema, each as a fragment without a full stop.
     pub notes: Vec<String>,
 }
 
-impl Cleaned {
-    fn anything(reason: impl Into<String>) -> Self {
+impl CleanedSchema {
+    fn any_object(reason: impl Into<String>) -> Self {
         Self { schema: json!({ "type": "object" }), notes: vec![reason.into()] }
     }
 }
 
-/// Makes a foreign schema safe. Omits unusable parts, so that the cleaned schema accepts at least what the original one
-/// accepts; a schema of another type becomes the schema of any object.
+/// Cleans a foreign schema. The cleaned schema accepts all values that the original one accepts; a schema of another
+/// type becomes the schema of any object.
 ///
-/// Left out are references to other documents, unknown keywords, hidden text, patterns that need backtracking, circular
-/// references, and everything that is too large or does not make sense.
+/// Omits references to other documents, circular references, unknown keywords, hidden text, patterns that need
+/// backtracking, and all parts that are invalid or too large.
 #[must_use]
-pub fn clean(raw: &Value) -> Cleaned {
+pub fn clean(raw: &Value) -> CleanedSchema {
     let fields = match raw {
         Value::Object(fields) => fields,
-        Value::Null => return Cleaned::anything("the service gives no schema"),
-        _ => return Cleaned::anything("the schema is no object"),
+        Value::Null => return CleanedSchema::any_object("the service has no schema"),
+        _ => return CleanedSchema::any_object("the schema is not an object"),
     };
     if raw.to_string().len() > MAX_SCHEMA_BYTES {
-        return Cleaned::anything(format!("the schema is longer than {MAX_SCHEMA_BYTES} bytes"));
+        return CleanedSchema::any_object(format!("the schema is longer than {MAX_SCHEMA_BYTES} bytes"));
     }
     let is_object = match fields.get("type") {
         None => true,
@@ -59,28 +59,28 @@ pub fn clean(raw: &Value) -> Cleaned {
         Some(_) => false,
     };
     if !is_object {
-        return Cleaned::anything("the schema is not that of an object");
+        return CleanedSchema::any_object("the schema does not describe an object");
     }
-    let Ok(left_out) = references::to_leave_out(raw) else {
-        return Cleaned::anything("the references of the schema multiply without end");
+    let Ok(left_out) = references::unusable_references(raw) else {
+        return CleanedSchema::any_object("the references of the schema expand without limit");
     };
-    let mut cleaning = Cleaning { left_out, notes: Vec::new(), patterns: 0 };
-    let mut schema = cleaning.schema(raw, "", 0);
-    if !cleaning.notes.is_empty() {
+    let mut cleaner = Cleaner { left_out, notes: Vec::new(), patterns: 0 };
+    let mut schema = cleaner.clean_schema(raw, "", 0);
+    if !cleaner.notes.is_empty() {
         loosen(&mut schema);
     }
     if let Value::Object(fields) = &mut schema {
-        // First, because that is where readers look for it.
+        // The type comes first, where readers expect it.
         fields.shift_remove("type");
         fields.shift_insert(0, "type".to_owned(), "object".into());
     }
     match Validator::new(&schema) {
-        Ok(_) => Cleaned { schema, notes: cleaning.notes },
-        Err(unusable) => Cleaned::anything(format!("the schema is invalid: {unusable}")),
+        Ok(_) => CleanedSchema { schema, notes: cleaner.notes },
+        Err(error) => CleanedSchema::any_object(format!("the schema is invalid: {error}")),
     }
 }
 
-/// Takes out of a schema what could forbid more now that other parts of it allow more: negations, conditions and counts.
+/// Removes negations, conditions and counts, which could forbid more values now that other parts allow more.
 fn loosen(schema: &mut Value) {
     let Value::Object(fields) = schema else { return };
     for keyword in ["not", "if", "then", "else", "maxContains", "unevaluatedItems", "unevaluatedProperties"] {
@@ -109,11 +109,11 @@ pub(super) enum Kind {
     NamedSchemas,
     /// Texts for people and models.
     Text,
-    /// A value for comparing arguments.
+    /// A value that arguments are compared with.
     Constant,
     /// A list of such values.
     Constants,
-    /// Values that only help.
+    /// Values that only help a reader.
     Hint,
     Pattern,
     Reference,
@@ -123,7 +123,7 @@ pub(super) enum Kind {
     Names,
 }
 
-/// The keywords of 2020-12 that say something about an input, and two that older schemas use in their place.
+/// Returns the kind of a keyword: those of 2020-12 that describe an input, and two of older schemas.
 pub(super) fn kind(keyword: &str) -> Option<Kind> {
     Some(match keyword {
         "additionalProperties"
@@ -154,8 +154,8 @@ pub(super) fn kind(keyword: &str) -> Option<Kind> {
     })
 }
 
-struct Cleaning {
-    /// Unfollowed references, by their places.
+struct Cleaner {
+    /// Omitted references, as JSON Pointers.
     left_out: BTreeSet<String>,
     /// Omitted parts of the service's schema.
     notes: Vec<String>,
@@ -163,7 +163,7 @@ struct Cleaning {
     patterns: usize,
 }
 
-impl Cleaning {
+impl Cleaner {
     fn add_note(&mut self, note: impl Into<String>) {
         let note = note.into();
         if self.notes.len() < MAX_NOTES && !self.notes.contains(&note) {
@@ -171,45 +171,45 @@ impl Cleaning {
         }
     }
 
-    /// Returns whether a pattern stays.
-    fn keeps(&mut self, pattern: &str) -> bool {
+    /// Returns whether a pattern is usable, and notes an unusable one.
+    fn check_pattern(&mut self, pattern: &str) -> bool {
         self.patterns += 1;
-        let is_kept = self.patterns <= MAX_PATTERNS && !text::has_unseen(pattern) && is_pattern(pattern);
+        let is_kept = self.patterns <= MAX_PATTERNS && !text::has_invisible(pattern) && is_linear_pattern(pattern);
         if !is_kept {
-            self.add_note(PATTERNS);
+            self.add_note(PATTERN_NOTE);
         }
         is_kept
     }
 
     /// Cleans the schema at a JSON Pointer.
-    fn schema(&mut self, raw: &Value, at: &str, depth: usize) -> Value {
+    fn clean_schema(&mut self, raw: &Value, pointer: &str, depth: usize) -> Value {
         let fields = match raw {
             Value::Bool(boolean) => return Value::Bool(*boolean),
             Value::Object(fields) if depth <= MAX_DEPTH => fields,
             Value::Object(_) => {
-                self.add_note(format!("what is deeper than {MAX_DEPTH} levels is left out"));
+                self.add_note(format!("parts deeper than {MAX_DEPTH} levels are left out"));
                 return json!({});
             }
             _ => {
-                self.add_note("a part that is no schema is left out");
+                self.add_note("parts that are not schemas are left out");
                 return json!({});
             }
         };
-        let mut kept = Map::new();
+        let mut cleaned = Map::new();
         for (keyword, value) in fields {
-            // An older form, see below.
+            // The list of older schemas, see below.
             if keyword == "items" && value.is_array() {
                 continue;
             }
-            let at = format!("{at}/{keyword}");
+            let pointer = format!("{pointer}/{keyword}");
             let Some(kind) = kind(keyword) else {
                 if matches!(keyword.as_str(), "$dynamicRef" | "$recursiveRef") {
-                    self.add_note("references that depend on who refers are left out");
+                    self.add_note("dynamic references are left out");
                 }
                 continue;
             };
-            if let Some(cleaned) = self.keyword(&kind, value, &at, depth) {
-                kept.insert(keyword.clone(), cleaned);
+            if let Some(value) = self.clean_keyword(&kind, value, &pointer, depth) {
+                cleaned.insert(keyword.clone(), value);
             }
         }
         // Before 2020-12, `items` could be a list, and another keyword applied to the items after it.
@@ -217,64 +217,68 @@ impl Cleaning {
             if fields.contains_key("additionalItems") {
                 self.add_note("additionalItems is left out");
             }
-            if let Some(schemas) = self.keyword(&Kind::Schemas, items, &format!("{at}/items"), depth) {
-                kept.insert("prefixItems".to_owned(), schemas);
+            if let Some(schemas) = self.clean_keyword(&Kind::Schemas, items, &format!("{pointer}/items"), depth) {
+                cleaned.insert("prefixItems".to_owned(), schemas);
             }
         }
-        // It would apply to the omitted properties, and could forbid their values.
-        let named = |fields: &Map<String, Value>, keyword: &str| {
+        // This keyword would apply to the omitted properties, and could forbid their values.
+        let count = |fields: &Map<String, Value>, keyword: &str| {
             fields.get(keyword).and_then(Value::as_object).map_or(0, Map::len)
         };
-        if ["properties", "patternProperties"].iter().any(|keyword| named(&kept, keyword) < named(fields, keyword)) {
-            kept.shift_remove("additionalProperties");
+        if ["properties", "patternProperties"].iter().any(|keyword| count(&cleaned, keyword) < count(fields, keyword)) {
+            cleaned.shift_remove("additionalProperties");
         }
-        Value::Object(kept)
+        Value::Object(cleaned)
     }
 
-    fn keyword(&mut self, kind: &Kind, value: &Value, at: &str, depth: usize) -> Option<Value> {
+    fn clean_keyword(&mut self, kind: &Kind, value: &Value, pointer: &str, depth: usize) -> Option<Value> {
         match (kind, value) {
-            (Kind::Schema, Value::Object(_) | Value::Bool(_)) => Some(self.schema(value, at, depth + 1)),
+            (Kind::Schema, Value::Object(_) | Value::Bool(_)) => Some(self.clean_schema(value, pointer, depth + 1)),
             (Kind::Schemas, Value::Array(schemas)) if !schemas.is_empty() => {
                 let schemas = schemas.iter().enumerate();
-                Some(schemas.map(|(index, schema)| self.schema(schema, &format!("{at}/{index}"), depth + 1)).collect())
+                Some(
+                    schemas
+                        .map(|(index, schema)| self.clean_schema(schema, &format!("{pointer}/{index}"), depth + 1))
+                        .collect(),
+                )
             }
             (Kind::NamedSchemas, Value::Object(named)) => {
-                let mut kept = Map::new();
+                let mut cleaned = Map::new();
                 for (name, schema) in named {
-                    let is_pattern = at.ends_with("/patternProperties");
-                    if !is_pattern && text::has_unseen(name) {
+                    let is_pattern = pointer.ends_with("/patternProperties");
+                    if !is_pattern && text::has_invisible(name) {
                         self.add_note("properties with hidden characters in their names are left out");
-                    } else if !is_pattern || self.keeps(name) {
-                        let schema = self.schema(schema, &references::below(at, name), depth + 1);
-                        kept.insert(name.clone(), schema);
+                    } else if !is_pattern || self.check_pattern(name) {
+                        let schema = self.clean_schema(schema, &references::child_pointer(pointer, name), depth + 1);
+                        cleaned.insert(name.clone(), schema);
                     }
                 }
-                Some(Value::Object(kept))
+                Some(Value::Object(cleaned))
             }
             (Kind::Text, Value::String(foreign)) => {
                 let cleaned = text::clean(foreign, MAX_TEXT_CHARS);
                 (!cleaned.is_empty()).then(|| cleaned.into())
             }
-            (Kind::Constant | Kind::Constants, value) if hides(value) => {
+            (Kind::Constant | Kind::Constants, value) if contains_invisible(value) => {
                 self.add_note("values with hidden characters are left out");
                 None
             }
-            (Kind::Pattern, Value::String(pattern)) => self.keeps(pattern).then(|| value.clone()),
+            (Kind::Pattern, Value::String(pattern)) => self.check_pattern(pattern).then(|| value.clone()),
             (Kind::Reference, Value::String(_)) => {
-                let is_kept = !self.left_out.contains(at);
+                let is_kept = !self.left_out.contains(pointer);
                 if !is_kept {
-                    self.add_note("references to elsewhere, to nothing or in a circle are left out");
+                    self.add_note("references to other documents, to nothing or in a circle are left out");
                 }
                 is_kept.then(|| value.clone())
             }
-            (Kind::Names | Kind::Plain, value) if hides(value) => {
+            (Kind::Names | Kind::Plain, value) if contains_invisible(value) => {
                 self.add_note("keywords with hidden characters in their values are left out");
                 None
             }
             (Kind::Names, Value::Array(_)) | (Kind::Constant | Kind::Constants | Kind::Plain, _) => Some(value.clone()),
-            (Kind::Hint, value) => (!hides(value)).then(|| value.clone()),
+            (Kind::Hint, value) => (!contains_invisible(value)).then(|| value.clone()),
             _ => {
-                self.add_note("keywords whose values make no sense are left out");
+                self.add_note("keywords with invalid values are left out");
                 None
             }
         }
@@ -282,11 +286,13 @@ impl Cleaning {
 }
 
 /// Returns whether a value contains anything invisible.
-fn hides(value: &Value) -> bool {
+fn contains_invisible(value: &Value) -> bool {
     match value {
-        Value::String(foreign) => text::has_unseen(foreign),
-        Value::Array(values) => values.iter().any(hides),
-        Value::Object(fields) => fields.iter().any(|(name, value)| text::has_unseen(name) || hides(value)),
+        Value::String(foreign) => text::has_invisible(foreign),
+        Value::Array(values) => values.iter().any(contains_invisible),
+        Value::Object(fields) => {
+            fields.iter().any(|(name, value)| text::has_invisible(name) || contains_invisible(value))
+        }
         _ => false,
     }
 }

@@ -1,7 +1,7 @@
-//! The expansion of references within a schema, which could make a small schema endless.
+//! Detection of circular and exploding references in a schema, before its compilation.
 //!
-//! Twenty definitions that each refer to the next one twice are a schema with a million parts, and one that refers to
-//! itself has no end. This module finds both before the compilation.
+//! Twenty definitions that each refer to the next one twice expand to a million schemas, and one that refers to itself
+//! expands without end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,142 +11,142 @@ use super::clean::{Kind, kind};
 
 /// Maximum number of schemas after following all references.
 const MAX_SCHEMAS: u64 = 10_000;
-/// Maximum depth of schemas in schemas, with the references followed.
+/// Maximum depth of nested schemas, after following all references.
 const MAX_DEPTH: usize = 100;
 
-/// Following the references exceeds the bound.
+/// The expanded schema exceeds [`MAX_SCHEMAS`] or [`MAX_DEPTH`].
 #[derive(Debug)]
-pub(super) struct TooMany;
+pub(super) struct TooLarge;
 
-/// Returns the places of references (as JSON Pointers, RFC 6901) that lead to another document, to nothing, or in a
-/// circle back to themselves.
-pub(super) fn to_leave_out(schema: &Value) -> Result<BTreeSet<String>, TooMany> {
-    let mut places = Places { all: BTreeMap::new(), left_out: BTreeSet::new() };
-    collect(schema, String::new(), &mut places.all);
-    let mut path = 0;
-    let pointers: Vec<String> = places.all.keys().cloned().collect();
+/// Returns the JSON Pointers (RFC 6901) of references that lead to another document, to nothing, or in a circle.
+pub(super) fn unusable_references(schema: &Value) -> Result<BTreeSet<String>, TooLarge> {
+    let mut nodes = SchemaNodes { by_pointer: BTreeMap::new(), unusable: BTreeSet::new() };
+    collect(schema, String::new(), &mut nodes.by_pointer);
+    let mut depth = 0;
+    let pointers: Vec<String> = nodes.by_pointer.keys().cloned().collect();
     for pointer in pointers {
-        places.size(&pointer, &mut path)?;
+        nodes.expand(&pointer, &mut depth)?;
     }
-    Ok(places.left_out)
+    Ok(nodes.unusable)
 }
 
-/// Returns the pointer to a member of what a pointer leads to.
-pub(super) fn below(at: &str, name: &str) -> String {
-    format!("{at}/{}", name.replace('~', "~0").replace('/', "~1"))
+/// Returns the pointer to a member of the value at a pointer.
+pub(super) fn child_pointer(pointer: &str, name: &str) -> String {
+    format!("{pointer}/{}", name.replace('~', "~0").replace('/', "~1"))
 }
 
-/// A schema at its place.
-struct Place<'a> {
+/// A schema within the document.
+struct SchemaNode<'a> {
     reference: Option<&'a str>,
-    /// Schemas in it that count whenever it does.
+    /// Pointers of the schemas in it, without definitions.
     parts: Vec<String>,
     state: State,
 }
 
 #[derive(Clone, Copy)]
 enum State {
-    New,
-    /// Its count is in progress; a reference to it is circular.
-    Begun,
-    Counted {
+    Unvisited,
+    /// A reference to it is circular.
+    Expanding,
+    Expanded {
         size: u64,
         height: usize,
     },
 }
 
-struct Places<'a> {
-    all: BTreeMap<String, Place<'a>>,
-    left_out: BTreeSet<String>,
+struct SchemaNodes<'a> {
+    by_pointer: BTreeMap<String, SchemaNode<'a>>,
+    /// Pointers of references that are not followed.
+    unusable: BTreeSet<String>,
 }
 
-fn collect<'a>(schema: &'a Value, at: String, all: &mut BTreeMap<String, Place<'a>>) {
-    let mut place = Place { reference: None, parts: Vec::new(), state: State::New };
+fn collect<'a>(schema: &'a Value, pointer: String, nodes: &mut BTreeMap<String, SchemaNode<'a>>) {
+    let mut node = SchemaNode { reference: None, parts: Vec::new(), state: State::Unvisited };
     if let Value::Object(fields) = schema {
-        place.reference = fields.get("$ref").and_then(Value::as_str);
+        node.reference = fields.get("$ref").and_then(Value::as_str);
         for (keyword, value) in fields {
-            let here = format!("{at}/{keyword}");
-            let mut take = |schema, pointer: String| {
+            let keyword_pointer = format!("{pointer}/{keyword}");
+            let mut add = |schema, pointer: String| {
                 if !matches!(keyword.as_str(), "$defs" | "definitions") {
-                    place.parts.push(pointer.clone());
+                    node.parts.push(pointer.clone());
                 }
-                collect(schema, pointer, all);
+                collect(schema, pointer, nodes);
             };
             match (kind(keyword), value) {
-                (Some(Kind::Schema), Value::Object(_)) => take(value, here),
+                (Some(Kind::Schema), Value::Object(_)) => add(value, keyword_pointer),
                 // In older schemas, `items` may be a list.
                 (Some(Kind::Schemas | Kind::Schema), Value::Array(schemas)) => {
                     for (index, schema) in schemas.iter().enumerate() {
-                        take(schema, format!("{here}/{index}"));
+                        add(schema, format!("{keyword_pointer}/{index}"));
                     }
                 }
                 (Some(Kind::NamedSchemas), Value::Object(named)) => {
                     for (name, schema) in named {
-                        take(schema, below(&here, name));
+                        add(schema, child_pointer(&keyword_pointer, name));
                     }
                 }
                 _ => {}
             }
         }
     }
-    all.insert(at, place);
+    nodes.insert(pointer, node);
 }
 
-impl Places<'_> {
-    /// Returns to how many schemas the one at a pointer expands, and their depth.
-    fn size(&mut self, at: &str, path: &mut usize) -> Result<(u64, usize), TooMany> {
-        let place = self.all.get_mut(at).expect("only places that were collected are counted");
-        if let State::Counted { size, height } = place.state {
+impl SchemaNodes<'_> {
+    /// Returns the number of schemas in the expansion of the one at a pointer, and their depth.
+    fn expand(&mut self, pointer: &str, depth: &mut usize) -> Result<(u64, usize), TooLarge> {
+        let node = self.by_pointer.get_mut(pointer).expect("collect() inserted all pointers");
+        if let State::Expanded { size, height } = node.state {
             return Ok((size, height));
         }
-        place.state = State::Begun;
-        let parts = std::mem::take(&mut place.parts);
-        let target = place.reference.map(target);
-        if *path == MAX_DEPTH {
-            return Err(TooMany);
+        node.state = State::Expanding;
+        let parts = std::mem::take(&mut node.parts);
+        let target = node.reference.map(parse_reference);
+        if *depth == MAX_DEPTH {
+            return Err(TooLarge);
         }
-        *path += 1;
+        *depth += 1;
         let (mut size, mut height) = (1_u64, 0);
         let mut followed = Vec::new();
         if let Some(target) = target {
-            match target.filter(|target| self.is_to_follow(target)) {
+            match target.filter(|target| self.can_follow(target)) {
                 Some(target) => followed.push(target),
                 None => {
-                    self.left_out.insert(format!("{at}/$ref"));
+                    self.unusable.insert(format!("{pointer}/$ref"));
                 }
             }
         }
         for part in parts.iter().chain(&followed) {
-            let (more, high) = self.size(part, path)?;
-            size = size.saturating_add(more);
-            height = height.max(high);
+            let (part_size, part_height) = self.expand(part, depth)?;
+            size = size.saturating_add(part_size);
+            height = height.max(part_height);
         }
-        *path -= 1;
+        *depth -= 1;
         height += 1;
         if size > MAX_SCHEMAS || height > MAX_DEPTH {
-            return Err(TooMany);
+            return Err(TooLarge);
         }
-        let place = self.all.get_mut(at).expect("it was there");
-        place.state = State::Counted { size, height };
+        let node = self.by_pointer.get_mut(pointer).expect("collect() inserted all pointers");
+        node.state = State::Expanded { size, height };
         Ok((size, height))
     }
 
-    fn is_to_follow(&self, target: &str) -> bool {
-        self.all.get(target).is_some_and(|place| !matches!(place.state, State::Begun))
+    fn can_follow(&self, target: &str) -> bool {
+        self.by_pointer.get(target).is_some_and(|node| !matches!(node.state, State::Expanding))
     }
 }
 
-/// Returns the pointer that a reference within the document is, see RFC 6901, 6.
-fn target(reference: &str) -> Option<String> {
+/// Parses a reference within the document as a JSON Pointer, see RFC 6901, 6.
+fn parse_reference(reference: &str) -> Option<String> {
     let fragment = reference.strip_prefix('#')?;
     let mut bytes = Vec::new();
-    let mut rest = fragment.bytes();
-    while let Some(byte) = rest.next() {
+    let mut encoded = fragment.bytes();
+    while let Some(byte) = encoded.next() {
         if byte != b'%' {
             bytes.push(byte);
             continue;
         }
-        let mut digit = || char::from(rest.next()?).to_digit(16);
+        let mut digit = || char::from(encoded.next()?).to_digit(16);
         let (high, low) = (digit()?, digit()?);
         bytes.push((high * 16 + low) as u8);
     }

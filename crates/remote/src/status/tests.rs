@@ -68,11 +68,11 @@ fn failures_are_told_in_the_words_of_the_service() {
         (json!("text"), "Workflow execution failed"),
     ];
     for (output, words) in cases {
-        assert_eq!(failure_words(&output), words, "{output}");
-        assert_eq!(read(json!({ "status": "FAILED", "output": output })).failure_words(), words, "{output}");
+        assert_eq!(error_message(&output), words, "{output}");
+        assert_eq!(read(json!({ "status": "FAILED", "output": output })).error_message(), words, "{output}");
     }
-    assert_eq!(read(json!({ "status": "FAILED", "error": "beside" })).failure_words(), "beside");
-    assert_eq!(read(json!({ "status": "CANCELLED" })).failure_words(), "Workflow execution was cancelled");
+    assert_eq!(read(json!({ "status": "FAILED", "error": "beside" })).error_message(), "beside");
+    assert_eq!(read(json!({ "status": "CANCELLED" })).error_message(), "Workflow execution was cancelled");
 }
 
 fn ids() -> Ids {
@@ -262,7 +262,7 @@ proptest! {
         if let Ok(status) = Status::read(&answer) {
             let result = result(&ids(), Some(&status), None);
             prop_assert_eq!(result["success"] == true, status.state == State::Completed);
-            prop_assert!(status.failure_words().chars().count() <= 2_000);
+            prop_assert!(status.error_message().chars().count() <= 2_000);
             prop_assert_eq!(result.get("error").is_some(), matches!(status.state, State::Failed | State::Cancelled));
         }
     }

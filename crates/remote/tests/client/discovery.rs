@@ -66,14 +66,14 @@ async fn a_question_is_not_asked_for_ever() {
     let client = client(&service);
     service.always(Route::List, Answer::Refuse(503, "down for a while".to_owned()));
     let error = client.list().await.expect_err("it is down");
-    assert_eq!(error.words, "The service answered 503 Service Unavailable: down for a while.");
-    assert_eq!((error.passing, error.status, service.count(Route::List)), (true, Some(503), 4));
+    assert_eq!(error.message, "The service answered 503 Service Unavailable: down for a while.");
+    assert_eq!((error.is_temporary, error.status, service.count(Route::List)), (true, Some(503), 4));
     service.always(Route::List, Answer::Refuse(403, "no rights".to_owned()));
     let error = client.list().await.expect_err("it refuses");
-    assert_eq!((error.passing, error.status, service.count(Route::List)), (false, Some(403), 5));
+    assert_eq!((error.is_temporary, error.status, service.count(Route::List)), (false, Some(403), 5));
     service.always(Route::List, Answer::Busy("3600".to_owned()));
     let error = client.list().await.expect_err("it is busy");
-    assert_eq!((error.passing, error.retry_after), (true, Some(Duration::from_secs(3600))));
+    assert_eq!((error.is_temporary, error.retry_after), (true, Some(Duration::from_secs(3600))));
     assert_eq!(service.count(Route::List), 6, "an hour is too long to wait in a call");
     service.always(Route::List, Answer::Busy("Thu, 01 Jan 1970 00:00:00 GMT".to_owned()));
     let error = client.list().await.expect_err("it is busy");
@@ -85,7 +85,7 @@ async fn an_answer_is_read_up_to_a_bound() {
     let service = FakeService::start().await;
     let client = client(&service);
     service.always(Route::List, Answer::Huge(9 << 20));
-    assert!(client.list().await.expect_err("it is too long").words.contains("longer than may be read"));
+    assert!(client.list().await.expect_err("it is too long").message.contains("too long"));
 }
 
 #[tokio::test]
@@ -101,7 +101,7 @@ async fn hostile_entries_become_harmless_ones() {
     assert_eq!(titles(&listing.workflows), ["Same", "Same", "Path"]);
     assert_eq!(listing.workflows[0].description, "live text");
     assert_eq!(listing.workflows[1].input_schema, json!({ "type": "object" }));
-    assert_eq!(listing.skipped, ["An entry is left out: it is no object."]);
+    assert_eq!(listing.skipped, ["An entry is left out: it is not an object."]);
     assert_eq!(listing.workflows[2].id, "../../start");
 }
 
@@ -112,7 +112,7 @@ async fn what_is_filtered_is_not_listed() {
         service.offer(title, title);
     }
     let filter_patterns = vec!["deploy*".to_owned(), "!*prod".to_owned()];
-    let client = Client::with(&Config { filter_patterns, ..config(&service) }, limits()).expect("a client");
+    let client = Client::with_limits(&Config { filter_patterns, ..config(&service) }, limits()).expect("a client");
     assert_eq!(titles(&client.list().await.expect("a list").workflows), ["Deploy to stage"]);
 }
 
@@ -122,8 +122,9 @@ async fn a_service_that_flaps_is_found_when_it_is_there() {
     service.offer("deploy", "Deploy");
     for _ in 0..3 {
         service.go_down();
-        let client = Client::with(&Config { retry_attempts: 0, ..config(&service) }, limits()).expect("a client");
-        assert!(client.list().await.is_err_and(|error| error.passing));
+        let client =
+            Client::with_limits(&Config { retry_attempts: 0, ..config(&service) }, limits()).expect("a client");
+        assert!(client.list().await.is_err_and(|error| error.is_temporary));
         service.come_up().await;
         assert!(client.list().await.is_ok());
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use steplatch_fake::{Answer, FakeService, Route, TOKEN};
-use steplatch_remote::{AskError, Cancelled, Client, Config, StartError, State};
+use steplatch_remote::{Cancelled, Client, Config, RequestError, StartError, State};
 
 use crate::support::{client, config, impatient_client, input, limits, started, titles};
 
@@ -36,7 +36,7 @@ async fn requests_are_as_the_dialect_wants_them() {
     let service = FakeService::start().await;
     service.offer("a/b c%", "Deploy");
     let config = Config { base_url: format!("{}/team", service.url()), ..config(&service) };
-    let client = Client::with(&config, limits()).expect("a client");
+    let client = Client::with_limits(&config, limits()).expect("a client");
     client.list().await.expect("a list");
     client.start("a/b c%", &input(), "key-1").await.expect("a start");
     client.status("a/b c%", "run-1").await.expect("a status");
@@ -67,7 +67,7 @@ async fn an_id_that_would_lead_elsewhere_is_none() {
     let client = client(&service);
     for id in ["", ".", ".."] {
         assert!(matches!(client.start(id, &input(), "k").await, Err(StartError::Refused { .. })), "{id:?}");
-        assert!(client.status("deploy", id).await.is_err_and(|error| !error.passing), "{id:?}");
+        assert!(client.status("deploy", id).await.is_err_and(|error| !error.is_temporary), "{id:?}");
     }
     assert_eq!(service.requests().len(), 0);
 }
@@ -84,13 +84,13 @@ async fn a_start_that_was_refused_started_nothing() {
     service.once(Route::Start, Answer::Busy("7".to_owned()));
     let error = client.start("deploy", &input(), "k").await.expect_err("it is busy");
     let retry_after = Some(Duration::from_secs(7));
-    let words = "The service answered 429 Too Many Requests: busy.".to_owned();
+    let message = "The service answered 429 Too Many Requests: busy.".to_owned();
     assert!(error.is_busy());
-    assert_eq!(error, StartError::Refused { words, status: Some(429), retry_after });
+    assert_eq!(error, StartError::Refused { message, status: Some(429), retry_after });
     service.go_down();
     let fresh = crate::support::client(&service);
     let error = fresh.start("deploy", &input(), "k").await.expect_err("it is down");
-    assert!(matches!(&error, StartError::Refused { words, .. } if words.contains("cannot be reached")), "{error}");
+    assert!(matches!(&error, StartError::Refused { message, .. } if message.contains("cannot be reached")), "{error}");
     assert_eq!((service.runs().len(), service.count(Route::Start)), (0, 2));
 }
 
@@ -165,15 +165,15 @@ async fn looks_say_whether_another_one_is_worth_it() {
         (Answer::Cut, true, None),
         (Answer::Hang, true, None),
     ];
-    for (answer, passing, status) in cases {
+    for (answer, is_temporary, status) in cases {
         service.once(Route::Status, answer.clone());
         let error = look().await.expect_err("no status");
-        assert_eq!((error.passing, error.status), (passing, status), "{answer:?}: {error}");
+        assert_eq!((error.is_temporary, error.status), (is_temporary, status), "{answer:?}: {error}");
     }
     assert_eq!(look().await.expect("a status").state, State::Running);
     service.go_down();
-    let down: AskError = crate::support::client(&service).status("deploy", "run-1").await.expect_err("it is down");
-    assert!(down.passing && down.words.contains("cannot be reached"), "{down}");
+    let down: RequestError = crate::support::client(&service).status("deploy", "run-1").await.expect_err("it is down");
+    assert!(down.is_temporary && down.message.contains("cannot be reached"), "{down}");
     service.come_up().await;
     service.script_run("run-1", vec![json!({ "status": "COMPLETED", "output": 7 })]);
     assert_eq!(look().await.expect("a status").state, State::Completed);
@@ -190,8 +190,8 @@ async fn a_service_that_cannot_cancel_says_so() {
         assert_eq!(client.cancel("deploy", &run).await, Ok(Cancelled::NotSupported));
     }
     service.once(Route::Cancel, Answer::Refuse(409, "too late".to_owned()));
-    assert!(client.cancel("deploy", &run).await.is_err_and(|error| error.words.contains("too late")));
+    assert!(client.cancel("deploy", &run).await.is_err_and(|error| error.message.contains("too late")));
     service.once(Route::Cancel, Answer::Refuse(500, "oops".to_owned()));
-    assert_eq!(client.cancel("deploy", &run).await, Ok(Cancelled::Asked));
+    assert_eq!(client.cancel("deploy", &run).await, Ok(Cancelled::Accepted));
     assert_eq!(client.status("deploy", &run).await.expect("a status").state, State::Cancelled);
 }

@@ -12,18 +12,24 @@ pub(crate) fn config(service: &FakeService) -> Config {
 
 /// Short pauses, and time enough for an answer on a machine that is busy with other things.
 pub(crate) fn limits() -> Limits {
-    let answering = Duration::from_secs(60);
-    Limits { answering, starting: answering, pausing: Duration::from_millis(1), ..Limits::default() }
+    let request_timeout = Duration::from_secs(60);
+    Limits {
+        request_timeout,
+        start_timeout: request_timeout,
+        retry_delay: Duration::from_millis(1),
+        ..Limits::default()
+    }
 }
 
 pub(crate) fn client(service: &FakeService) -> Client {
-    Client::with(&config(service), limits()).expect("a client")
+    Client::with_limits(&config(service), limits()).expect("a client")
 }
 
 /// A client of a service that does not answer at all: the test waits for its limits.
 pub(crate) fn impatient_client(service: &FakeService) -> Client {
-    let answering = Duration::from_secs(3);
-    Client::with(&config(service), Limits { answering, starting: answering, ..limits() }).expect("a client")
+    let request_timeout = Duration::from_secs(3);
+    Client::with_limits(&config(service), Limits { request_timeout, start_timeout: request_timeout, ..limits() })
+        .expect("a client")
 }
 
 pub(crate) fn titles(workflows: &[steplatch_remote::RemoteWorkflow]) -> Vec<&str> {

@@ -22,7 +22,7 @@ async fn the_token_goes_nowhere_else() {
     for status in [301, 302, 303, 307, 308] {
         service.always(Route::List, Answer::Redirect(status, format!("{}/x", other.url())));
         let error = client.list().await.expect_err("it leads elsewhere");
-        assert!(!error.passing && error.words.contains("would get the token"), "{error}");
+        assert!(!error.is_temporary && error.message.contains("would get the token"), "{error}");
         service.always(Route::Start, Answer::Redirect(status, format!("{}/x", other.url())));
         let error = client.start("deploy", &input(), "k").await.expect_err("it leads elsewhere");
         assert_eq!(matches!(error, StartError::Refused { .. }), matches!(status, 301 | 307 | 308), "{status}: {error}");
@@ -42,7 +42,7 @@ async fn a_redirect_within_the_service_is_followed_for_questions_only() {
     assert!(matches!(client.start("deploy", &input(), "k").await, Err(StartError::Refused { .. })));
     assert_eq!(service.runs().len(), 0);
     service.always(Route::List, Answer::Redirect(302, "/api/v1/service/workflows/mcp".to_owned()));
-    assert!(client.list().await.expect_err("a circle").words.contains("without end"));
+    assert!(client.list().await.expect_err("a circle").message.contains("without end"));
 }
 
 #[tokio::test]
@@ -69,22 +69,22 @@ async fn a_token_that_is_echoed_is_taken_out() {
     assert!(!format!("{listing:?}").contains(TOKEN) && listing.workflows[0].title == "Deploy ••••••");
     service.always(Route::Status, Answer::Json(json!({ "status": "FAILED", "output": { "error": TOKEN } })));
     let status = client.status("a", "run-1").await.expect("a status");
-    assert!(!format!("{status:?}").contains(TOKEN) && status.failure_words() == "••••••");
+    assert!(!format!("{status:?}").contains(TOKEN) && status.error_message() == "••••••");
 }
 
 #[tokio::test]
 async fn a_wrong_or_missing_token_is_told_without_it() {
     let service = FakeService::start().await;
-    let client_with = |token| Client::with(&Config { token, ..config(&service) }, limits()).expect("a client");
+    let client_with = |token| Client::with_limits(&Config { token, ..config(&service) }, limits()).expect("a client");
     let error = client_with(Some(Token::Value("another-t0ken".to_owned()))).list().await.expect_err("refused");
-    assert_eq!(error.words, "The service answered 401 Unauthorized: not with this token.");
+    assert_eq!(error.message, "The service answered 401 Unauthorized: not with this token.");
     let error = client_with(None).list().await.expect_err("refused");
     assert_eq!(error.status, Some(401));
     let before = service.requests().len();
     let nowhere = client_with(Some(Token::Environment("STEPLATCH_NO_SUCH_VARIABLE".to_owned())));
     let error = nowhere.start("deploy", &input(), "k").await.expect_err("no token");
     assert!(
-        matches!(&error, StartError::Refused { words, .. } if words.contains("STEPLATCH_NO_SUCH_VARIABLE")),
+        matches!(&error, StartError::Refused { message, .. } if message.contains("STEPLATCH_NO_SUCH_VARIABLE")),
         "{error}"
     );
     assert_eq!(service.requests().len(), before, "nothing is asked without the token that is configured");
@@ -96,7 +96,7 @@ async fn a_new_token_in_a_file_counts_at_once() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("token");
     std::fs::write(&path, "old-t0ken").expect("a file");
-    let client = Client::with(&Config { token: Some(Token::File(path.clone())), ..config(&service) }, limits());
+    let client = Client::with_limits(&Config { token: Some(Token::File(path.clone())), ..config(&service) }, limits());
     let client = client.expect("a client");
     assert!(client.list().await.is_err());
     std::fs::write(&path, format!("{TOKEN}\n")).expect("a file");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use steplatch_remote::{
-    AskError, Cancelled, Ids, LocalEnd, PollResult, StartError, StartedRun, State as There, Status, backoff,
+    Cancelled, Ids, LocalEnd, PollResult, RequestError, StartError, StartedRun, State as There, Status, backoff,
     clean_text, jitter, result,
 };
 
@@ -29,37 +29,37 @@ impl RemoteRun {
         let at = self.recorder.shared.clock.now();
         match answer {
             Ok(StartedRun { correlation_id, workflow_instance: instance }) => {
-                self.service.numbers.started();
+                self.service.metrics.count_start();
                 self.append(Entry::Started { at, correlation_id, instance }).await
             }
-            Err(StartError::Unknown { words }) => {
+            Err(StartError::Unknown { message }) => {
                 let error = format!(
-                    "It is unknown whether '{}' started this run, and the start is not repeated: {words} The request \
+                    "It is unknown whether '{}' started this run, and the start is not repeated: {message} The request \
                      had the Idempotency-Key {}; look there for it.",
                     self.began.service, self.began.run
                 );
                 self.fail(error, "UNKNOWN").await
             }
-            Err(StartError::Refused { words, .. }) if matches!(self.state.phase, Phase::Cancelling { .. }) => {
-                self.give_up(&format!("it was not started ({words})")).await
+            Err(StartError::Refused { message, .. }) if matches!(self.state.phase, Phase::Cancelling { .. }) => {
+                self.give_up(&format!("it was not started ({message})")).await
             }
-            Err(StartError::Refused { words, status, retry_after }) => {
+            Err(StartError::Refused { message, status, retry_after }) => {
                 self.turn = None;
                 // The request did not reach the service, or the service is busy; a repetition would not change any
                 // other error.
                 let again = matches!(status, None | Some(429));
                 let max_attempts = self.service.setup().map_or(0, |setup| setup.config.retry_attempts);
                 if !again || self.state.refusals >= max_attempts {
-                    return self.fail(words, "FAILED").await;
+                    return self.fail(message, "FAILED").await;
                 }
                 let after = pause_before(self.state.refusals + 1).max(retry_after.unwrap_or_default());
-                self.append(Entry::NotStarted { at, error: words, again: at.after(after.min(backoff::MAX_PAUSE)) })
+                self.append(Entry::NotStarted { at, error: message, again: at.after(after.min(backoff::MAX_PAUSE)) })
                     .await
             }
         }
     }
 
-    pub(super) async fn looked(&mut self, answer: Result<Status, AskError>) -> bool {
+    pub(super) async fn looked(&mut self, answer: Result<Status, RequestError>) -> bool {
         let status = match answer {
             Ok(status) => status,
             Err(error) => {
@@ -72,7 +72,7 @@ impl RemoteRun {
                     return self.fail(error, "UNKNOWN").await;
                 }
                 let looked = PollResult::Failed { retry_after: error.retry_after };
-                self.look_after = self.pace.next(looked, jitter());
+                self.look_after = self.pace.next_delay(looked, jitter());
                 self.trouble = Some(format!("the service cannot be asked how it is, and is asked again: {error}"));
                 self.publish();
                 return true;
@@ -85,7 +85,7 @@ impl RemoteRun {
         let is_same = known
             .is_some_and(|remote| remote.status.as_deref() == Some(status.word.as_str()) && remote.gate == gate)
             || self.state.tellings >= MAX_STATUS_CHANGES;
-        self.look_after = self.pace.next(if is_same { PollResult::Same } else { PollResult::Changed }, jitter());
+        self.look_after = self.pace.next_delay(if is_same { PollResult::Same } else { PollResult::Changed }, jitter());
         let state = status.state;
         let entry = Entry::Told { at, status: status.word.clone(), gate };
         self.seen = Some(status);
@@ -100,12 +100,12 @@ impl RemoteRun {
                 self.append(Entry::Completed { at, result }).await
             }
             There::Failed => {
-                let error = self.seen.as_ref().map(Status::failure_words).unwrap_or_default();
+                let error = self.seen.as_ref().map(Status::error_message).unwrap_or_default();
                 let result = self.result(None);
                 self.append(Entry::Failed { at, error, result }).await
             }
             There::Cancelled => {
-                let words = self.seen.as_ref().map(Status::failure_words).unwrap_or_default();
+                let words = self.seen.as_ref().map(Status::error_message).unwrap_or_default();
                 let reason = format!("it was cancelled at its service: {words}");
                 let result = self.result(None);
                 self.append(Entry::Cancelled { at, reason, result }).await
@@ -113,9 +113,9 @@ impl RemoteRun {
         }
     }
 
-    pub(super) async fn cancelled(&mut self, answer: Option<Result<Cancelled, AskError>>) -> bool {
+    pub(super) async fn cancelled(&mut self, answer: Option<Result<Cancelled, RequestError>>) -> bool {
         match answer {
-            Some(Ok(Cancelled::Asked)) => self.give_up("its service was asked to cancel it").await,
+            Some(Ok(Cancelled::Accepted)) => self.give_up("its service was asked to cancel it").await,
             Some(Ok(Cancelled::NotSupported)) => {
                 self.give_up("its service cannot cancel runs, so the remote run continues").await
             }
@@ -177,5 +177,5 @@ fn bounded(gate: &Value) -> Value {
 
 /// Returns the delay after this number of failed attempts.
 fn pause_before(attempt: u32) -> Duration {
-    backoff::rediscovery(attempt, None, None, jitter())
+    backoff::discovery_delay(attempt, None, None, jitter())
 }

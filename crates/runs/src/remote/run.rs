@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use steplatch_ids::{RunId, StepId};
-use steplatch_remote::{AskError, Cancelled, Config, LocalEnd, PollBackoff, StartError, StartedRun, Status};
+use steplatch_remote::{Cancelled, Config, LocalEnd, PollBackoff, RequestError, StartError, StartedRun, Status};
 use steplatch_services::{Permit, RunEnd, Service, ServiceClient};
 use steplatch_store::Record;
 use steplatch_workflow::Input;
@@ -72,9 +72,9 @@ enum RequestKind {
 pub(crate) enum ServiceReply {
     Turn(Permit),
     Start(Result<StartedRun, StartError>),
-    Look(Box<Result<Status, AskError>>),
+    Look(Box<Result<Status, RequestError>>),
     /// None if there was no answer in time.
-    Cancel(Option<Result<Cancelled, AskError>>),
+    Cancel(Option<Result<Cancelled, RequestError>>),
 }
 
 /// Event that a run of a remote workflow waits for besides inputs.
@@ -264,7 +264,7 @@ impl RemoteRun {
             state,
             service,
             turn,
-            look_after: pace.first(),
+            look_after: pace.first_delay(),
             pace,
             seen: None,
             unknown: 0,
@@ -467,7 +467,7 @@ impl RemoteRun {
                 _ => RunEnd::Failed,
             };
             let took = end.at.since(self.began.at);
-            self.service.numbers.ended(how, took);
+            self.service.metrics.count_end(how, took);
             tracing::info!(
                 run = %self.began.run,
                 workflow = self.began.tool,

@@ -6,8 +6,8 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use steplatch_protocol::{Histogram, Sample};
 
-/// The bounds of the buckets of durations, in seconds.
-const BOUNDS: [f64; 10] = [1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 1800.0, 3600.0];
+/// Upper bounds of the buckets of durations, in seconds.
+const BUCKET_SECONDS: [f64; 10] = [1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 1800.0, 3600.0];
 
 /// Counters since the start of the daemon.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(super) struct RunCounts {
     pub(super) completed: u64,
     pub(super) failed: u64,
     pub(super) cancelled: u64,
-    took: Histogram,
+    durations: Histogram,
 }
 
 /// End of a run of a service.
@@ -36,8 +36,8 @@ pub enum RunEnd {
 
 impl Default for ServiceMetrics {
     fn default() -> Self {
-        let took = Histogram::new(&BOUNDS);
-        Self(Mutex::new(RunCounts { started: 0, completed: 0, failed: 0, cancelled: 0, took }))
+        let durations = Histogram::new(&BUCKET_SECONDS);
+        Self(Mutex::new(RunCounts { started: 0, completed: 0, failed: 0, cancelled: 0, durations }))
     }
 }
 
@@ -46,18 +46,18 @@ impl ServiceMetrics {
         self.0.lock()
     }
 
-    pub fn started(&self) {
+    pub fn count_start(&self) {
         self.lock().started += 1;
     }
 
-    pub fn ended(&self, how: RunEnd, took: Duration) {
+    pub fn count_end(&self, end: RunEnd, duration: Duration) {
         let mut counts = self.lock();
-        match how {
+        match end {
             RunEnd::Completed => counts.completed += 1,
             RunEnd::Failed => counts.failed += 1,
             RunEnd::Cancelled => counts.cancelled += 1,
         }
-        counts.took.record_duration(took);
+        counts.durations.record_duration(duration);
     }
 
     pub(super) fn counts(&self) -> RunCounts {
@@ -67,7 +67,7 @@ impl ServiceMetrics {
 
 impl RunCounts {
     /// Returns the durations of finished runs.
-    pub(super) fn durations(&self, labels: &BTreeMap<String, String>) -> Vec<Sample> {
-        self.took.samples(labels)
+    pub(super) fn duration_samples(&self, labels: &BTreeMap<String, String>) -> Vec<Sample> {
+        self.durations.samples(labels)
     }
 }

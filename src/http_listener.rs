@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use serde_json::json;
-use steplatch_http::{MAX_BODY, Options, Server, Token, token_file};
+use steplatch_http::{MAX_BODY_BYTES, Options, Server, Token, token_file};
 use steplatch_mcp::{HttpOptions, http_service};
 use steplatch_protocol::{DaemonPaths, ReconnectingClient, ensure_private};
 use tokio::signal::unix::{SignalKind, signal};
@@ -70,7 +70,7 @@ impl ListenOptions {
             port: self.port.unwrap_or(defaults.port),
             allowed_hosts: self.allow_host,
             allowed_origins: self.allow_origin,
-            most_connections: max_connections(),
+            max_connections: max_connections(),
         };
         let server = Server::bind(&options, token, client_named(paths, "http")?).await;
         let server = server.map_err(|error| Failure::usage(error.to_string()))?;
@@ -86,10 +86,10 @@ impl ListenOptions {
         let mcp = HttpOptions {
             hosts: defaults.hosts.into_iter().chain([options.host]).chain(options.allowed_hosts).collect(),
             origins: defaults.origins.into_iter().chain(options.allowed_origins).collect(),
-            longest_body: MAX_BODY,
+            longest_body: MAX_BODY_BYTES,
             ended: server.ended(),
         };
-        let server = server.with("/mcp", http_service(client_named(paths, "mcp")?, mcp));
+        let server = server.with_service("/mcp", http_service(client_named(paths, "mcp")?, mcp));
         Ok(HttpListener {
             server,
             url: format!("http://{}", browser_address(address)),
@@ -209,7 +209,7 @@ fn browser_address(address: SocketAddr) -> SocketAddr {
 fn max_connections() -> usize {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    let default_limit = Options::default().most_connections;
+    let default_limit = Options::default().max_connections;
     if let Err(error) = setrlimit(Resource::Nofile, limit) {
         tracing::warn!(%error, "the limit of open files could not be raised");
     }

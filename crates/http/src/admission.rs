@@ -1,8 +1,8 @@
-//! Admission of requests: by the server's name in the request, by the origin of the page, and by the token.
+//! Admission of requests: checks the server's name in the request, the origin of the page, and the token.
 //!
-//! A page in a browser on this machine can send requests to any local port. The name in `Host` must therefore be one of
-//! the server's own (a page that uses DNS rebinding sends another name), and an `Origin`, which only browsers send,
-//! must be an allowed one. Only then does the server check the token.
+//! A page in a browser on this machine can send requests to any local port. The name in `Host` must therefore be a name
+//! of this server: a page that uses DNS rebinding sends another one. An `Origin`, which only browsers send, must be an
+//! allowed one. The server checks the token last.
 
 use axum::extract::Request;
 use axum::http::header::{
@@ -16,25 +16,25 @@ use axum::response::{IntoResponse, Response};
 use crate::refusal::Refusal;
 use crate::token::Token;
 
-/// Checks before the execution of a request.
+/// Checks of requests.
 #[derive(Debug)]
 pub(crate) struct Admission {
     token: Token,
-    hosts: Vec<Name>,
-    /// Allowed origins as browsers write them: scheme, name and port.
+    hosts: Vec<HostName>,
+    /// Allowed origins, as browsers send them: scheme, name and port.
     origins: Vec<String>,
 }
 
-/// A name of this server, with one port or with any.
+/// A name of this server. Without a port, it is valid with any port.
 #[derive(Debug, PartialEq, Eq)]
-struct Name {
+struct HostName {
     host: String,
     port: Option<u16>,
 }
 
-impl Name {
+impl HostName {
     /// Parses `name`, `name:port`, `[::1]` and `[::1]:port`; `None` for anything else.
-    fn read(text: &str) -> Option<Self> {
+    fn parse(text: &str) -> Option<Self> {
         // The colons of an address in brackets, or of a bare IPv6 address, do not separate a port.
         let is_bare_v6 = text.contains("::") && !text.starts_with('[');
         let colon = text.rfind(':').filter(|colon| !is_bare_v6 && !text[*colon..].contains(']'));
@@ -43,49 +43,49 @@ impl Name {
             None => (text, None),
         };
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-        // A trailing dot denotes the DNS root and does not change the meaning.
+        // A trailing dot means the DNS root and has no other effect.
         let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
         (!host.is_empty()).then_some(Self { host, port })
     }
 
-    fn is_called(&self, called: &Self) -> bool {
-        // A name without a port is on port 80.
-        self.host == called.host && self.port.is_none_or(|port| port == called.port.unwrap_or(80))
+    fn matches(&self, requested: &Self) -> bool {
+        // A requested name without a port means port 80.
+        self.host == requested.host && self.port.is_none_or(|port| port == requested.port.unwrap_or(80))
     }
 }
 
 /// An invalid name or origin in the options.
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidName {
-    /// Not the name of a host.
+    /// The text is not the name of a host.
     #[error("'{0}' is not the name of a host, such as steplatch.example or steplatch.example:443")]
     Host(String),
-    /// Not an origin.
+    /// The text is not an origin.
     #[error("'{0}' is not an origin, such as https://page.example or http://localhost:3000")]
     Origin(String),
 }
 
-/// Credential of the caller: the token, or a session of the page; for requests that require neither.
+/// Credentials of the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Caller {
-    /// The token was right.
+    /// The token is valid.
     Token,
-    /// A browser with a session of the page: both halves of the session were right.
+    /// A browser has a session of the page: both halves of the session are valid.
     Page,
-    /// Both were missing or wrong.
+    /// The request has no valid credentials.
     Unknown,
 }
 
 impl Caller {
-    /// Returns whether the caller may ask for anything that programs of the user may.
+    /// Returns whether the caller has the permissions of the user's programs.
     pub(crate) fn is_known(self) -> bool {
         self != Self::Unknown
     }
 }
 
 impl Admission {
-    /// Creates the checks of a server at `address` (with `port`): a request must have `token`, call the server by its
-    /// name, by a loopback name or by one of `hosts`, and come from a page of this server or of `origins`.
+    /// Creates the checks of a server at `address` and `port`. A request must have `token`. It must name the server by
+    /// its address, a loopback name or one of `hosts`. A page must be of this server or one of `origins`.
     ///
     /// # Errors
     /// If one of the names is invalid.
@@ -96,52 +96,53 @@ impl Admission {
         hosts: &[String],
         origins: &[String],
     ) -> Result<Self, InvalidName> {
-        let own = ["127.0.0.1", "localhost", "::1", address];
-        let mut names: Vec<Name> =
-            own.iter().map(|host| Name { host: host.to_ascii_lowercase(), port: Some(port) }).collect();
+        let own_hosts = ["127.0.0.1", "localhost", "::1", address];
+        let mut names: Vec<HostName> =
+            own_hosts.iter().map(|host| HostName { host: host.to_ascii_lowercase(), port: Some(port) }).collect();
         for host in hosts {
-            names.push(Name::read(host).ok_or_else(|| InvalidName::Host(host.clone()))?);
+            names.push(HostName::parse(host).ok_or_else(|| InvalidName::Host(host.clone()))?);
         }
         let mut allowed: Vec<String> =
             ["127.0.0.1", "localhost", "[::1]"].iter().map(|host| format!("http://{host}:{port}")).collect();
         for origin in origins {
-            let clean = origin.trim_end_matches('/').to_ascii_lowercase();
-            let named = clean
-                .split_once("://")
-                .is_some_and(|(scheme, name)| !scheme.is_empty() && !name.contains('/') && Name::read(name).is_some());
-            if !named {
+            let normalized = origin.trim_end_matches('/').to_ascii_lowercase();
+            let is_valid = normalized.split_once("://").is_some_and(|(scheme, name)| {
+                !scheme.is_empty() && !name.contains('/') && HostName::parse(name).is_some()
+            });
+            if !is_valid {
                 return Err(InvalidName::Origin(origin.clone()));
             }
-            allowed.push(clean);
+            allowed.push(normalized);
         }
         Ok(Self { token, hosts: names, origins: allowed })
     }
 
-    /// Checks that the request calls this server by its name, and comes from an allowed page.
+    /// Checks the name of the server in the request, and the origin of the page.
     ///
     /// # Errors
-    /// If it does not.
-    pub(crate) fn names(&self, request: &Request) -> Result<(), Refusal> {
+    /// If one of them is not allowed.
+    pub(crate) fn check_names(&self, request: &Request) -> Result<(), Refusal> {
         let forbidden = |code, error: String| Err(Refusal::new(StatusCode::FORBIDDEN, code, error));
-        let mut called = request.headers().get_all(HOST).iter();
-        let (first, second) = (called.next(), called.next());
-        let known = |text: Option<&str>| {
-            let called = text.and_then(Name::read);
-            called.is_some_and(|called| self.hosts.iter().any(|host| host.is_called(&called)))
+        let mut host_headers = request.headers().get_all(HOST).iter();
+        let (first, second) = (host_headers.next(), host_headers.next());
+        let is_allowed = |text: Option<&str>| {
+            let requested = text.and_then(HostName::parse);
+            requested.is_some_and(|requested| self.hosts.iter().any(|host| host.matches(&requested)))
         };
         // A request to a proxy names the server in its first line as well.
-        let in_line = request.uri().authority().is_none_or(|authority| known(Some(authority.as_str())));
-        if second.is_some() || !in_line || !known(first.and_then(|name| name.to_str().ok())) {
+        let allows_line = request.uri().authority().is_none_or(|authority| is_allowed(Some(authority.as_str())));
+        if second.is_some() || !allows_line || !is_allowed(first.and_then(|name| name.to_str().ok())) {
             return forbidden(
                 "forbidden_host",
-                "This server is not called by the name in Host; allow it with: steplatch serve --allow-host NAME"
+                "The name in Host is not a name of this server; allow it with: steplatch serve --allow-host NAME"
                     .to_owned(),
             );
         }
         if request.headers().contains_key(ORIGIN) && self.origin(request.headers()).is_none() {
             return forbidden(
                 "forbidden_origin",
-                "Pages of this origin may not ask; allow it with: steplatch serve --allow-origin URL".to_owned(),
+                "Pages of this origin may not send requests; allow it with: steplatch serve --allow-origin URL"
+                    .to_owned(),
             );
         }
         Ok(())
@@ -149,41 +150,42 @@ impl Admission {
 
     /// Returns the origin of the request, if the server allows it.
     fn origin(&self, headers: &HeaderMap) -> Option<HeaderValue> {
-        let mut given = headers.get_all(ORIGIN).iter();
-        let (Some(origin), None) = (given.next(), given.next()) else { return None };
+        let mut values = headers.get_all(ORIGIN).iter();
+        let (Some(origin), None) = (values.next(), values.next()) else { return None };
         let text = origin.to_str().ok()?.to_ascii_lowercase();
         self.origins.contains(&text).then(|| origin.clone())
     }
 
-    /// Returns the origin of the page, as the browser calls it, if the request calls this server `localhost`. At that name
-    /// only, pages are a secure context and cookies stay on this machine.
+    /// Returns the origin of the page if the request names this server `localhost`. Only at that name, pages are a
+    /// secure context and cookies stay on this machine.
     pub(crate) fn page_origin(&self, headers: &HeaderMap) -> Option<String> {
-        let called = headers.get(HOST)?.to_str().ok()?.to_ascii_lowercase();
-        (Name::read(&called)?.host == "localhost").then(|| format!("http://{called}"))
+        let authority = headers.get(HOST)?.to_str().ok()?.to_ascii_lowercase();
+        (HostName::parse(&authority)?.host == "localhost").then(|| format!("http://{authority}"))
     }
 
-    /// Returns whether the request calls this server by a loopback address.
-    pub(crate) fn is_called_by_loopback_address(&self, headers: &HeaderMap) -> bool {
-        let called = headers.get(HOST).and_then(|called| called.to_str().ok()).and_then(Name::read);
-        called.is_some_and(|called| called.host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback()))
+    /// Returns whether the request names this server by a loopback address.
+    pub(crate) fn uses_loopback_address(&self, headers: &HeaderMap) -> bool {
+        let name = headers.get(HOST).and_then(|host| host.to_str().ok()).and_then(HostName::parse);
+        name.is_some_and(|name| name.host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback()))
     }
 
-    /// Returns whether the request has the token, as `Bearer TOKEN` or `Api-Key TOKEN` (RFC 9110, 11.6.2).
+    /// Checks the token of the request, as `Bearer TOKEN` or `Api-Key TOKEN` (RFC 9110, 11.6.2).
     pub(crate) fn caller(&self, headers: &HeaderMap) -> Caller {
-        let mut given = headers.get_all(AUTHORIZATION).iter();
-        let (Some(value), None) = (given.next(), given.next()) else { return Caller::Unknown };
+        let mut values = headers.get_all(AUTHORIZATION).iter();
+        let (Some(value), None) = (values.next(), values.next()) else { return Caller::Unknown };
         let Some((scheme, token)) = value.to_str().ok().and_then(|value| value.split_once(' ')) else {
             return Caller::Unknown;
         };
-        let known = ["bearer", "api-key"].iter().any(|known| scheme.eq_ignore_ascii_case(known));
-        if known && self.token.is(token.trim()) { Caller::Token } else { Caller::Unknown }
+        let is_known_scheme = ["bearer", "api-key"].iter().any(|known| scheme.eq_ignore_ascii_case(known));
+        if is_known_scheme && self.token.matches(token.trim()) { Caller::Token } else { Caller::Unknown }
     }
 
     /// Returns the response to a browser's preflight request for an allowed origin. Browsers send it without the token
     /// (<https://fetch.spec.whatwg.org/#http-cors-protocol>).
-    pub(crate) fn preflight(&self, request: &Request) -> Option<Response> {
-        let asks = request.method() == Method::OPTIONS && request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD);
-        if !asks || self.origin(request.headers()).is_none() {
+    pub(crate) fn answer_preflight(&self, request: &Request) -> Option<Response> {
+        let is_preflight =
+            request.method() == Method::OPTIONS && request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD);
+        if !is_preflight || self.origin(request.headers()).is_none() {
             return None;
         }
         let mut response = StatusCode::NO_CONTENT.into_response();
@@ -197,7 +199,7 @@ impl Admission {
     }
 
     /// Adds the headers that let a page of an allowed origin read a response.
-    pub(crate) fn share(&self, request: &HeaderMap, response: &mut Response) {
+    pub(crate) fn add_cors_headers(&self, request: &HeaderMap, response: &mut Response) {
         if let Some(origin) = self.origin(request) {
             let headers = response.headers_mut();
             headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
@@ -235,10 +237,10 @@ mod tests {
         for good in
             ["127.0.0.1:7878", "localhost:7878", "LOCALHOST:7878", "[::1]:7878", "10.0.0.5:7878", "steplatch.example"]
         {
-            assert!(admission.names(&request(&[("host", good)])).is_ok(), "{good}");
+            assert!(admission.check_names(&request(&[("host", good)])).is_ok(), "{good}");
         }
-        assert!(admission.names(&request(&[("host", "steplatch.example.:444")])).is_ok());
-        assert!(admission.names(&request(&[("host", "other.example:8443")])).is_ok());
+        assert!(admission.check_names(&request(&[("host", "steplatch.example.:444")])).is_ok());
+        assert!(admission.check_names(&request(&[("host", "other.example:8443")])).is_ok());
         for bad in [
             "evil.example:7878",
             "127.0.0.1",
@@ -249,20 +251,21 @@ mod tests {
             "",
             ":7878",
         ] {
-            assert!(admission.names(&request(&[("host", bad)])).is_err(), "{bad}");
+            assert!(admission.check_names(&request(&[("host", bad)])).is_err(), "{bad}");
         }
-        assert!(admission.names(&request(&[])).is_err(), "who names nobody is not answered");
+        assert!(admission.check_names(&request(&[])).is_err(), "who names nobody is not answered");
         let two = [("host", "localhost:7878"), ("host", "evil.example")];
-        assert!(admission.names(&request(&two)).is_err());
+        assert!(admission.check_names(&request(&two)).is_err());
         let mut proxied = request(&[("host", "localhost:7878")]);
         *proxied.uri_mut() = "http://evil.example/".parse().unwrap();
-        assert!(admission.names(&proxied).is_err());
+        assert!(admission.check_names(&proxied).is_err());
     }
 
     #[test]
     fn pages_of_other_origins_may_not_ask() {
         let admission = admission();
-        let from = |origin: &str| admission.names(&request(&[("host", "localhost:7878"), ("origin", origin)])).is_ok();
+        let from =
+            |origin: &str| admission.check_names(&request(&[("host", "localhost:7878"), ("origin", origin)])).is_ok();
         for good in ["http://localhost:7878", "http://127.0.0.1:7878", "http://[::1]:7878", "https://page.example"] {
             assert!(from(good), "{good}");
         }

@@ -22,9 +22,9 @@ use crate::{dialect, health, metrics, openapi, stream};
 /// Returns all routes except MCP.
 pub(crate) fn routes() -> Router<Arc<App>> {
     let mut router = Router::new()
-        .route("/health", get(health::health))
-        .route("/metrics", get(metrics::metrics))
-        .route("/api/openapi.json", get(document))
+        .route("/health", get(health::report_health))
+        .route("/metrics", get(metrics::report_metrics))
+        .route("/api/openapi.json", get(openapi_document))
         .route("/events/workflow/{run_id}", get(stream::stream_events))
         .route(&format!("{BASE}/runs/{{run_id}}/events"), get(stream::stream_events))
         .route(&format!("{}/mcp", dialect::BASE), get(dialect::list))
@@ -32,7 +32,7 @@ pub(crate) fn routes() -> Router<Arc<App>> {
         .route(&format!("{}/{{id}}/runs/{{run_id}}/status", dialect::BASE), get(dialect::status))
         .route(&format!("{}/{{id}}/runs/{{run_id}}/cancel", dialect::BASE), post(dialect::cancel));
     for route in ROUTES {
-        let prepared = Arc::new(RouteHandler::new(route));
+        let handler = Arc::new(RouteHandler::new(route));
         let filter = match route.method {
             Method::Get => MethodFilter::GET,
             Method::Post => MethodFilter::POST,
@@ -46,14 +46,14 @@ pub(crate) fn routes() -> Router<Arc<App>> {
                            Extension(caller): Extension<Caller>,
                            headers: HeaderMap,
                            body: Bytes| {
-            let prepared = prepared.clone();
+            let handler = handler.clone();
             async move {
                 let path = path.map_err(|error| Refusal::invalid(error.body_text()))?;
                 let Query(query) = query.map_err(|error| Refusal::invalid(error.body_text()))?;
                 let path = path.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
                 let peer = peer.map(|Extension(peer)| peer);
                 let daemon = app.projects.client(&app.daemon, &headers).await?;
-                prepared.answer(&daemon, RequestInput { path, query, headers, body, peer, caller }).await
+                handler.answer(&daemon, RequestInput { path, query, headers, body, peer, caller }).await
             }
         };
         router = router.route(&route.address(), on(filter, answer));
@@ -62,7 +62,7 @@ pub(crate) fn routes() -> Router<Arc<App>> {
 }
 
 /// Returns the OpenAPI document.
-async fn document() -> Response {
+async fn openapi_document() -> Response {
     static TEXT: LazyLock<String> = LazyLock::new(|| openapi::document().to_string());
     ([(CONTENT_TYPE, "application/json")], TEXT.as_str()).into_response()
 }

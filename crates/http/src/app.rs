@@ -1,4 +1,4 @@
-//! The state that all handlers share.
+//! Shared state of all handlers.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::metrics::Metrics;
 use crate::projects::Projects;
 use crate::stream::Streams;
 
-/// The state that all handlers share.
+/// Shared state of all handlers.
 #[derive(Debug)]
 pub(crate) struct App {
     pub(crate) daemon: ReconnectingClient,
@@ -24,9 +24,9 @@ pub(crate) struct App {
     /// Cancelled when the server shuts down.
     pub(crate) ended: CancellationToken,
     pub(crate) admission: Admission,
-    /// The port of the server, which is part of the name of its cookie.
+    /// Port of the server, which is part of the name of its cookie.
     pub(crate) port: u16,
     pub(crate) live: Live,
-    /// Connections and sockets, which the end of the server waits for.
+    /// Connections and sockets that the shutdown waits for.
     pub(crate) tasks: TaskTracker,
 }

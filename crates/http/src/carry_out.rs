@@ -21,7 +21,6 @@ use crate::route::{FailureStatus, ResourceKind, Route};
 
 /// The header with the idempotency key of a request, so that the server carries it out once
 /// (<https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/>).
-/// (<https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/>).
 pub(crate) const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
 /// Maximum length of an idempotency key, in bytes.
@@ -34,8 +33,8 @@ const KEY_FIELD: &str = "idempotency_key";
 #[derive(Debug)]
 pub(crate) struct RouteHandler {
     pub(crate) route: &'static Route,
-    /// The properties of the schema of its parameters.
-    known: Map<String, Value>,
+    /// Properties in the schema of its parameters.
+    properties: Map<String, Value>,
 }
 
 /// The parts of a request.
@@ -55,46 +54,47 @@ pub(crate) struct RequestInput {
 impl RouteHandler {
     pub(crate) fn new(route: &'static Route) -> Self {
         let mut schema = (route.info().parameters)();
-        let known = match schema["properties"].take() {
-            Value::Object(known) => known,
+        let properties = match schema["properties"].take() {
+            Value::Object(properties) => properties,
             _ => Map::new(),
         };
-        Self { route, known }
+        Self { route, properties }
     }
 
-    /// Carries a request out.
+    /// Performs a request.
     ///
     /// # Errors
-    /// If the request does not fit this route, or the daemon did not carry it out.
-    pub(crate) async fn answer(&self, daemon: &ReconnectingClient, given: RequestInput) -> Result<Response, Refusal> {
-        if self.route.for_page && given.caller != Caller::Page {
-            let error = "Only a browser that is logged in to the page may ask for this; log in with: steplatch open";
+    /// If the request is invalid for this route, or the daemon does not answer.
+    pub(crate) async fn answer(&self, daemon: &ReconnectingClient, request: RequestInput) -> Result<Response, Refusal> {
+        if self.route.for_page && request.caller != Caller::Page {
+            let error =
+                "Only a browser that is logged in to the page may send this request; log in with: steplatch open";
             return Err(Refusal::new(StatusCode::FORBIDDEN, "page_only", error));
         }
-        let named = given.path.first().map(|(_, value)| value.clone());
-        let peer = given.peer;
-        // The record of an answer names the page, where that sent it.
-        let surface = if given.caller == Caller::Page { "page" } else { "http" };
-        let params = Value::Object(self.parameters(given)?);
+        let resource_name = request.path.first().map(|(_, value)| value.clone());
+        let peer = request.peer;
+        // The record of an answer names the page if the page sent it.
+        let surface = if request.caller == Caller::Page { "page" } else { "http" };
+        let params = Value::Object(self.merge_parameters(request)?);
         let (mut reply, warnings) = match self.route.verb {
             "ANSWER_GATE" => answer_gate(daemon, params, peer, surface).await?,
-            // The daemon checks the passphrase, and that no program of a kept terminal gives it.
+            // The daemon checks the passphrase, and refuses one from a program in a terminal of steplatch.
             "UNLOCK_RUNS" => daemon.for_person(surface, peer).call_raw("UNLOCK_RUNS", params).await?,
             verb => daemon.call_raw(verb, params).await?,
         };
-        let status = self.status(&reply, daemon, named.as_deref()).await?;
+        let status = self.find_status(&reply, daemon, resource_name.as_deref()).await?;
         if let Value::Object(fields) = &mut reply {
             // Replies that are always successes have no `success` field.
             fields.entry("success").or_insert(true.into());
             if !warnings.is_empty() {
                 match fields.entry("warnings").or_insert_with(|| json!([])) {
-                    Value::Array(all) => all.extend(warnings.into_iter().map(Value::String)),
-                    other => *other = warnings.into(),
+                    Value::Array(existing) => existing.extend(warnings.into_iter().map(Value::String)),
+                    value => *value = warnings.into(),
                 }
             }
-            if let Some(code) = word(status) {
-                let words = fields.get("error").or_else(|| fields.get("message")).and_then(Value::as_str);
-                let error = words.unwrap_or("This could not be done").to_owned();
+            if let Some(code) = status_code_name(status) {
+                let message = fields.get("error").or_else(|| fields.get("message")).and_then(Value::as_str);
+                let error = message.unwrap_or("The request failed").to_owned();
                 fields.insert("error".to_owned(), error.into());
                 fields.insert("code".to_owned(), code.into());
             }
@@ -102,84 +102,83 @@ impl RouteHandler {
         Ok((status, Json(reply)).into_response())
     }
 
-    /// Merges the parameters of the verb.
-    fn parameters(&self, given: RequestInput) -> Result<Map<String, Value>, Refusal> {
-        let RequestInput { path, query, headers, body, peer: _, caller: _ } = given;
+    /// Merges the parameters of the path, the query, the headers and the body.
+    fn merge_parameters(&self, request: RequestInput) -> Result<Map<String, Value>, Refusal> {
+        let RequestInput { path, query, headers, body, peer: _, caller: _ } = request;
         let mut params = match self.route.method.has_body() {
             true => {
                 if let Some((name, _)) = query.first() {
-                    let error = format!("'{name}' stands in the query, and this takes its parameters as a JSON object");
+                    let error =
+                        format!("'{name}' is in the query, but this request takes its parameters as a JSON object");
                     return Err(Refusal::invalid(error));
                 }
-                object(&headers, &body)?
+                parse_body(&headers, &body)?
             }
             false if !body.is_empty() => {
-                return Err(Refusal::invalid("This takes its parameters in the query, and no body"));
+                return Err(Refusal::invalid("This request takes its parameters in the query, without a body"));
             }
-            false => self.of_query(query)?,
+            false => self.parse_query(query)?,
         };
         for (name, value) in path {
-            let route_name = self.route.in_path().find(|(known, _)| *known == name);
+            let route_name = self.route.path_parameters().find(|(known, _)| *known == name);
             let field = route_name.map_or(name.as_str(), |(_, field)| field);
             match params.get(field) {
-                Some(other) if *other != value => {
-                    return Err(Refusal::invalid(format!(
-                        "{field} is one thing in the address and another one beside it"
-                    )));
+                Some(in_body) if *in_body != value => {
+                    return Err(Refusal::invalid(format!("{field} differs between the address and the body")));
                 }
                 _ => {
                     params.insert(field.to_owned(), value.into());
                 }
             }
         }
-        self.take_key(&headers, &mut params)?;
+        self.add_idempotency_key(&headers, &mut params)?;
         Ok(params)
     }
 
-    /// Parses a query. Text becomes a number where the verb's schema wants one.
-    fn of_query(&self, query: Vec<(String, String)>) -> Result<Map<String, Value>, Refusal> {
+    /// Parses a query by the schema of the verb.
+    fn parse_query(&self, query: Vec<(String, String)>) -> Result<Map<String, Value>, Refusal> {
         let mut params = Map::new();
         for (name, value) in query {
-            let in_path = self.route.in_path().any(|(_, field)| field == name);
-            let Some(parameter) = self.known.get(&name).filter(|_| !in_path) else {
-                let names: Vec<_> = self.known.keys().map(String::as_str).collect();
-                let in_path: Vec<_> = self.route.in_path().map(|(_, field)| field).collect();
+            let in_path = self.route.path_parameters().any(|(_, field)| field == name);
+            let Some(parameter) = self.properties.get(&name).filter(|_| !in_path) else {
+                let names: Vec<_> = self.properties.keys().map(String::as_str).collect();
+                let in_path: Vec<_> = self.route.path_parameters().map(|(_, field)| field).collect();
                 let known: Vec<_> = names.into_iter().filter(|name| !in_path.contains(name)).collect();
                 let name: String = name.chars().take(60).collect();
                 let error = match known.is_empty() {
-                    true => format!("unknown parameter '{name}': this takes none"),
-                    false => format!("unknown parameter '{name}'; there are {}", known.join(", ")),
+                    true => format!("unknown parameter '{name}': this request has no parameters"),
+                    false => format!("unknown parameter '{name}'; the parameters are {}", known.join(", ")),
                 };
                 return Err(Refusal::invalid(error));
             };
             if parameter["type"] == "array" {
                 match params.entry(name).or_insert_with(|| json!([])) {
-                    Value::Array(all) => all.push(value.into()),
+                    Value::Array(values) => values.push(value.into()),
                     other => *other = value.into(),
                 }
             } else if params.insert(name.clone(), value.into()).is_some() {
-                return Err(Refusal::invalid(format!("{name} is given more than once")));
+                return Err(Refusal::invalid(format!("{name} occurs more than once")));
             }
         }
         Ok(params)
     }
 
-    /// Takes the idempotency key from its header.
-    fn take_key(&self, headers: &HeaderMap, params: &mut Map<String, Value>) -> Result<(), Refusal> {
+    /// Adds the idempotency key of the header to the parameters.
+    fn add_idempotency_key(&self, headers: &HeaderMap, params: &mut Map<String, Value>) -> Result<(), Refusal> {
         let Some(key) = idempotency_key(headers)? else { return Ok(()) };
         let nature = self.route.info().nature;
-        if !self.known.contains_key(KEY_FIELD) {
+        if !self.properties.contains_key(KEY_FIELD) {
             return match nature.idempotent {
                 // The verb itself is idempotent.
                 true => Ok(()),
                 false => Err(Refusal::invalid(
-                    "A repetition of this request cannot be recognised: Idempotency-Key is for requests that start a run",
+                    "This request does not support Idempotency-Key: only requests that start a run do",
                 )),
             };
         }
         match params.get(KEY_FIELD) {
-            Some(other) if *other != key => {
-                Err(Refusal::invalid("idempotency_key is one thing in the header and another one in the body"))
+            Some(in_body) if *in_body != key => {
+                Err(Refusal::invalid("idempotency_key differs between the header and the body"))
             }
             _ => {
                 params.insert(KEY_FIELD.to_owned(), key.into());
@@ -189,11 +188,11 @@ impl RouteHandler {
     }
 
     /// Returns the status of a reply.
-    async fn status(
+    async fn find_status(
         &self,
         reply: &Value,
         daemon: &ReconnectingClient,
-        named: Option<&str>,
+        resource_name: Option<&str>,
     ) -> Result<StatusCode, Refusal> {
         if reply["success"] != false {
             return Ok(StatusCode::OK);
@@ -201,8 +200,8 @@ impl RouteHandler {
         let text = |field: &str| reply[field].as_str().unwrap_or_default();
         let has_state = !text("status").is_empty() || !text("state").is_empty();
         let is_run = has_state && !text("run_id").is_empty();
-        let some = |field: &str| reply[field].as_array().is_some_and(|all| !all.is_empty());
-        match self.route.unsuccessful {
+        let has_entries = |field: &str| reply[field].as_array().is_some_and(|entries| !entries.is_empty());
+        match self.route.failure_status {
             FailureStatus::Run if is_run => return Ok(StatusCode::OK),
             FailureStatus::Run if text("final_state") == "workflow_not_found" => return Ok(StatusCode::NOT_FOUND),
             FailureStatus::Run if text("final_state") == "idempotency_conflict" => return Ok(StatusCode::CONFLICT),
@@ -215,15 +214,15 @@ impl RouteHandler {
         if reply["name_taken"] == true {
             return Ok(StatusCode::CONFLICT);
         }
-        if reply["misread"] == true || some("validation_errors") || some("problems") {
+        if reply["misread"] == true || has_entries("validation_errors") || has_entries("problems") {
             return Ok(StatusCode::UNPROCESSABLE_ENTITY);
         }
-        if let (Some(thing), Some(named)) = (self.route.thing, named)
-            && !thing.is_there(named, daemon).await?
+        if let (Some(resource), Some(name)) = (self.route.resource, resource_name)
+            && !resource.exists(name, daemon).await?
         {
             return Ok(StatusCode::NOT_FOUND);
         }
-        Ok(match self.route.unsuccessful {
+        Ok(match self.route.failure_status {
             FailureStatus::Conflict => StatusCode::CONFLICT,
             // An unsuccessful call of an existing node.
             FailureStatus::Value => StatusCode::OK,
@@ -232,8 +231,8 @@ impl RouteHandler {
     }
 }
 
-/// Returns the short name of a status.
-fn word(status: StatusCode) -> Option<&'static str> {
+/// Returns the error code of a status.
+fn status_code_name(status: StatusCode) -> Option<&'static str> {
     match status {
         StatusCode::NOT_FOUND => Some("not_found"),
         StatusCode::CONFLICT => Some("conflict"),
@@ -244,14 +243,14 @@ fn word(status: StatusCode) -> Option<&'static str> {
 }
 
 impl ResourceKind {
-    /// Returns whether a thing of this name exists.
-    async fn is_there(self, name: &str, daemon: &ReconnectingClient) -> Result<bool, AskError> {
+    /// Returns whether a resource with this name exists.
+    async fn exists(self, name: &str, daemon: &ReconnectingClient) -> Result<bool, AskError> {
         let name = name.to_owned();
         Ok(match self {
             Self::Run => daemon.call(GetWorkflowRun { run_id: name }).await?.success,
             Self::Terminal => {
-                let open = daemon.call(ListTerminalSessions {}).await?.sessions;
-                open.iter().any(|one| one.session_id == name || one.name.as_ref() == Some(&name))
+                let sessions = daemon.call(ListTerminalSessions {}).await?.sessions;
+                sessions.iter().any(|session| session.session_id == name || session.name.as_ref() == Some(&name))
             }
             Self::Recording => {
                 let recordings = daemon.call(ListRecordings { limit: Some(1000), ..ListRecordings::default() });
@@ -259,9 +258,9 @@ impl ResourceKind {
             }
             Self::Host => daemon.call(ListHosts {}).await?.hosts.iter().any(|host| host.name == name),
             Self::Workflow => {
-                let found = daemon.call(DescribeWorkflow { name }).await?;
+                let workflow = daemon.call(DescribeWorkflow { name }).await?;
                 // An invalid workflow exists nevertheless.
-                found.success || found.file.is_some()
+                workflow.success || workflow.file.is_some()
             }
             Self::Node => daemon.call(DescribeNode { node_id: name }).await?.success,
             Self::Graph => {
@@ -273,24 +272,24 @@ impl ResourceKind {
                 tools.iter().any(|tool| tool.name == name)
             }
             Self::RemoteWorkflow => {
-                let known = daemon.call(ListRemoteWorkflows::default()).await?.workflows;
-                known.iter().any(|workflow| workflow.workflow_id == name)
+                let workflows = daemon.call(ListRemoteWorkflows::default()).await?.workflows;
+                workflows.iter().any(|workflow| workflow.workflow_id == name)
             }
         })
     }
 }
 
-/// Passes an answer to a gate on to the daemon.
+/// Sends an answer to a gate to the daemon.
 ///
-/// The holder of the token is a program. The answer counts as a person's only with the approver's passphrase or the signature of
-/// a passkey, which the daemon checks. If no passphrase is set, no other answer over HTTP counts as a person's.
+/// The holder of the token is a program. The answer counts as a person's only with the approver's passphrase or the
+/// signature of a passkey, which the daemon checks. Without a passphrase, only a passkey makes it a person's.
 async fn answer_gate(
     daemon: &ReconnectingClient,
     params: Value,
     peer: Option<Peer>,
     surface: &str,
 ) -> Result<(Value, Vec<String>), AskError> {
-    let has_passphrase = params["passphrase"].as_str().is_some_and(|given| !given.is_empty());
+    let has_passphrase = params["passphrase"].as_str().is_some_and(|passphrase| !passphrase.is_empty());
     if params["passkey"].is_object() {
         return daemon.for_person(surface, peer).call_raw("ANSWER_GATE", params).await;
     }
@@ -305,13 +304,13 @@ async fn answer_gate(
 /// # Errors
 /// If there is more than one, or it is invalid.
 pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Refusal> {
-    let mut given = headers.get_all(IDEMPOTENCY_KEY).iter();
-    let Some(key) = given.next() else { return Ok(None) };
+    let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
+    let Some(key) = values.next() else { return Ok(None) };
     let key = key.to_str().ok().filter(|key| !key.is_empty() && key.len() <= MAX_KEY_BYTES);
-    match (key, given.next()) {
+    match (key, values.next()) {
         (Some(key), None) => Ok(Some(key.to_owned())),
         _ => Err(Refusal::invalid(format!(
-            "Idempotency-Key must be one text of at most {MAX_KEY_BYTES} visible ASCII characters"
+            "Idempotency-Key must occur once, with at most {MAX_KEY_BYTES} visible ASCII characters"
         ))),
     }
 }
@@ -320,7 +319,7 @@ pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Ref
 ///
 /// # Errors
 /// If it is not a JSON object.
-pub(crate) fn object(headers: &HeaderMap, body: &[u8]) -> Result<Map<String, Value>, Refusal> {
+pub(crate) fn parse_body(headers: &HeaderMap, body: &[u8]) -> Result<Map<String, Value>, Refusal> {
     if body.is_empty() {
         return Ok(Map::new());
     }

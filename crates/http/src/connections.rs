@@ -1,8 +1,8 @@
 //! The open connections, up to a limit.
 //!
-//! An idle connection occupies a place. When there is no free place, a new connection replaces the one idle for the
-//! longest, first those without a token so far. A connection with a request in progress never closes for that. A crowd
-//! of idle connections therefore cannot block other clients.
+//! Above the limit, a new connection replaces the one that has been idle for the longest time, first among those
+//! without credentials so far. A connection with a request in progress is never replaced. Idle connections therefore
+//! cannot block other clients.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,31 +16,31 @@ use tokio_util::sync::CancellationToken;
 /// All connections of a server.
 #[derive(Debug)]
 pub(crate) struct Connections {
-    most: usize,
-    open: Mutex<Open>,
+    max_connections: usize,
+    open: Mutex<OpenConnections>,
 }
 
 #[derive(Debug, Default)]
-struct Open {
-    next: u64,
-    all: BTreeMap<u64, Arc<Connection>>,
+struct OpenConnections {
+    next_number: u64,
+    by_number: BTreeMap<u64, Arc<Connection>>,
 }
 
-/// The state of one connection.
+/// State of one connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    /// The number of requests in progress.
-    answering: AtomicUsize,
-    quiet_since: Mutex<Instant>,
-    /// True if one of its requests had the token.
-    known: AtomicBool,
+    /// Number of requests in progress.
+    requests: AtomicUsize,
+    idle_since: Mutex<Instant>,
+    /// True if one of its requests had credentials.
+    is_known: AtomicBool,
     /// Notified when the head of the first request has arrived.
-    pub(crate) spoke: Notify,
-    /// Cancelled when the connection must make room.
-    pub(crate) gives_way: CancellationToken,
+    pub(crate) first_request: Notify,
+    /// Cancelled when another connection replaces this one.
+    pub(crate) replaced: CancellationToken,
 }
 
-/// The place of a connection, held while it is open.
+/// Place of an open connection.
 #[derive(Debug)]
 pub(crate) struct ConnectionSlot {
     connections: Arc<Connections>,
@@ -48,80 +48,81 @@ pub(crate) struct ConnectionSlot {
     pub(crate) connection: Arc<Connection>,
 }
 
-/// A request in progress, until the end of its response.
+/// Counts a request as in progress until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Answering(Arc<Connection>);
+pub(crate) struct RequestGuard(Arc<Connection>);
 
 impl Connections {
-    pub(crate) fn new(most: usize) -> Arc<Self> {
-        Arc::new(Self { most, open: Mutex::default() })
+    pub(crate) fn new(max_connections: usize) -> Arc<Self> {
+        Arc::new(Self { max_connections, open: Mutex::default() })
     }
 
-    fn lock(&self) -> parking_lot::MutexGuard<'_, Open> {
+    fn lock(&self) -> parking_lot::MutexGuard<'_, OpenConnections> {
         self.open.lock()
     }
 
     pub(crate) fn count(&self) -> usize {
-        self.lock().all.len()
+        self.lock().by_number.len()
     }
 
-    /// Gives a new connection a place. `None` when all connections have requests in progress.
-    pub(crate) fn seat(self: &Arc<Self>) -> Option<ConnectionSlot> {
+    /// Returns a place for a new connection. `None` if all connections have requests in progress.
+    pub(crate) fn open_slot(self: &Arc<Self>) -> Option<ConnectionSlot> {
         let mut open = self.lock();
-        if open.all.len() >= self.most {
-            let quiet = open.all.iter().filter(|(_, one)| !one.is_answering());
-            let (&number, _) = quiet.min_by_key(|(_, one)| (one.known.load(Ordering::Relaxed), one.quiet_since()))?;
-            if let Some(connection) = open.all.remove(&number) {
-                connection.gives_way.cancel();
+        if open.by_number.len() >= self.max_connections {
+            let idle = open.by_number.iter().filter(|(_, connection)| !connection.is_busy());
+            let (&number, _) = idle
+                .min_by_key(|(_, connection)| (connection.is_known.load(Ordering::Relaxed), connection.idle_since()))?;
+            if let Some(connection) = open.by_number.remove(&number) {
+                connection.replaced.cancel();
             }
         }
-        let number = open.next;
-        open.next += 1;
+        let number = open.next_number;
+        open.next_number += 1;
         let connection = Arc::new(Connection {
-            answering: AtomicUsize::new(0),
-            quiet_since: Mutex::new(Instant::now()),
-            known: AtomicBool::new(false),
-            spoke: Notify::new(),
-            gives_way: CancellationToken::new(),
+            requests: AtomicUsize::new(0),
+            idle_since: Mutex::new(Instant::now()),
+            is_known: AtomicBool::new(false),
+            first_request: Notify::new(),
+            replaced: CancellationToken::new(),
         });
-        open.all.insert(number, connection.clone());
+        open.by_number.insert(number, connection.clone());
         Some(ConnectionSlot { connections: self.clone(), number, connection })
     }
 }
 
 impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        self.connections.lock().all.remove(&self.number);
+        self.connections.lock().by_number.remove(&self.number);
     }
 }
 
 impl Connection {
-    fn quiet_since(&self) -> Instant {
-        *self.quiet_since.lock()
+    fn idle_since(&self) -> Instant {
+        *self.idle_since.lock()
     }
 
     /// Returns whether a request is in progress.
-    pub(crate) fn is_answering(&self) -> bool {
-        self.answering.load(Ordering::Relaxed) > 0
+    pub(crate) fn is_busy(&self) -> bool {
+        self.requests.load(Ordering::Relaxed) > 0
     }
 
-    /// Records that a request had the token.
-    pub(crate) fn is_known(&self) {
-        self.known.store(true, Ordering::Relaxed);
+    /// Records that a request had credentials.
+    pub(crate) fn mark_known(&self) {
+        self.is_known.store(true, Ordering::Relaxed);
     }
 
-    /// Counts a request until the drop of the guard.
-    pub(crate) fn answers(self: &Arc<Self>) -> Answering {
-        self.answering.fetch_add(1, Ordering::Relaxed);
-        self.spoke.notify_one();
-        Answering(self.clone())
+    /// Counts a request as in progress until the guard is dropped.
+    pub(crate) fn begin_request(self: &Arc<Self>) -> RequestGuard {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        self.first_request.notify_one();
+        RequestGuard(self.clone())
     }
 }
 
-impl Drop for Answering {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
-        *self.0.quiet_since.lock() = Instant::now();
-        self.0.answering.fetch_sub(1, Ordering::Relaxed);
+        *self.0.idle_since.lock() = Instant::now();
+        self.0.requests.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -130,31 +131,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_quietest_gives_way_and_who_is_answered_does_not() {
+    fn the_quietest_replaced_and_who_is_answered_does_not() {
         let connections = Connections::new(3);
         let (first, second, third) =
-            (connections.seat().unwrap(), connections.seat().unwrap(), connections.seat().unwrap());
-        first.connection.is_known();
-        let answering = second.connection.answers();
-        let fourth = connections.seat().unwrap();
-        assert!(third.connection.gives_way.is_cancelled(), "a stranger before somebody who is known");
-        let _fifth = connections.seat().unwrap();
-        assert!(fourth.connection.gives_way.is_cancelled() && !first.connection.gives_way.is_cancelled());
-        let _asked = (first.connection.answers(), _fifth.connection.answers());
-        assert!(connections.seat().is_none(), "all are being answered");
+            (connections.open_slot().unwrap(), connections.open_slot().unwrap(), connections.open_slot().unwrap());
+        first.connection.mark_known();
+        let answering = second.connection.begin_request();
+        let fourth = connections.open_slot().unwrap();
+        assert!(third.connection.replaced.is_cancelled(), "a stranger before somebody who is known");
+        let _fifth = connections.open_slot().unwrap();
+        assert!(fourth.connection.replaced.is_cancelled() && !first.connection.replaced.is_cancelled());
+        let _asked = (first.connection.begin_request(), _fifth.connection.begin_request());
+        assert!(connections.open_slot().is_none(), "all are being answered");
         drop(answering);
-        assert!(connections.seat().is_some());
-        assert!(second.connection.gives_way.is_cancelled());
+        assert!(connections.open_slot().is_some());
+        assert!(second.connection.replaced.is_cancelled());
     }
 
     #[test]
     fn a_place_is_free_once_its_connection_is_gone() {
         let connections = Connections::new(1);
-        let one = connections.seat().unwrap();
-        let _answering = one.connection.answers();
-        assert!(connections.seat().is_none());
+        let one = connections.open_slot().unwrap();
+        let _answering = one.connection.begin_request();
+        assert!(connections.open_slot().is_none());
         drop(one);
         assert_eq!(connections.count(), 0);
-        assert!(connections.seat().is_some());
+        assert!(connections.open_slot().is_some());
     }
 }

@@ -1,8 +1,8 @@
-//! The server side of the protocol of remote workflow services, by which another instance discovers and runs workflows.
+//! Server side of the protocol of remote workflow services, with which other instances discover and run workflows.
 //!
-//! It consists of four addresses over the usual verbs. The list shows the library's proven workflows. A run is an
-//! ordinary run with other field names and formats: states in upper case, times in milliseconds since 1970. A run that
-//! waits on a gate is running, with the question in `output.pending_gate`.
+//! Its four addresses use the same verbs as the API. The list has the proven workflows of the library. A run has other
+//! field names and formats: states in upper case, times in milliseconds since 1970. A run that waits at a gate is
+//! RUNNING, with the question in `output.pending_gate`.
 
 use std::sync::Arc;
 
@@ -21,26 +21,26 @@ use steplatch_protocol::{
 };
 
 use crate::app::App;
-use crate::carry_out::{idempotency_key, object};
+use crate::carry_out::{idempotency_key, parse_body};
 use crate::refusal::Refusal;
 
 /// The base address.
 pub(crate) const BASE: &str = "/api/v1/service/workflows";
 
-/// The default number of entries of a page.
-const PAGE: usize = 50;
+/// Default number of entries of a page.
+const DEFAULT_PAGE_SIZE: usize = 50;
 
-/// The maximum number of entries of a page.
+/// Maximum number of entries of a page.
 const MAX_PAGE_SIZE: usize = 200;
 
-/// A workflow that can be started.
+/// A workflow that clients can start.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct Offered {
+pub(crate) struct OfferedWorkflow {
     /// Its id, for /{id}/start
     id: String,
     /// Its name
     name: String,
-    /// The same, as pages call it
+    /// The same as name
     title: String,
     /// Its purpose
     description: String,
@@ -48,48 +48,48 @@ pub(crate) struct Offered {
     category: String,
     /// Its version
     version: String,
-    /// sync or async: whether the client that starts it waits for its end
+    /// sync if the client should wait for the end of the run, otherwise async
     #[serde(rename = "executionType")]
     execution_type: &'static str,
     /// JSON Schema of its input
     #[serde(rename = "inputSchema")]
     input_schema: Map<String, Value>,
-    /// The same, as pages call it
+    /// The same as inputSchema
     inputs: Map<String, Value>,
 }
 
-/// A page of them.
+/// A page of workflows.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Page {
     /// Number of entries on all pages
     count: usize,
-    /// The address of the next page, relative to this one's
+    /// Address of the next page, relative to this one
     next: Option<String>,
-    /// The address of the previous page
+    /// Address of the previous page
     previous: Option<String>,
     /// The entries of this page
-    results: Vec<Offered>,
+    results: Vec<OfferedWorkflow>,
 }
 
-/// The list: all of it, or one page.
+/// The list of workflows, or one page of it.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub(crate) enum List {
-    /// All of it
-    All(Vec<Offered>),
+    /// The complete list
+    All(Vec<OfferedWorkflow>),
     /// One page
     Page(Page),
 }
 
-/// Requested page. Without one, all entries are returned.
+/// Requested page. Without one, the reply has all entries.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WantedPage {
-    /// Its number, from 1
+    /// Number of the page, from 1
     #[serde(default)]
     #[schemars(range(min = 1))]
     page: Option<usize>,
-    /// Entries of a page (default 50)
+    /// Number of entries of a page (default 50)
     #[serde(default)]
     #[schemars(range(min = 1, max = 200))]
     page_size: Option<usize>,
@@ -98,16 +98,16 @@ pub(crate) struct WantedPage {
 /// Start of a run.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct Start {
-    /// The input, after the workflow's schema
+    /// The input, valid for the workflow's schema
     #[serde(default)]
     input: Map<String, Value>,
-    /// Client that starts it; ignored
+    /// Client that starts the run; ignored
     #[serde(default)]
     #[expect(dead_code, reason = "others send it, so it is documented")]
     source: Option<String>,
 }
 
-/// A run that was started.
+/// A started run.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct StartReply {
     /// Always true
@@ -118,7 +118,7 @@ pub(crate) struct StartReply {
     workflow_id: String,
 }
 
-/// Status of a run. Times are in milliseconds since 1970, each in both spellings that clients of the dialect read.
+/// Status of a run. Times are in milliseconds since 1970, in both spellings of the protocol.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Status {
     /// RUNNING, COMPLETED, FAILED or CANCELLED
@@ -136,32 +136,32 @@ pub(crate) struct Status {
     original_workflow_id: String,
     /// Input of the run; secrets are hidden
     input: Map<String, Value>,
-    /// Output of the run: result, final_state, error; while it runs nothing, or pending_gate
+    /// Output of the run: result, final_state, error; pending_gate while it waits; otherwise null while it runs
     output: Option<Map<String, Value>>,
     #[serde(flatten)]
     snake: SnakeTimes,
     #[serde(flatten)]
     camel: CamelTimes,
-    /// Milliseconds that it took
+    /// Duration in milliseconds
     #[serde(rename = "executionDuration")]
     execution_duration: Option<i64>,
 }
 
-/// Times of a run, as services write them.
+/// Times of a run, in snake case.
 #[derive(Debug, Serialize, JsonSchema)]
 struct SnakeTimes {
     /// Time at which the run was created
     create_time: Option<i64>,
-    /// Time of its last change, as far as that is known
+    /// Time of its last known change
     update_time: Option<i64>,
     /// Time of its start
     start_time: Option<i64>,
-    /// Time of its end; left out while it runs
+    /// Time of its end; missing while it runs
     #[serde(skip_serializing_if = "Option::is_none")]
     end_time: Option<i64>,
 }
 
-/// The same times, in the spelling of results.
+/// The same times, in camel case.
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct CamelTimes {
@@ -180,14 +180,14 @@ struct CamelTimes {
 pub(crate) struct Cancelled {
     /// True if the run has ended
     success: bool,
-    /// Its state now
+    /// Its current state
     status: &'static str,
     /// Description of the result
     message: String,
 }
 
-/// Returns the state of a run in this protocol; a run that waits on a gate is running.
-fn word(state: &str) -> &'static str {
+/// Returns the status of a run in this protocol. A run that waits at a gate is RUNNING.
+fn protocol_status(state: &str) -> &'static str {
     match state {
         "completed" => "COMPLETED",
         "failed" => "FAILED",
@@ -196,11 +196,11 @@ fn word(state: &str) -> &'static str {
     }
 }
 
-fn milliseconds(moment: &str) -> Option<i64> {
-    moment.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_millisecond)
+fn parse_milliseconds(timestamp: &str) -> Option<i64> {
+    timestamp.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_millisecond)
 }
 
-impl Offered {
+impl OfferedWorkflow {
     fn new(tool: ToolInfo) -> Self {
         let schema = match tool.input_schema {
             Value::Object(schema) => schema,
@@ -220,15 +220,15 @@ impl Offered {
     }
 }
 
-/// Lists the startable workflows.
+/// Lists the workflows that can be started.
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     query: Result<Query<WantedPage>, QueryRejection>,
 ) -> Result<Json<List>, Refusal> {
     let Query(WantedPage { page, page_size }) = query.map_err(|error| Refusal::invalid(error.body_text()))?;
-    let size = page_size.unwrap_or(PAGE);
+    let size = page_size.unwrap_or(DEFAULT_PAGE_SIZE);
     if page == Some(0) || !(1..=MAX_PAGE_SIZE).contains(&size) {
-        return Err(Refusal::invalid(format!("page counts from 1, and page_size is 1 to {MAX_PAGE_SIZE}")));
+        return Err(Refusal::invalid(format!("page must be at least 1, and page_size must be 1 to {MAX_PAGE_SIZE}")));
     }
     let reply = app.daemon.call(ListTools { scope: Some(ToolScope::Library) }).await?;
     if let Some(error) = reply.error {
@@ -237,20 +237,20 @@ pub(crate) async fn list(
     let count = reply.tools.len();
     let tools = reply.tools.into_iter();
     if page.is_none() && page_size.is_none() {
-        return Ok(Json(List::All(tools.map(Offered::new).collect())));
+        return Ok(Json(List::All(tools.map(OfferedWorkflow::new).collect())));
     }
     let page = page.unwrap_or(1);
-    let before = (page - 1).saturating_mul(size);
+    let offset = (page - 1).saturating_mul(size);
     let address = |page: usize| format!("{BASE}/mcp?page={page}&page_size={size}");
     Ok(Json(List::Page(Page {
         count,
-        next: (before.saturating_add(size) < count).then(|| address(page + 1)),
+        next: (offset.saturating_add(size) < count).then(|| address(page + 1)),
         previous: (page > 1).then(|| address(page - 1)),
-        results: tools.skip(before).take(size).map(Offered::new).collect(),
+        results: tools.skip(offset).take(size).map(OfferedWorkflow::new).collect(),
     })))
 }
 
-/// Starts a run. A repeated Idempotency-Key returns the run started with it.
+/// Starts a run. With a repeated Idempotency-Key, returns the run that was started with it.
 pub(crate) async fn start(
     State(app): State<Arc<App>>,
     id: Result<Path<String>, PathRejection>,
@@ -258,7 +258,7 @@ pub(crate) async fn start(
     body: Bytes,
 ) -> Result<Json<StartReply>, Refusal> {
     let Path(workflow_id) = id.map_err(|error| Refusal::invalid(error.body_text()))?;
-    let fields = object(&headers, &body)?;
+    let fields = parse_body(&headers, &body)?;
     let Start { input, .. } =
         serde_json::from_value(Value::Object(fields)).map_err(|error| Refusal::invalid(error.to_string()))?;
     let reply = app.daemon.call(ExecuteWorkflow {
@@ -271,8 +271,8 @@ pub(crate) async fn start(
     let reply = reply.await?;
     if reply.run_id.is_empty() {
         let error = reply.error.unwrap_or_else(|| "The workflow could not be started".to_owned());
-        let found = app.daemon.call(DescribeWorkflow { name: workflow_id }).await?;
-        return Err(match found.success || found.file.is_some() {
+        let workflow = app.daemon.call(DescribeWorkflow { name: workflow_id }).await?;
+        return Err(match workflow.success || workflow.file.is_some() {
             true => Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, "refused", error),
             false => Refusal::not_found(error),
         });
@@ -281,12 +281,12 @@ pub(crate) async fn start(
 }
 
 /// Returns the record of a run of this workflow.
-async fn record(app: &App, workflow: &str, run_id: String) -> Result<RunRecord, Refusal> {
+async fn find_record(app: &App, workflow: &str, run_id: String) -> Result<RunRecord, Refusal> {
     let reply = app.daemon.call(GetWorkflowRun { run_id }).await?;
     match reply.run {
         Some(run) if run.workflow_id == workflow => Ok(run),
-        Some(_) => Err(Refusal::not_found("This run is one of another workflow")),
-        None => Err(Refusal::not_found(reply.error.unwrap_or_else(|| "There is no such run".to_owned()))),
+        Some(_) => Err(Refusal::not_found("This run belongs to another workflow")),
+        None => Err(Refusal::not_found(reply.error.unwrap_or_else(|| "The run does not exist".to_owned()))),
     }
 }
 
@@ -296,31 +296,31 @@ pub(crate) async fn status(
     ids: Result<Path<(String, String)>, PathRejection>,
 ) -> Result<Json<Status>, Refusal> {
     let Path((workflow, run_id)) = ids.map_err(|error| Refusal::invalid(error.body_text()))?;
-    let run = record(&app, &workflow, run_id.clone()).await?;
-    let reply = match word(&run.state) {
+    let run = find_record(&app, &workflow, run_id.clone()).await?;
+    let reply = match protocol_status(&run.state) {
         "RUNNING" => None,
         _ => Some(app.daemon.call(GetRun { run_id, wait_seconds: None, ..GetRun::default() }).await?),
     };
-    Ok(Json(status_of(run, reply)))
+    Ok(Json(to_status(run, reply)))
 }
 
-fn status_of(run: RunRecord, reply: Option<RunReply>) -> Status {
-    let began = milliseconds(&run.started_at);
-    let ended = run.completed_at.as_deref().and_then(milliseconds);
+fn to_status(run: RunRecord, reply: Option<RunReply>) -> Status {
+    let began = parse_milliseconds(&run.started_at);
+    let ended = run.completed_at.as_deref().and_then(parse_milliseconds);
     let changes = run.pending_gates.iter().map(|gate| gate.created_at.as_str());
     let changes = changes.chain(run.paused.iter().map(|pause| pause.since.as_str()));
-    let changed = changes.filter_map(milliseconds).chain(began).chain(ended).max();
+    let changed = changes.filter_map(parse_milliseconds).chain(began).chain(ended).max();
     let output = match reply {
-        Some(reply) => Some(output_of(reply, run.error)),
+        Some(reply) => Some(to_output(reply, run.error)),
         None => run.pending_gate.map(|gate| Map::from_iter([("pending_gate".to_owned(), json!(gate))])),
     };
     Status {
-        status: word(&run.state),
+        status: protocol_status(&run.state),
         workflow_id: run.workflow_id.clone(),
         correlation_id: run.run_id.clone(),
         workflow_instance_id: run.run_id,
         original_workflow_id: run.workflow_id,
-        input: as_it_was_given(match run.input {
+        input: remove_input_variable(match run.input {
             Value::Object(fields) => fields,
             _ => run.params,
         }),
@@ -332,7 +332,7 @@ fn status_of(run: RunRecord, reply: Option<RunReply>) -> Status {
 }
 
 /// Returns the output of a run that has ended.
-fn output_of(reply: RunReply, error: Option<String>) -> Map<String, Value> {
+fn to_output(reply: RunReply, error: Option<String>) -> Map<String, Value> {
     let mut output = Map::new();
     if reply.status == "completed" {
         // The return value of a function, or the return values of a machine.
@@ -347,8 +347,8 @@ fn output_of(reply: RunReply, error: Option<String>) -> Map<String, Value> {
     output
 }
 
-/// Removes the variable that a machine adds to its input: its whole input, beside one variable for each field.
-fn as_it_was_given(mut input: Map<String, Value>) -> Map<String, Value> {
+/// Removes the variable `input` that a machine adds to its input, beside one variable for each field.
+fn remove_input_variable(mut input: Map<String, Value>) -> Map<String, Value> {
     let whole = input.get("input").and_then(Value::as_str).and_then(|text| serde_json::from_str::<Value>(text).ok());
     if let Some(Value::Object(whole)) = whole
         && input.len() == whole.len() + 1
@@ -365,13 +365,13 @@ pub(crate) async fn cancel(
     ids: Result<Path<(String, String)>, PathRejection>,
 ) -> Result<Response, Refusal> {
     let Path((workflow, run_id)) = ids.map_err(|error| Refusal::invalid(error.body_text()))?;
-    record(&app, &workflow, run_id.clone()).await?;
+    find_record(&app, &workflow, run_id.clone()).await?;
     let reply = app.daemon.call(CancelWorkflow { run_id }).await?;
     if !reply.success {
         let error = reply.error.unwrap_or_else(|| "The run could not be cancelled".to_owned());
         return Err(Refusal::new(StatusCode::CONFLICT, "conflict", error));
     }
-    Ok(Json(Cancelled { success: true, status: word(&reply.state), message: reply.message }).into_response())
+    Ok(Json(Cancelled { success: true, status: protocol_status(&reply.state), message: reply.message }).into_response())
 }
 
 #[cfg(test)]
@@ -398,28 +398,28 @@ mod tests {
             ..GateInfo::default()
         };
         let record = RunRecord { pending_gates: vec![gate.clone()], pending_gate: Some(gate), ..run("waiting") };
-        let told = serde_json::to_value(status_of(record, None)).unwrap();
+        let told = serde_json::to_value(to_status(record, None)).unwrap();
         assert_eq!(
             (&told["status"], &told["output"]["pending_gate"]["prompt"]),
             (&json!("RUNNING"), &json!("Publish?"))
         );
         assert_eq!(told["startTime"], 1_769_860_800_250_i64);
         assert_eq!((&told["updateTime"], &told["endTime"]), (&json!(1_769_860_803_000_i64), &Value::Null));
-        let told = serde_json::to_value(status_of(run("pending"), None)).unwrap();
+        let told = serde_json::to_value(to_status(run("pending"), None)).unwrap();
         assert_eq!((&told["status"], &told["output"]), (&json!("RUNNING"), &Value::Null));
     }
 
     // Document 004, lines 188-196: create_time, update_time, status, end_time?, start_time, workflow_id, input, output.
     #[test]
     fn a_status_has_the_documented_fields_in_both_spellings() {
-        let told = serde_json::to_value(status_of(run("running"), None)).unwrap();
+        let told = serde_json::to_value(to_status(run("running"), None)).unwrap();
         for name in ["create_time", "update_time", "start_time", "createTime", "updateTime", "startTime"] {
             assert_eq!(told[name], 1_769_860_800_250_i64, "{name}: {told}");
         }
         assert!(told.get("end_time").is_none() && told["endTime"].is_null(), "{told}");
         assert_eq!((&told["workflow_id"], &told["originalWorkflowId"]), (&json!("release"), &json!("release")));
         let ended = RunRecord { completed_at: Some("2026-01-31T12:00:01.000Z".to_owned()), ..run("failed") };
-        let told = serde_json::to_value(status_of(ended, Some(RunReply::default()))).unwrap();
+        let told = serde_json::to_value(to_status(ended, Some(RunReply::default()))).unwrap();
         assert_eq!(
             (&told["end_time"], &told["endTime"]),
             (&json!(1_769_860_801_000_i64), &json!(1_769_860_801_000_i64))
@@ -430,7 +430,7 @@ mod tests {
     fn the_output_is_what_came_of_the_run() {
         let record = || RunRecord { completed_at: Some("2026-01-31T12:00:01.000Z".to_owned()), ..run("completed") };
         let done = RunReply { status: "completed".to_owned(), result: Some(json!([1])), ..RunReply::default() };
-        let told = serde_json::to_value(status_of(record(), Some(done))).unwrap();
+        let told = serde_json::to_value(to_status(record(), Some(done))).unwrap();
         assert_eq!(told["output"], json!({"result": [1]}));
         assert_eq!(told["executionDuration"], 750);
         let failed = RunReply {
@@ -439,13 +439,13 @@ mod tests {
             error: Some("make ended with 2".to_owned()),
             ..RunReply::default()
         };
-        let told = serde_json::to_value(status_of(RunRecord { state: "failed".to_owned(), ..record() }, Some(failed)));
+        let told = serde_json::to_value(to_status(RunRecord { state: "failed".to_owned(), ..record() }, Some(failed)));
         assert_eq!(told.unwrap()["output"], json!({"final_state": "build", "error": "make ended with 2"}));
     }
 
     #[test]
     fn the_input_is_told_as_it_was_given() {
-        let read = |value: Value| as_it_was_given(serde_json::from_value(value).unwrap());
+        let read = |value: Value| remove_input_variable(serde_json::from_value(value).unwrap());
         let given = read(json!({"version": "1.2", "input": r#"{"version":"1.2"}"#}));
         assert_eq!(Value::Object(given), json!({"version": "1.2"}));
         let own = read(json!({"version": "1.2", "input": "a text of its own"}));

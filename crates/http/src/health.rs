@@ -13,32 +13,32 @@ use steplatch_protocol::{DaemonStatus, DaemonStatusReply, ListRemoteWorkflows, R
 use crate::admission::Caller;
 use crate::app::App;
 
-/// Health of the server. A client without the token learns only that there is a server.
+/// Health of the server. A client without the token receives only the status of the server.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Default, Serialize, JsonSchema)]
 pub(crate) struct Health {
     /// True if requests can be performed
     success: bool,
-    /// ok; degraded, when a remote service does not answer; or unavailable, when the daemon does not
+    /// ok; degraded if a remote service does not answer; unavailable if the daemon does not answer
     status: &'static str,
-    /// The version of this server
+    /// Version of this server
     version: Option<&'static str>,
-    /// The daemon
+    /// Status of the daemon
     daemon: Option<DaemonStatusReply>,
     /// The remote services
     remotes: Option<Vec<RemoteInfo>>,
-    /// Open connections
+    /// Number of open connections
     connections: Option<usize>,
-    /// Clients that follow a run
+    /// Number of clients that follow a run
     event_streams: Option<usize>,
     /// Error that prevents a report
     error: Option<String>,
-    /// The same in a word
+    /// Code of the error
     code: Option<&'static str>,
 }
 
 /// Returns the response to `/health`.
-pub(crate) async fn health(State(app): State<Arc<App>>, Extension(caller): Extension<Caller>) -> Response {
+pub(crate) async fn report_health(State(app): State<Arc<App>>, Extension(caller): Extension<Caller>) -> Response {
     if caller == Caller::Unknown {
         return Json(Health { success: true, status: "ok", ..Health::default() }).into_response();
     }
@@ -48,12 +48,12 @@ pub(crate) async fn health(State(app): State<Arc<App>>, Extension(caller): Exten
         event_streams: Some(app.streams.open_count()),
         ..Health::default()
     };
-    let asked = async {
+    let statuses = async {
         let daemon = app.daemon.call(DaemonStatus {}).await?;
         let remotes = app.daemon.call(ListRemoteWorkflows::default()).await?.remotes;
         Ok::<_, steplatch_protocol::AskError>((daemon, remotes))
     };
-    match asked.await {
+    match statuses.await {
         Ok((daemon, remotes)) => {
             let all_reachable = remotes.iter().all(|remote| remote.reachable || !remote.enabled);
             let status = if all_reachable { "ok" } else { "degraded" };

@@ -1,9 +1,8 @@
 //! The socket of a tab of the page, at `/live`: screens, holds, input and lists.
 //!
-//! One WebSocket carries everything of a tab, because a browser opens few connections to one server. Screens come from
-//! the daemon once for all tabs (`feeds.rs`), so that a further tab costs the frames that it receives. A tab has at
-//! most two frames of a screen that it has not acknowledged: a slow one misses the frames in between and receives the
-//! latest state. A tab does not start the daemon: it only watches.
+//! One WebSocket carries all messages of a tab, because a browser opens few connections to one server. The daemon sends
+//! each screen once for all tabs (`feeds.rs`). A tab has at most two unacknowledged frames of a screen: a slow tab
+//! skips frames and receives the latest state. A tab does not start the daemon.
 
 mod feeds;
 mod holds;
@@ -48,8 +47,7 @@ impl Live {
     }
 }
 
-/// Opens the socket of a tab. The tab checks the session with the first message, because a browser lets no script add a
-/// header here.
+/// Opens the socket of a tab. The first message has the session's half, because scripts cannot add headers here.
 pub(crate) async fn upgrade(
     State(app): State<Arc<App>>,
     Extension(slot): Extension<Arc<ConnectionSlot>>,
@@ -60,11 +58,11 @@ pub(crate) async fn upgrade(
     let origin = app.admission.page_origin(&headers);
     // A page of another port of this host sends the cookie as well, and no preflight precedes this request.
     if !origin.is_some_and(|origin| login::is_from_page(&headers, &origin)) {
-        let error = "Only the page itself opens this socket, at http://localhost";
+        let error = "Only the page at http://localhost may open this socket";
         return Refusal::new(StatusCode::FORBIDDEN, "forbidden_origin", error).into_response();
     }
-    // A socket costs far more than this request does.
-    let cookies = login::cookies(&headers, app.port);
+    // Check the cookie first: a socket costs far more than this request.
+    let cookies = login::session_cookies(&headers, app.port);
     match login::knows_cookie(&app, &cookies).await {
         Ok(true) => {}
         Ok(false) => return Refusal::unauthorized().into_response(),
@@ -72,11 +70,11 @@ pub(crate) async fn upgrade(
     }
     let tasks = app.tasks.clone();
     upgrade.max_message_size(MAX_MESSAGE_BYTES).max_frame_size(MAX_MESSAGE_BYTES).on_upgrade(move |socket| {
-        // The connection keeps its place, and counts as in use, as long as the socket is open.
-        let answering = slot.connection.answers();
+        // The connection keeps its place and counts as busy while the socket is open.
+        let guard = slot.connection.begin_request();
         tasks.track_future(async move {
             Tab::serve(app, socket, cookies, Peer(address)).await;
-            drop((answering, slot));
+            drop((guard, slot));
         })
     })
 }

@@ -18,61 +18,61 @@ use steplatch_protocol::{GetMetrics, Histogram, Metric, MetricKind, Sample};
 use crate::app::App;
 use crate::refusal::Refusal;
 
-/// The bounds of the buckets of a duration, in seconds.
-const BOUNDS: [f64; 10] = [0.001, 0.0025, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 10.0, 60.0];
+/// Upper bounds of the buckets of durations, in seconds.
+const BUCKET_SECONDS: [f64; 10] = [0.001, 0.0025, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 10.0, 60.0];
 
 /// Counts and durations of requests, by route. The table of routes bounds the number of series.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
-    routes: Mutex<BTreeMap<(String, String), Answers>>,
+    routes: Mutex<BTreeMap<(String, String), RouteResponses>>,
 }
 
 #[derive(Debug)]
-struct Answers {
+struct RouteResponses {
     by_status: BTreeMap<u16, u64>,
-    took: Histogram,
+    durations: Histogram,
 }
 
-impl Default for Answers {
+impl Default for RouteResponses {
     fn default() -> Self {
-        Self { by_status: BTreeMap::new(), took: Histogram::new(&BOUNDS) }
+        Self { by_status: BTreeMap::new(), durations: Histogram::new(&BUCKET_SECONDS) }
     }
 }
 
 impl Metrics {
-    /// Records a response; for a stream of events, with its first events.
-    pub(crate) fn answered(&self, method: &Method, route: &str, status: StatusCode, took: Duration) {
-        // A method is foreign text as well.
+    /// Records a response; for a stream of events, at its first events.
+    pub(crate) fn record_response(&self, method: &Method, route: &str, status: StatusCode, duration: Duration) {
+        // A client may send any method.
         let known = [Method::GET, Method::POST, Method::PUT, Method::DELETE, Method::HEAD, Method::OPTIONS];
         let method = if known.contains(method) { method.as_str() } else { "other" };
         let mut routes = self.routes.lock();
-        let answers = routes.entry((route.to_owned(), method.to_owned())).or_default();
-        *answers.by_status.entry(status.as_u16()).or_default() += 1;
-        answers.took.record_duration(took);
+        let responses = routes.entry((route.to_owned(), method.to_owned())).or_default();
+        *responses.by_status.entry(status.as_u16()).or_default() += 1;
+        responses.durations.record_duration(duration);
     }
 
     /// Returns the recorded metrics.
     fn collect(&self) -> Vec<Metric> {
         let routes = self.routes.lock();
         let (mut requests, mut durations) = (Vec::new(), Vec::new());
-        for ((route, method), answers) in &*routes {
-            let of = |more: Option<(&str, String)>| -> BTreeMap<String, String> {
-                let own = [("method", method.clone()), ("route", route.clone())];
-                own.into_iter().chain(more).map(|(name, value)| (name.to_owned(), value)).collect()
+        for ((route, method), responses) in &*routes {
+            let labels = |additional: Option<(&str, String)>| -> BTreeMap<String, String> {
+                let common = [("method", method.clone()), ("route", route.clone())];
+                common.into_iter().chain(additional).map(|(name, value)| (name.to_owned(), value)).collect()
             };
-            for (status, count) in &answers.by_status {
-                requests.push(Sample::new("", of(Some(("status", status.to_string()))), *count as f64));
+            for (status, count) in &responses.by_status {
+                requests.push(Sample::new("", labels(Some(("status", status.to_string()))), *count as f64));
             }
-            durations.extend(answers.took.samples(&of(None)));
+            durations.extend(responses.durations.samples(&labels(None)));
         }
         vec![
             metric(
                 "steplatch_http_request_duration_seconds",
-                "Time until the response began",
+                "Time until the beginning of the response",
                 MetricKind::Histogram,
                 durations,
             ),
-            metric("steplatch_http_requests_total", "Requests that were answered", MetricKind::Counter, requests),
+            metric("steplatch_http_requests_total", "Answered requests", MetricKind::Counter, requests),
         ]
     }
 }
@@ -82,27 +82,31 @@ fn metric(name: &str, help: &str, kind: MetricKind, samples: Vec<Sample>) -> Met
 }
 
 /// Returns the response to `/metrics`. Reports an unreachable daemon as a metric.
-pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Result<Response, Refusal> {
-    let asked = app.daemon.call(GetMetrics {}).await;
-    let reached = asked.is_ok();
-    if let Err(error) = &asked {
+pub(crate) async fn report_metrics(State(app): State<Arc<App>>) -> Result<Response, Refusal> {
+    let reply = app.daemon.call(GetMetrics {}).await;
+    let is_reachable = reply.is_ok();
+    if let Err(error) = &reply {
         tracing::warn!(%error, "the metrics of the daemon are omitted");
     }
-    let mut all = asked.map(|reply| reply.metrics).unwrap_or_default();
-    all.extend(app.metrics.collect());
-    all.push(Metric::gauge("steplatch_http_connections", "Open connections", app.connections.count() as f64));
-    all.push(Metric::gauge(
+    let mut metrics = reply.map(|reply| reply.metrics).unwrap_or_default();
+    metrics.extend(app.metrics.collect());
+    metrics.push(Metric::gauge("steplatch_http_connections", "Open connections", app.connections.count() as f64));
+    metrics.push(Metric::gauge(
         "steplatch_http_event_streams",
         "Clients that follow a run",
         app.streams.open_count() as f64,
     ));
-    all.push(Metric::gauge("steplatch_daemon_up", "Whether the daemon answers", f64::from(u8::from(reached))));
-    all.sort_by(|one, other| one.name.cmp(&other.name));
-    Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], exposition(&all)).into_response())
+    metrics.push(Metric::gauge(
+        "steplatch_daemon_up",
+        "1 if the daemon answers, otherwise 0",
+        f64::from(u8::from(is_reachable)),
+    ));
+    metrics.sort_by(|left, right| left.name.cmp(&right.name));
+    Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], format_metrics(&metrics)).into_response())
 }
 
 /// Formats metrics as text.
-fn exposition(metrics: &[Metric]) -> String {
+fn format_metrics(metrics: &[Metric]) -> String {
     let mut out = String::new();
     for metric in metrics {
         let Metric { name, help, kind, samples } = metric;
@@ -115,19 +119,19 @@ fn exposition(metrics: &[Metric]) -> String {
         let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
         for Sample { suffix, labels, value } in samples {
             let labels: Vec<String> =
-                labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
+                labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escape_label(value))).collect();
             let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
-            let _ = writeln!(out, "{name}{suffix}{labels} {}", number(*value));
+            let _ = writeln!(out, "{name}{suffix}{labels} {}", format_number(*value));
         }
     }
     out
 }
 
-fn escaped(label: &str) -> String {
+fn escape_label(label: &str) -> String {
     label.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-fn number(value: f64) -> String {
+fn format_number(value: f64) -> String {
     match value {
         value if value.is_nan() => "NaN".to_owned(),
         value if value == f64::INFINITY => "+Inf".to_owned(),
@@ -157,20 +161,20 @@ mod tests {
             # TYPE steplatch_terminals gauge
             steplatch_terminals 2
         "#]]
-        .assert_eq(&exposition(&metrics));
+        .assert_eq(&format_metrics(&metrics));
     }
 
     #[test]
     fn buckets_hold_all_that_took_no_longer_and_foreign_methods_are_one() {
         let metrics = Metrics::default();
         for millis in [1, 2, 70_000] {
-            metrics.answered(&Method::GET, "/x", StatusCode::OK, Duration::from_millis(millis));
+            metrics.record_response(&Method::GET, "/x", StatusCode::OK, Duration::from_millis(millis));
         }
         for made_up in ["BREW", "WHEN"] {
             let method = Method::from_bytes(made_up.as_bytes()).unwrap();
-            metrics.answered(&method, "/x", StatusCode::METHOD_NOT_ALLOWED, Duration::ZERO);
+            metrics.record_response(&method, "/x", StatusCode::METHOD_NOT_ALLOWED, Duration::ZERO);
         }
-        let text = exposition(&metrics.collect());
+        let text = format_metrics(&metrics.collect());
         for line in [
             r#"steplatch_http_request_duration_seconds_bucket{le="0.001",method="GET",route="/x"} 1"#,
             r#"steplatch_http_request_duration_seconds_bucket{le="60",method="GET",route="/x"} 2"#,

@@ -1,7 +1,7 @@
-//! The document that describes the API (OpenAPI 3.1, <https://spec.openapis.org/oas/v3.1.0>).
+//! Document that describes the API (OpenAPI 3.1, <https://spec.openapis.org/oas/v3.1.0>).
 //!
-//! Its sources are the table of routes and the schemas of the contract's types; no schema is handwritten. A committed
-//! copy makes changes of the API visible in review.
+//! Generated from the table of routes and the schemas of the contract's types. A committed copy makes changes of the
+//! API visible in review.
 
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -14,23 +14,23 @@ use crate::refusal::Refusal;
 use crate::route::{BASE, FailureStatus, ROUTES, ResourceKind, Route};
 use crate::stream::EventQuery;
 
-/// The descriptions of the statuses other than 200.
+/// Descriptions of the statuses other than 200.
 const STATUSES: &[(&str, &str)] = &[
-    ("400", "The request cannot be understood"),
+    ("400", "The request is invalid"),
     ("401", "The token is missing or wrong"),
     (
         "403",
-        "The name in Host or the Origin is not allowed, the approver's passphrase is wanted, or only the page may ask",
+        "The name in Host or the Origin is not allowed, the approver's passphrase is required, or the request is for the page only",
     ),
-    ("404", "The address names something that does not exist"),
-    ("408", "The body did not come in time"),
-    ("409", "Its state does not allow it"),
+    ("404", "The resource of the address does not exist"),
+    ("408", "The body did not arrive in time"),
+    ("409", "The state of the resource does not allow the request"),
     ("413", "The body is too large"),
     ("415", "The body is not JSON"),
-    ("422", "It was understood, and cannot be done"),
-    ("500", "Something went wrong that should not"),
-    ("501", "The daemon is older than this server, and does not know this"),
-    ("503", "The daemon cannot be reached, or was lost on the way"),
+    ("422", "The request is valid, but cannot be performed"),
+    ("500", "Internal error"),
+    ("501", "The daemon is older than this server, and does not support the request"),
+    ("503", "The daemon is unreachable, or the connection to it was lost"),
 ];
 
 /// Returns the document.
@@ -44,10 +44,10 @@ pub fn document() -> Value {
             id = format!("{id}_{}", route.path.rsplit('/').next().unwrap_or_default());
         }
         seen.push(route.verb);
-        add(&mut paths, &route.address(), &route.method.word().to_lowercase(), of_route(route, &id));
+        add_operation(&mut paths, &route.address(), &route.method.name().to_lowercase(), route_operation(route, &id));
     }
-    for (path, method, operation) in own() {
-        add(&mut paths, &path, method, operation);
+    for (path, method, operation) in other_operations() {
+        add_operation(&mut paths, &path, method, operation);
     }
     let responses: Map<String, Value> = STATUSES
         .iter()
@@ -62,7 +62,7 @@ pub fn document() -> Value {
             "title": "steplatch",
             "version": env!("CARGO_PKG_VERSION"),
             "description": "Real terminals and procedures that run the same every time. Every answer is JSON with 'success'; \
-                            one that was refused says why in 'error', and in a word in 'code'.",
+                            a refused request has 'error', a sentence, and 'code'.",
             "license": {"name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0"},
         },
         "servers": [{"url": "/"}],
@@ -79,7 +79,7 @@ pub fn document() -> Value {
     })
 }
 
-fn add(paths: &mut Map<String, Value>, path: &str, method: &str, operation: Value) {
+fn add_operation(paths: &mut Map<String, Value>, path: &str, method: &str, operation: Value) {
     let item = paths.entry(path.to_owned()).or_insert_with(|| json!({}));
     item[method] = operation;
 }
@@ -97,18 +97,18 @@ fn schema<T: JsonSchema>() -> Value {
     schema
 }
 
-fn of_route(route: &Route, id: &str) -> Value {
+fn route_operation(route: &Route, id: &str) -> Value {
     let verb = route.info();
     let mut parameters_schema = (verb.parameters)();
     let description = parameters_schema["description"].take();
     let mut parameters = Vec::new();
-    for (name, field) in route.in_path() {
-        let described = parameters_schema["properties"][field]["description"].clone();
+    for (name, field) in route.path_parameters() {
+        let description = parameters_schema["properties"][field]["description"].clone();
         parameters.push(json!({
-            "name": name, "in": "path", "required": true, "description": described,
+            "name": name, "in": "path", "required": true, "description": description,
             "schema": {"type": "string", "minLength": 1},
         }));
-        take_out(&mut parameters_schema, field);
+        remove_parameter(&mut parameters_schema, field);
     }
     let mut operation = json!({
         "operationId": id,
@@ -119,12 +119,12 @@ fn of_route(route: &Route, id: &str) -> Value {
     let takes_key = parameters_schema["properties"]["idempotency_key"].is_object();
     if route.method.has_body() {
         if takes_key {
-            parameters.push(idempotency_key());
+            parameters.push(idempotency_parameter());
         }
         if let Some(schema) = parameters_schema.as_object_mut() {
             schema.shift_remove("description");
         }
-        let required = parameters_schema["required"].as_array().is_some_and(|all| !all.is_empty());
+        let required = parameters_schema["required"].as_array().is_some_and(|names| !names.is_empty());
         operation["requestBody"] = json!({
             "required": required,
             "content": {"application/json": {"schema": parameters_schema}},
@@ -144,18 +144,18 @@ fn of_route(route: &Route, id: &str) -> Value {
         operation["parameters"] = parameters.into();
     }
     let mut reply = (verb.reply)();
-    admit_null(&mut reply);
+    allow_null(&mut reply);
     let mut statuses = vec!["400"];
-    if route.thing.is_some() || route.unsuccessful == FailureStatus::Run {
+    if route.resource.is_some() || route.failure_status == FailureStatus::Run {
         statuses.push("404");
     }
     if route.method.has_body() {
         statuses.extend(["408", "413", "415"]);
     }
-    if route.unsuccessful == FailureStatus::Conflict || takes_key {
+    if route.failure_status == FailureStatus::Conflict || takes_key {
         statuses.push("409");
     }
-    if matches!(route.thing, Some(ResourceKind::Run)) || route.unsuccessful != FailureStatus::Value {
+    if matches!(route.resource, Some(ResourceKind::Run)) || route.failure_status != FailureStatus::Value {
         statuses.push("422");
     }
     operation["responses"] =
@@ -165,24 +165,24 @@ fn of_route(route: &Route, id: &str) -> Value {
 
 /// Returns the responses of an operation: its reply, and the errors that every operation may return.
 fn responses(reply: Value, statuses: &[&str]) -> Value {
-    let mut all = json!({"200": reply});
-    let always = ["401", "403", "500", "501", "503"];
-    for (status, _) in STATUSES.iter().filter(|(status, _)| always.contains(status) || statuses.contains(status)) {
-        all[*status] = json!({"$ref": format!("#/components/responses/{status}")});
+    let mut responses = json!({"200": reply});
+    let common = ["401", "403", "500", "501", "503"];
+    for (status, _) in STATUSES.iter().filter(|(status, _)| common.contains(status) || statuses.contains(status)) {
+        responses[*status] = json!({"$ref": format!("#/components/responses/{status}")});
     }
-    all
+    responses
 }
 
-fn idempotency_key() -> Value {
+fn idempotency_parameter() -> Value {
     json!({
         "name": "Idempotency-Key", "in": "header", "required": false,
-        "description": "A name for this request: asked for again with the same one, the run that it started is the answer",
+        "description": "Unique key of this request. A repeated request with the same key returns the run that was started",
         "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
     })
 }
 
-/// Removes a parameter from a schema, because its place is elsewhere.
-fn take_out(schema: &mut Value, field: &str) {
+/// Removes a parameter from a schema, because the path has it.
+fn remove_parameter(schema: &mut Value, field: &str) {
     if let Some(fields) = schema["properties"].as_object_mut() {
         fields.shift_remove(field);
     }
@@ -191,28 +191,28 @@ fn take_out(schema: &mut Value, field: &str) {
     }
 }
 
-/// Lets optional fields be null: the schemas of replies omit that, because agents do not need it.
-fn admit_null(schema: &mut Value) {
+/// Allows null for optional fields. The schemas of replies omit that, because agents do not need it.
+fn allow_null(schema: &mut Value) {
     let Some(object) = schema.as_object_mut() else { return };
     let required = object.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
     if let Some(fields) = object.get_mut("properties").and_then(Value::as_object_mut) {
         for (name, field) in fields {
-            admit_null(field);
+            allow_null(field);
             if !required.contains(&json!(name)) {
-                or_null(field);
+                add_null(field);
             }
         }
     }
     if let Some(items) = object.get_mut("items") {
-        admit_null(items);
+        allow_null(items);
     }
     if let Some(values) = object.get_mut("additionalProperties") {
-        admit_null(values);
-        or_null(values);
+        allow_null(values);
+        add_null(values);
     }
 }
 
-fn or_null(schema: &mut Value) {
+fn add_null(schema: &mut Value) {
     let Some(object) = schema.as_object_mut() else { return };
     if let Some(Value::Array(values)) = object.get_mut("enum") {
         values.push(Value::Null);
@@ -224,13 +224,13 @@ fn or_null(schema: &mut Value) {
     }
 }
 
-/// Returns the addresses that are not verbs.
-fn own() -> Vec<(String, &'static str, Value)> {
+/// Returns the operations that are not verbs.
+fn other_operations() -> Vec<(String, &'static str, Value)> {
     let json_reply = |description: &str, schema: Value| json!({"description": description, "content": {"application/json": {"schema": schema}}});
     let text = |description: &str, kind: &str| json!({"description": description, "content": {kind: {"schema": {"type": "string"}}}});
-    let in_path = |name: &str, description: &str| json!({"name": name, "in": "path", "required": true, "description": description, "schema": {"type": "string", "minLength": 1}});
-    let mut all = Vec::new();
-    // Each event is one of these.
+    let path_parameter = |name: &str, description: &str| json!({"name": name, "in": "path", "required": true, "description": description, "schema": {"type": "string", "minLength": 1}});
+    let mut operations = Vec::new();
+    // The schema of an event.
     let event = json!({
         "type": "object",
         "required": ["id", "event", "data"],
@@ -243,40 +243,40 @@ fn own() -> Vec<(String, &'static str, Value)> {
     let mut events = json!({
         "tags": ["runs"],
         "summary": "Follow the events of a run",
-        "description": "Server-sent events, from the first or a later one until the run is over: 'id' is the event's number, \
-                        'event' its type, 'data' the event. Last-Event-ID goes on where a client was.",
-        "parameters": [in_path("run_id", "The run")],
+        "description": "Server-sent events, from the first or a later one until the end of the run: 'id' is the number of the \
+                        event, 'event' its type, 'data' the event. With Last-Event-ID the stream continues after that event.",
+        "parameters": [path_parameter("run_id", "The run")],
         "responses": responses(json!({"description": "The events", "content": {"text/event-stream": {"schema": event}}}), &["400", "404"]),
     });
-    events["parameters"].as_array_mut().expect("it is a list").extend(in_query::<EventQuery>());
-    let last = json!({"name": "Last-Event-ID", "in": "header", "required": false, "description": "Number of the last event that was seen",
+    events["parameters"].as_array_mut().expect("it is a list").extend(query_parameters::<EventQuery>());
+    let last_event_id = json!({"name": "Last-Event-ID", "in": "header", "required": false, "description": "Number of the last received event",
         "schema": {"type": "integer", "minimum": 0}});
-    events["parameters"].as_array_mut().expect("it is a list").push(last);
-    events["responses"]["204"] = json!({"description": "The run is over, and there is nothing that was not seen"});
+    events["parameters"].as_array_mut().expect("it is a list").push(last_event_id);
+    events["responses"]["204"] = json!({"description": "The run has ended, and the client has received all events"});
     for (path, id) in [
         (format!("{BASE}/runs/{{run_id}}/events"), "run_events"),
         ("/events/workflow/{run_id}".to_owned(), "workflow_events"),
     ] {
         events["operationId"] = id.into();
-        all.push((path, "get", events.clone()));
+        operations.push((path, "get", events.clone()));
     }
     let health = json!({
-        "operationId": "health", "tags": ["operating"], "summary": "Tell how it all is",
-        "description": "Without the token only that there is a server.",
+        "operationId": "health", "tags": ["operating"], "summary": "Report the health of the server",
+        "description": "Without the token, the reply has only the status of the server.",
         "security": [{}, {"bearer": []}, {"api_key": []}],
         "responses": {
-            "200": json_reply("How it is", schema::<Health>()),
+            "200": json_reply("The health", schema::<Health>()),
             "403": {"$ref": "#/components/responses/403"},
-            "503": json_reply("The daemon cannot be reached", schema::<Health>()),
+            "503": json_reply("The daemon is unreachable", schema::<Health>()),
         },
     });
-    all.push(("/health".to_owned(), "get", health));
+    operations.push(("/health".to_owned(), "get", health));
     let metrics = json!({
-        "operationId": "metrics", "tags": ["operating"], "summary": "Tell numbers for monitoring",
+        "operationId": "metrics", "tags": ["operating"], "summary": "Report metrics for monitoring",
         "description": "In Prometheus' text format, version 0.0.4.",
-        "responses": responses(text("The numbers", "text/plain"), &[]),
+        "responses": responses(text("The metrics", "text/plain"), &[]),
     });
-    all.push(("/metrics".to_owned(), "get", metrics));
+    operations.push(("/metrics".to_owned(), "get", metrics));
     let document = json!({
         "operationId": "openapi", "tags": ["operating"], "summary": "This document", "security": [{}],
         "responses": {
@@ -284,8 +284,8 @@ fn own() -> Vec<(String, &'static str, Value)> {
             "403": {"$ref": "#/components/responses/403"},
         },
     });
-    all.push(("/api/openapi.json".to_owned(), "get", document));
-    let dialect = |rest: &str| format!("{}{rest}", dialect::BASE);
+    operations.push(("/api/openapi.json".to_owned(), "get", document));
+    let dialect = |path: &str| format!("{}{path}", dialect::BASE);
     let operation = |id: &str, summary: &str, parameters: Vec<Value>, reply: Value, statuses: &[&str]| {
         let parameters: Vec<Value> = parameters.into_iter().collect();
         json!({"operationId": id, "tags": ["service"], "summary": summary, "parameters": parameters,
@@ -294,41 +294,42 @@ fn own() -> Vec<(String, &'static str, Value)> {
     let listed = operation(
         "service_list",
         "List the workflows that other instances may run",
-        in_query::<dialect::WantedPage>(),
-        json_reply("All of them, or one page", schema::<dialect::List>()),
+        query_parameters::<dialect::WantedPage>(),
+        json_reply("All workflows, or one page", schema::<dialect::List>()),
         &["400", "422"],
     );
-    all.push((dialect("/mcp"), "get", listed));
+    operations.push((dialect("/mcp"), "get", listed));
     let mut started = operation(
         "service_start",
         "Start a workflow",
-        vec![in_path("id", "The workflow"), idempotency_key()],
+        vec![path_parameter("id", "The workflow"), idempotency_parameter()],
         json_reply("The run", schema::<dialect::StartReply>()),
         &["400", "404", "408", "413", "415", "422"],
     );
     started["requestBody"] =
         json!({"required": false, "content": {"application/json": {"schema": schema::<dialect::Start>()}}});
-    all.push((dialect("/{id}/start"), "post", started));
-    let of_run = || vec![in_path("id", "The workflow"), in_path("run_id", "The run")];
-    let status_reply = json_reply("How it is", schema::<dialect::Status>());
-    all.push((
+    operations.push((dialect("/{id}/start"), "post", started));
+    let run_parameters = || vec![path_parameter("id", "The workflow"), path_parameter("run_id", "The run")];
+    let status_reply = json_reply("The status", schema::<dialect::Status>());
+    operations.push((
         dialect("/{id}/runs/{run_id}/status"),
         "get",
-        operation("service_status", "Show the status of a run", of_run(), status_reply, &["400", "404"]),
+        operation("service_status", "Show the status of a run", run_parameters(), status_reply, &["400", "404"]),
     ));
     let cancelled = json_reply("The outcome", schema::<dialect::Cancelled>());
-    let cancelled = operation("service_cancel", "Cancel a run", of_run(), cancelled, &["400", "404", "409", "413"]);
-    all.push((dialect("/{id}/runs/{run_id}/cancel"), "post", cancelled));
-    all
+    let cancelled =
+        operation("service_cancel", "Cancel a run", run_parameters(), cancelled, &["400", "404", "409", "413"]);
+    operations.push((dialect("/{id}/runs/{run_id}/cancel"), "post", cancelled));
+    operations
 }
 
 /// Returns the fields of a type of the contract as parameters of a query.
-fn in_query<T: JsonSchema>() -> Vec<Value> {
+fn query_parameters<T: JsonSchema>() -> Vec<Value> {
     let schema = schema::<T>();
     let fields = schema["properties"].as_object().cloned().unwrap_or_default();
     let parameters = fields.into_iter().map(|(name, mut schema)| {
         let description = schema.as_object_mut().and_then(|schema| schema.shift_remove("description"));
-        // An absent parameter replaces null, which a query cannot express.
+        // A query cannot express null; the parameter is absent instead.
         if let Some(Value::Array(types)) = schema.get_mut("type") {
             types.retain(|kind| kind != "null");
             if let [only] = types.as_slice() {
@@ -369,7 +370,7 @@ mod tests {
         }
         for route in ROUTES {
             assert!(
-                document["paths"][route.address()][route.method.word().to_lowercase()].is_object(),
+                document["paths"][route.address()][route.method.name().to_lowercase()].is_object(),
                 "{}",
                 route.path
             );

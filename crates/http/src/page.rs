@@ -1,8 +1,8 @@
-//! The page: what a browser shows of terminals, runs and gates.
+//! The page for browsers, which shows terminals, runs and gates.
 //!
-//! Its files are part of the program (`assets.rs`). A browser logs in with a ticket (`login.rs`) and then sends the same
-//! requests as other clients, with both halves of its session in place of the token. The page is at
-//! `http://localhost` only: at other names a browser offers pages without TLS less protection.
+//! Its files are part of the program (`assets.rs`). A browser logs in with a ticket (`login.rs`) and then sends the
+//! same requests as other clients, with both halves of its session instead of the token. The page is at
+//! `http://localhost` only: at other names, browsers protect pages without TLS less.
 
 mod assets;
 pub(crate) mod login;
@@ -20,23 +20,23 @@ use crate::app::App;
 use crate::live;
 use crate::refusal::Refusal;
 
-/// The address at which a browser logs in.
-const LOGIN: &str = "/page/session";
+/// Path of the login.
+const LOGIN_PATH: &str = "/page/session";
 
-/// The address of the socket of a tab, which checks its caller itself.
-const LIVE: &str = "/live";
+/// Path of the socket of a tab, which checks its caller itself.
+const LIVE_PATH: &str = "/live";
 
-/// The largest body of a login, in bytes.
-pub(crate) const MAX_LOGIN: usize = 4 << 10;
+/// Maximum size of the body of a login, in bytes.
+pub(crate) const MAX_LOGIN_BYTES: usize = 4 << 10;
 
-/// Permissions of the page: only its own files and requests to its own server, and no text becomes markup.
+/// Content policy of the page: only its own files and its own server are allowed, and text cannot become markup.
 const CONTENT_POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; font-src 'self'; \
      manifest-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'; \
      require-trusted-types-for 'script'; trusted-types 'none'",
 );
 
-/// The header that separates the page from windows of other origins.
+/// Header that isolates the page from windows of other origins.
 const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
 
 pub(crate) use assets::build;
@@ -46,23 +46,23 @@ pub(crate) fn routes() -> Router<Arc<App>> {
     Router::new()
         .route("/", get(index))
         .route("/a/{build}/{*path}", get(asset))
-        .route(LOGIN, post(login::log_in))
-        .route(LIVE, get(live::upgrade))
+        .route(LOGIN_PATH, post(login::log_in))
+        .route(LIVE_PATH, get(live::upgrade))
 }
 
-/// Returns whether an address needs no token and no session: the files of the page, which are the same for all, and the
+/// Returns whether an address needs neither a token nor a session: the files of the page, which are public, and the
 /// login.
 pub(crate) fn is_open(method: &Method, path: &str) -> bool {
-    let is_open = path == "/" || path == LIVE || path.starts_with("/a/");
+    let is_open = path == "/" || path == LIVE_PATH || path.starts_with("/a/");
     is_open && matches!(*method, Method::GET | Method::HEAD) || is_login(method, path)
 }
 
 /// Returns whether a request is a login.
 pub(crate) fn is_login(method: &Method, path: &str) -> bool {
-    *method == Method::POST && path == LOGIN
+    *method == Method::POST && path == LOGIN_PATH
 }
 
-/// Returns the document, or leads to the name at which it is.
+/// Returns the document, or redirects to `localhost`.
 async fn index(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
     if app.admission.page_origin(&headers).is_some() {
         let headers = [
@@ -73,24 +73,24 @@ async fn index(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
         return (headers, assets::index()).into_response();
     }
     let page = format!("http://localhost:{}/", app.port);
-    if app.admission.is_called_by_loopback_address(&headers) {
+    if app.admission.uses_loopback_address(&headers) {
         return (StatusCode::TEMPORARY_REDIRECT, [(LOCATION, page)]).into_response();
     }
-    let words = format!(
+    let text = format!(
         "The page of steplatch is at {page} on the machine of the server. From another machine, forward the port:\n\
          ssh -L {0}:localhost:{0} MACHINE\n",
         app.port
     );
-    (StatusCode::FORBIDDEN, words).into_response()
+    (StatusCode::FORBIDDEN, text).into_response()
 }
 
-/// Returns a file of the page. An address contains the build, so that a browser may keep the file for ever.
+/// Returns a file of the page. Its address contains the build, so that browsers may cache it forever.
 async fn asset(Path((build, path)): Path<(String, String)>) -> Result<Response, Refusal> {
     let asset = assets::find(&path).filter(|_| build == assets::build());
     let asset =
-        asset.ok_or_else(|| Refusal::not_found("This file belongs to another version of the page; reload it"))?;
+        asset.ok_or_else(|| Refusal::not_found("This file belongs to another version of the page; reload the page"))?;
     let headers = [
-        (CONTENT_TYPE, HeaderValue::from_static(asset.kind)),
+        (CONTENT_TYPE, HeaderValue::from_static(asset.media_type)),
         (CACHE_CONTROL, HeaderValue::from_static("public, max-age=31536000, immutable")),
         (CONTENT_SECURITY_POLICY, CONTENT_POLICY),
     ];

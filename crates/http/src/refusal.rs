@@ -8,14 +8,14 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use steplatch_protocol::{AskError, CallError, ErrorCode};
 
-/// A request that was not carried out.
+/// A refused request.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(crate) struct Refusal {
     /// Always false
     success: bool,
     /// The error and its remedy, as a sentence
     error: String,
-    /// The same in a word: unauthorized, not_found, invalid_parameters …
+    /// Code of the error: unauthorized, not_found, invalid_parameters …
     code: &'static str,
     #[serde(skip)]
     #[schemars(skip)]
@@ -29,7 +29,7 @@ impl Refusal {
 
     pub(crate) fn unauthorized() -> Self {
         let error =
-            "This needs the token: send it as 'Authorization: Bearer TOKEN'. 'steplatch serve token' shows where it is";
+            "This request needs the token: send 'Authorization: Bearer TOKEN'. 'steplatch serve token' shows its file";
         Self::new(StatusCode::UNAUTHORIZED, "unauthorized", error)
     }
 
@@ -41,12 +41,12 @@ impl Refusal {
         Self::new(StatusCode::NOT_FOUND, "not_found", error)
     }
 
-    pub(crate) fn no_such_route() -> Self {
-        Self::not_found("There is nothing at this address; /api/openapi.json lists what there is")
+    pub(crate) fn unknown_address() -> Self {
+        Self::not_found("This address does not exist; /api/openapi.json lists the valid ones")
     }
 
-    pub(crate) fn method() -> Self {
-        let error = "This address is not asked like that: see the header Allow, and /api/openapi.json";
+    pub(crate) fn wrong_method() -> Self {
+        let error = "This address does not allow this method; see the header Allow, and /api/openapi.json";
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", error)
     }
 }
@@ -58,13 +58,13 @@ impl From<AskError> for Refusal {
             AskError::Call(CallError::Refused(refusal)) => match refusal.code {
                 ErrorCode::InvalidParams => Self::invalid(refusal.error),
                 ErrorCode::Stopping | ErrorCode::UnsupportedProtocol => unavailable(refusal.error),
-                // Of an older daemon that a newer front-end found running.
+                // The daemon is older than this front-end.
                 ErrorCode::UnknownCommand => Self::new(StatusCode::NOT_IMPLEMENTED, "not_known", refusal.error),
                 ErrorCode::Internal => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", refusal.error),
             },
             AskError::Call(CallError::Lost) => unavailable(
                 "The connection to the daemon was lost during this request, so its outcome is unknown; check it before \
-                 doing it again"
+                 repeating the request"
                     .to_owned(),
             ),
             AskError::Call(error @ CallError::Garbled { .. }) => {
@@ -84,7 +84,7 @@ impl IntoResponse for Refusal {
             StatusCode::UNAUTHORIZED => {
                 headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"steplatch\""));
             }
-            // The parser would take an unread rest of a body for the next request.
+            // Otherwise the parser would read the rest of the body as the next request.
             StatusCode::PAYLOAD_TOO_LARGE | StatusCode::REQUEST_TIMEOUT => {
                 headers.insert(CONNECTION, HeaderValue::from_static("close"));
             }

@@ -1,11 +1,11 @@
-//! The table of routes.
+//! Table of routes.
 //!
-//! A route is a verb of the contract at an address. One row makes the server serve, document and test the route; its
-//! parameters and its reply are the verb's. Verbs without a row are on a list, with the reason.
+//! A route is a verb of the contract at an address. The server, the OpenAPI document and the tests use the rows of the
+//! table. A route has the parameters and the reply of its verb. Another list has the verbs without a route.
 
 use steplatch_protocol::{VERBS, VerbInfo};
 
-/// The prefix of every address of the table.
+/// Prefix of all addresses of the table.
 pub const BASE: &str = "/api/v1";
 
 /// The method of a request.
@@ -15,7 +15,7 @@ pub enum Method {
     Get,
     /// Parameters are in the address and in a JSON object.
     Post,
-    /// As Post, for setting a value.
+    /// Same as Post, for setting a value.
     Put,
     /// Parameters are in the address and its query.
     Delete,
@@ -30,7 +30,7 @@ impl Method {
 
     /// Returns the name of the method.
     #[must_use]
-    pub fn word(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Get => "GET",
             Self::Post => "POST",
@@ -40,7 +40,7 @@ impl Method {
     }
 }
 
-/// The thing that an address names, whose existence determines the status.
+/// Kind of the resource in an address. A missing resource has the status 404.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResourceKind {
     /// A run, by its id.
@@ -63,16 +63,16 @@ pub enum ResourceKind {
     RemoteWorkflow,
 }
 
-/// The meaning of a reply with `success: false`, if the thing exists.
+/// Status of a reply with `success: false`, if the resource exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureStatus {
-    /// Its state does not allow the request: 409.
+    /// The state of the resource does not allow the request: 409.
     Conflict,
-    /// The request is valid but impossible: 422.
+    /// The request is valid but cannot be performed: 422.
     Unprocessable,
-    /// An ordinary answer about a failed run, if the reply has a run.
+    /// 200 for a failed run, if the reply has a run.
     Run,
-    /// An ordinary answer: the outcome of a call.
+    /// 200: the reply is the outcome of a call.
     Value,
 }
 
@@ -81,16 +81,16 @@ pub enum FailureStatus {
 pub struct Route {
     /// The method.
     pub method: Method,
-    /// The address below [`BASE`]; parameters are in braces.
+    /// The address under [`BASE`]; parameters are in braces.
     pub path: &'static str,
     /// The verb.
     pub verb: &'static str,
     /// The parameters of the address that have another name in the verb.
     pub renamed: &'static [(&'static str, &'static str)],
-    /// The thing that the address names.
-    pub thing: Option<ResourceKind>,
-    /// The meaning of an unsuccessful reply.
-    pub unsuccessful: FailureStatus,
+    /// The resource of the address.
+    pub resource: Option<ResourceKind>,
+    /// Status of an unsuccessful reply.
+    pub failure_status: FailureStatus,
     /// True if only a browser with a session of the page may send the request; the token is not enough.
     pub for_page: bool,
 }
@@ -104,8 +104,8 @@ macro_rules! routes {
                 path: $path,
                 verb: $verb,
                 renamed: &[$($(($from, $to)),+)?],
-                thing: routes!(@thing $($thing)?),
-                unsuccessful: FailureStatus::$unsuccessful,
+                resource: routes!(@thing $($thing)?),
+                failure_status: FailureStatus::$unsuccessful,
                 for_page: routes!(@page $($page)?),
             }, )*
         ];
@@ -190,27 +190,27 @@ routes! {
     Delete "/page/sessions" "END_PAGE_SESSIONS", Unprocessable;
 }
 
-/// The verbs without a route, each with the reason.
+/// Verbs without a route, each with the reason.
 pub const WITHOUT_ROUTE: &[(&str, &str)] = &[
     ("HELLO", "begins a connection to the daemon, which is this server's own"),
-    ("SUBSCRIBE", "brings events: GET /runs/{run_id}/events"),
-    ("WATCH", "brings events, and who asks over HTTP looks again or follows a run"),
-    ("GET_METRICS", "is at /metrics, as what monitors expect"),
-    ("ATTACH_TERMINAL", "brings the bytes of a terminal, for a person's own terminal"),
-    ("WATCH_SCREEN", "brings events, for the page: /live, a WebSocket"),
-    ("WATCH_TERMINALS", "brings events, for the page: /live, a WebSocket"),
+    ("SUBSCRIBE", "sends events: GET /runs/{run_id}/events"),
+    ("WATCH", "sends events; HTTP clients poll or follow a run"),
+    ("GET_METRICS", "is at /metrics, where monitoring systems expect it"),
+    ("ATTACH_TERMINAL", "sends the bytes of a terminal, for a person's own terminal"),
+    ("WATCH_SCREEN", "sends events, for the page: /live, a WebSocket"),
+    ("WATCH_TERMINALS", "sends events, for the page: /live, a WebSocket"),
     ("HOLD_TERMINAL", "lasts as long as its connection, for the page: /live, a WebSocket"),
-    ("HAND_BACK_TERMINAL", "belongs to an attached terminal, which a person holds"),
-    ("WRITE_TERMINAL", "belongs to an attached terminal; programs type with SEND_INPUT"),
-    ("COPY_FILE", "brings events; PUT /files and POST /files/read copy one file"),
+    ("HAND_BACK_TERMINAL", "is for an attached terminal, which a person holds"),
+    ("WRITE_TERMINAL", "is for an attached terminal; programs type with SEND_INPUT"),
+    ("COPY_FILE", "sends events; PUT /files and POST /files/read copy one file"),
     ("OPEN_PAGE", "is for a person in a terminal of their own: steplatch open"),
     ("ASK_SSH_QUESTION", "is for an ssh that the daemon started, which has a ticket"),
     ("BEGIN_PAGE_SESSION", "answers with a cookie: POST /page/session, for the page"),
-    ("CHECK_PAGE_SESSION", "is what this server asks for a request of the page"),
-    ("SERVE_RUNS", "is what the worker of Temporal asks, on the daemon's socket"),
-    ("PERFORM_TASK", "is what the worker of Temporal asks, on the daemon's socket"),
-    ("REPORT_REQUEST", "is what the worker of Temporal tells, on the daemon's socket"),
-    ("STOP_DAEMON", "would take the daemon from everybody else; a person stops it on their machine"),
+    ("CHECK_PAGE_SESSION", "is a request of this server to authenticate the page"),
+    ("SERVE_RUNS", "is a request of the Temporal worker, on the daemon's socket"),
+    ("PERFORM_TASK", "is a request of the Temporal worker, on the daemon's socket"),
+    ("REPORT_REQUEST", "is a request of the Temporal worker, on the daemon's socket"),
+    ("STOP_DAEMON", "would stop the daemon for all clients; a person stops it on their machine"),
     ("ADD_PASSKEY", "is for a person in a terminal of their own: steplatch gates passkey add"),
     ("AWAIT_PASSKEY", "is for a person in a terminal of their own: steplatch gates passkey add"),
     ("CONFIRM_PASSKEY", "is for a person in a terminal of their own: steplatch gates passkey confirm"),
@@ -223,26 +223,26 @@ impl Route {
     /// Returns the verb.
     ///
     /// # Panics
-    /// When the table names a verb that does not exist, which a test prevents.
+    /// If the table has an unknown verb, which a test prevents.
     #[must_use]
     pub fn info(&self) -> &'static VerbInfo {
         VERBS.iter().find(|verb| verb.name == self.verb).expect("a verb of the table is one of the contract")
     }
 
-    /// Returns the whole address.
+    /// Returns the full address.
     #[must_use]
     pub fn address(&self) -> String {
         format!("{BASE}{}", self.path)
     }
 
-    /// Returns the parameters of the address: their names there, and in the verb.
-    pub fn in_path(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+    /// Returns the parameters of the address: their names in the path and in the verb.
+    pub fn path_parameters(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
         let names = self.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
-        names.map(|name| (name, self.field(name)))
+        names.map(|name| (name, self.field_name(name)))
     }
 
-    /// Returns the verb's name of a parameter of the address.
-    pub(crate) fn field(&self, name: &'static str) -> &'static str {
+    /// Returns the field of the verb for a parameter of the address.
+    pub(crate) fn field_name(&self, name: &'static str) -> &'static str {
         self.renamed.iter().find(|(known, _)| *known == name).map_or(name, |(_, field)| field)
     }
 }
@@ -266,12 +266,12 @@ mod tests {
     fn addresses_are_unique_and_their_parameters_are_the_verbs() {
         let mut seen = BTreeSet::new();
         for route in ROUTES {
-            assert!(seen.insert((route.method.word(), route.path)), "{}", route.path);
+            assert!(seen.insert((route.method.name(), route.path)), "{}", route.path);
             let schema = (route.info().parameters)();
-            for (name, field) in route.in_path() {
+            for (name, field) in route.path_parameters() {
                 assert!(!schema["properties"][field].is_null(), "{} has no {name}", route.verb);
             }
-            assert_eq!(route.in_path().count() > 0, route.thing.is_some(), "{}", route.path);
+            assert_eq!(route.path_parameters().count() > 0, route.resource.is_some(), "{}", route.path);
             let reads = route.info().nature.read_only;
             assert!(reads || route.method != Method::Get, "{} changes something", route.path);
         }

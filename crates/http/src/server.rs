@@ -32,7 +32,7 @@ use tower::{Service, ServiceExt as _};
 use crate::admission::{Admission, Caller, InvalidName};
 use crate::api;
 use crate::app::App;
-use crate::connections::{Answering, Connection, ConnectionSlot, Connections};
+use crate::connections::{Connection, ConnectionSlot, Connections, RequestGuard};
 use crate::live::Live;
 use crate::metrics::Metrics;
 use crate::page;
@@ -41,29 +41,29 @@ use crate::refusal::Refusal;
 use crate::stream::Streams;
 use crate::token::Token;
 
-/// The largest body, in bytes. A large workflow takes 1 MB.
-pub const MAX_BODY: usize = 4 << 20;
+/// Maximum size of a body, in bytes. A large workflow has 1 MB.
+pub const MAX_BODY_BYTES: usize = 4 << 20;
 
-/// The time limit for receiving a body.
-const BODY_TIME: Duration = Duration::from_secs(30);
+/// Time limit for receiving a body.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The time limit for the first request of a new connection.
-const FIRST_HEAD_TIME: Duration = Duration::from_secs(10);
+/// Time limit for the first request of a new connection.
+const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Time that a connection may be idle between requests. Longer than clients keep idle connections (90 s in several), so
-/// that the clients close them.
-const QUIET_TIME: Duration = Duration::from_secs(120);
+/// Maximum idle time of a connection between requests. Clients keep idle connections for a shorter time (often 90 s),
+/// so that they close them first.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The longest head of a request, in bytes.
-const MAX_HEAD: usize = 32 << 10;
+/// Maximum size of the head of a request, in bytes.
+const MAX_HEAD_BYTES: usize = 32 << 10;
 
-/// Time that requests in progress may take once the server shuts down.
-const ENDING_TIME: Duration = Duration::from_secs(5);
+/// Time limit for requests in progress during shutdown.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Time that sending the rest of a response may take during shutdown.
-const SENDING_TIME: Duration = Duration::from_millis(250);
+/// Time limit for sending the rest of a response during shutdown.
+const SEND_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// The options of the server.
+/// Options of the server.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The address, or a name that resolves to one.
@@ -72,10 +72,10 @@ pub struct Options {
     pub port: u16,
     /// Further host names under which clients may call the server.
     pub allowed_hosts: Vec<String>,
-    /// The origins whose pages may send requests.
+    /// Origins whose pages may send requests.
     pub allowed_origins: Vec<String>,
-    /// The most connections at the same time.
-    pub most_connections: usize,
+    /// Maximum number of open connections.
+    pub max_connections: usize,
 }
 
 impl Default for Options {
@@ -85,16 +85,16 @@ impl Default for Options {
             port: 7878,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
-            most_connections: 4096,
+            max_connections: 4096,
         }
     }
 }
 
-/// Error that keeps the server from serving.
+/// Error of starting the server.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// Listening on the address fails.
-    #[error("nothing can listen on {host}:{port}: {source}")]
+    /// The server cannot listen on the address.
+    #[error("the server cannot listen on {host}:{port}: {source}")]
     Listen {
         /// The address.
         host: String,
@@ -109,29 +109,29 @@ pub enum ServeError {
     Name(#[from] InvalidName),
 }
 
-/// A server that listens.
+/// A listening server.
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
-    /// The listener at the other loopback address.
-    twin: Option<TcpListener>,
+    /// Listener at the other loopback address.
+    other_loopback: Option<TcpListener>,
     address: SocketAddr,
     app: Arc<App>,
     routes: Router<Arc<App>>,
 }
 
 impl Server {
-    /// Listens without answering yet.
+    /// Listens without accepting connections yet.
     ///
     /// # Errors
-    /// If listening on the address fails, or a name is invalid.
+    /// If the server cannot listen on the address, or a name is invalid.
     pub async fn bind(options: &Options, token: Token, daemon: ReconnectingClient) -> Result<Self, ServeError> {
-        let Options { host, port, allowed_hosts, allowed_origins, most_connections } = options;
-        let failed = |source| ServeError::Listen { host: host.clone(), port: *port, source };
-        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-        let (listener, twin) = listeners(bare, *port).await.map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
-        let admission = Admission::new(token, bare, address.port(), allowed_hosts, allowed_origins)?;
+        let Options { host, port, allowed_hosts, allowed_origins, max_connections } = options;
+        let listen_error = |source| ServeError::Listen { host: host.clone(), port: *port, source };
+        let bare_host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        let (listener, other_loopback) = bind_listeners(bare_host, *port).await.map_err(listen_error)?;
+        let address = listener.local_addr().map_err(listen_error)?;
+        let admission = Admission::new(token, bare_host, address.port(), allowed_hosts, allowed_origins)?;
         let ended = CancellationToken::new();
         let app = Arc::new(App {
             streams: Streams::new(daemon.clone()),
@@ -140,12 +140,12 @@ impl Server {
             daemon,
             metrics: Metrics::default(),
             projects: Projects::default(),
-            connections: Connections::new(*most_connections),
+            connections: Connections::new(*max_connections),
             ended,
             admission,
             port: address.port(),
         });
-        Ok(Self { listener, twin, address, app, routes: Router::new() })
+        Ok(Self { listener, other_loopback, address, app, routes: Router::new() })
     }
 
     /// Returns the address on which the server listens.
@@ -168,9 +168,9 @@ impl Server {
         self
     }
 
-    /// Adds `service` at `path`, behind the same checks as everything else.
+    /// Adds `service` at `path`, behind the same checks as all routes.
     #[must_use]
-    pub fn with<S>(mut self, path: &str, service: S) -> Self
+    pub fn with_service<S>(mut self, path: &str, service: S) -> Self
     where
         S: Service<Request, Error = Infallible> + Clone + Send + Sync + 'static,
         S::Response: IntoResponse,
@@ -180,21 +180,21 @@ impl Server {
         self
     }
 
-    /// Returns the token that the server cancels when it shuts down, for handlers of long responses.
+    /// Returns the cancellation token of the server's shutdown, for handlers of long responses.
     #[must_use]
     pub fn ended(&self) -> CancellationToken {
         self.app.ended.clone()
     }
 
-    /// Serves until `end` completes; then event streams end, and requests in progress finish within some seconds.
+    /// Serves until `end` completes. Then ends event streams, and waits some seconds for requests in progress.
     pub async fn serve(self, end: impl Future<Output = ()>) {
-        let Self { listener, twin, app, routes, .. } = self;
+        let Self { listener, other_loopback, app, routes, .. } = self;
         let router = routes
-            .fallback(|| async { Refusal::no_such_route() })
-            .method_not_allowed_fallback(|| async { Refusal::method() })
+            .fallback(|| async { Refusal::unknown_address() })
+            .method_not_allowed_fallback(|| async { Refusal::wrong_method() })
             .layer(DefaultBodyLimit::disable())
-            .layer(from_fn_with_state(app.clone(), admitted))
-            .layer(from_fn_with_state(app.clone(), observed))
+            .layer(from_fn_with_state(app.clone(), admit))
+            .layer(from_fn_with_state(app.clone(), observe))
             .with_state(app.clone());
         let tasks = app.tasks.clone();
         let closed = CancellationToken::new();
@@ -202,52 +202,52 @@ impl Server {
         loop {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
-                accepted = accepted_by(twin.as_ref()) => accepted,
+                accepted = accept(other_loopback.as_ref()) => accepted,
                 () = &mut end => break,
             };
             match accepted {
                 Ok((stream, address)) => {
-                    let Some(seat) = app.connections.seat() else {
-                        turn_away(&stream);
+                    let Some(slot) = app.connections.open_slot() else {
+                        refuse_connection(&stream);
                         continue;
                     };
-                    let talk = talk(stream, Peer(address), seat, router.clone(), app.ended.clone());
+                    let serving = serve_connection(stream, Peer(address), slot, router.clone(), app.ended.clone());
                     let closed = closed.clone();
                     tasks.spawn(async move {
                         tokio::select! {
-                            () = talk => {}
+                            () = serving => {}
                             () = closed.cancelled() => {}
                         }
                     });
                 }
-                // Either there are no more descriptors, which lasts, or the client left before the accept.
+                // Either the process has no free descriptors, or the client disconnected before the accept.
                 Err(error) => {
                     tracing::warn!(%error, "a connection cannot be accepted");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
             }
         }
-        drop((listener, twin));
+        drop((listener, other_loopback));
         app.ended.cancel();
         tasks.close();
-        if tokio::time::timeout(ENDING_TIME, tasks.wait()).await.is_err() {
+        if tokio::time::timeout(SHUTDOWN_TIMEOUT, tasks.wait()).await.is_err() {
             closed.cancel();
             tasks.wait().await;
         }
     }
 }
 
-/// Number of attempts to find a port that is free at both loopback addresses.
-const PORT_ATTEMPTS: usize = 16;
+/// Maximum number of attempts to find a port that is free at both loopback addresses.
+const MAX_PORT_ATTEMPTS: usize = 16;
 
-/// Listens at `host`, and at the other loopback address too if `host` is one or means all: browsers resolve `localhost`
-/// to both, and another user's program at one of them would receive what is meant for this server.
-async fn listeners(host: &str, port: u16) -> io::Result<(TcpListener, Option<TcpListener>)> {
+/// Listens at `host`, and also at the other loopback address if `host` is a loopback or unspecified address. Browsers
+/// resolve `localhost` to both, and another user's program at one of them would receive requests to this server.
+async fn bind_listeners(host: &str, port: u16) -> io::Result<(TcpListener, Option<TcpListener>)> {
     let mut attempts = 0;
     loop {
         let listener = TcpListener::bind((host, port)).await?;
         let address = listener.local_addr()?;
-        let twin: std::net::IpAddr = match address.ip() {
+        let other_loopback: std::net::IpAddr = match address.ip() {
             std::net::IpAddr::V4(ip) if ip == std::net::Ipv4Addr::LOCALHOST || ip.is_unspecified() => {
                 std::net::Ipv6Addr::LOCALHOST.into()
             }
@@ -255,12 +255,12 @@ async fn listeners(host: &str, port: u16) -> io::Result<(TcpListener, Option<Tcp
             _ => return Ok((listener, None)),
         };
         attempts += 1;
-        match TcpListener::bind((twin, address.port())).await {
-            Ok(twin) => return Ok((listener, Some(twin))),
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse && port == 0 && attempts < PORT_ATTEMPTS => {}
+        match TcpListener::bind((other_loopback, address.port())).await {
+            Ok(other_loopback) => return Ok((listener, Some(other_loopback))),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && port == 0 && attempts < MAX_PORT_ATTEMPTS => {}
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(error),
             Err(error) => {
-                tracing::debug!(%error, %twin, "the machine has no such loopback address");
+                tracing::debug!(%error, %other_loopback, "the machine has no such loopback address");
                 return Ok((listener, None));
             }
         }
@@ -268,15 +268,15 @@ async fn listeners(host: &str, port: u16) -> io::Result<(TcpListener, Option<Tcp
 }
 
 /// Accepts a connection of an optional listener.
-async fn accepted_by(listener: Option<&TcpListener>) -> io::Result<(TcpStream, SocketAddr)> {
+async fn accept(listener: Option<&TcpListener>) -> io::Result<(TcpStream, SocketAddr)> {
     match listener {
         Some(listener) => listener.accept().await,
         None => std::future::pending().await,
     }
 }
 
-/// Sends a client the response that the server has no room for it.
-fn turn_away(stream: &TcpStream) {
+/// Sends a client the response that all connections are in use.
+fn refuse_connection(stream: &TcpStream) {
     let body =
         r#"{"success":false,"error":"All connections are in use; try again later","code":"too_many_connections"}"#;
     let length = body.len();
@@ -289,64 +289,69 @@ fn turn_away(stream: &TcpStream) {
 }
 
 /// Serves one connection until its end.
-async fn talk(stream: TcpStream, peer: Peer, seat: ConnectionSlot, router: Router, ended: CancellationToken) {
-    // The server writes responses in small pieces, and a delayed acknowledgement of one would hold up the next for 40
-    // ms.
+async fn serve_connection(
+    stream: TcpStream,
+    peer: Peer,
+    slot: ConnectionSlot,
+    router: Router,
+    ended: CancellationToken,
+) {
+    // The server writes responses in small pieces. A delayed acknowledgement of one would delay the next by 40 ms.
     if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "TCP_NODELAY could not be set; small answers may be late");
+        tracing::debug!(%error, "TCP_NODELAY could not be set; small responses may be delayed");
     }
-    let seat = Arc::new(seat);
-    let connection = seat.connection.clone();
-    let socket_seat = seat.clone();
+    let slot = Arc::new(slot);
+    let connection = slot.connection.clone();
+    let socket_slot = slot.clone();
     let service = service_fn(|mut request: hyper::Request<hyper::body::Incoming>| {
-        let answering = connection.answers();
+        let guard = connection.begin_request();
         request.extensions_mut().insert(connection.clone());
         // Handlers can read the client's address.
         request.extensions_mut().insert(peer);
-        // A socket keeps the connection's place after this has ended.
-        request.extensions_mut().insert(socket_seat.clone());
+        // A WebSocket keeps the connection's place after this function has ended.
+        request.extensions_mut().insert(socket_slot.clone());
         let router = router.clone();
         async move {
             let response = router.oneshot(request.map(Body::new)).await?;
-            Ok::<_, Infallible>(response.map(|body| Sending { body, _answering: answering }))
+            Ok::<_, Infallible>(response.map(|body| TrackedBody { body, _guard: guard }))
         }
     });
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(QUIET_TIME).max_buf_size(MAX_HEAD.max(64 << 10));
-    let talk = http.serve_connection(TokioIo::new(stream), service).with_upgrades();
-    tokio::pin!(talk);
-    let silent = tokio::time::sleep(FIRST_HEAD_TIME);
-    let (mut spoke, mut ending) = (false, false);
-    tokio::pin!(silent);
+    http.timer(TokioTimer::new()).header_read_timeout(IDLE_TIMEOUT).max_buf_size(MAX_HEAD_BYTES.max(64 << 10));
+    let serving = http.serve_connection(TokioIo::new(stream), service).with_upgrades();
+    tokio::pin!(serving);
+    let deadline = tokio::time::sleep(FIRST_REQUEST_TIMEOUT);
+    let (mut has_request, mut is_ending) = (false, false);
+    tokio::pin!(deadline);
     loop {
         tokio::select! {
-            over = &mut talk => {
-                if let Err(error) = over {
-                    tracing::debug!(%error, "a connection broke");
+            result = &mut serving => {
+                if let Err(error) = result {
+                    tracing::debug!(%error, "a connection failed");
                 }
                 return;
             }
-            () = seat.connection.spoke.notified(), if !spoke => spoke = true,
-            () = &mut silent, if !spoke || ending => return,
-            () = seat.connection.gives_way.cancelled() => return,
-            () = ended.cancelled(), if !ending => {
-                ending = true;
-                talk.as_mut().graceful_shutdown();
-                // Does not wait for a connection without a complete request.
-                let left = if seat.connection.is_answering() { ENDING_TIME } else { SENDING_TIME };
-                silent.as_mut().reset(tokio::time::Instant::now() + left);
+            () = slot.connection.first_request.notified(), if !has_request => has_request = true,
+            () = &mut deadline, if !has_request || is_ending => return,
+            () = slot.connection.replaced.cancelled() => return,
+            () = ended.cancelled(), if !is_ending => {
+                is_ending = true;
+                serving.as_mut().graceful_shutdown();
+                // Do not wait for a connection without a complete request.
+                let limit = if slot.connection.is_busy() { SHUTDOWN_TIMEOUT } else { SEND_TIMEOUT };
+                deadline.as_mut().reset(tokio::time::Instant::now() + limit);
             }
         }
     }
 }
 
-/// The body of a response; its request counts as in progress until the drop of the body.
-struct Sending {
+/// Body of a response. The request counts as in progress until the body is dropped.
+struct TrackedBody {
     body: Body,
-    _answering: Answering,
+    _guard: RequestGuard,
 }
 
-impl hyper::body::Body for Sending {
+impl hyper::body::Body for TrackedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -366,28 +371,28 @@ impl hyper::body::Body for Sending {
     }
 }
 
-/// Returns whether an address needs no token: the health check, the OpenAPI document, and those of the page that check
-/// their callers themselves or have nothing to protect.
+/// Returns whether an address needs no token: the health check, the OpenAPI document, and addresses of the page that
+/// check the caller themselves or are public.
 fn is_open(method: &Method, path: &str) -> bool {
     let is_read = matches!(*method, Method::GET | Method::HEAD);
     is_read && ["/health", "/api/openapi.json"].contains(&path) || page::is_open(method, path)
 }
 
-/// Permissions of a browser for a response that is not the page: none.
+/// Content policy of responses other than the page: nothing is allowed.
 const NO_CONTENT_POLICY: HeaderValue = HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'");
 
-/// The header that keeps a response out of pages of other origins.
+/// Header that forbids pages of other origins to embed a response.
 const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
-/// Admits or refuses a request; an admitted request has its whole body.
-async fn admitted(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+/// Admits or refuses a request. An admitted request has its complete body.
+async fn admit(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let headers = request.headers().clone();
-    let mut response = match look(&app, request).await {
-        Ok(HeaderCheck::Request(request)) => next.run(request).await,
-        Ok(HeaderCheck::Preflight(response)) => response,
+    let mut response = match check_request(&app, request).await {
+        Ok(CheckedRequest::Request(request)) => next.run(request).await,
+        Ok(CheckedRequest::Preflight(response)) => response,
         Err(refusal) => refusal.into_response(),
     };
-    app.admission.share(&headers, &mut response);
+    app.admission.add_cors_headers(&headers, &mut response);
     let headers = response.headers_mut();
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -397,67 +402,68 @@ async fn admitted(State(app): State<Arc<App>>, request: Request, next: Next) -> 
     response
 }
 
-enum HeaderCheck {
+/// Result of the checks of a request.
+enum CheckedRequest {
     Request(Request),
     Preflight(Response),
 }
 
-async fn look(app: &App, mut request: Request) -> Result<HeaderCheck, Refusal> {
-    app.admission.names(&request)?;
-    if let Some(response) = app.admission.preflight(&request) {
-        return Ok(HeaderCheck::Preflight(response));
+async fn check_request(app: &App, mut request: Request) -> Result<CheckedRequest, Refusal> {
+    app.admission.check_names(&request)?;
+    if let Some(response) = app.admission.answer_preflight(&request) {
+        return Ok(CheckedRequest::Preflight(response));
     }
     let caller = match app.admission.caller(request.headers()) {
-        Caller::Unknown => page::login::caller(app, request.headers()).await?,
-        known => known,
+        Caller::Unknown => page::login::find_caller(app, request.headers()).await?,
+        caller => caller,
     };
     if caller.is_known() {
         if let Some(connection) = request.extensions().get::<Arc<Connection>>() {
-            connection.is_known();
+            connection.mark_known();
         }
     } else if !is_open(request.method(), request.uri().path()) {
         return Err(Refusal::unauthorized());
     }
     request.extensions_mut().insert(caller);
     if request.body().is_end_stream() {
-        return Ok(HeaderCheck::Request(request));
+        return Ok(CheckedRequest::Request(request));
     }
     let limit = match caller {
-        Caller::Token | Caller::Page => MAX_BODY,
-        // A login has a body before it is known.
-        Caller::Unknown if page::is_login(request.method(), request.uri().path()) => page::MAX_LOGIN,
-        // Otherwise the server reads a body into memory only for requests with the token.
+        Caller::Token | Caller::Page => MAX_BODY_BYTES,
+        // A login has a body but no credentials yet.
+        Caller::Unknown if page::is_login(request.method(), request.uri().path()) => page::MAX_LOGIN_BYTES,
+        // The server reads other bodies into memory only for requests with credentials.
         Caller::Unknown => return Err(Refusal::unauthorized()),
     };
     let too_large = || {
-        let error = format!("The body is larger than {} KB, the limit", limit >> 10);
+        let error = format!("The body is larger than the limit of {} KB", limit >> 10);
         Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large", error)
     };
     if request.body().size_hint().lower() > limit as u64 {
         return Err(too_large());
     }
     let (parts, body) = request.into_parts();
-    let body = tokio::time::timeout(BODY_TIME, Limited::new(body, limit).collect()).await.map_err(|_| {
-        let error = format!("The body did not come within {} seconds", BODY_TIME.as_secs());
+    let body = tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, limit).collect()).await.map_err(|_| {
+        let error = format!("The body did not arrive within {} seconds", BODY_TIMEOUT.as_secs());
         Refusal::new(StatusCode::REQUEST_TIMEOUT, "request_timeout", error)
     })?;
     match body {
-        Ok(body) => Ok(HeaderCheck::Request(Request::from_parts(parts, Body::from(body.to_bytes())))),
+        Ok(body) => Ok(CheckedRequest::Request(Request::from_parts(parts, Body::from(body.to_bytes())))),
         Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
         Err(error) => {
-            Err(Refusal::new(StatusCode::BAD_REQUEST, "invalid_body", format!("The body cannot be read: {error}")))
+            Err(Refusal::new(StatusCode::BAD_REQUEST, "invalid_body", format!("The body could not be read: {error}")))
         }
     }
 }
 
-/// Records requests by the rows of the table of routes, because the addresses themselves are foreign and unbounded.
-async fn observed(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+/// Records requests by route, because the number of addresses is unlimited.
+async fn observe(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
     let method = request.method().clone();
     let began = std::time::Instant::now();
     let response = next.run(request).await;
     let route = route.as_deref().unwrap_or("none");
-    app.metrics.answered(&method, route, response.status(), began.elapsed());
+    app.metrics.record_response(&method, route, response.status(), began.elapsed());
     tracing::debug!(%method, route, status = response.status().as_u16(), "answered");
     response
 }

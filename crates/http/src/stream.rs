@@ -1,9 +1,9 @@
-//! The events of runs, as server-sent events (<https://html.spec.whatwg.org/multipage/server-sent-events.html>).
+//! Events of runs, as server-sent events (<https://html.spec.whatwg.org/multipage/server-sent-events.html>).
 //!
 //! All followers of a run share one subscription at the daemon, so a thousand followers cost the run as much as one.
-//! The feed keeps the newest events for all, ready to send. A follower that is further behind, because it joined late
-//! or reads slowly, fetches the next few events itself whenever it has room for them. A slow follower therefore delays
-//! neither the run nor other followers, and occupies memory for a few events only.
+//! The feed keeps the newest events for all, encoded. A follower that lags further behind, because it joined late or
+//! reads slowly, fetches the next few events itself. A slow follower therefore delays neither the run nor other
+//! followers, and uses memory for a few events only.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,22 +27,22 @@ use tokio_util::sync::CancellationToken;
 use crate::app::App;
 use crate::refusal::Refusal;
 
-/// Maximum number of kept events of a run.
-const MAX_KEPT_EVENTS: usize = 256;
+/// Maximum number of buffered events of a run.
+const MAX_BUFFERED_EVENTS: usize = 256;
 
-/// Maximum total size of kept events, in bytes; the newest event stays whatever its size.
-const MAX_KEPT_BYTES: usize = 2 << 20;
+/// Maximum total size of buffered events, in bytes. The newest event stays even if it is larger.
+const MAX_BUFFERED_BYTES: usize = 2 << 20;
 
-/// Number of events that a lagging follower fetches at once.
+/// Maximum number of events that a lagging follower fetches at once.
 const MAX_FETCHED_EVENTS: u64 = 32;
 
-/// Number of events in one piece.
-const MAX_SENT_EVENTS: usize = 64;
+/// Maximum number of events in one chunk.
+const MAX_CHUNK_EVENTS: usize = 64;
 
 /// Interval of keep-alive comments on a silent stream.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
-/// The header in which a reconnecting client gives the last event that it received.
+/// Header of a reconnecting client with the number of the last event that it received.
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// Selection of events.
@@ -54,16 +54,16 @@ pub(crate) struct EventQuery {
     from_seq: Option<u64>,
 }
 
-/// The followers of all runs.
+/// Followers of all runs.
 #[derive(Debug)]
 pub(crate) struct Streams {
     daemon: ReconnectingClient,
-    /// By run. The beginning of the next feed drops feeds without followers.
+    /// Feeds by run. Feeds without followers are removed when the next feed begins.
     feeds: Mutex<HashMap<String, Weak<Feed>>>,
     open: Arc<AtomicUsize>,
 }
 
-/// The newest events of one run, shared by its followers.
+/// Newest events of one run, shared by its followers.
 #[derive(Debug)]
 struct Feed {
     buffer: Arc<Mutex<BufferedEvents>>,
@@ -77,11 +77,11 @@ struct BufferedEvents {
     bytes: usize,
     /// Number of the oldest buffered event.
     first_seq: u64,
-    /// No more events will arrive: the run has ended, or following it further is impossible.
+    /// True if no more events will arrive: the run has ended, or following it has failed.
     is_over: bool,
 }
 
-/// An event in its sent form.
+/// An encoded event.
 #[derive(Debug, Clone)]
 struct SseEvent {
     seq: u64,
@@ -91,8 +91,8 @@ struct SseEvent {
 
 impl SseEvent {
     fn new(event: &RunEvent) -> Self {
-        let data = serde_json::to_string(event).expect("an event has only JSON in it");
-        // An event that a function emits has a type of the author's choice.
+        let data = serde_json::to_string(event).expect("an event contains only JSON");
+        // The author of a function chooses the types of its events.
         let kind: String = event.event_type.chars().filter(|character| !character.is_control()).collect();
         let text = format!("id: {}\nevent: {kind}\ndata: {data}\n\n", event.seq);
         Self { seq: event.seq, text: text.into(), is_last: event.is_last() }
@@ -101,23 +101,23 @@ impl SseEvent {
 
 impl BufferedEvents {
     fn push(&mut self, event: &RunEvent) {
-        let ready = SseEvent::new(event);
-        self.bytes += ready.text.len();
-        self.events.push_back(ready);
-        while self.events.len() > MAX_KEPT_EVENTS || (self.bytes > MAX_KEPT_BYTES && self.events.len() > 1) {
+        let encoded = SseEvent::new(event);
+        self.bytes += encoded.text.len();
+        self.events.push_back(encoded);
+        while self.events.len() > MAX_BUFFERED_EVENTS || (self.bytes > MAX_BUFFERED_BYTES && self.events.len() > 1) {
             let Some(oldest) = self.events.pop_front() else { return };
             self.bytes -= oldest.text.len();
             self.first_seq = oldest.seq + 1;
         }
     }
 
-    /// Returns the events starting at number `next`, up to one piece; `None` for a follower that lags too far.
+    /// Returns up to [`MAX_CHUNK_EVENTS`] events from number `next` on; `None` if they are no longer buffered.
     fn events_from(&self, next: u64) -> Option<Vec<SseEvent>> {
         if next < self.first_seq {
             return None;
         }
         let first = self.events.partition_point(|event| event.seq < next);
-        Some(self.events.range(first..).take(MAX_SENT_EVENTS).cloned().collect())
+        Some(self.events.range(first..).take(MAX_CHUNK_EVENTS).cloned().collect())
     }
 }
 
@@ -137,8 +137,7 @@ impl Streams {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Returns the feed of a run if it has followers; otherwise a new one that begins at number `next`, if that is
-    /// known.
+    /// Returns the feed of a run if it has followers. Otherwise starts one at number `next`, if that is known.
     fn get_or_start_feed(&self, run_id: &str, next: Option<u64>) -> Option<Arc<Feed>> {
         let mut feeds = self.feeds.lock();
         if let Some(feed) = feeds.get(run_id).and_then(Weak::upgrade) {
@@ -173,10 +172,10 @@ impl Streams {
 }
 
 /// A follower of a run.
-struct Following {
+struct Follower {
     app: Arc<App>,
     run_id: String,
-    /// The number of the next event.
+    /// Number of the next event.
     next: u64,
     /// Events fetched before the response began.
     first: Option<Vec<SseEvent>>,
@@ -185,9 +184,10 @@ struct Following {
     /// The headers of the request. The stream ends once they no longer admit a request.
     headers: HeaderMap,
     ended: CancellationToken,
-    _counted: StreamCount,
+    _count_guard: StreamCount,
 }
 
+/// Counts an open stream until it is dropped.
 struct StreamCount(Arc<AtomicUsize>);
 
 impl StreamCount {
@@ -203,68 +203,69 @@ impl Drop for StreamCount {
     }
 }
 
-/// The outcome of a fetch by a lagging follower.
-enum Fetched {
+/// Result of a fetch by a lagging follower.
+enum FetchedEvents {
     Events(Vec<SseEvent>),
     /// There is no event newer than this number yet.
-    Nothing {
+    None {
         newest: u64,
     },
     /// There is no newer event, and none will follow.
     Over,
 }
 
-async fn fetch(daemon: &ReconnectingClient, run_id: &str, next: u64) -> Result<Fetched, FollowError> {
-    let found = daemon.events(run_id, next, MAX_FETCHED_EVENTS).await?;
-    if !found.events.is_empty() {
-        return Ok(Fetched::Events(found.events.iter().map(SseEvent::new).collect()));
+async fn fetch(daemon: &ReconnectingClient, run_id: &str, next: u64) -> Result<FetchedEvents, FollowError> {
+    let reply = daemon.events(run_id, next, MAX_FETCHED_EVENTS).await?;
+    if !reply.events.is_empty() {
+        return Ok(FetchedEvents::Events(reply.events.iter().map(SseEvent::new).collect()));
     }
-    let newest = found.newest_seq;
+    let newest = reply.newest_seq;
     if newest == 0 {
-        return Ok(Fetched::Nothing { newest });
+        return Ok(FetchedEvents::None { newest });
     }
     let is_over = daemon.events(run_id, newest, 1).await?.events.last().is_some_and(RunEvent::is_last);
-    Ok(if is_over { Fetched::Over } else { Fetched::Nothing { newest } })
+    Ok(if is_over { FetchedEvents::Over } else { FetchedEvents::None { newest } })
 }
 
-impl Following {
-    /// Returns the next piece to send; `None` once the stream has ended.
+impl Follower {
+    /// Returns the next chunk to send; `None` once the stream has ended.
     async fn next_chunk(&mut self) -> Option<Bytes> {
         if self.is_over {
             return None;
         }
         if let Some(first) = self.first.take() {
-            // The delay before a client reconnects; the stream also sends something before the first event.
+            // The delay before a client reconnects. It also makes the stream send bytes before the first event.
             let mut text = b"retry: 1000\n\n".to_vec();
-            text.extend_from_slice(&self.mark_sent(first));
+            text.extend_from_slice(&self.encode_chunk(first));
             return Some(text.into());
         }
-        let (ended, alive) = (self.ended.clone(), tokio::time::sleep(KEEP_ALIVE_INTERVAL));
-        let piece = tokio::select! {
+        let (ended, keep_alive) = (self.ended.clone(), tokio::time::sleep(KEEP_ALIVE_INTERVAL));
+        let chunk = tokio::select! {
             next_events = self.next_events() => match next_events {
-                Ok(Some(ready)) => Some(self.mark_sent(ready)),
+                Ok(Some(ready)) => Some(self.encode_chunk(ready)),
                 Ok(None) => None,
                 Err(error) => {
                     tracing::warn!(run = self.run_id, %error, "failed to follow a run");
                     self.is_over = true;
-                    // Clients reconnect afterwards, with the number of the last event that they received.
+                    // Clients reconnect with the number of the last event that they received.
                     Some(Bytes::from_static(b": the stream was interrupted\n\n"))
                 }
             },
             () = ended.cancelled() => None,
-            () = alive => Some(Bytes::from_static(b":\n\n")),
+            () = keep_alive => Some(Bytes::from_static(b":\n\n")),
         };
-        piece.filter(|_| self.app.admission.caller(&self.headers).is_known())
+        chunk.filter(|_| self.app.admission.caller(&self.headers).is_known())
     }
 
-    fn mark_sent(&mut self, ready: Vec<SseEvent>) -> Bytes {
-        if let Some(last) = ready.last() {
+    /// Encodes events as a chunk, and continues after them.
+    fn encode_chunk(&mut self, events: Vec<SseEvent>) -> Bytes {
+        if let Some(last) = events.last() {
             self.next = last.seq + 1;
             self.is_over = last.is_last;
         }
-        match <[SseEvent; 1]>::try_from(ready) {
-            Ok([only]) => only.text,
-            Err(several) => several.iter().flat_map(|event| event.text.iter().copied()).collect(),
+        match <[SseEvent; 1]>::try_from(events) {
+            Ok([event]) => event.text,
+            Err(events) => events.iter().flat_map(|event| event.text.iter().copied()).collect(),
         }
     }
 
@@ -298,15 +299,15 @@ impl Following {
                 }
             }
             match fetch(&self.app.daemon, &self.run_id, self.next).await? {
-                Fetched::Events(events) => return Ok(Some(events)),
-                Fetched::Over => return Ok(None),
-                Fetched::Nothing { newest } => caught_up = Some(newest + 1),
+                FetchedEvents::Events(events) => return Ok(Some(events)),
+                FetchedEvents::Over => return Ok(None),
+                FetchedEvents::None { newest } => caught_up = Some(newest + 1),
             }
         }
     }
 }
 
-/// Streams the events of a run, from the first or from the client's last event, until the run has ended.
+/// Streams the events of a run from the first one, or after the client's last one, until the run has ended.
 pub(crate) async fn stream_events(
     State(app): State<Arc<App>>,
     run_id: Result<Path<String>, axum::extract::rejection::PathRejection>,
@@ -315,19 +316,19 @@ pub(crate) async fn stream_events(
 ) -> Result<Response, Refusal> {
     let Path(run_id) = run_id.map_err(|error| Refusal::invalid(error.body_text()))?;
     let Query(query) = query.map_err(|error| Refusal::invalid(error.body_text()))?;
-    let seen = match headers.get(&LAST_EVENT_ID) {
-        Some(seen) => {
-            let number = seen.to_str().ok().and_then(|seen| seen.parse::<u64>().ok());
+    let last_seq = match headers.get(&LAST_EVENT_ID) {
+        Some(value) => {
+            let number = value.to_str().ok().and_then(|text| text.parse::<u64>().ok());
             Some(number.ok_or_else(|| Refusal::invalid("Last-Event-ID must be the number of an event"))?)
         }
         None => None,
     };
-    let next = seen.map_or(query.from_seq.unwrap_or(1), |seen| seen.saturating_add(1)).max(1);
+    let next = last_seq.map_or(query.from_seq.unwrap_or(1), |seq| seq.saturating_add(1)).max(1);
     let first = match fetch(&app.daemon, &run_id, next).await {
-        Ok(Fetched::Events(events)) => events,
-        Ok(Fetched::Nothing { .. }) => Vec::new(),
+        Ok(FetchedEvents::Events(events)) => events,
+        Ok(FetchedEvents::None { .. }) => Vec::new(),
         // The status stops a client from reconnecting after the end of the run.
-        Ok(Fetched::Over) => return Ok(StatusCode::NO_CONTENT.into_response()),
+        Ok(FetchedEvents::Over) => return Ok(StatusCode::NO_CONTENT.into_response()),
         Err(FollowError::Unknown(error)) => return Err(Refusal::not_found(error)),
         Err(FollowError::Connect(error)) => return Err(steplatch_protocol::AskError::from(error).into()),
         Err(FollowError::Call(error)) => return Err(steplatch_protocol::AskError::from(error).into()),
@@ -335,8 +336,8 @@ pub(crate) async fn stream_events(
             return Err(Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", error.to_string()));
         }
     };
-    let following = Following {
-        _counted: StreamCount::new(&app.streams.open),
+    let follower = Follower {
+        _count_guard: StreamCount::new(&app.streams.open),
         ended: app.ended.clone(),
         app,
         run_id,
@@ -346,16 +347,16 @@ pub(crate) async fn stream_events(
         is_over: false,
         headers,
     };
-    let pieces = stream::unfold(following, |mut following| async move {
-        let next_chunk = following.next_chunk().await?;
-        Some((Ok::<_, std::convert::Infallible>(next_chunk), following))
+    let chunks = stream::unfold(follower, |mut follower| async move {
+        let chunk = follower.next_chunk().await?;
+        Some((Ok::<_, std::convert::Infallible>(chunk), follower))
     });
     let headers = [
         (CONTENT_TYPE, "text/event-stream"),
         // Proxies buffer responses unless this header forbids it.
         (HeaderName::from_static("x-accel-buffering"), "no"),
     ];
-    Ok((headers, Body::from_stream(pieces)).into_response())
+    Ok((headers, Body::from_stream(chunks)).into_response())
 }
 
 #[cfg(test)]
@@ -391,14 +392,14 @@ mod tests {
         for seq in (5..2000).filter(|seq| seq % 7 != 0) {
             buffer.push(&event(seq, "log"));
         }
-        assert_eq!(buffer.events.len(), MAX_KEPT_EVENTS);
+        assert_eq!(buffer.events.len(), MAX_BUFFERED_EVENTS);
         let oldest = buffer.events[0].seq;
         assert!(buffer.events_from(4).is_none() && buffer.events_from(buffer.first_seq - 1).is_none());
         assert_eq!(buffer.events_from(buffer.first_seq).unwrap()[0].seq, oldest);
-        assert_eq!(buffer.events_from(oldest + 10).unwrap().len(), MAX_SENT_EVENTS);
+        assert_eq!(buffer.events_from(oldest + 10).unwrap().len(), MAX_CHUNK_EVENTS);
         assert!(buffer.events_from(2000).unwrap().is_empty(), "nothing newer yet");
         let mut long = event(2000, "log");
-        long.data.insert("text".to_owned(), "x".repeat(MAX_KEPT_BYTES).into());
+        long.data.insert("text".to_owned(), "x".repeat(MAX_BUFFERED_BYTES).into());
         buffer.push(&long);
         assert_eq!((buffer.events.len(), buffer.first_seq), (1, 2000));
     }

@@ -1,4 +1,4 @@
-//! The token that every request carries.
+//! The token of requests.
 //!
 //! Owns the file `http-token` of the state directory: 256 random bits, readable by their owner only. The server reads
 //! the file again after each change, so it rejects a replaced token immediately. A token from the environment takes
@@ -14,20 +14,20 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use parking_lot::Mutex;
 use subtle::ConstantTimeEq as _;
 
-/// The number of random bytes of a token.
-const BYTES: usize = 32;
+/// Number of random bytes of a token.
+const TOKEN_BYTES: usize = 32;
 
 /// Minimum length of a token from the environment, in characters.
 const MIN_TOKEN_CHARS: usize = 16;
 
-/// Maximum length of such a token.
+/// Maximum length of a token from the environment, in characters.
 const MAX_TOKEN_CHARS: usize = 512;
 
-/// Reason for the lack of a token.
+/// Error of reading or creating a token.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
     /// The file is unusable.
-    #[error("the token in '{}' cannot be used: {source}", .file.display())]
+    #[error("the token file '{}' is not usable: {source}", .file.display())]
     File {
         /// The file.
         file: PathBuf,
@@ -36,11 +36,11 @@ pub enum TokenError {
         source: io::Error,
     },
     /// Other users can read the file.
-    #[error("others can read the token in '{}'; make a new one with: steplatch serve token --new", .0.display())]
+    #[error("others can read the token in '{}'; create a new one with: steplatch serve token --new", .0.display())]
     Exposed(PathBuf),
     /// The text is not a token.
     #[error("{0} must be {MIN_TOKEN_CHARS} to {MAX_TOKEN_CHARS} visible ASCII characters without blanks")]
-    Unfit(String),
+    Invalid(String),
 }
 
 /// Returns the file of the token of a state directory.
@@ -52,15 +52,15 @@ pub fn token_file(state: &Path) -> PathBuf {
 /// The token that a server requires.
 #[derive(Debug)]
 pub struct Token {
-    kept: StoredToken,
+    source: TokenSource,
 }
 
 #[derive(Debug)]
-enum StoredToken {
+enum TokenSource {
     /// A token for the lifetime of the process.
-    Here(Secret),
-    /// A token in a file, with the last read version.
-    File(PathBuf, Mutex<Option<(Version, Secret)>>),
+    Memory(Secret),
+    /// A token in a file, with the last version read.
+    File(PathBuf, Mutex<Option<(FileVersion, Secret)>>),
 }
 
 /// The text of a token. Its debug output hides it.
@@ -74,51 +74,50 @@ impl std::fmt::Debug for Secret {
 
 /// Identifies a version of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Version {
+struct FileVersion {
     inode: u64,
     modified: (i64, i64),
 }
 
-impl Version {
+impl FileVersion {
     fn read(file: &Path) -> io::Result<Self> {
-        let found = fs::metadata(file)?;
-        Ok(Self { inode: found.ino(), modified: (found.mtime(), found.mtime_nsec()) })
+        let metadata = fs::metadata(file)?;
+        Ok(Self { inode: metadata.ino(), modified: (metadata.mtime(), metadata.mtime_nsec()) })
     }
 }
 
 impl Token {
-    /// Uses a given token; `called` is its name in error messages.
+    /// Uses a token; `name` is its name in error messages.
     ///
     /// # Errors
     /// If it is too short, or invalid in a header.
-    pub fn from_text(text: &str, called: &str) -> Result<Self, TokenError> {
-        if !is_fit(text) {
-            return Err(TokenError::Unfit(called.to_owned()));
+    pub fn from_text(text: &str, name: &str) -> Result<Self, TokenError> {
+        if !is_valid(text) {
+            return Err(TokenError::Invalid(name.to_owned()));
         }
-        Ok(Self { kept: StoredToken::Here(Secret(text.to_owned())) })
+        Ok(Self { source: TokenSource::Memory(Secret(text.to_owned())) })
     }
 
-    /// Returns the token of a state directory, whose file exists and is private. Returns its text too if it was just
-    /// created.
+    /// Returns the token of a state directory. Creates it if there is none, and then returns its text, too.
     ///
     /// # Errors
     /// If reading or creating the file fails, or other users can read it.
     pub fn read_or_create(state: &Path) -> Result<(Self, Option<String>), TokenError> {
         let file = token_file(state);
-        let made = match fs::symlink_metadata(&file) {
-            Ok(found) if !found.is_file() => {
+        let created = match fs::symlink_metadata(&file) {
+            Ok(metadata) if !metadata.is_file() => {
                 let source = io::Error::new(io::ErrorKind::InvalidInput, "it is not a file");
                 return Err(TokenError::File { file, source });
             }
-            Ok(found) if found.mode() & 0o077 != 0 => return Err(TokenError::Exposed(file)),
+            Ok(metadata) if metadata.mode() & 0o077 != 0 => return Err(TokenError::Exposed(file)),
             Ok(_) => None,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => make(&file, false)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => create(&file, false)?,
             Err(source) => return Err(TokenError::File { file, source }),
         };
-        let token = Self { kept: StoredToken::File(file.clone(), Mutex::default()) };
-        // Reports an unreadable file now rather than at each request.
+        let token = Self { source: TokenSource::File(file.clone(), Mutex::default()) };
+        // Report an unreadable file now rather than at each request.
         read(&file)?;
-        Ok((token, made))
+        Ok((token, created))
     }
 
     /// Creates a new token for a state directory, and returns its text. The server then rejects the old one.
@@ -126,74 +125,75 @@ impl Token {
     /// # Errors
     /// If writing the file fails.
     pub fn renew(state: &Path) -> Result<String, TokenError> {
-        Ok(make(&token_file(state), true)?.expect("a token that replaces what is there is made"))
+        Ok(create(&token_file(state), true)?.expect("a token that may replace another is always created"))
     }
 
     /// Returns whether `text` is the token, in constant time for texts of the same length.
-    pub(crate) fn is(&self, text: &str) -> bool {
-        let same = |secret: &Secret| bool::from(secret.0.as_bytes().ct_eq(text.as_bytes()));
-        match &self.kept {
-            StoredToken::Here(secret) => same(secret),
-            StoredToken::File(file, known) => {
-                let mut known = known.lock();
-                let now = match Version::read(file) {
-                    Ok(now) => now,
+    pub(crate) fn matches(&self, text: &str) -> bool {
+        let is_equal = |secret: &Secret| bool::from(secret.0.as_bytes().ct_eq(text.as_bytes()));
+        match &self.source {
+            TokenSource::Memory(secret) => is_equal(secret),
+            TokenSource::File(file, cached) => {
+                let mut cached = cached.lock();
+                let current = match FileVersion::read(file) {
+                    Ok(current) => current,
                     Err(error) => {
                         tracing::warn!(file = %file.display(), %error, "the token file cannot be checked");
                         return false;
                     }
                 };
-                if known.as_ref().is_none_or(|(version, _)| *version != now) {
-                    *known = match read(file) {
-                        Ok(secret) => Some((now, secret)),
+                if cached.as_ref().is_none_or(|(version, _)| *version != current) {
+                    *cached = match read(file) {
+                        Ok(secret) => Some((current, secret)),
                         Err(error) => {
                             tracing::warn!(%error, "the token cannot be read; requests are refused");
                             None
                         }
                     };
                 }
-                known.as_ref().is_some_and(|(_, secret)| same(secret))
+                cached.as_ref().is_some_and(|(_, secret)| is_equal(secret))
             }
         }
     }
 }
 
-fn is_fit(text: &str) -> bool {
+fn is_valid(text: &str) -> bool {
     (MIN_TOKEN_CHARS..=MAX_TOKEN_CHARS).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 fn read(file: &Path) -> Result<Secret, TokenError> {
     let text = fs::read_to_string(file).map_err(|source| TokenError::File { file: file.to_owned(), source })?;
     let text = text.trim();
-    if !is_fit(text) {
-        return Err(TokenError::Unfit(format!("the token in '{}'", file.display())));
+    if !is_valid(text) {
+        return Err(TokenError::Invalid(format!("the token in '{}'", file.display())));
     }
     Ok(Secret(text.to_owned()))
 }
 
-/// Creates a token in `file` atomically. `None` if an existing one must stay.
-fn make(file: &Path, replace: bool) -> Result<Option<String>, TokenError> {
-    let failed = |source| TokenError::File { file: file.to_owned(), source };
-    let mut random = [0; BYTES];
-    getrandom::fill(&mut random).map_err(|error| failed(io::Error::other(error.to_string())))?;
+/// Creates a token in `file` atomically. Returns `None` if there is one already and `replace` is false.
+fn create(file: &Path, replace: bool) -> Result<Option<String>, TokenError> {
+    let file_error = |source| TokenError::File { file: file.to_owned(), source };
+    let mut random = [0; TOKEN_BYTES];
+    getrandom::fill(&mut random).map_err(|error| file_error(io::Error::other(error.to_string())))?;
     let text = format!("slt_{}", URL_SAFE_NO_PAD.encode(random));
-    // Two processes that start at the same time write different files, and one of them is first.
-    let new = file.with_extension(format!("new-{}", std::process::id()));
-    let _ = fs::remove_file(&new);
-    let mut out = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new).map_err(failed)?;
-    out.write_all(format!("{text}\n").as_bytes()).and_then(|()| out.sync_all()).map_err(failed)?;
-    let existing = match replace {
-        true => fs::rename(&new, file),
+    // Two processes that start at the same time write different files.
+    let new_file = file.with_extension(format!("new-{}", std::process::id()));
+    let _ = fs::remove_file(&new_file);
+    let mut out =
+        fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new_file).map_err(file_error)?;
+    out.write_all(format!("{text}\n").as_bytes()).and_then(|()| out.sync_all()).map_err(file_error)?;
+    let result = match replace {
+        true => fs::rename(&new_file, file),
         false => {
-            let linked = fs::hard_link(&new, file);
-            let _ = fs::remove_file(&new);
-            linked
+            let link_result = fs::hard_link(&new_file, file);
+            let _ = fs::remove_file(&new_file);
+            link_result
         }
     };
-    match existing {
+    match result {
         Ok(()) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(None),
-        Err(error) => Err(failed(error)),
+        Err(error) => Err(file_error(error)),
     }
 }
 
@@ -208,12 +208,12 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let (token, made) = Token::read_or_create(state.path()).unwrap();
         let made = made.expect("there was none");
-        assert!(made.len() > 43 && token.is(&made), "{made}");
+        assert!(made.len() > 43 && token.matches(&made), "{made}");
         assert_eq!(fs::metadata(token_file(state.path())).unwrap().permissions().mode() & 0o777, 0o600);
         let (again, none) = Token::read_or_create(state.path()).unwrap();
-        assert!(none.is_none() && again.is(&made), "shown once");
+        assert!(none.is_none() && again.matches(&made), "shown once");
         for wrong in ["", "slt_", &made[1..], &format!("{made} "), &made.to_uppercase()] {
-            assert!(!token.is(wrong), "{wrong}");
+            assert!(!token.matches(wrong), "{wrong}");
         }
         assert_eq!(fs::read_dir(state.path()).unwrap().count(), 1, "nothing is left beside it");
     }
@@ -223,11 +223,11 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let (token, old) = Token::read_or_create(state.path()).unwrap();
         let old = old.unwrap();
-        assert!(token.is(&old));
+        assert!(token.matches(&old));
         let new = Token::renew(state.path()).unwrap();
-        assert!(new != old && token.is(&new) && !token.is(&old));
+        assert!(new != old && token.matches(&new) && !token.matches(&old));
         fs::remove_file(token_file(state.path())).unwrap();
-        assert!(!token.is(&new), "without a token nobody is let in");
+        assert!(!token.matches(&new), "without a token nobody is let in");
     }
 
     #[test]
@@ -249,6 +249,6 @@ mod tests {
             assert!(error.starts_with("STEPLATCH_HTTP_TOKEN must be"), "{error}");
         }
         let token = Token::from_text("0123456789abcdef", "it").unwrap();
-        assert!(token.is("0123456789abcdef") && !format!("{token:?}").contains("0123"));
+        assert!(token.matches("0123456789abcdef") && !format!("{token:?}").contains("0123"));
     }
 }

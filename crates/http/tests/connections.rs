@@ -27,7 +27,7 @@ async fn who_holds_places_without_asking_gives_way_to_who_asks() {
     let place = DaemonPaths::new(folder.path().join("state"), folder.path().join("run"));
     // No request needs a daemon, so none is started.
     let daemon = ReconnectingClient::new(place, Starter { program: "/nonexistent".into() }, Hello::default());
-    let options = Options { port: 0, most_connections: 8, ..Options::default() };
+    let options = Options { port: 0, max_connections: 8, ..Options::default() };
     let server = Server::bind(&options, Token::from_text(TOKEN, "it").unwrap(), daemon).await.unwrap().with_api();
     let port = server.address().port();
     let (end, over) = oneshot::channel::<()>();

@@ -3,15 +3,16 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-const fn yes() -> bool {
+const fn default_true() -> bool {
     true
 }
 
-/// Write a file here or on another machine, whole or not at all. Give content or content_base64 (1 MiB), or from (256 MiB).
+/// Write a file here or on another machine, atomically. Give content or content_base64 (up to 1 MiB), or from (up to
+/// 256 MiB).
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct PutFile {
-    /// Its place; relative to the home on another machine
+    /// Path of the file; on another machine, relative to the home directory
     pub path: String,
     /// Text
     pub content: Option<String>,
@@ -21,29 +22,30 @@ pub struct PutFile {
     pub from: Option<String>,
     /// Permissions, such as 0755
     pub mode: Option<String>,
-    /// Replace another content
-    #[serde(default = "yes")]
+    /// Replace a file with other content
+    #[serde(default = "default_true")]
     pub overwrite: bool,
     /// Another machine, as in open_terminal
     pub host: Option<String>,
 }
 
-/// Read a file of this or another machine: content of text, content_base64 of bytes, the rest from next_offset on. Or copy it to a local file.
+/// Read a file of this or another machine: content for text, content_base64 for bytes; continue at next_offset. Or copy
+/// it to a local file.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GetFile {
-    /// The file; relative to the home on another machine
+    /// Path of the file; on another machine, relative to the home directory
     pub path: String,
-    /// Local file to copy it to instead (256 MiB)
+    /// Local file to copy it to instead (up to 256 MiB)
     pub to: Option<String>,
     /// Byte to begin at
     #[serde(default, skip_serializing_if = "is_zero")]
     pub offset: u64,
-    /// Most bytes (default 32768)
+    /// Maximum number of bytes (default 32768)
     #[schemars(range(min = 1, max = 1_048_576))]
     pub limit: Option<u32>,
-    /// Replace another content of to
-    #[serde(default = "yes")]
+    /// Replace the file in to if its content differs
+    #[serde(default = "default_true")]
     pub overwrite: bool,
     /// Another machine, as in open_terminal
     pub host: Option<String>,
@@ -66,18 +68,18 @@ pub struct CopyFile {
     pub to_host: Option<String>,
     /// The target; in a directory it keeps the name of its source
     pub to: String,
-    /// Replace files with another content
-    #[serde(default = "yes")]
+    /// Replace files with other content
+    #[serde(default = "default_true")]
     pub overwrite: bool,
     /// Copy a directory with everything in it
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub recursive: bool,
 }
 
-/// A file that was written.
+/// A written file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WrittenFile {
-    /// Its machine, if that is another one
+    /// Its machine, if it is another one
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
     /// Its absolute path
@@ -88,15 +90,15 @@ pub struct WrittenFile {
     pub sha256: String,
     /// Its permissions
     pub mode: String,
-    /// It replaced another file
+    /// True if it replaced another file
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub replaced: bool,
-    /// A file with this content was there already
+    /// True if the file had this content already
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unchanged: bool,
 }
 
-/// The file that was written, or why it was not.
+/// The written file, or the error.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct PutFileReply {
@@ -106,7 +108,7 @@ pub struct PutFileReply {
     pub file: Option<WrittenFile>,
     /// The error and what to do
     pub error: Option<String>,
-    /// True if it is unknown whether it happened
+    /// True if the outcome is unknown: the file may have been written
     pub outcome_unknown: Option<bool>,
 }
 
@@ -131,15 +133,15 @@ pub struct GetFileReply {
     pub sha256: Option<String>,
     /// The text from offset on
     pub content: Option<String>,
-    /// The bytes from offset on, in base64, where they are no text
+    /// The bytes from offset on in base64, if they are not text
     pub content_base64: Option<String>,
-    /// Offset of the rest, if there is more
+    /// Offset of the next byte, if there is more
     pub next_offset: Option<u64>,
     /// The local file that was written
     pub saved: Option<WrittenFile>,
     /// The error and what to do
     pub error: Option<String>,
-    /// True if it is unknown whether it happened
+    /// True if the outcome is unknown: the file may have been written
     pub outcome_unknown: Option<bool>,
 }
 
@@ -148,10 +150,10 @@ pub struct GetFileReply {
 pub struct CopyFileReply {
     /// True if the copy has begun
     pub success: bool,
-    /// Files that are copied
+    /// Number of files to copy
     #[serde(default)]
     pub files: u64,
-    /// Their length together, in bytes
+    /// Their total length in bytes
     #[serde(default)]
     pub size: u64,
     /// The error and what to do
@@ -165,9 +167,9 @@ pub struct CopyFileReply {
 pub enum CopyEvent {
     /// A part was copied.
     CopyProgress {
-        /// Bytes of all files that were copied so far.
+        /// Number of bytes copied so far, over all files.
         copied: u64,
-        /// The source of the file that is copied.
+        /// Source of the current file.
         path: String,
     },
     /// A file is in its place.

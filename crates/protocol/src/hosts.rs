@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// List the other machines on which terminals can be opened, and how they are reached.
+/// List the other machines on which terminals can be opened, with the state of their connections.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ListHosts {}
 
@@ -23,17 +23,17 @@ pub struct ListHostsReply {
 pub struct RemoteHostInfo {
     /// Its name
     pub name: String,
-    /// Its destination, as ssh takes it
+    /// Its destination for ssh
     pub ssh: String,
     /// idle (not needed yet), connecting, connected, or lost
     pub state: String,
-    /// Time since which it is not connected (ISO 8601, UTC)
+    /// Start time of the missing connection (ISO 8601, UTC)
     pub since: Option<String>,
     /// Reason for the missing connection, and what to do
     pub error: Option<String>,
-    /// Version of the terminal host there, once it was reached
+    /// Version of its terminal host, after the first connection
     pub version: Option<String>,
-    /// Open terminals there, as they were last seen
+    /// Number of its open terminals at the last report
     #[serde(default)]
     pub terminals: usize,
 }
@@ -56,12 +56,12 @@ fn default_timeout() -> u32 {
     60
 }
 
-/// Ask a person a question of ssh. Only an ssh that the daemon started can.
+/// Ask a person a question of ssh. Only for an ssh process that the daemon started.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct AskSshQuestion {
     /// Ticket of the connection
     pub ticket: String,
-    /// The question, in the words of ssh
+    /// The question of ssh
     pub question: String,
 }
 
@@ -77,7 +77,7 @@ pub struct AskSshQuestionReply {
     pub error: Option<String>,
 }
 
-/// The machine, or why it is not reached.
+/// The machine, or the error.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CheckHostReply {
@@ -85,7 +85,7 @@ pub struct CheckHostReply {
     pub success: bool,
     /// The machine
     pub host: Option<RemoteHostInfo>,
-    /// Run that asks a person what ssh asks. The connection waits for the answer
+    /// Run with the question of ssh for a person. The connection waits for the answer
     pub question: Option<String>,
     /// The error and what to do
     pub error: Option<String>,

@@ -1,4 +1,4 @@
-//! The verb about the log of a terminal's inputs.
+//! The verb that reads the log of a terminal's inputs.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub struct ReadInputs {
     /// Terminal to read
     pub session_id: String,
-    /// Number of the first entry (default: the oldest that is held)
+    /// Number of the first entry (default: the oldest)
     pub from: Option<u64>,
     /// Maximum number of entries, the newest ones (default: all)
     pub limit: Option<u32>,
@@ -19,9 +19,9 @@ pub struct ReadInputs {
 /// Inputs of a terminal.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ReadInputsReply {
-    /// True if there is such a terminal
+    /// True if the terminal exists
     pub success: bool,
-    /// The terminal's id, also where it was called by its name
+    /// Id of the terminal, also if the request has its name
     #[serde(default)]
     pub session_id: String,
     /// The entries, oldest first
@@ -41,11 +41,11 @@ pub enum InputKind {
     Typed,
     /// A person typed a line in an attached terminal
     Attached,
-    /// Something was typed that is not shown
+    /// Hidden text was typed
     Hidden,
     /// A command was run
     Command,
-    /// The shell took a line that was typed at its prompt
+    /// The shell accepted a line typed at its prompt
     Entered,
     /// Output was waited for
     Wait,
@@ -59,29 +59,29 @@ pub enum InputKind {
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct InputRecord {
-    /// Its number; numbers are missing where older entries were dropped
+    /// Its number; numbers of dropped entries are missing
     pub number: u64,
     /// Time (ISO 8601, UTC)
     pub timestamp: String,
     /// The client or run
     pub by: Option<String>,
-    /// The end of the output at that moment
+    /// End of the output at that time
     pub offset: u64,
     /// Display of the program: prompt, program, password or full_screen
     pub context: String,
     /// The row of the cursor, up to the cursor: the question of a program
     pub row: Option<String>,
-    /// The rows of a full screen, or of a program that draws in place, that something was typed into
+    /// Rows of the screen that received the input, if the program draws in place or uses the full screen
     pub screen: Option<String>,
-    /// The texts that stood out on that screen, such as the entry that is pointed at
+    /// Highlighted texts on that screen, such as the selected entry
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub highlighted: Vec<String>,
-    /// True if the program read whole lines then
+    /// True if the program read whole lines at that time
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reads_lines: bool,
-    /// True if the program waited for input then, where that is known
+    /// True if the program waited for input at that time, if known
     pub awaited: Option<bool>,
-    /// The directory of the shell that was at its prompt
+    /// Directory of the shell at its prompt
     pub directory: Option<String>,
     /// Kind of the input
     pub kind: InputKind,
@@ -93,7 +93,7 @@ pub struct InputRecord {
     /// Keys that were pressed after the text
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub keys: Vec<String>,
-    /// The directory that the command changed to first
+    /// Working directory of the command
     pub working_directory: Option<String>,
     /// End of a wait or a command: match, prompt, input, quiet, exit, timeout; ended, asked, refused, running
     pub reason: Option<String>,
@@ -118,6 +118,6 @@ pub struct InputRecord {
     pub rows: Option<u16>,
     /// Number of the signal
     pub signal: Option<i32>,
-    /// Reason for which the command was not run
+    /// Error that prevented the command
     pub error: Option<String>,
 }

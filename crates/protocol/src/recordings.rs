@@ -19,7 +19,7 @@ pub struct ListRecordings {
 /// The recordings, newest first.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ListRecordingsReply {
-    /// True if they can be listed
+    /// True if the recordings could be listed
     pub success: bool,
     /// The recordings
     #[serde(default)]
@@ -49,11 +49,11 @@ pub struct RecordingInfo {
     pub changed: String,
     /// Columns of the screen at the beginning
     pub cols: Option<u16>,
-    /// Its rows; without them, the file is no recording any more
+    /// Rows of the screen at the beginning; missing if the file is not a valid recording
     pub rows: Option<u16>,
 }
 
-/// Read a stretch of a recording as screens: the whole screen at a time, and changes after it. Secrets are redacted.
+/// Read a part of a recording as screens: a whole screen, and the changes after it. Secrets are redacted.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ReadRecording {
     /// Recording to read
@@ -63,7 +63,7 @@ pub struct ReadRecording {
     pub at_ms: Option<u64>,
 }
 
-/// A stretch of a recording.
+/// A part of a recording.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ReadRecordingReply {
@@ -71,27 +71,27 @@ pub struct ReadRecordingReply {
     pub success: bool,
     /// The recording
     pub recording: Option<RecordingInfo>,
-    /// Its length in milliseconds, as far as it can be read
+    /// Its readable length in milliseconds
     #[serde(default)]
     pub duration_ms: u64,
     /// Maximum pause of a replay in milliseconds, if the recording has one
     pub idle_limit_ms: Option<u64>,
-    /// The places that it has marked
+    /// Its markers
     #[serde(default)]
     pub markers: Vec<RecordingMarker>,
-    /// The screens: the first one is whole, and further ones are changes
+    /// The screens: the first one is whole, the others are changes
     #[serde(default)]
     #[schemars(with = "Vec<serde_json::Value>")]
     pub frames: Vec<RecordedFrame>,
-    /// Start of the next stretch; none at the end of the recording
+    /// Start of the next part; missing at the end of the recording
     pub next_ms: Option<u64>,
-    /// Reason for which the recording cannot be read to its end, if it cannot
+    /// Error that prevents reading the recording to its end
     pub damage: Option<String>,
     /// The error and what to do
     pub error: Option<String>,
 }
 
-/// A place that a recording has marked.
+/// A marker of a recording.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RecordingMarker {
     /// Time since the beginning in milliseconds
@@ -105,7 +105,7 @@ pub struct RecordingMarker {
 pub struct RecordedFrame {
     /// Time since the beginning in milliseconds.
     pub at_ms: u64,
-    /// Difference from the screen before.
+    /// Difference from the previous screen.
     #[serde(flatten)]
     pub change: ScreenChange,
 }

@@ -7,7 +7,7 @@ use serde_json::{Map, Number, Value};
 /// List remote workflow services, their status and workflows. Run a workflow by its tool name with run_workflow.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ListRemoteWorkflows {
-    /// Only those of this service
+    /// Only this service and its workflows
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote: Option<String>,
 }
@@ -15,7 +15,7 @@ pub struct ListRemoteWorkflows {
 /// Remote services and their workflows.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ListRemoteWorkflowsReply {
-    /// True if the request was understood; a service may be down all the same
+    /// True if the request was valid; a service may be down nevertheless
     pub success: bool,
     /// The services
     #[serde(default)]
@@ -36,22 +36,22 @@ pub struct RemoteInfo {
     pub name: String,
     /// Its address
     pub base_url: String,
-    /// True if it is used at all
+    /// True if it is enabled
     pub enabled: bool,
     /// True if the last discovery succeeded
     pub reachable: bool,
-    /// Time of the last discovery that succeeded (ISO 8601, UTC)
+    /// Time of the last successful discovery (ISO 8601, UTC)
     pub last_discovery: Option<String>,
-    /// Workflows that are listed
+    /// Number of listed workflows
     pub workflows: usize,
-    /// Runs under way
+    /// Number of runs in progress
     pub running: usize,
-    /// Calls that wait for one to end
+    /// Number of calls that wait for a run to end
     pub queued: usize,
-    /// Entries of its list that were left out, and why
+    /// Omitted entries of its list, with the reason
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<String>,
-    /// Reason for the failure of the last discovery
+    /// Error of the last discovery
     pub error: Option<String>,
 }
 
@@ -61,13 +61,13 @@ pub struct RemoteInfo {
 pub struct RemoteWorkflowInfo {
     /// The tool that runs it
     pub tool: String,
-    /// Its id there
+    /// Its id at the service
     pub workflow_id: String,
     /// The service
     pub remote: String,
-    /// Its title there, cleaned
+    /// Its title at the service, cleaned
     pub title: String,
-    /// Its description there, cleaned
+    /// Its description at the service, cleaned
     pub description: String,
     /// Its category
     pub category: String,
@@ -75,11 +75,11 @@ pub struct RemoteWorkflowInfo {
     pub version: String,
     /// sync or async
     pub execution_type: String,
-    /// Metadata of the service, cleaned and bounded
+    /// Metadata from the service, cleaned and limited in size
     pub metadata: Option<Map<String, Value>>,
     /// Hash that pins its title, description and schema
     pub hash: String,
-    /// Time of the hash's last change, if it changed since it was first seen (ISO 8601, UTC)
+    /// Time of the last change of the hash, if it has changed (ISO 8601, UTC)
     pub changed: Option<String>,
 }
 
@@ -94,15 +94,15 @@ pub struct RefreshWorkflows {
 /// Changes of the workflows.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RefreshWorkflowsReply {
-    /// True if every service that is used answered
+    /// True if all enabled services answered
     pub success: bool,
-    /// Workflows that are new
+    /// Number of new workflows
     pub added: usize,
-    /// Workflows whose title, description or schema has changed
+    /// Number of workflows with a changed title, description or schema
     pub updated: usize,
-    /// Workflows that are gone
+    /// Number of removed workflows
     pub removed: usize,
-    /// Workflows that are unchanged
+    /// Number of unchanged workflows
     pub unchanged: usize,
     /// The services
     #[serde(default)]
@@ -115,11 +115,11 @@ pub struct RefreshWorkflowsReply {
 /// Get the status of a run of a remote workflow from its service: by the ids in its result, or by the run's own id.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CheckWorkflowStatus {
-    /// Id of the workflow, there
+    /// Id of the workflow at the service
     pub workflow_id: String,
-    /// Id of the run: here, or workflowInstanceId there
+    /// Id of the local run, or workflowInstanceId of the service
     pub run_id: String,
-    /// The service; may be left out while one has that workflow
+    /// The service; optional if only one has the workflow
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote: Option<String>,
 }
@@ -135,10 +135,10 @@ pub struct CheckWorkflowStatusReply {
     /// RUNNING, COMPLETED, FAILED, CANCELLED, or another word of the service
     #[serde(default)]
     pub status: String,
-    /// The run here, if it was started from here
+    /// Id of the local run, if there is one
     #[serde(default, rename = "run_id", skip_serializing_if = "Option::is_none")]
     pub run_id: Option<String>,
-    /// Id of the workflow, there
+    /// Id of the workflow at the service
     #[serde(default, rename = "workflow_id")]
     pub workflow_id: String,
     /// Input of the run
@@ -150,10 +150,10 @@ pub struct CheckWorkflowStatusReply {
     /// Id of the workflow: the same as workflow_id
     #[serde(default)]
     pub original_workflow_id: String,
-    /// Id of the run, there
+    /// Id of the run at the service
     #[serde(default)]
     pub workflow_instance_id: String,
-    /// Correlation id of the start, if it is known here or the service repeats it
+    /// Correlation id of the start, if known
     pub correlation_id: Option<String>,
     /// Progress in percent, if the service reports it
     #[schemars(with = "Option<f64>")]
@@ -161,11 +161,11 @@ pub struct CheckWorkflowStatusReply {
     /// Times of its creation, last change, start and end.
     #[serde(flatten)]
     pub times: StatusTimes,
-    /// The question that the run waits on, there
+    /// The question that the run waits for at the service
     #[serde(default, rename = "pending_gate", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Map<String, Value>>")]
     pub pending_gate: Option<Value>,
-    /// Reason for the failure or cancellation there; with success false, why the service gave no status and what to do
+    /// Error of the failed or cancelled run; with success false, the error of the request and what to do
     pub error: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-// The steps of two runs, beside each other. Pure.
+// Pairs of the steps of two runs. Pure.
 
 import { steady } from "./differences.js";
 
@@ -13,13 +13,13 @@ import { steady } from "./differences.js";
  * @returns {{ key: string, one: Step | null, other: Step | null, differs: boolean }[]}
  */
 export function beside(one, other) {
-  const rest = new Map(other.map((step) => [keyOf(step), step]));
+  const unmatched = new Map(other.map((step) => [keyOf(step), step]));
   const rows = one.map((step) => {
-    const found = rest.get(keyOf(step)) ?? null;
-    rest.delete(keyOf(step));
-    return { key: keyOf(step), one: /** @type {Step | null} */ (step), other: found, differs: !found || isOther(step, found) };
+    const match = unmatched.get(keyOf(step)) ?? null;
+    unmatched.delete(keyOf(step));
+    return { key: keyOf(step), one: /** @type {Step | null} */ (step), other: match, differs: !match || hasDifferences(step, match) };
   });
-  return [...rows, ...[...rest].map(([key, step]) => ({ key, one: null, other: step, differs: true }))];
+  return [...rows, ...[...unmatched].map(([key, step]) => ({ key, one: null, other: step, differs: true }))];
 }
 
 /** Runs and gates have other ids in each run. @param {Step} step */
@@ -27,11 +27,11 @@ function keyOf(step) {
   return /^(run|gate) /.test(step.key) ? `${step.kind} ${step.name}` : step.key;
 }
 
-/** The texts by which steps that have ended are compared. @type {WeakMap<Step, string>} */
+/** Cached texts of ended steps, for comparison. @type {WeakMap<Step, string>} */
 const compared = new WeakMap();
 
 /** Returns whether two steps ended differently, or had other inputs or outputs. @param {Step} one @param {Step} other */
-function isOther(one, other) {
+function hasDifferences(one, other) {
   return textOf(one) !== textOf(other);
 }
 
@@ -40,7 +40,7 @@ function textOf(step) {
   const known = compared.get(step);
   if (known !== undefined) return known;
   const text = JSON.stringify([step.outcome, steady(step.input), steady(step.output, isAction(step))]);
-  // Others still change.
+  // A step in progress still changes.
   if (step.ended !== null) compared.set(step, text);
   return text;
 }

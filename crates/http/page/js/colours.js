@@ -90,7 +90,7 @@ export function coloursOf(words) {
   const colour = (word) => (word.startsWith("#") ? hexColour(word) : paletteColour(Number(word)));
   /** @param {string} word @param {string} value */
   const css = (word, value) => (word.startsWith("#") ? value : `var(--p${word}, ${value})`);
-  // What has no colour of its own: the screen's text and ground, the other way round where the style is reversed.
+  // Default colours: those of the screen, swapped if the style is reversed.
   /** @type {("ground" | "text")[]} */
   const [textOf = "text", groundOf = "ground"] = isReversed ? ["ground", "text"] : [];
   /** @param {"dark" | "light"} scheme */

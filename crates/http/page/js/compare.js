@@ -1,4 +1,4 @@
-// Two runs side by side: which steps they have in common, how each ended, and what differs.
+// Comparison of two runs: their common steps, the outcome of each, and the differences.
 
 import { ask } from "./api.js";
 import { beside, isAction } from "./beside.js";
@@ -101,7 +101,7 @@ export function showBeside(into, first, second) {
     );
     const all = beside(timelines[0]?.steps ?? [], timelines[1]?.steps ?? []);
     const over = ids.map((_, index) => isOver(index));
-    // A step that has yet to begin or to end is no difference.
+    // A step that has not begun or ended yet does not count as a difference.
     const compared = all.map((row) => ({ ...row, differs: row.differs && [row.one, row.other].every((step, index) => over[index] || (step && step.ended !== null)) }));
     const chosen = compared.filter(({ differs }) => differs || !only.checked);
     none.hidden = chosen.length > 0 || all.length === 0;
@@ -145,7 +145,7 @@ export function showBeside(into, first, second) {
         soon();
       }
     }),
-    // A table that is drawn anew loses the focus.
+    // A redrawn table loses the focus.
     listen(() => {
       if (ids.some((_, index) => stateOf(index) !== shownStates[index])) soon();
     }),

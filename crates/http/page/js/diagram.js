@@ -27,7 +27,7 @@ const ENTITIES = { "&lt;": "<", "&gt;": ">", "&quot;": '"', "&#39;": "'", "&amp;
 const plain = (text) => text.replace(/&(?:lt|gt|quot|#39|amp);/g, (entity) => ENTITIES[entity] ?? entity);
 
 /**
- * Reads a diagram as the server writes it. What is not known is left out, with what is in it. Pure.
+ * Parses a diagram of the server. Omits unknown elements with their content. Pure.
  * @param {string} text
  * @returns {Part | null}
  */
@@ -103,7 +103,7 @@ export function diagram(svg) {
 }
 
 /**
- * Shows where a run is: which states were executed, how the last visit of each ended, and which is in progress.
+ * Shows the progress of a run: the executed states, the outcome of their last visits, and the current state.
  * @param {Map<string, SVGElement>} cards
  * @param {import("./timeline.js").Step[]} steps
  */

@@ -1,4 +1,4 @@
-// What differs between two texts, line by line; and what differs between two runs that did the same. Pure.
+// Differences between two texts, by lines, and between two runs of the same workflow. Pure.
 
 /** The longest texts that are compared line by line, in lines. */
 const MOST_LINES = 2000;
@@ -9,7 +9,7 @@ const MOST_LINES = 2000;
  */
 
 /**
- * Compares two texts. Of longer ones, only whether they are the same is known.
+ * Compares two texts. Longer ones are only compared for equality.
  * @param {string} first
  * @param {string} second
  * @param {(line: string) => string} [key] What of a line is compared.
@@ -73,7 +73,7 @@ function between(one, other) {
 }
 
 /**
- * Reads a difference in the unified format, whose marks are part of its lines. `left` is what stands between its parts.
+ * Reads a difference in the unified format, whose marks are part of its lines. `left` holds the lines between its parts.
  * @param {string} text
  * @returns {{ is: Line["is"] | "left", text: string }[] | null} Its lines; nothing if the text is none.
  */
@@ -83,7 +83,7 @@ export function unified(text) {
 }
 
 /**
- * Leaves out lines that are the same and not near one that differs. `null` stands for those that are left out.
+ * Omits equal lines that are not near a different one. `null` stands for omitted lines.
  * @param {Line[]} lines
  * @param {number} near
  * @returns {(Line | null)[]}
@@ -125,7 +125,7 @@ export function steady(value, isResult = false) {
 }
 
 /**
- * Returns whether two values are the same, apart from what differs in every run.
+ * Returns whether two values are equal, except for parts that differ in every run.
  * @param {unknown} one
  * @param {unknown} other
  * @param {boolean} [areResults]

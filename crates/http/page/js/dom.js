@@ -82,7 +82,7 @@ const ICONS = {
 };
 
 /**
- * Creates an icon. It is decoration: the text beside it, or the label of its button, says what it means.
+ * Creates an icon. It is decoration: the text beside it or the label of its button has the meaning.
  * @param {string} name
  * @returns {SVGSVGElement}
  */

@@ -1,4 +1,4 @@
-// The size of a cell, by which screens are scaled without looking at how they were laid out.
+// Size of a cell, for scaling screens without reading their layout.
 
 import { h } from "./dom.js";
 

@@ -13,7 +13,7 @@ import { visible } from "./words.js";
  */
 
 /**
- * The control of a field: its element, its value, and what cannot be read of it.
+ * The control of a field: its element, its value, and the problem of an unreadable value.
  * @typedef {{ element: HTMLElement, controls: HTMLElement[], value: () => unknown, misread?: () => string | null }} Control
  */
 
@@ -43,7 +43,7 @@ export function formValue(fields) {
 }
 
 /**
- * Checks fields: what is wrong is shown at each, and the first of them gets the focus.
+ * Checks fields. Shows the problem at each invalid field, and focuses the first one.
  * @param {Field[]} fields
  * @returns {boolean} Whether all can be sent.
  */
@@ -52,7 +52,7 @@ export function checkFields(fields) {
 }
 
 /**
- * Shows what the server refuses at the fields that it names. The first of them gets the focus.
+ * Shows the problems of the server at their fields, and focuses the first one.
  * @param {Field[]} fields
  * @param {string} words
  * @returns {boolean} Whether it names one.
@@ -74,7 +74,7 @@ function markFields(fields, problems) {
 }
 
 /**
- * Returns what a message of the server says of each field: behind its name in quotes, up to the next one. Pure.
+ * Returns the problem of each field in a message of the server: the text after its quoted name. Pure.
  * @param {string} words
  * @param {string[]} names
  * @returns {Map<string, string>}
@@ -142,7 +142,7 @@ const FORMATS = new Map([
 ]);
 
 /**
- * Returns what a field takes, in words; nothing if it takes any text, or shows its choices. Pure.
+ * Returns a description of the valid values of a field; empty for any text or visible choices. Pure.
  * @param {any} property
  * @returns {string}
  */
@@ -173,7 +173,7 @@ function range({ minimum, maximum, exclusiveMinimum: above, exclusiveMaximum: be
 }
 
 /**
- * Returns what is wrong with a value, as far as it can be known here; the server checks all of it. Pure.
+ * Returns the problem of a value, as far as the page can check it; the server checks it completely. Pure.
  * @param {any} property
  * @param {boolean} isRequired
  * @param {unknown} value
@@ -275,7 +275,7 @@ function controlOf(id, property) {
 const INPUT_MODES = new Map([["integer", "numeric"], ["number", "decimal"], ["email", "email"], ["uri", "url"]]);
 
 /**
- * A list of choices. Nothing is chosen where nothing is given: the first of them is no default.
+ * A list of choices. Without a default, none is selected.
  * @param {string} id
  * @param {any} property
  * @param {{ value: unknown, title: string }[]} choices

@@ -1,4 +1,4 @@
-// Questions that runs ask people, each with what there is to judge.
+// Questions of runs to people, each with the facts for a decision.
 //
 // An answer belongs to what was shown: it carries the digest of the question, and a question that has changed is shown
 // again. Nothing answers by accident: no field has the focus, no button is the default, and buttons do nothing for a
@@ -33,11 +33,11 @@ export function gatesList() {
   const forget = listen((lists) => {
     const open = gates(lists);
     locked.update(lockedRuns(lists).length);
-    const here = new Set(open.map((gate) => gate.gate_id));
+    const currentIds = new Set(open.map((gate) => gate.gate_id));
     for (const [id, card] of shown) {
-      if (here.has(id)) continue;
+      if (currentIds.has(id)) continue;
       card.end();
-      // What became of an answer stays for a while.
+      // The result of an answer stays visible for a while.
       setTimeout(() => remove(card.element), card.isAnswered() ? DONE_TIME : 0);
       shown.delete(id);
     }
@@ -174,7 +174,7 @@ function card(first) {
   /** @param {Record<string, any>} answer @param {Event} event */
   async function send(answer, event) {
     event.preventDefault();
-    // A click that gave the window its focus, or that was meant for what was here before.
+    // Ignore a click that focused the window, or that was meant for the previous content.
     if (performance.now() < inertUntil || isAnswered || isSending) return;
     told.hidden = true;
     if (answer["form"] && entry.fields && !checkFields(entry.fields)) {
@@ -337,7 +337,7 @@ function card(first) {
     setText(since, timeAgo(now.created_at, Date.now()));
     since.title = dayTime(now.created_at, Date.now());
     if (now.digest && gate.digest && now.digest !== gate.digest && !isAnswered) {
-      // Until it is painted, what is shown is another question: it takes no answer.
+      // Until the next paint the page shows another question, so it accepts no answer.
       isWhole = false;
       for (const button of buttons) button.disabled = true;
       gate = { ...now, workflow: first.workflow };

@@ -5,19 +5,19 @@
 
 const KEY = "steplatch-held";
 
-/** How long a key may still be in use by the document that a reload has ended, in milliseconds. */
-const CLAIM_TIME = 1000;
+/** Time for which the document before a reload may still use a key, in milliseconds. */
+const CLAIM_TIMEOUT_MS = 1000;
 
 /**
- * What is kept of a hold: its key, and the size of the terminal before this tab changed it.
+ * The stored data of a hold: its key, and the size of the terminal before this tab changed it.
  * @typedef {{ key: string, size?: { cols: number, rows: number } | undefined }} Hold
  */
 
-/** Lets the locks of this tab go, by their keys. @type {Map<string, () => void>} */
+/** Functions that release the locks of this tab, by their keys. @type {Map<string, () => void>} */
 const locks = new Map();
 
 /** @returns {Record<string, Hold>} */
-function all() {
+function readHolds() {
   try {
     return JSON.parse(sessionStorage.getItem(KEY) ?? "{}");
   } catch {
@@ -26,7 +26,7 @@ function all() {
 }
 
 /** @param {Record<string, Hold>} holds */
-function store(holds) {
+function writeHolds(holds) {
   sessionStorage.setItem(KEY, JSON.stringify(holds));
 }
 
@@ -36,18 +36,18 @@ function store(holds) {
  * @returns {Hold | null}
  */
 export function holdOf(terminal) {
-  const holds = all();
+  const holds = readHolds();
   return Object.hasOwn(holds, terminal) ? (holds[terminal] ?? null) : null;
 }
 
 /**
- * Draws a key for a terminal.
+ * Creates a random key for a terminal.
  * @param {string} terminal
  * @returns {Hold}
  */
 export function drawKey(terminal) {
   const key = Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
-  store({ ...all(), [terminal]: { key } });
+  writeHolds({ ...readHolds(), [terminal]: { key } });
   claimKey(key);
   return { key };
 }
@@ -62,27 +62,27 @@ export function claimKey(key) {
   return new Promise((resolve) => {
     const claimed = () => {
       resolve(true);
-      return new Promise((/** @type {(_: void) => void} */ letGo) => locks.set(key, letGo));
+      return new Promise((/** @type {(_: void) => void} */ release) => locks.set(key, release));
     };
-    navigator.locks.request(`steplatch-hold-${key}`, { signal: AbortSignal.timeout(CLAIM_TIME) }, claimed).catch(() => resolve(false));
+    navigator.locks.request(`steplatch-hold-${key}`, { signal: AbortSignal.timeout(CLAIM_TIMEOUT_MS) }, claimed).catch(() => resolve(false));
   });
 }
 
 /**
- * Keeps the size that a terminal had before this tab changed it.
+ * Stores the size of a terminal before this tab changes it.
  * @param {string} terminal
  * @param {{ cols: number, rows: number }} size
  */
 export function keepSize(terminal, size) {
   const hold = holdOf(terminal);
-  if (hold) store({ ...all(), [terminal]: { ...hold, size } });
+  if (hold) writeHolds({ ...readHolds(), [terminal]: { ...hold, size } });
 }
 
 /** @param {string} terminal */
 export function forgetKey(terminal) {
   const hold = holdOf(terminal);
   if (!hold) return;
-  store(Object.fromEntries(Object.entries(all()).filter(([held]) => held !== terminal)));
+  writeHolds(Object.fromEntries(Object.entries(readHolds()).filter(([held]) => held !== terminal)));
   locks.get(hold.key)?.();
   locks.delete(hold.key);
 }

@@ -1,4 +1,4 @@
-// The first view: what waits for a person, and the terminals below it.
+// The first view: questions that wait for a person, and the terminals below them.
 
 import { fill, h, setText } from "./dom.js";
 import { gatesList } from "./gates.js";
@@ -92,9 +92,9 @@ function section(id, name, beside) {
     /** @param {{ id: string, address: string, name: string, tone: string, state: string, when?: string, more: string }[]} things */
     update(things) {
       element.hidden = things.length === 0;
-      const here = new Set(things.map((thing) => thing.id));
+      const currentIds = new Set(things.map((thing) => thing.id));
       for (const [id, { row }] of known) {
-        if (here.has(id)) continue;
+        if (currentIds.has(id)) continue;
         row.remove();
         known.delete(id);
       }

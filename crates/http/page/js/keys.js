@@ -25,7 +25,7 @@ const NAMES = new Map(Object.entries({
 const CONTROLS = new Map([["3", "["], ["4", "\\"], ["5", "]"], ["6", "^"], ["`", "@"], ["{", "["], ["|", "\\"], ["}", "]"], ["~", "^"]]);
 
 /**
- * What is known of a pressed key.
+ * The properties of a pressed key.
  * @typedef {{ key: string, ctrlKey: boolean, altKey: boolean, shiftKey: boolean, metaKey: boolean, isComposing: boolean }} Press
  */
 
@@ -50,7 +50,7 @@ export function keyName(press) {
 }
 
 /**
- * Returns the character that a pressed key types by itself. What a browser composes of several keys comes as input instead.
+ * Returns the character of a pressed key. Text composed of several keys arrives as input instead.
  * @param {Press} press
  * @param {boolean} isAltGraph Whether AltGr is pressed, which some systems report as ctrl and alt.
  * @returns {string | null}
@@ -72,7 +72,7 @@ export function isForPage(press, hasSelection) {
 }
 
 /**
- * Removes what a paste must not contain: escape and other control characters, except tab and line ends.
+ * Removes control characters from a paste, except tab and line ends.
  * @param {string} text
  */
 export function cleanPaste(text) {

@@ -1,6 +1,6 @@
 // The socket of this tab: screens, holds, input and lists.
 //
-// It reconnects by itself. What was watched is watched again, and input that was not acknowledged is sent again under its
+// It reconnects automatically. Terminals are watched again, and input that was not acknowledged is sent again under its
 // number, which the server types once.
 
 import { loggedOut } from "./api.js";
@@ -64,7 +64,7 @@ export function connect() {
       loggedOut();
       return;
     }
-    // A browser does not tell the reason of a refusal.
+    // A browser does not report the reason of a refusal.
     if (!wasGreeted) ownSession().then((session) => session === "ended" && loggedOut());
     timer = setTimeout(connect, pause * (0.75 + Math.random() / 2));
     pause = Math.min(pause * 2, PAUSES[1] ?? 5000);

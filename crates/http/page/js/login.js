@@ -83,7 +83,7 @@ export async function logIn(ticket) {
 }
 
 /**
- * Looks for a session of this browser, also in its other tabs. A server that does not answer ends none.
+ * Finds a session of this browser, also in its other tabs. A server that does not answer ends no session.
  * @returns {Promise<"none" | "valid" | "ended">}
  */
 export async function ownSession() {

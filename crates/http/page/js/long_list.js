@@ -51,7 +51,7 @@ export class LongList {
   }
 
   /**
-   * Makes all rows anew that are in view.
+   * Recreates all visible rows.
    * @param {number} count
    */
   draw(count) {

@@ -22,7 +22,7 @@ import { showTitle, showWaiting } from "./title.js";
 import * as workflows from "./workflows.js";
 
 /**
- * A view: it fills an element, and returns what ends it.
+ * A view: it fills an element, and returns a function that ends it.
  * @typedef {{ title: string, show: (into: HTMLElement, parts: string[], query: URLSearchParams) => (() => void) | void }} View
  */
 
@@ -127,7 +127,7 @@ function showFrame() {
 }
 
 /**
- * Says what is wrong with the connection, and what can be done.
+ * Shows the problem of the connection, and its remedy.
  * @param {HTMLElement} trouble
  * @param {live.Link} now
  */
@@ -190,7 +190,7 @@ addEventListener("hashchange", () => {
 async function start(tickets) {
   const session = await ownSession();
   let problem = session === "ended" ? ENDED : null;
-  // The server will close the socket of the ended session, which says nothing of the next one.
+  // The server will close the socket of the ended session, which does not affect the next one.
   if (problem) live.disconnect();
   if (tickets?.project) chooseProject(tickets.project);
   if (tickets && session !== "valid") problem = await logIn(tickets.login);

@@ -6,7 +6,7 @@
  */
 
 /**
- * What of a recording says when it was, and of which terminal.
+ * The time and the terminal of a recording.
  * @typedef {{ recording_id: string, session_id: string, title?: string, began: string, changed: string }} Recording
  */
 
@@ -14,7 +14,7 @@
 const MOST = 500;
 
 /**
- * Returns whether a step works in the terminal of a recording, which is called by its id or by its name.
+ * Returns whether a step works in the terminal of a recording, given by its id or its name.
  * @param {import("./timeline.js").Step} step
  * @param {Recording} recording
  */

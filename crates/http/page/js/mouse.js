@@ -1,4 +1,4 @@
-// What a mouse does over a screen, as the server takes it. Pure.
+// Mouse actions over a screen, in the format of the server. Pure.
 
 /**
  * @typedef {{ action: "press" | "release" | "drag" | "move" | "wheel_up" | "wheel_down", button: number, col: number, row: number,
@@ -33,14 +33,14 @@ const MOST_STEPS = 5;
  */
 export function wheelSteps(rest, delta, mode) {
   const pixels = mode === 0 ? delta : delta * STEP;
-  // A turn in the other direction begins anew.
+  // A change of direction resets the remainder.
   const whole = (Math.sign(rest) === Math.sign(pixels) ? rest : 0) + pixels;
   const steps = Math.trunc(whole / STEP);
   return { steps: Math.max(-MOST_STEPS, Math.min(MOST_STEPS, steps)), rest: whole - steps * STEP };
 }
 
 /**
- * Returns whether a program that wants `reports` is told of an action.
+ * Returns whether a program that requested `reports` receives an action.
  * @param {string | undefined} reports
  * @param {MouseInput["action"]} action
  */

@@ -78,7 +78,7 @@ export class Painter {
     this.known = new Map();
     /** The place of the cursor, as a translation. */
     this.place = "0 0";
-    // What a program prints is looked at as it is: a browser that translates it would change cells.
+    // A browser must not translate the output of a program, because that would change cells.
     element.translate = false;
     element.replaceChildren(this.cursor);
   }
@@ -125,7 +125,7 @@ export class Painter {
 
   /**
    * Shows parts in a line. Where only a text differs, as after a typed key, it is changed in place: no style is computed. Nodes that
-   * something else has changed, such as an extension of the browser, are made anew.
+   * something else has changed, such as an extension of the browser, are recreated.
    * @param {number} row
    * @param {Part[]} parts
    */
@@ -199,7 +199,7 @@ export class Painter {
  */
 
 /**
- * Returns whether two parts differ in their text at the most.
+ * Returns whether two parts are equal except for their text.
  * @param {Part} one
  * @param {Part} other
  */
@@ -218,7 +218,7 @@ function textOf(node) {
 }
 
 /**
- * Returns what shows the runs of a row.
+ * Returns the parts that show the runs of a row.
  * @param {Run[]} runs
  * @returns {Node[]}
  */
@@ -243,7 +243,7 @@ function partsOf(runs) {
       parts.push({ text, style, address });
       continue;
     }
-    // Each of these cells gets its width, so that no font can move what follows.
+    // Each of these cells gets its width, so that no font can move the next cells.
     let plain = "";
     for (const cell of cells(run)) {
       if (!UNSURE.test(cell.text)) {

@@ -33,7 +33,7 @@ function fromBase64(text) {
 }
 
 /**
- * Returns what is signed of an answer, as the server computes it. Pure.
+ * Returns the signed data of an answer, as the server computes it. Pure.
  * @param {{ gate_id: string, digest: string }} gate
  * @param {{ answer: string, number?: number | undefined }} answer
  */

@@ -10,7 +10,7 @@ export const IDLE = 2000;
 const SHORT = 60_000;
 
 /**
- * A frame: its time since the beginning in milliseconds, and how the screen changes.
+ * A frame: its time since the beginning in milliseconds, and the change of the screen.
  * @typedef {{ at_ms: number, [field: string]: any }} RecordedFrame
  */
 
@@ -40,7 +40,7 @@ export function takeDue(frames, at) {
 }
 
 /**
- * Tells a time of a recording, as 1:02 or 1:00:02; with tenths of a second in a short recording, as 0:01.5.
+ * Formats a time of a recording, as 1:02 or 1:00:02; with tenths of a second in a short recording, as 0:01.5.
  * @param {number} milliseconds
  * @param {number} [whole] The length of the recording in milliseconds.
  * @returns {string}

@@ -1,4 +1,4 @@
-// The mouse over a screen: for the program that wants it, for addresses, and for what scrolled away.
+// The mouse over a screen: for programs that request it, for links, and for the scrollback.
 
 import { addressAt } from "./links.js";
 import { cellAt, isReported, wheelSteps } from "./mouse.js";
@@ -6,7 +6,7 @@ import { cellAt, isReported, wheelSteps } from "./mouse.js";
 /** @typedef {import("./mouse.js").MouseInput} MouseInput */
 
 /**
- * What the mouse needs to know, and what it does.
+ * The inputs and the actions of the mouse.
  * @typedef {{
  *   screen: import("./screen.js").Screen,
  *   isHeld: () => boolean,
@@ -43,7 +43,7 @@ export function followPointer(element, uses) {
   const input = (event, action, button) => ({ action, button, ...cell(event), shift: event.shiftKey, alt: event.altKey, ctrl: event.ctrlKey });
 
   element.addEventListener("mousedown", (event) => {
-    // With shift, text is selected whatever the program wants.
+    // With shift, the mouse selects text even if the program requests the mouse.
     if (!wants() || event.shiftKey || event.button > 2) return;
     event.preventDefault();
     uses.focus();

@@ -93,7 +93,7 @@ export function show(into, parts) {
   /** The longest pause, in milliseconds. */
   let idle = IDLE;
 
-  // ---- what is shown ----
+  // ---- display ----
 
   function scale() {
     if (!screen.cols) return;

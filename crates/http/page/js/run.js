@@ -343,7 +343,7 @@ export function show(into, parts) {
       if (message["run"] !== id || !message["error"]) return;
       problem.textContent = message["error"];
       problem.hidden = false;
-      // There is no such run.
+      // The run does not exist.
       if (seen === 0) {
         setText(name, visible(id));
         for (const card of [body, ends, drawnCard]) card.hidden = true;
@@ -396,7 +396,7 @@ export function show(into, parts) {
 }
 
 /**
- * Returns a value below its name; nothing of an empty one.
+ * Returns a value below its name; nothing for an empty value.
  * @param {"h2" | "h3"} level
  * @param {string} label
  * @param {unknown} value

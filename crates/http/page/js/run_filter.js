@@ -30,7 +30,7 @@ export function queryOf(filter) {
 }
 
 /**
- * Returns when the runs of a filter began at the earliest.
+ * Returns the earliest start time of the runs of a filter.
  * @param {RunFilter} filter
  * @param {number} now
  * @returns {string | undefined}
@@ -41,7 +41,7 @@ export function sinceOf({ since }, now) {
 }
 
 /**
- * Returns what the server filters by.
+ * Returns the parameters of the server for a filter.
  * @param {RunFilter} filter
  * @param {number} now
  * @returns {{ state?: string, workflow_id?: string, since?: string } | null} Nothing where it need not filter.
@@ -53,7 +53,7 @@ export function askedOf(filter, now) {
 }
 
 /**
- * Returns whether a run is one of a filter.
+ * Returns whether a run matches a filter.
  * @param {any} run
  * @param {RunFilter} filter
  * @param {number} now

@@ -1,4 +1,4 @@
-// A screen as this page knows it: rows of runs, and what else is shown. Pure.
+// A screen: rows of runs, and the state of the display. Pure.
 
 /**
  * A run of cells that look alike: first column, columns, text, style, and the address that the program gave it, if it did.

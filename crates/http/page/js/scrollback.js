@@ -1,7 +1,7 @@
-// What scrolled away from a screen, in its colours, and older output as text; with a search.
+// Scrollback of a screen in its colours, and older output as text; with a search.
 //
 // It follows what is printed while its end is in view and nothing is searched or selected. Otherwise it stands still, and a button
-// leads to what is new.
+// leads to the new output.
 
 import { ask } from "./api.js";
 import { isLight } from "./colours.js";
@@ -24,7 +24,7 @@ const END = 4;
 const HIGHLIGHTS = { all: "found", chosen: "chosen" };
 
 /**
- * Shows what a terminal printed.
+ * Shows the output of a terminal.
  * @param {HTMLElement} into
  * @param {string} id
  * @param {() => void} onEnd Called when the wheel is turned on beyond the end, where the screen is.
@@ -141,7 +141,7 @@ export function scrollback(into, id, onEnd) {
   /** @param {boolean} jumps */
   function find(jumps) {
     found = places(searched.map(({ text }) => text), search.value);
-    // What was printed last is found first.
+    // The search begins at the newest output.
     chosen = jumps ? found.length - 1 : Math.min(chosen, found.length - 1);
     mark();
   }

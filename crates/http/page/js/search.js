@@ -1,4 +1,4 @@
-// The search: output of terminals, runs and workflows. What is secret is hidden by the server before it is searched here.
+// The search: output of terminals, runs and workflows. The server redacts secrets before the search.
 
 import { ask } from "./api.js";
 import { fill, h, setText } from "./dom.js";

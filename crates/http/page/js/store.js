@@ -61,7 +61,7 @@ export function lockedRuns(lists) {
 }
 
 /**
- * Returns how many questions wait for a person, locked ones too.
+ * Returns the number of questions that wait for a person, including locked ones.
  * @param {Lists} lists
  */
 export function waitingForPeople(lists) {

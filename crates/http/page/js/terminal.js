@@ -1,4 +1,4 @@
-// One terminal: its screen as it is, and the keyboard for who holds it.
+// A terminal: its screen, and the keyboard for the holder.
 
 import { ask } from "./api.js";
 import { announce, fill, h, icon, setText } from "./dom.js";
@@ -195,7 +195,7 @@ export function show(into, parts) {
           break;
         }
         case "gone":
-          // Of one that is not there the server lists all others, which is for agents.
+          // For a missing terminal the server lists all others, which is for agents.
           tell(isListed() ? (message["error"] ?? "This terminal is closed.") : known ? "This terminal is closed." : `No terminal is open as ${id}. The arrow above leads to those that are.`);
           isOver = true;
           released();

@@ -32,9 +32,9 @@ export function wallOfTerminals() {
 
   const forget = listen(({ terminals }) => {
     none.hidden = terminals.length > 0;
-    const here = new Set(terminals.map((terminal) => terminal.session_id));
+    const currentIds = new Set(terminals.map((terminal) => terminal.session_id));
     for (const [id, card] of cards) {
-      if (here.has(id)) continue;
+      if (currentIds.has(id)) continue;
       card.end();
       card.element.remove();
       cards.delete(id);

@@ -32,7 +32,7 @@ export function thumbnail(into, terminal, onChange) {
     if (!screen.cols || !room.width) return;
     const scale = room.width / (screen.cols * advance() * TEXT);
     painter.set("--scale", String(scale));
-    // What was printed last is in view.
+    // The newest output is visible.
     const used = (lastUsed(screen) + 1) * LINE * TEXT;
     painter.set("--up", `${Math.min(0, room.height / scale - used)}px`);
   }

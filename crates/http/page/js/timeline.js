@@ -239,7 +239,7 @@ export function layOut(timeline, now, idle) {
 }
 
 /**
- * Tells a duration.
+ * Formats a duration.
  * @param {number} milliseconds
  */
 export function duration(milliseconds) {
@@ -272,7 +272,7 @@ export function flatten(timeline, open, depth = 0) {
 const DEEPEST = 16;
 
 /**
- * Returns the lane of each span, so that no two in a lane are at the same time: the first one that is free.
+ * Returns the lane of each span: the first free one, so that spans in a lane do not overlap.
  * @param {{ from: number, to: number }[]} spans In the order of their beginnings.
  * @returns {number[]}
  */
@@ -296,7 +296,7 @@ export function telling(steps) {
   let found = -1;
   for (const [index, step] of steps.entries()) {
     if (step.outcome !== "failed") continue;
-    // What is within another step ends with it, or before it.
+    // A nested step ends with its outer step, or before it.
     if (found < 0 || (step.ended ?? Infinity) <= (steps[found]?.ended ?? Infinity)) found = index;
   }
   if (found >= 0) return found;

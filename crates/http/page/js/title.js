@@ -1,4 +1,4 @@
-// The title of the window: the number of open gates, then what is shown.
+// Title of the window: the number of open gates, and the current view.
 
 let shown = "Steplatch";
 let waiting = 0;

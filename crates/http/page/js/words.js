@@ -1,7 +1,7 @@
 // Words for values: times and names. Pure.
 
 /**
- * Tells how long ago a time was.
+ * Formats the age of a time.
  * @param {string} iso
  * @param {number} now In milliseconds since the Unix epoch.
  * @returns {string}
@@ -18,7 +18,7 @@ export function timeAgo(iso, now) {
 }
 
 /**
- * Tells a time with its day, in the time zone of the browser: today, 15:05.
+ * Formats a time with its day, in the time zone of the browser: today, 15:05.
  * @param {string | number} time In ISO 8601, or in milliseconds since the Unix epoch.
  * @param {number} now In milliseconds since the Unix epoch.
  * @returns {string}
@@ -41,7 +41,7 @@ function dayNumber(time) {
 }
 
 /**
- * Tells a number of bytes.
+ * Formats a number of bytes.
  * @param {number} bytes
  * @returns {string}
  */
@@ -52,7 +52,7 @@ export function size(bytes) {
 }
 
 /**
- * Shortens what a browser calls itself to its name and system.
+ * Shortens the user agent of a browser to its name and system.
  * @param {string} agent
  * @returns {string}
  */
@@ -84,8 +84,8 @@ export function visible(text) {
 }
 
 /**
- * Tells the state of a terminal: in words, and how much it matters. Nothing else is known of a terminal whose machine is not connected.
- * A password is what a person is needed for; an editor or an interpreter at rest reads input all the time, and needs nobody.
+ * Describes the state of a terminal, with its importance. The state is unknown while the machine is not connected.
+ * Only a password needs a person; an idle editor or interpreter always reads input.
  * @param {any} terminal Its `alternate_screen` is whether a full-screen program has the screen.
  * @param {number} now In milliseconds since the Unix epoch.
  * @returns {{ word: string, tone: "wait" | "busy" | "idle" | "bad" | "soft" }}
@@ -115,7 +115,7 @@ export function terminalPlace(terminal) {
 }
 
 /**
- * Returns what a terminal is called. Nothing in it hides or turns around.
+ * Returns the name of a terminal, without hidden or reordering characters.
  * @param {any} terminal
  * @returns {string}
  */

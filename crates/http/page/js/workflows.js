@@ -113,7 +113,7 @@ function showOne(into, name, from) {
       workflow = await ask("GET", `/workflows/${encodeURIComponent(name)}`);
     } catch (error) {
       if (!earlier) throw error;
-      // The run was given a definition that is not saved: it is started anew as it was.
+      // The definition of the run is not saved, so that the new run uses the same definition.
       const { definition } = await ask("GET", "/diagram", { run_id: earlier.run_id });
       workflow = { kind: "machine", definition, input_schema: textSchema(earlier.input), isUnsaved: true };
     }
@@ -191,7 +191,7 @@ function showOne(into, name, from) {
   }
 
   /**
-   * Shows the versions, and how the definition differs from one of them: from the one before, unless another one is chosen.
+   * Shows the versions, and the difference of the definition from one of them; from the previous one by default.
    * @param {any} run The last run, if there is one.
    * @param {any} workflow
    */

@@ -1,10 +1,10 @@
 //! The screens that tabs watch, each received from the daemon once.
 //!
-//! A feed has the rows of one screen with the version at which each changed. A viewer is a version: it receives the rows
-//! that are newer. A feed ends with its last viewer, and begins anew with each daemon.
+//! A feed keeps the rows of one screen, each with the version at which it changed. A viewer has a version, and receives
+//! the rows that are newer. A feed ends with its last viewer, and begins again with each daemon.
 //!
-//! Many tabs are woken one group after the other, so that the requests of agents, which this process answers as well, do not wait for
-//! all of them. A tab that types is in the first group.
+//! Many tabs are woken in groups, so that the requests of agents, which this process also answers, do not wait for all
+//! tabs. A tab that types is in the first group.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,20 +19,20 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::message::{Frame, Rate, ToTab};
 
-/// Minimum intervals between changes of a screen: large in a tab, and small in all tabs.
-const MIN_SCREEN_INTERVALS: (Duration, Duration) = (Duration::from_millis(15), THUMB_INTERVAL);
+/// Minimum interval between two changes of a large screen.
+const MIN_SCREEN_INTERVAL: Duration = Duration::from_millis(15);
 
 /// Minimum time between two frames of a small screen.
 pub(super) const THUMB_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Minimum number of tabs that are woken at once, maximum number of groups, and the time between two groups.
+/// Minimum number of tabs in a group, maximum number of groups, and the time between two groups.
 const MIN_GROUP_TABS: usize = 4;
 const MAX_GROUPS: usize = 12;
-const BETWEEN_GROUPS: Duration = Duration::from_millis(1);
+const GROUP_INTERVAL: Duration = Duration::from_millis(1);
 
-/// The time before the second group. What an agent waits for comes with the change; the processors are its own until then, and a
-/// person does not see the difference: it is less than a frame.
-const BEFORE_OTHERS: Duration = Duration::from_millis(10);
+/// Delay before the second group. An agent often waits for the same change, and its request has the processors until
+/// then. The delay is shorter than a frame, so that a person does not notice it.
+const SECOND_GROUP_DELAY: Duration = Duration::from_millis(10);
 
 /// The time between two attempts to reach the daemon.
 const RETRY_PAUSE: Duration = Duration::from_millis(250);
@@ -51,12 +51,13 @@ pub(super) struct Feed {
     screen: Mutex<FeedScreen>,
     /// Tabs that are woken by a change, in this order.
     tabs: Mutex<Vec<Weak<Notify>>>,
-    /// Set while tabs are being woken group by group; the other, if there was a change since.
+    /// True while a task wakes the tabs group by group.
     is_waking: AtomicBool,
+    /// True if the screen has changed since that task began its round.
     is_due_again: AtomicBool,
-    /// Number of viewers that show it large.
+    /// Number of viewers that show the screen large.
     live: watch::Sender<usize>,
-    _ends: DropGuard,
+    _cancel_on_drop: DropGuard,
 }
 
 /// Screen content that a feed has received.
@@ -64,29 +65,35 @@ pub(super) struct Feed {
 struct FeedScreen {
     version: u64,
     /// The version at which the size changed: older viewers need all rows.
-    sized: u64,
+    resized_at: u64,
     cols: u16,
     rows: Vec<(u64, ScreenRow)>,
     state: ScreenState,
-    /// The frames from some versions to this one, in their sent form: tabs that keep up share one.
-    written: Vec<(u64, Utf8Bytes)>,
-    /// Reason for the end of the screen.
-    gone: Option<Option<String>>,
+    /// Encoded frames from some versions to this one, which tabs at the same version share.
+    encoded_frames: Vec<(u64, Utf8Bytes)>,
+    end: Option<FeedEnd>,
 }
 
-/// Maximum number of kept written frames.
-const MAX_WRITTEN_FRAMES: usize = 4;
+/// The end of a screen.
+#[derive(Debug, Clone)]
+struct FeedEnd {
+    error: Option<String>,
+}
 
-/// Update for a viewer at some version.
+/// Maximum number of cached frames.
+const MAX_ENCODED_FRAMES: usize = 4;
+
+/// Update for a viewer at a version.
 #[derive(Debug)]
-pub(super) enum News {
+pub(super) enum ViewerUpdate {
     None,
-    /// The version that the viewer has with this frame, and the message that brings it.
+    /// The new version of the viewer, and the message with the frame.
     Frame(u64, Utf8Bytes),
-    Gone(Option<String>),
+    /// The screen has ended, perhaps with an error.
+    Ended(Option<String>),
 }
 
-/// A tab's place at a feed. A tab has one at most.
+/// Registration of a tab at a feed. A tab has at most one for each feed.
 #[derive(Debug)]
 pub(super) struct Viewer {
     feed: Arc<Feed>,
@@ -95,37 +102,37 @@ pub(super) struct Viewer {
 }
 
 impl Viewer {
-    /// Changes how often the screen is seen.
+    /// Changes the rate at which the tab receives the screen.
     pub(super) fn set_rate(&mut self, rate: Rate) {
         if self.rate != rate {
-            self.feed.count(rate, 1);
-            self.feed.count(self.rate, -1);
+            self.feed.add_live_viewers(rate, 1);
+            self.feed.add_live_viewers(self.rate, -1);
             self.rate = rate;
         }
     }
 
-    /// Has the tab woken before others, since it types.
+    /// Moves the tab to the front of the order in which tabs are woken, because it types.
     pub(super) fn put_first(&self) {
         let mut tabs = self.feed.tabs.lock();
-        if let Some(place) = tabs.iter().position(|known| self.is_of(known)) {
-            tabs[..=place].rotate_right(1);
+        if let Some(index) = tabs.iter().position(|tab| self.is_own_tab(tab)) {
+            tabs[..=index].rotate_right(1);
         }
     }
 
-    fn is_of(&self, tab: &Weak<Notify>) -> bool {
+    fn is_own_tab(&self, tab: &Weak<Notify>) -> bool {
         std::ptr::eq(tab.as_ptr(), Arc::as_ptr(&self.tab))
     }
 
-    /// Returns the content newer than `since`.
-    pub(super) fn news(&self, since: u64) -> News {
-        self.feed.screen.lock().news(&self.feed.terminal, since)
+    /// Returns the update of a viewer at version `since`.
+    pub(super) fn update_since(&self, since: u64) -> ViewerUpdate {
+        self.feed.screen.lock().update_since(&self.feed.terminal, since)
     }
 }
 
 impl Drop for Viewer {
     fn drop(&mut self) {
-        self.feed.tabs.lock().retain(|known| !self.is_of(known));
-        self.feed.count(self.rate, -1);
+        self.feed.tabs.lock().retain(|tab| !self.is_own_tab(tab));
+        self.feed.add_live_viewers(self.rate, -1);
     }
 }
 
@@ -134,14 +141,14 @@ impl Feeds {
         Arc::new(Self { daemon, feeds: Mutex::default() })
     }
 
-    /// Watches a terminal for a tab, which is woken by `tab` whenever there is news.
+    /// Watches a terminal for a tab. Wakes the tab with `tab` after each change.
     pub(super) fn watch(self: &Arc<Self>, terminal: &str, rate: Rate, tab: &Arc<Notify>) -> Viewer {
         let mut feeds = self.feeds.lock();
         feeds.retain(|_, feed| feed.strong_count() > 0);
         let feed = match feeds.get(terminal).and_then(Weak::upgrade).filter(|feed| !feed.is_over()) {
             Some(feed) => feed,
             None => {
-                let ended = CancellationToken::new();
+                let cancelled = CancellationToken::new();
                 let feed = Arc::new(Feed {
                     terminal: terminal.to_owned(),
                     screen: Mutex::default(),
@@ -149,34 +156,34 @@ impl Feeds {
                     is_waking: AtomicBool::new(false),
                     is_due_again: AtomicBool::new(false),
                     live: watch::Sender::new(0),
-                    _ends: ended.clone().drop_guard(),
+                    _cancel_on_drop: cancelled.clone().drop_guard(),
                 });
                 feeds.insert(terminal.to_owned(), Arc::downgrade(&feed));
-                let receiving = receive(self.daemon.clone(), Arc::downgrade(&feed), feed.live.subscribe());
+                let reception = receive(self.daemon.clone(), Arc::downgrade(&feed), feed.live.subscribe());
                 tokio::spawn(async move {
                     tokio::select! {
-                        () = ended.cancelled() => {}
-                        () = receiving => {}
+                        () = cancelled.cancelled() => {}
+                        () = reception => {}
                     }
                 });
                 feed
             }
         };
         feed.tabs.lock().push(Arc::downgrade(tab));
-        feed.count(rate, 1);
+        feed.add_live_viewers(rate, 1);
         Viewer { feed, rate, tab: tab.clone() }
     }
 }
 
 impl Feed {
-    fn count(&self, rate: Rate, change: isize) {
+    fn add_live_viewers(&self, rate: Rate, change: isize) {
         if rate == Rate::Live {
             self.live.send_modify(|live| *live = live.saturating_add_signed(change));
         }
     }
 
     fn is_over(&self) -> bool {
-        self.screen.lock().gone.is_some()
+        self.screen.lock().end.is_some()
     }
 
     /// Wakes the first tabs now, and the others soon.
@@ -194,8 +201,8 @@ impl Feed {
         let feed = Arc::downgrade(self);
         tokio::spawn(async move {
             while let Some(groups) = feed.upgrade().and_then(|feed| feed.next_round()) {
-                for (group, pause) in groups.into_iter().skip(1).zip(pauses()) {
-                    tokio::time::sleep(pause).await;
+                for (group, delay) in groups.into_iter().skip(1).zip(group_delays()) {
+                    tokio::time::sleep(delay).await;
                     group.iter().for_each(|tab| tab.notify_one());
                 }
             }
@@ -209,43 +216,43 @@ impl Feed {
                 return Some(self.groups());
             }
             self.is_waking.store(false, Ordering::Release);
-            // A change may have come since.
+            // The screen may have changed in the meantime.
             if !self.is_due_again.load(Ordering::Acquire) || self.is_waking.swap(true, Ordering::AcqRel) {
                 return None;
             }
         }
     }
 
-    /// Returns the tabs that are there, in groups.
+    /// Returns the open tabs, in groups.
     fn groups(&self) -> Vec<Vec<Arc<Notify>>> {
         let mut tabs = self.tabs.lock();
         tabs.retain(|tab| tab.strong_count() > 0);
-        let at_once = MIN_GROUP_TABS.max(tabs.len().div_ceil(MAX_GROUPS));
-        tabs.chunks(at_once).map(|group| group.iter().filter_map(Weak::upgrade).collect()).collect()
+        let group_size = MIN_GROUP_TABS.max(tabs.len().div_ceil(MAX_GROUPS));
+        tabs.chunks(group_size).map(|group| group.iter().filter_map(Weak::upgrade).collect()).collect()
     }
 
-    fn take(self: &Arc<Self>, change: ScreenChange) {
-        self.screen.lock().take(change);
+    fn apply_change(self: &Arc<Self>, change: ScreenChange) {
+        self.screen.lock().apply_change(change);
         self.wake();
     }
 
-    fn end(self: &Arc<Self>, reason: Option<String>) {
-        self.screen.lock().gone = Some(reason);
+    fn end(self: &Arc<Self>, error: Option<String>) {
+        self.screen.lock().end = Some(FeedEnd { error });
         self.wake();
     }
 }
 
-/// Returns the times before the second group and each later one.
-fn pauses() -> impl Iterator<Item = Duration> {
-    std::iter::once(BEFORE_OTHERS).chain(std::iter::repeat(BETWEEN_GROUPS))
+/// Returns the delays before the second group and each later one.
+fn group_delays() -> impl Iterator<Item = Duration> {
+    std::iter::once(SECOND_GROUP_DELAY).chain(std::iter::repeat(GROUP_INTERVAL))
 }
 
-/// Receives a screen until there is none, or the feed has no viewer.
+/// Receives a screen until the terminal closes or the feed has no viewer.
 async fn receive(daemon: ReconnectingClient, feed: Weak<Feed>, mut live: watch::Receiver<usize>) {
     let Some(terminal) = feed.upgrade().map(|feed| feed.terminal.clone()) else { return };
     loop {
         let is_live = *live.borrow_and_update() > 0;
-        let interval = if is_live { MIN_SCREEN_INTERVALS.0 } else { MIN_SCREEN_INTERVALS.1 };
+        let interval = if is_live { MIN_SCREEN_INTERVAL } else { THUMB_INTERVAL };
         let interval_ms = u64::try_from(interval.as_millis()).unwrap_or(u64::MAX);
         let Ok(client) = daemon.running().await else {
             tokio::time::sleep(RETRY_PAUSE).await;
@@ -275,11 +282,11 @@ async fn receive(daemon: ReconnectingClient, feed: Weak<Feed>, mut live: watch::
                     continue;
                 }
             };
-            // Without an event the daemon has ended; the next one continues.
+            // The stream ends with the daemon. The next daemon continues.
             let Some(event) = event else { break };
             let Some(feed) = feed.upgrade() else { return };
             match serde_json::from_value(event) {
-                Ok(ScreenEvent::ScreenChanged(change)) => feed.take(*change),
+                Ok(ScreenEvent::ScreenChanged(change)) => feed.apply_change(*change),
                 Ok(ScreenEvent::ScreenClosed) => return feed.end(None),
                 Err(error) => tracing::warn!(%error, "an event of a screen cannot be read"),
             }
@@ -288,42 +295,42 @@ async fn receive(daemon: ReconnectingClient, feed: Weak<Feed>, mut live: watch::
 }
 
 impl FeedScreen {
-    fn take(&mut self, change: ScreenChange) {
+    fn apply_change(&mut self, change: ScreenChange) {
         let ScreenChange { cols, rows, changed, state, .. } = change;
         self.version += 1;
-        self.written.clear();
+        self.encoded_frames.clear();
         if cols != self.cols || usize::from(rows) != self.rows.len() {
             self.cols = cols;
-            self.sized = self.version;
+            self.resized_at = self.version;
             self.rows = (0..rows).map(|row| (self.version, ScreenRow { row, ..ScreenRow::default() })).collect();
         }
         for row in changed {
-            // The whole screen comes again from each daemon; the feed does not repeat what a tab has already.
-            if let Some(known) = self.rows.get_mut(usize::from(row.row)).filter(|(_, known)| *known != row) {
-                *known = (self.version, row);
+            // Each daemon sends the whole screen again. Unchanged rows keep their version.
+            if let Some(current) = self.rows.get_mut(usize::from(row.row)).filter(|(_, current)| *current != row) {
+                *current = (self.version, row);
             }
         }
         self.state = state;
     }
 
-    fn news(&mut self, terminal: &str, since: u64) -> News {
-        if let Some(reason) = &self.gone {
-            return News::Gone(reason.clone());
+    fn update_since(&mut self, terminal: &str, since: u64) -> ViewerUpdate {
+        if let Some(end) = &self.end {
+            return ViewerUpdate::Ended(end.error.clone());
         }
         if self.version <= since {
-            return News::None;
+            return ViewerUpdate::None;
         }
-        if let Some((_, written)) = self.written.iter().find(|(from, _)| *from == since) {
-            return News::Frame(self.version, written.clone());
+        if let Some((_, encoded)) = self.encoded_frames.iter().find(|(from, _)| *from == since) {
+            return ViewerUpdate::Frame(self.version, encoded.clone());
         }
-        let written = Utf8Bytes::from(ToTab::Screen(self.frame(terminal, since)).to_text());
-        self.written.truncate(MAX_WRITTEN_FRAMES - 1);
-        self.written.insert(0, (since, written.clone()));
-        News::Frame(self.version, written)
+        let encoded = Utf8Bytes::from(ToTab::Screen(self.frame_since(terminal, since)).to_text());
+        self.encoded_frames.truncate(MAX_ENCODED_FRAMES - 1);
+        self.encoded_frames.insert(0, (since, encoded.clone()));
+        ViewerUpdate::Frame(self.version, encoded)
     }
 
-    fn frame(&self, terminal: &str, since: u64) -> Frame {
-        let whole = since < self.sized;
+    fn frame_since(&self, terminal: &str, since: u64) -> Frame {
+        let whole = since < self.resized_at;
         let changed = self.rows.iter().filter(|(version, _)| whole || *version > since);
         Frame {
             terminal: terminal.to_owned(),
@@ -353,25 +360,25 @@ mod tests {
     }
 
     fn frame(screen: &FeedScreen, since: u64) -> (u64, bool, Vec<u16>) {
-        let frame = screen.frame("term", since);
+        let frame = screen.frame_since("term", since);
         (frame.version, frame.whole, frame.changed.iter().map(|row| row.row).collect())
     }
 
     #[test]
     fn a_viewer_is_a_version_and_receives_what_is_newer() {
         let mut screen = FeedScreen::default();
-        assert!(matches!(screen.news("term", 0), News::None));
-        screen.take(change(vec![row(0, "a"), row(1, "b")]));
+        assert!(matches!(screen.update_since("term", 0), ViewerUpdate::None));
+        screen.apply_change(change(vec![row(0, "a"), row(1, "b")]));
         assert_eq!(frame(&screen, 0), (1, true, vec![0, 1, 2]));
-        screen.take(change(vec![row(1, "c")]));
-        screen.take(change(vec![row(2, "d")]));
+        screen.apply_change(change(vec![row(1, "c")]));
+        screen.apply_change(change(vec![row(2, "d")]));
         assert_eq!(frame(&screen, 1), (3, false, vec![1, 2]));
         assert_eq!(frame(&screen, 2), (3, false, vec![2]));
-        assert!(matches!(screen.news("term", 3), News::None));
+        assert!(matches!(screen.update_since("term", 3), ViewerUpdate::None));
         // The next daemon sends everything; an equal row is not news.
-        screen.take(ScreenChange { whole: true, ..change(vec![row(0, "a"), row(1, "c"), row(2, "e")]) });
+        screen.apply_change(ScreenChange { whole: true, ..change(vec![row(0, "a"), row(1, "c"), row(2, "e")]) });
         assert_eq!(frame(&screen, 3), (4, false, vec![2]));
-        screen.take(ScreenChange { rows: 4, whole: true, ..change(vec![row(0, "a")]) });
+        screen.apply_change(ScreenChange { rows: 4, whole: true, ..change(vec![row(0, "a")]) });
         assert_eq!(frame(&screen, 4), (5, true, vec![0, 1, 2, 3]));
     }
 
@@ -384,7 +391,7 @@ mod tests {
             is_waking: AtomicBool::new(false),
             is_due_again: AtomicBool::new(false),
             live: watch::Sender::new(0),
-            _ends: CancellationToken::new().drop_guard(),
+            _cancel_on_drop: CancellationToken::new().drop_guard(),
         });
         let tabs: Vec<_> = (0..50).map(|_| Arc::new(Notify::new())).collect();
         feed.tabs.lock().extend(tabs.iter().map(Arc::downgrade));
@@ -393,10 +400,10 @@ mod tests {
         assert!(feed.groups().len() <= MAX_GROUPS && feed.groups().iter().all(|group| group.len() <= 5));
         let is_woken = |tab: &Arc<Notify>| tokio::time::timeout(Duration::ZERO, tab.clone().notified_owned());
         for _ in 0..3 {
-            feed.take(change(vec![row(0, "a")]));
+            feed.apply_change(change(vec![row(0, "a")]));
             assert!(is_woken(&tabs[37]).await.is_ok() && is_woken(&tabs[0]).await.is_ok(), "the first ones at once");
             // A change in the meantime wakes all of them once more.
-            feed.take(change(vec![row(0, "b")]));
+            feed.apply_change(change(vec![row(0, "b")]));
             for tab in &tabs {
                 tokio::time::timeout(Duration::from_secs(1), tab.notified()).await.expect("each tab is woken");
             }
@@ -409,7 +416,7 @@ mod tests {
         drop(viewer);
         assert_eq!(feed.tabs.lock().len(), 49, "a tab that leaves is woken no more");
         drop(tabs);
-        feed.take(change(vec![row(0, "c")]));
+        feed.apply_change(change(vec![row(0, "c")]));
         assert!(feed.tabs.lock().is_empty());
     }
 
@@ -417,21 +424,21 @@ mod tests {
     fn a_frame_is_written_once_for_all_tabs_that_keep_up() {
         let mut screen = FeedScreen::default();
         for (number, text) in ["a", "b", "c", "d", "e", "f"].into_iter().enumerate() {
-            screen.take(change(vec![row(0, text)]));
-            let of = |screen: &mut FeedScreen, since| match screen.news("term", since) {
-                News::Frame(version, written) => (version, written),
-                news => panic!("{news:?}"),
+            screen.apply_change(change(vec![row(0, text)]));
+            let frame_of = |screen: &mut FeedScreen, since| match screen.update_since("term", since) {
+                ViewerUpdate::Frame(version, written) => (version, written),
+                update => panic!("{update:?}"),
             };
             let since = number as u64;
-            let (version, written) = of(&mut screen, since);
-            assert_eq!((version, of(&mut screen, since).1.as_ptr()), (since + 1, written.as_ptr()));
+            let (version, written) = frame_of(&mut screen, since);
+            assert_eq!((version, frame_of(&mut screen, since).1.as_ptr()), (since + 1, written.as_ptr()));
             assert!(written.contains(&format!("\"{text}\"")), "{written}");
             // Slow ones get separate frames, of which few are kept.
             for slow in 0..since {
-                of(&mut screen, slow);
+                frame_of(&mut screen, slow);
             }
-            assert!(screen.written.len() <= MAX_WRITTEN_FRAMES);
+            assert!(screen.encoded_frames.len() <= MAX_ENCODED_FRAMES);
         }
-        assert!(matches!(screen.news("term", 6), News::None));
+        assert!(matches!(screen.update_since("term", 6), ViewerUpdate::None));
     }
 }

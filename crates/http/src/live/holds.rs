@@ -1,7 +1,7 @@
 //! The terminals that people hold in the page.
 //!
-//! A hold is under a key that the tab has drawn. It outlives the tab's socket for some seconds, so that a reload or a lost
-//! connection does not let anyone else type in between.
+//! A hold has a random key of the tab. It outlives the tab's socket for some seconds, so that nobody else can type
+//! during a reload or a lost connection.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use parking_lot::Mutex;
 use steplatch_protocol::{HandBackTerminal, HoldTerminal, ReconnectingClient};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// Time that a hold outlives its socket, and the daemon: as long as a terminal host waits for a holder to return.
-const GRACE: Duration = Duration::from_secs(15);
+/// Time for which a hold outlives its socket and the daemon: as long as a terminal host waits for a holder to return.
+const HOLD_GRACE: Duration = Duration::from_secs(15);
 
-/// The time between two attempts to hold on to a terminal.
+/// Time between two attempts to hold a terminal again.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// All holds, by their keys.
@@ -26,16 +26,16 @@ pub(super) struct Holds {
 #[derive(Debug)]
 struct Hold {
     terminal: String,
-    /// Counts the sockets that took it: only the last one lets it go.
-    taken: u64,
-    _ends: DropGuard,
+    /// Number of sockets that have taken it: only the last one releases it.
+    take_count: u64,
+    _cancel_on_drop: DropGuard,
 }
 
 impl Holds {
-    /// Takes a hold, or takes it over from an earlier socket. Returns the number of the taking.
+    /// Takes a hold, perhaps from an earlier socket. Returns how many sockets have taken it.
     ///
     /// # Errors
-    /// If another client holds the terminal, in words.
+    /// If another client holds the terminal.
     pub(super) async fn take(
         self: &Arc<Self>,
         person: &ReconnectingClient,
@@ -43,62 +43,63 @@ impl Holds {
         key: &str,
     ) -> Result<u64, String> {
         if let Some(hold) = self.holds.lock().get_mut(key).filter(|hold| hold.terminal == terminal) {
-            hold.taken += 1;
-            return Ok(hold.taken);
+            hold.take_count += 1;
+            return Ok(hold.take_count);
         }
         let verb = HoldTerminal { session_id: terminal.to_owned(), hold_key: key.to_owned() };
         let client = person.running().await.map_err(|error| error.to_string())?;
         let (reply, mut events) = client.subscribe(verb.clone()).await.map_err(|error| error.to_string())?;
         if !reply.success {
-            return Err(reply.error.unwrap_or_else(|| "the terminal cannot be held".to_owned()));
+            return Err(reply.error.unwrap_or_else(|| "the terminal could not be held".to_owned()));
         }
-        let ended = CancellationToken::new();
-        let hold = Hold { terminal: terminal.to_owned(), taken: 1, _ends: ended.clone().drop_guard() };
+        let cancelled = CancellationToken::new();
+        let hold =
+            Hold { terminal: terminal.to_owned(), take_count: 1, _cancel_on_drop: cancelled.clone().drop_guard() };
         self.holds.lock().insert(key.to_owned(), hold);
         let (person, holds) = (person.clone(), self.clone());
         tokio::spawn(async move {
-            let holding = async {
-                // No event comes: the end of the stream is the end of the daemon, and the next one needs the hold again.
+            let keep_hold = async {
+                // The stream has no events. It ends with the daemon, and the next daemon needs the hold again.
                 while events.next().await.is_some() {}
-                let mut lost = Instant::now();
+                let mut lost_at = Instant::now();
                 loop {
-                    let again = async { person.running().await.ok()?.subscribe(verb.clone()).await.ok() };
-                    match again.await {
-                        Some((reply, anew)) if reply.success => {
-                            events = anew;
+                    let renewal = async { person.running().await.ok()?.subscribe(verb.clone()).await.ok() };
+                    match renewal.await {
+                        Some((reply, new_events)) if reply.success => {
+                            events = new_events;
                             while events.next().await.is_some() {}
-                            lost = Instant::now();
+                            lost_at = Instant::now();
                         }
                         Some(_) => return,
-                        None if lost.elapsed() > GRACE => return,
+                        None if lost_at.elapsed() > HOLD_GRACE => return,
                         None => tokio::time::sleep(RETRY_PAUSE).await,
                     }
                 }
             };
             tokio::select! {
-                () = ended.cancelled() => {}
-                () = holding => drop(holds.holds.lock().remove(&verb.hold_key)),
+                () = cancelled.cancelled() => {}
+                () = keep_hold => drop(holds.holds.lock().remove(&verb.hold_key)),
             }
         });
         Ok(1)
     }
 
-    /// Lets a hold go after the time of grace, unless another socket takes it in the meantime.
-    pub(super) fn leave(self: &Arc<Self>, key: String, taken: u64) {
+    /// Releases a hold after [`HOLD_GRACE`], unless another socket takes it in the meantime.
+    pub(super) fn leave(self: &Arc<Self>, key: String, take_count: u64) {
         let holds = self.clone();
         tokio::spawn(async move {
-            tokio::time::sleep(GRACE).await;
-            let mut all = holds.holds.lock();
-            if all.get(&key).is_some_and(|hold| hold.taken == taken) {
-                all.remove(&key);
+            tokio::time::sleep(HOLD_GRACE).await;
+            let mut holds = holds.holds.lock();
+            if holds.get(&key).is_some_and(|hold| hold.take_count == take_count) {
+                holds.remove(&key);
             }
         });
     }
 
-    /// Gives a terminal back.
+    /// Releases a terminal.
     ///
     /// # Errors
-    /// If the daemon does not answer, in words.
+    /// If the daemon does not answer, or refuses.
     pub(super) async fn hand_back(
         &self,
         person: &ReconnectingClient,

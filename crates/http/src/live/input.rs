@@ -1,7 +1,7 @@
-//! The input of one tab: typed in order, and each input once.
+//! Input of a tab, typed in order and once.
 //!
 //! An input has a name, which the terminal's ledger remembers. After a lost connection the tab sends unacknowledged
-//! inputs again under the same names; after a lost daemon, this sends it again to the next one.
+//! inputs again under the same names. After the end of a daemon, this module sends them again to the next one.
 
 use std::time::{Duration, Instant};
 
@@ -12,10 +12,10 @@ use tokio::sync::mpsc;
 
 use super::message::{ToTab, TypedByTab};
 
-/// Time that the daemon may be away before an input counts as lost.
+/// Time limit for reaching the daemon again before an input counts as lost.
 const RECONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The time between two attempts.
+/// Time between two attempts.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 /// Maximum length of an input's name, in bytes.
@@ -30,21 +30,21 @@ pub(super) struct TabInput {
     pub(super) input: TypedByTab,
 }
 
-/// Types what arrives, until the tab closes.
-pub(super) async fn type_all(
+/// Types inputs until the tab closes.
+pub(super) async fn type_inputs(
     person: ReconnectingClient,
     mut inputs: mpsc::Receiver<TabInput>,
     replies: mpsc::Sender<ToTab>,
 ) {
     while let Some(TabInput { terminal, key, n, input }) = inputs.recv().await {
-        let error = typed(&person, &terminal, key, &n, input).await.err();
+        let error = type_input(&person, &terminal, key, &n, input).await.err();
         if replies.send(ToTab::Typed { terminal, n, error }).await.is_err() {
             return;
         }
     }
 }
 
-async fn typed(
+async fn type_input(
     person: &ReconnectingClient,
     terminal: &str,
     hold_key: Option<String>,
@@ -52,7 +52,7 @@ async fn typed(
     input: TypedByTab,
 ) -> Result<(), String> {
     if n.is_empty() || n.len() > MAX_NAME_BYTES {
-        return Err(format!("the name of an input has 1 to {MAX_NAME_BYTES} bytes"));
+        return Err(format!("the name of an input must have 1 to {MAX_NAME_BYTES} bytes"));
     }
     let TypedByTab { text, keys, paste, mouse } = input;
     let bytes = STANDARD.encode(text.unwrap_or_default());
@@ -60,11 +60,11 @@ async fn typed(
     let step = format!("page-{n}");
     let began = Instant::now();
     loop {
-        let asked = match person.running().await {
+        let result = match person.running().await {
             Ok(client) => client.call_once(&verb, &step).await,
             Err(_) => Err(CallError::Lost),
         };
-        match asked {
+        match result {
             Ok(reply) => return reply.error.map_or(Ok(()), Err),
             Err(CallError::Lost) if began.elapsed() < RECONNECT_TIMEOUT => tokio::time::sleep(RETRY_PAUSE).await,
             Err(error) => return Err(error.to_string()),

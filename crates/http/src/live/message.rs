@@ -1,4 +1,4 @@
-//! The messages of the socket: JSON, one object each.
+//! Messages of the socket: one JSON object each.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -19,28 +19,28 @@ pub(super) enum FromTab {
         #[serde(default)]
         rate: Rate,
     },
-    /// Watch it no more.
+    /// Stop watching a terminal.
     Leave { terminal: String },
-    /// The page has painted a frame.
+    /// Acknowledge a painted frame.
     Ack { terminal: String, version: u64 },
-    /// The tab is visible, or hidden: a hidden one receives no frames.
+    /// The tab became visible or hidden. A hidden tab receives no frames.
     Visible { visible: bool },
     /// Receive the lists of terminals, gates and runs whenever they change.
     Lists,
-    /// Follow the events of a run from a number on.
+    /// Follow the events of a run, beginning at number `from`.
     Follow { run: String, from: u64 },
-    /// Follow it no more.
+    /// Stop following a run.
     Unfollow { run: String },
-    /// Hold a terminal, under a key that the tab has drawn.
+    /// Hold a terminal under a random key of the tab.
     Hold { terminal: String, key: String },
-    /// Give it back, with a note to the agent.
+    /// Release a terminal, with a note to the agent.
     HandBack {
         terminal: String,
         key: String,
         #[serde(default)]
         note: Option<String>,
     },
-    /// Type into it. `n` names the input: the same one again types nothing.
+    /// Type into a terminal. `n` names the input: a repeated name types nothing.
     Type {
         terminal: String,
         #[serde(default)]
@@ -49,11 +49,11 @@ pub(super) enum FromTab {
         #[serde(flatten)]
         input: TypedByTab,
     },
-    /// Give it another size.
+    /// Resize a terminal.
     Size { terminal: String, cols: u16, rows: u16 },
 }
 
-/// Typed input: one of these.
+/// Typed input: one of these fields.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct TypedByTab {
     #[serde(default)]
@@ -66,11 +66,11 @@ pub(super) struct TypedByTab {
     pub(super) mouse: Vec<MouseEvent>,
 }
 
-/// Rate at which a tab wants to see a screen.
+/// Rate at which a tab receives a screen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Rate {
-    /// As it changes.
+    /// At each change.
     #[default]
     Live,
     /// Twice a second.
@@ -83,21 +83,21 @@ pub(super) enum Rate {
 pub(super) enum ToTab {
     /// The tab has a session. `daemon` is true if the daemon runs.
     Hello { build: &'static str, daemon: bool },
-    /// The daemon came or went.
+    /// The daemon started or ended.
     Daemon { here: bool },
     /// A screen changed.
     Screen(Frame),
-    /// A terminal is closed, or there is none.
+    /// A terminal was closed or does not exist.
     Gone { terminal: String, error: Option<String> },
-    /// The tab holds a terminal now, or why not.
+    /// Result of holding a terminal.
     Held { terminal: String, success: bool, error: Option<String> },
-    /// The tab has released a terminal, or why not.
+    /// Result of releasing a terminal.
     HandedBack { terminal: String, error: Option<String> },
-    /// The terminal received an input, or why not.
+    /// Result of typing an input.
     Typed { terminal: String, n: String, error: Option<String> },
     /// An event of a run that the tab follows.
     Event { event: Value },
-    /// Following a run is impossible.
+    /// The run cannot be followed.
     Unfollowed { run: String, error: Option<String> },
     /// The terminals, the runs that wait at gates, and the newest runs.
     Lists { terminals: Value, waiting: Value, runs: Value },
@@ -106,7 +106,7 @@ pub(super) enum ToTab {
 impl ToTab {
     /// Returns the message in its sent form.
     pub(super) fn to_text(&self) -> String {
-        serde_json::to_string(self).expect("a message has only JSON in it")
+        serde_json::to_string(self).expect("a message contains only JSON")
     }
 }
 

@@ -1,4 +1,4 @@
-//! The runs that a tab follows: their events from a number on, across daemons.
+//! Runs that a tab follows: their events, across restarts of the daemon.
 
 use std::time::Duration;
 
@@ -9,29 +9,34 @@ use tokio::task::AbortHandle;
 
 use super::message::ToTab;
 
-/// The time between two attempts to reach the daemon.
+/// Time between two attempts to reach the daemon.
 const RETRY_PAUSE: Duration = Duration::from_millis(250);
 
-/// A followed run, until the drop of this.
+/// A followed run. Dropping it stops the events.
 #[derive(Debug)]
-pub(super) struct Followed(AbortHandle);
+pub(super) struct RunFollower(AbortHandle);
 
-impl Drop for Followed {
+impl Drop for RunFollower {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
-/// Follows a run from the event numbered `from` on.
-pub(super) fn follow(daemon: ReconnectingClient, run_id: String, from: u64, replies: mpsc::Sender<ToTab>) -> Followed {
-    Followed(tokio::spawn(events(daemon, run_id, from, replies)).abort_handle())
+/// Follows a run, beginning with event number `from`.
+pub(super) fn follow(
+    daemon: ReconnectingClient,
+    run_id: String,
+    from: u64,
+    replies: mpsc::Sender<ToTab>,
+) -> RunFollower {
+    RunFollower(tokio::spawn(send_events(daemon, run_id, from, replies)).abort_handle())
 }
 
-async fn events(daemon: ReconnectingClient, run_id: String, mut from: u64, replies: mpsc::Sender<ToTab>) {
+async fn send_events(daemon: ReconnectingClient, run_id: String, mut from: u64, replies: mpsc::Sender<ToTab>) {
     loop {
         let request = Subscribe { run_id: run_id.clone(), from_seq: Some(from), at_most: None };
-        let subscribed = async { daemon.running().await.ok()?.subscribe(request).await.ok() };
-        let Some((reply, mut events)) = subscribed.await else {
+        let subscription = async { daemon.running().await.ok()?.subscribe(request).await.ok() };
+        let Some((reply, mut events)) = subscription.await else {
             tokio::time::sleep(RETRY_PAUSE).await;
             continue;
         };
@@ -42,7 +47,7 @@ async fn events(daemon: ReconnectingClient, run_id: String, mut from: u64, repli
         while let Some(event) = events.next().await {
             let is_last = is_last(&event);
             from = event["seq"].as_u64().map_or(from, |seq| seq + 1);
-            // A slow tab slows the events of its run down.
+            // A slow tab delays the events of its run.
             if replies.send(ToTab::Event { event }).await.is_err() || is_last {
                 return;
             }

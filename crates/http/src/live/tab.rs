@@ -1,4 +1,4 @@
-//! One tab: its socket, and the state that belongs to it.
+//! A tab of the page: its socket and its state.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -9,25 +9,25 @@ use steplatch_protocol::{CheckPageSession, PageSecret, Peer, ReconnectingClient,
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 
-use super::feeds::{News, THUMB_INTERVAL, Viewer};
-use super::input::{TabInput, type_all};
+use super::feeds::{THUMB_INTERVAL, Viewer, ViewerUpdate};
+use super::input::{TabInput, type_inputs};
 use super::lists::ListSnapshot;
 use super::message::{FromTab, Rate, ToTab};
-use super::runs::{Followed, follow};
+use super::runs::{RunFollower, follow};
 use crate::app::App;
 use crate::page::{self, login};
 
-/// The time limit for the first message.
-const HELLO_TIME: Duration = Duration::from_secs(10);
+/// Time limit for the first message.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time between two pings, which also check the session.
-const PING_TIME: Duration = Duration::from_secs(20);
+const PING_INTERVAL: Duration = Duration::from_secs(20);
 
-/// Maximum age of the session's check when a tab acts on a terminal.
-const CHECK_TIME: Duration = Duration::from_secs(1);
+/// Maximum age of the last session check before a tab acts on a terminal.
+const MAX_CHECK_AGE: Duration = Duration::from_secs(1);
 
-/// Time that a tab may be silent: it answers pings.
-const SILENCE: Duration = Duration::from_secs(60);
+/// Maximum time without a message from a tab, which answers pings.
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Maximum number of unacknowledged frames of one screen.
 const MAX_UNACKNOWLEDGED_FRAMES: usize = 2;
@@ -41,13 +41,13 @@ const MAX_FOLLOWED: usize = 32;
 /// Maximum number of waiting inputs.
 const MAX_INPUTS: usize = 1024;
 
-/// Delay of the acknowledgement of a typed input: the frame with its echo goes out first, and both wake the browser.
-/// Only after a lost connection does the tab need the acknowledgement.
-const ACKNOWLEDGED_AFTER: Duration = Duration::from_millis(25);
+/// Delay before acknowledging a typed input, so that the frame with its echo is sent first. The tab needs the
+/// acknowledgement only after a lost connection.
+const ACKNOWLEDGEMENT_DELAY: Duration = Duration::from_millis(25);
 
-/// Codes for closing a socket: the session has ended; the messages are not those of the page; the server ends.
+/// Close codes of a socket: the session has ended, a message is invalid, the server shuts down.
 const LOGGED_OUT: u16 = 4401;
-const MISREAD: u16 = 4400;
+const INVALID_MESSAGE: u16 = 4400;
 const GOING_AWAY: u16 = 1001;
 
 /// A tab with a session.
@@ -55,67 +55,67 @@ pub(super) struct Tab {
     app: Arc<App>,
     socket: WebSocket,
     session: CheckPageSession,
-    /// The way to the daemon as the person at the browser.
+    /// Connection to the daemon on behalf of the person at the browser.
     person: ReconnectingClient,
-    /// Woken by news of screens.
+    /// Notified of changed screens.
     wake: Arc<Notify>,
     watched: HashMap<String, Watched>,
-    /// Holds, by their keys, with the number of the taking.
+    /// Holds by their keys, each with the number of times it was taken.
     held: HashMap<String, u64>,
-    followed: HashMap<String, Followed>,
+    followed: HashMap<String, RunFollower>,
     inputs: mpsc::Sender<TabInput>,
     replies: mpsc::Sender<ToTab>,
-    /// Acknowledgements of typed inputs, and the time to send them.
-    typed: (Vec<ToTab>, Option<Instant>),
+    /// Delayed acknowledgements of typed inputs, and the time to send them.
+    acknowledgements: (Vec<ToTab>, Option<Instant>),
     is_visible: bool,
     lists: Option<watch::Receiver<ListSnapshot>>,
     wants_lists: bool,
-    daemon_is_here: bool,
-    /// Time of the session's last check.
-    checked: Instant,
+    daemon_is_running: bool,
+    /// Time of the last session check.
+    checked_at: Instant,
 }
 
 /// A screen that a tab watches.
 struct Watched {
     rate: Rate,
-    /// None while the tab is hidden: the daemon sends no screen that only hidden tabs watch.
+    /// `None` while the tab is hidden: the daemon sends no screen that only hidden tabs watch.
     viewer: Option<Viewer>,
     /// The version of the last frame.
     since: u64,
     /// Versions of unacknowledged frames.
-    flying: VecDeque<u64>,
-    sent: Option<Instant>,
-    is_gone: bool,
+    unacknowledged: VecDeque<u64>,
+    sent_at: Option<Instant>,
+    has_ended: bool,
 }
 
 impl Watched {
     fn new(viewer: Option<Viewer>, rate: Rate) -> Self {
-        Self { rate, viewer, since: 0, flying: VecDeque::new(), sent: None, is_gone: false }
+        Self { rate, viewer, since: 0, unacknowledged: VecDeque::new(), sent_at: None, has_ended: false }
     }
 }
 
-/// Reason for closing a tab's socket.
-struct Closing(u16, &'static str);
+/// Close code and reason of a tab's socket.
+struct SocketClose(u16, &'static str);
 
 impl Tab {
     /// Serves a tab until it closes.
     pub(super) async fn serve(app: Arc<App>, mut socket: WebSocket, cookies: Vec<PageSecret>, peer: Peer) {
-        let first = timeout(HELLO_TIME, socket.recv()).await;
+        let first = timeout(HELLO_TIMEOUT, socket.recv()).await;
         let Ok(Some(Ok(Message::Text(first)))) = first else { return };
         let Ok(FromTab::Hello { half }) = serde_json::from_str(&first) else {
-            return close(socket, Closing(MISREAD, "the first message is no hello")).await;
+            return close(socket, SocketClose(INVALID_MESSAGE, "the first message is not a hello")).await;
         };
         let pairs = cookies.into_iter().map(|cookie| CheckPageSession { cookie, half: half.clone() });
         let session = match login::find_session(&app, pairs.collect()).await {
             Ok(Ok(session)) => session,
-            Ok(Err(_)) => return close(socket, Closing(LOGGED_OUT, "the session has ended")).await,
-            Err(_) => return close(socket, Closing(GOING_AWAY, "the daemon does not answer")).await,
+            Ok(Err(_)) => return close(socket, SocketClose(LOGGED_OUT, "the session has ended")).await,
+            Err(_) => return close(socket, SocketClose(GOING_AWAY, "the daemon does not answer")).await,
         };
         let person = app.daemon.for_person("page", Some(peer));
-        let (inputs, typing) = mpsc::channel(MAX_INPUTS);
-        let (replies, mut answers) = mpsc::channel(64);
-        let typing = tokio::spawn(type_all(person.clone(), typing, replies.clone()));
-        let daemon_is_here = app.live.lists.is_here().await;
+        let (inputs, input_receiver) = mpsc::channel(MAX_INPUTS);
+        let (replies, mut reply_receiver) = mpsc::channel(64);
+        let typist = tokio::spawn(type_inputs(person.clone(), input_receiver, replies.clone()));
+        let daemon_is_running = app.live.lists.is_daemon_running().await;
         let mut tab = Self {
             app,
             socket,
@@ -127,88 +127,92 @@ impl Tab {
             followed: HashMap::new(),
             inputs,
             replies,
-            typed: (Vec::new(), None),
+            acknowledgements: (Vec::new(), None),
             is_visible: true,
             lists: None,
             wants_lists: false,
-            daemon_is_here,
-            checked: Instant::now(),
+            daemon_is_running,
+            checked_at: Instant::now(),
         };
-        let ended = tab.talk(&mut answers).await;
-        typing.abort();
-        for (key, taken) in tab.held.drain() {
-            tab.app.live.holds.leave(key, taken);
+        let result = tab.exchange_messages(&mut reply_receiver).await;
+        typist.abort();
+        for (key, take_count) in tab.held.drain() {
+            tab.app.live.holds.leave(key, take_count);
         }
-        if let Err(closing) = ended {
-            close(tab.socket, closing).await;
+        if let Err(socket_close) = result {
+            close(tab.socket, socket_close).await;
         }
     }
 
-    async fn talk(&mut self, answers: &mut mpsc::Receiver<ToTab>) -> Result<(), Closing> {
-        let hello = ToTab::Hello { build: page::build(), daemon: self.daemon_is_here };
+    /// Exchanges messages with the tab until it closes.
+    async fn exchange_messages(&mut self, replies: &mut mpsc::Receiver<ToTab>) -> Result<(), SocketClose> {
+        let hello = ToTab::Hello { build: page::build(), daemon: self.daemon_is_running };
         if !self.send(&hello).await {
             return Ok(());
         }
-        let mut ping = interval(PING_TIME);
+        let mut ping = interval(PING_INTERVAL);
         ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
         ping.tick().await;
         let (ended, wake) = (self.app.ended.clone(), self.wake.clone());
-        let mut heard = Instant::now();
+        let mut last_message = Instant::now();
         loop {
-            let (frame, acknowledgement) = (self.send_frames().await, self.typed.1);
-            let due = frame.into_iter().chain(acknowledgement).min();
+            let (frame_due, acknowledgement_due) = (self.send_frames().await, self.acknowledgements.1);
+            let due = frame_due.into_iter().chain(acknowledgement_due).min();
             tokio::select! {
                 message = self.socket.recv() => {
-                    heard = Instant::now();
+                    last_message = Instant::now();
                     match message {
                         Some(Ok(Message::Text(text))) => match serde_json::from_str(&text) {
                             Ok(message) => {
-                                if acts(&message)
-                                    && self.checked.elapsed() > CHECK_TIME
+                                if acts_on_terminal(&message)
+                                    && self.checked_at.elapsed() > MAX_CHECK_AGE
                                     && !self.is_logged_in().await
                                 {
-                                    return Err(Closing(LOGGED_OUT, "the session has ended"));
+                                    return Err(SocketClose(LOGGED_OUT, "the session has ended"));
                                 }
-                                self.take(message).await;
+                                self.handle(message).await;
                             }
                             Err(error) => {
                                 tracing::debug!(%error, "a message of a tab cannot be read");
-                                return Err(Closing(MISREAD, "a message cannot be read"));
+                                return Err(SocketClose(INVALID_MESSAGE, "a message is invalid"));
                             }
                         },
-                        Some(Ok(Message::Binary(_))) => return Err(Closing(MISREAD, "a message is no text")),
+                        Some(Ok(Message::Binary(_))) => {
+                            return Err(SocketClose(INVALID_MESSAGE, "a message is not text"));
+                        }
                         Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
                         Some(Ok(Message::Close(_)) | Err(_)) | None => return Ok(()),
                     }
                 }
                 () = wake.notified() => {}
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
-                    if acknowledgement.is_some_and(|at| Instant::now() >= at) && !self.acknowledge().await {
+                    if acknowledgement_due.is_some_and(|due| Instant::now() >= due) && !self.acknowledge().await {
                         return Ok(());
                     }
                 }
-                Some(answer) = answers.recv() => match answer {
+                Some(reply) = replies.recv() => match reply {
                     ToTab::Typed { error: None, .. } => {
-                        self.typed.0.push(answer);
-                        self.typed.1.get_or_insert_with(|| Instant::now() + ACKNOWLEDGED_AFTER);
+                        self.acknowledgements.0.push(reply);
+                        self.acknowledgements.1.get_or_insert_with(|| Instant::now() + ACKNOWLEDGEMENT_DELAY);
                     }
-                    answer => {
-                        // An input that failed comes after those before it.
-                        if !self.acknowledge().await || !self.send(&answer).await {
+                    reply => {
+                        // A failed input is reported after the earlier ones.
+                        if !self.acknowledge().await || !self.send(&reply).await {
                             return Ok(());
                         }
                     }
                 },
-                true = changed(self.lists.as_mut()) => self.send_lists().await,
+                true = wait_for_change(self.lists.as_mut()) => self.send_lists().await,
                 _ = ping.tick() => {
-                    if heard.elapsed() > SILENCE || self.socket.send(Message::Ping(Vec::new().into())).await.is_err() {
+                    let is_silent = last_message.elapsed() > SILENCE_TIMEOUT;
+                    if is_silent || self.socket.send(Message::Ping(Vec::new().into())).await.is_err() {
                         return Ok(());
                     }
                     if !self.is_logged_in().await {
-                        return Err(Closing(LOGGED_OUT, "the session has ended"));
+                        return Err(SocketClose(LOGGED_OUT, "the session has ended"));
                     }
                 }
-                () = ended.cancelled() => return Err(Closing(GOING_AWAY, "the server ends")),
+                () = ended.cancelled() => return Err(SocketClose(GOING_AWAY, "the server shuts down")),
             }
         }
     }
@@ -222,59 +226,59 @@ impl Tab {
         self.socket.send(Message::Text(text)).await.is_ok()
     }
 
-    /// Sends the acknowledgements held back so far. Returns whether the tab is still there.
+    /// Sends the delayed acknowledgements. Returns whether the tab is still there.
     async fn acknowledge(&mut self) -> bool {
-        let (typed, _) = std::mem::take(&mut self.typed);
-        for answer in typed {
-            if !self.send(&answer).await {
+        let (acknowledgements, _) = std::mem::take(&mut self.acknowledgements);
+        for reply in acknowledgements {
+            if !self.send(&reply).await {
                 return false;
             }
         }
         true
     }
 
-    /// Returns whether the session continues. Does not start an absent daemon for this.
+    /// Returns whether the session continues. Does not start a daemon.
     async fn is_logged_in(&mut self) -> bool {
-        self.checked = Instant::now();
+        self.checked_at = Instant::now();
         match self.app.daemon.running().await {
             Ok(client) => match client.call(self.session.clone()).await {
                 Ok(checked) => checked.success,
-                // The daemon has just ended; the request goes to the next one.
+                // The daemon has just ended; the next one will check the session.
                 Err(_) => true,
             },
             Err(_) => true,
         }
     }
 
-    /// Sends every frame that is due. Returns when the next one is.
+    /// Sends the frames that are due. Returns the time of the next one.
     async fn send_frames(&mut self) -> Option<Instant> {
         let (now, mut frames, mut next) = (Instant::now(), Vec::new(), None::<Instant>);
         for (terminal, watched) in &mut self.watched {
-            if watched.is_gone || watched.flying.len() >= MAX_UNACKNOWLEDGED_FRAMES {
+            if watched.has_ended || watched.unacknowledged.len() >= MAX_UNACKNOWLEDGED_FRAMES {
                 continue;
             }
             let Some(viewer) = &watched.viewer else { continue };
-            let due = match (watched.rate, watched.sent) {
-                (Rate::Thumb, Some(sent)) => sent + THUMB_INTERVAL,
+            let due = match (watched.rate, watched.sent_at) {
+                (Rate::Thumb, Some(sent_at)) => sent_at + THUMB_INTERVAL,
                 _ => now,
             };
-            match viewer.news(watched.since) {
-                News::None => {}
-                News::Gone(error) => {
-                    watched.is_gone = true;
+            match viewer.update_since(watched.since) {
+                ViewerUpdate::None => {}
+                ViewerUpdate::Ended(error) => {
+                    watched.has_ended = true;
                     frames.push(ToTab::Gone { terminal: terminal.clone(), error }.to_text().into());
                 }
-                News::Frame(..) if due > now => next = Some(next.map_or(due, |next| next.min(due))),
-                News::Frame(version, frame) => {
+                ViewerUpdate::Frame(..) if due > now => next = Some(next.map_or(due, |next| next.min(due))),
+                ViewerUpdate::Frame(version, frame) => {
                     watched.since = version;
-                    watched.flying.push_back(version);
-                    watched.sent = Some(now);
+                    watched.unacknowledged.push_back(version);
+                    watched.sent_at = Some(now);
                     frames.push(frame);
                 }
             }
         }
         for frame in frames {
-            // The reader of its messages notices a closed tab.
+            // A closed tab is detected when its next message is read.
             self.send_text(frame).await;
         }
         next
@@ -282,21 +286,21 @@ impl Tab {
 
     async fn send_lists(&mut self) {
         let Some(lists) = &mut self.lists else { return };
-        let ListSnapshot { is_here, terminals, waiting, runs } = lists.borrow_and_update().clone();
-        if is_here != self.daemon_is_here {
-            self.daemon_is_here = is_here;
-            self.send(&ToTab::Daemon { here: is_here }).await;
+        let ListSnapshot { daemon_is_running, terminals, waiting, runs } = lists.borrow_and_update().clone();
+        if daemon_is_running != self.daemon_is_running {
+            self.daemon_is_running = daemon_is_running;
+            self.send(&ToTab::Daemon { here: daemon_is_running }).await;
         }
-        if is_here {
+        if daemon_is_running {
             let lists =
                 ToTab::Lists { terminals: (*terminals).clone(), waiting: (*waiting).clone(), runs: (*runs).clone() };
             self.send(&lists).await;
         }
     }
 
-    /// Looks at the screens while the tab is visible. A tab that reappears begins with the whole screens.
-    fn look(&mut self) {
-        for (terminal, watched) in self.watched.iter_mut().filter(|(_, watched)| !watched.is_gone) {
+    /// Watches the screens while the tab is visible. A tab that becomes visible again receives whole screens.
+    fn update_viewers(&mut self) {
+        for (terminal, watched) in self.watched.iter_mut().filter(|(_, watched)| !watched.has_ended) {
             match (self.is_visible, &watched.viewer) {
                 (true, None) => {
                     let viewer = self.app.live.feeds.watch(terminal, watched.rate, &self.wake);
@@ -308,12 +312,12 @@ impl Tab {
         }
     }
 
-    /// Listens to the lists while the tab wants them and is visible.
-    fn listen(&mut self) {
+    /// Subscribes to the lists while the tab is visible and has requested them.
+    fn update_list_subscription(&mut self) {
         match (self.wants_lists && self.is_visible, &self.lists) {
             (true, None) => {
-                let mut lists = self.app.live.lists.listen();
-                // Without a first look, this does not know whether the daemon runs.
+                let mut lists = self.app.live.lists.subscribe();
+                // The default snapshot does not state whether the daemon runs.
                 if *lists.borrow() != ListSnapshot::default() {
                     lists.mark_changed();
                 }
@@ -324,10 +328,10 @@ impl Tab {
         }
     }
 
-    async fn take(&mut self, message: FromTab) {
+    async fn handle(&mut self, message: FromTab) {
         let is_full = self.watched.len() >= MAX_WATCHED;
         match message {
-            // A second one changes nothing.
+            // A second hello has no effect.
             FromTab::Hello { .. } => {}
             FromTab::Watch { terminal, rate } => match self.watched.get_mut(&terminal) {
                 Some(watched) => {
@@ -348,17 +352,17 @@ impl Tab {
             FromTab::Leave { terminal } => drop(self.watched.remove(&terminal)),
             FromTab::Ack { terminal, version } => {
                 if let Some(watched) = self.watched.get_mut(&terminal) {
-                    watched.flying.retain(|flying| *flying > version);
+                    watched.unacknowledged.retain(|unacknowledged| *unacknowledged > version);
                 }
             }
             FromTab::Visible { visible } => {
                 self.is_visible = visible;
-                self.look();
-                self.listen();
+                self.update_viewers();
+                self.update_list_subscription();
             }
             FromTab::Lists => {
                 self.wants_lists = true;
-                self.listen();
+                self.update_list_subscription();
             }
             FromTab::Follow { run, from } => {
                 if self.followed.len() < MAX_FOLLOWED || self.followed.contains_key(&run) {
@@ -371,10 +375,10 @@ impl Tab {
             }
             FromTab::Unfollow { run } => drop(self.followed.remove(&run)),
             FromTab::Hold { terminal, key } => {
-                let taken = self.app.live.holds.take(&self.person, &terminal, &key).await;
-                let error = match taken {
-                    Ok(taken) => {
-                        self.held.insert(key, taken);
+                let hold = self.app.live.holds.take(&self.person, &terminal, &key).await;
+                let error = match hold {
+                    Ok(take_count) => {
+                        self.held.insert(key, take_count);
                         None
                     }
                     Err(error) => Some(error),
@@ -392,36 +396,36 @@ impl Tab {
                 }
                 let input = TabInput { terminal, key, n, input };
                 if let Err(mpsc::error::TrySendError::Full(input)) = self.inputs.try_send(input) {
-                    let error = Some("too much input waits".to_owned());
+                    let error = Some("too many inputs are waiting".to_owned());
                     let TabInput { terminal, n, .. } = input;
                     self.send(&ToTab::Typed { terminal, n, error }).await;
                 }
             }
             FromTab::Size { terminal, cols, rows } => {
                 let Ok(client) = self.person.running().await else { return };
-                let resized = client.call(ResizeTerminal { session_id: terminal.clone(), cols, rows }).await;
-                if let Ok(Some(error)) = resized.map(|reply| reply.error) {
-                    tracing::debug!(%error, terminal, "a terminal keeps its size");
+                let result = client.call(ResizeTerminal { session_id: terminal.clone(), cols, rows }).await;
+                if let Ok(Some(error)) = result.map(|reply| reply.error) {
+                    tracing::debug!(%error, terminal, "a terminal was not resized");
                 }
             }
         }
     }
 }
 
-/// Returns whether a message does something to a terminal.
-fn acts(message: &FromTab) -> bool {
+/// Returns whether a message acts on a terminal.
+fn acts_on_terminal(message: &FromTab) -> bool {
     matches!(message, FromTab::Hold { .. } | FromTab::HandBack { .. } | FromTab::Type { .. } | FromTab::Size { .. })
 }
 
 /// Waits for a change of the lists.
-async fn changed(lists: Option<&mut watch::Receiver<ListSnapshot>>) -> bool {
+async fn wait_for_change(lists: Option<&mut watch::Receiver<ListSnapshot>>) -> bool {
     match lists {
         Some(lists) => lists.changed().await.is_ok(),
         None => std::future::pending().await,
     }
 }
 
-async fn close(mut socket: WebSocket, Closing(code, reason): Closing) {
-    // The tab may have closed already.
+async fn close(mut socket: WebSocket, SocketClose(code, reason): SocketClose) {
+    // Ignore the error: the tab may have closed already.
     let _ = socket.send(Message::Close(Some(CloseFrame { code, reason: reason.into() }))).await;
 }

@@ -10,8 +10,7 @@ use sha2::{Digest as _, Sha256};
 #[derive(Debug)]
 pub(super) struct Asset {
     path: &'static str,
-    /// Its media type.
-    pub(super) kind: &'static str,
+    pub(super) media_type: &'static str,
     pub(super) bytes: &'static [u8],
 }
 
@@ -19,7 +18,7 @@ macro_rules! assets {
     ($($kind:literal: $($path:literal)+;)+) => {
         /// Every file except the document.
         const ASSETS: &[Asset] = &[
-            $($(Asset { path: $path, kind: $kind, bytes: include_bytes!(concat!("../../page/", $path)) },)+)+
+            $($(Asset { path: $path, media_type: $kind, bytes: include_bytes!(concat!("../../page/", $path)) },)+)+
         ];
     };
 }
@@ -78,7 +77,7 @@ assets! {
         "js/workflows.js";
 }
 
-/// The document. `{{build}}` in it is the build.
+/// The document, with the placeholder `{{build}}`.
 const INDEX: &str = include_str!("../../page/index.html");
 
 /// Returns the document.
@@ -87,7 +86,7 @@ pub(super) fn index() -> &'static str {
     &TEXT
 }
 
-/// Returns the build: a hash of all files, which is part of their addresses.
+/// Returns the build: a hash of all files. It is part of their addresses.
 pub(crate) fn build() -> &'static str {
     static BUILD: LazyLock<String> = LazyLock::new(|| {
         let mut hash = Sha256::new();

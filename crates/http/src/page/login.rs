@@ -1,8 +1,8 @@
 //! The login of a browser, and the proof of its session in later requests.
 //!
-//! A session has two halves. One is a cookie, which no script can read; but a browser sends it to every port of
-//! `localhost`, whosever server that is. The other is in the storage of the page's origin, which includes the port, and
-//! the page sends it in a header. The daemon checks both.
+//! A session has two halves. One is a cookie that no script can read, but a browser sends it to the servers at all
+//! ports of `localhost`. The other is in the storage of the page's origin, which includes the port, and the page sends
+//! it in a header. The daemon checks both.
 
 use std::sync::Arc;
 
@@ -17,92 +17,92 @@ use steplatch_protocol::{AskError, BeginPageSession, CheckPageSession, PageSecre
 
 use crate::admission::Caller;
 use crate::app::App;
-use crate::carry_out::object;
+use crate::carry_out::parse_body;
 use crate::page::assets;
 use crate::refusal::Refusal;
 
 /// Header with the half of the session bound to the origin.
 pub(crate) const HALF: &str = "steplatch-half";
 
-/// Tells which relation a request has to the page that sends it (<https://www.w3.org/TR/fetch-metadata/>).
+/// Header with the relation of a request to the page that sends it (<https://www.w3.org/TR/fetch-metadata/>).
 const SEC_FETCH_SITE: &str = "sec-fetch-site";
 
-/// Returns the beginning of the names of the cookies of the server at `port`, each followed by the id of its session. Servers at other
-/// ports of the host receive them as well and may set others, so that a fixed name would be overwritten by chance.
+/// Returns the prefix of the cookies of the server at `port`; the id of the session follows. Servers at other ports of
+/// the host receive the cookies too, and could overwrite a cookie with a fixed name by chance.
 fn cookie_prefix(port: u16) -> String {
     format!("steplatch-{port}-")
 }
 
-/// Maximum number of cookies that are tried: another server of the host may have set some for a path.
+/// Maximum number of tried cookies: another server of the host may have set some for a path.
 const MAX_COOKIES: usize = 8;
 
-/// Returns the one value of a header, if it is there once and is text.
-fn single<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    let mut given = headers.get_all(name).iter();
-    match (given.next(), given.next()) {
+/// Returns the value of a header, if there is exactly one and it is text.
+fn single_value<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
         (Some(value), None) => value.to_str().ok(),
         _ => None,
     }
 }
 
-/// Returns whether a page of `origin` itself sent the request. A browser states that in `Sec-Fetch-Site`; older ones state
-/// the origin of a request that is not a plain read.
+/// Returns whether a page of `origin` sent the request. Browsers state that in `Sec-Fetch-Site`; older ones send the
+/// origin with all requests except plain reads.
 fn is_same_origin(headers: &HeaderMap, origin: &str) -> bool {
-    let states_origin = headers.contains_key(ORIGIN);
-    let is_origin = single(headers, ORIGIN.as_str()).is_some_and(|given| given.eq_ignore_ascii_case(origin));
+    let has_origin = headers.contains_key(ORIGIN);
+    let is_origin = single_value(headers, ORIGIN.as_str()).is_some_and(|value| value.eq_ignore_ascii_case(origin));
     match headers.contains_key(SEC_FETCH_SITE) {
-        true => single(headers, SEC_FETCH_SITE) == Some("same-origin") && (is_origin || !states_origin),
+        true => single_value(headers, SEC_FETCH_SITE) == Some("same-origin") && (is_origin || !has_origin),
         false => is_origin,
     }
 }
 
-/// Returns whether a page of `origin` itself sent a request that states its origin in any case: one that changes something, or
-/// opens a socket.
+/// Returns whether a page of `origin` sent a request that always has an origin: one that changes something or opens a
+/// socket.
 pub(crate) fn is_from_page(headers: &HeaderMap, origin: &str) -> bool {
     headers.contains_key(ORIGIN) && is_same_origin(headers, origin)
 }
 
-/// Returns what may be the half of the session in a cookie, at most [`MAX_COOKIES`].
-pub(crate) fn cookies(headers: &HeaderMap, port: u16) -> Vec<PageSecret> {
+/// Returns the cookies that may be half of a session, up to [`MAX_COOKIES`].
+pub(crate) fn session_cookies(headers: &HeaderMap, port: u16) -> Vec<PageSecret> {
     let prefix = cookie_prefix(port);
     let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
-    let found = cookies.flat_map(|value| value.split(';')).filter_map(|pair| {
+    let secrets = cookies.flat_map(|value| value.split(';')).filter_map(|pair| {
         let (key, value) = pair.trim().split_once('=')?;
         key.starts_with(&prefix).then(|| PageSecret(value.to_owned()))
     });
-    found.take(MAX_COOKIES).collect()
+    secrets.take(MAX_COOKIES).collect()
 }
 
-/// Returns the pairs of halves that a request of the page shows, of which one may be a session's.
-fn halves(headers: &HeaderMap, origin: Option<&str>, port: u16) -> Vec<CheckPageSession> {
-    let half = single(headers, HALF).filter(|_| origin.is_some_and(|origin| is_same_origin(headers, origin)));
+/// Returns the pairs of halves in a request of the page. One of them may be a session.
+fn session_pairs(headers: &HeaderMap, origin: Option<&str>, port: u16) -> Vec<CheckPageSession> {
+    let half = single_value(headers, HALF).filter(|_| origin.is_some_and(|origin| is_same_origin(headers, origin)));
     let Some(half) = half.map(|half| PageSecret(half.to_owned())) else { return Vec::new() };
-    cookies(headers, port).into_iter().map(|cookie| CheckPageSession { cookie, half: half.clone() }).collect()
+    session_cookies(headers, port).into_iter().map(|cookie| CheckPageSession { cookie, half: half.clone() }).collect()
 }
 
-/// Returns the session among pairs of halves, or why there is none.
+/// Returns the session among pairs of halves, or the reason that there is none.
 ///
 /// # Errors
-/// If the daemon cannot check that.
+/// If the daemon cannot check the pairs.
 pub(crate) async fn find_session(
     app: &App,
     pairs: Vec<CheckPageSession>,
 ) -> Result<Result<CheckPageSession, Option<String>>, AskError> {
     let mut reason = None;
     for pair in pairs {
-        let checked = app.daemon.call(pair.clone()).await?;
-        if checked.success {
+        let reply = app.daemon.call(pair.clone()).await?;
+        if reply.success {
             return Ok(Ok(pair));
         }
-        reason = checked.error;
+        reason = reply.error;
     }
     Ok(Err(reason))
 }
 
-/// Returns whether one of these cookies is the half of a session.
+/// Returns whether one of these cookies is half of a session.
 ///
 /// # Errors
-/// If the daemon cannot check that.
+/// If the daemon cannot check the cookies.
 pub(crate) async fn knows_cookie(app: &App, cookies: &[PageSecret]) -> Result<bool, AskError> {
     for cookie in cookies {
         let check = CheckPageSession { cookie: cookie.clone(), half: PageSecret::default() };
@@ -113,23 +113,23 @@ pub(crate) async fn knows_cookie(app: &App, cookies: &[PageSecret]) -> Result<bo
     Ok(false)
 }
 
-/// Returns whether a request without the token is one of a page with a session.
+/// Checks the session of a request without the token.
 ///
 /// # Errors
-/// If the daemon cannot check that, or the session has ended.
-pub(crate) async fn caller(app: &App, headers: &HeaderMap) -> Result<Caller, Refusal> {
+/// If the daemon cannot check the session, or it has ended.
+pub(crate) async fn find_caller(app: &App, headers: &HeaderMap) -> Result<Caller, Refusal> {
     let origin = app.admission.page_origin(headers);
-    let shown = halves(headers, origin.as_deref(), app.port);
-    if shown.is_empty() {
+    let pairs = session_pairs(headers, origin.as_deref(), app.port);
+    if pairs.is_empty() {
         return Ok(Caller::Unknown);
     }
-    match find_session(app, shown).await? {
+    match find_session(app, pairs).await? {
         Ok(_) => Ok(Caller::Page),
-        Err(reason) => Err(logged_out(reason)),
+        Err(reason) => Err(logged_out_refusal(reason)),
     }
 }
 
-fn logged_out(error: Option<String>) -> Refusal {
+fn logged_out_refusal(error: Option<String>) -> Refusal {
     let error = error.unwrap_or_else(|| "This browser is not logged in; log in with: steplatch open".to_owned());
     Refusal::new(StatusCode::UNAUTHORIZED, "logged_out", error)
 }
@@ -137,7 +137,7 @@ fn logged_out(error: Option<String>) -> Refusal {
 /// Exchanges a ticket for a session.
 ///
 /// # Errors
-/// If the request does not come from the page, or the ticket or its bearer is refused.
+/// If the request does not come from the page, or the daemon refuses the ticket or the client.
 pub(crate) async fn log_in(
     State(app): State<Arc<App>>,
     Extension(Peer(address)): Extension<Peer>,
@@ -146,20 +146,20 @@ pub(crate) async fn log_in(
 ) -> Result<Response, Refusal> {
     let origin = app.admission.page_origin(&headers);
     if !origin.is_some_and(|origin| is_from_page(&headers, &origin)) {
-        let error = "Only the page itself logs in, at http://localhost";
+        let error = "Only the page at http://localhost may log in";
         return Err(Refusal::new(StatusCode::FORBIDDEN, "forbidden_origin", error));
     }
-    let fields = object(&headers, &body)?;
+    let fields = parse_body(&headers, &body)?;
     let ticket = fields.get("ticket").and_then(|ticket| ticket.as_str()).unwrap_or_default().to_owned();
     let browser = headers.get(USER_AGENT).and_then(|browser| browser.to_str().ok()).unwrap_or_default().to_owned();
-    // A program in a kept terminal may have read the ticket.
+    // The daemon checks the client: a program in a terminal of steplatch may have read the ticket.
     let daemon = app.daemon.for_person("page", Some(Peer(address)));
-    let begun = daemon.call(BeginPageSession { ticket: PageSecret(ticket), browser }).await?;
-    let (true, Some(session), Some(cookie), Some(half)) = (begun.success, begun.session_id, begun.cookie, begun.half)
+    let reply = daemon.call(BeginPageSession { ticket: PageSecret(ticket), browser }).await?;
+    let (true, Some(session), Some(cookie), Some(half)) = (reply.success, reply.session_id, reply.cookie, reply.half)
     else {
-        return Err(logged_out(begun.error));
+        return Err(logged_out_refusal(reply.error));
     };
-    let reply = json!({
+    let body = json!({
         "success": true,
         "session_id": session,
         "half": half.0,
@@ -169,10 +169,10 @@ pub(crate) async fn log_in(
         "{}{session}={}; Path=/; HttpOnly; SameSite=Strict; Max-Age={}",
         cookie_prefix(app.port),
         cookie.0,
-        begun.expires_seconds
+        reply.expires_seconds
     );
     let cookie = HeaderValue::from_str(&cookie).expect("a cookie has only visible ASCII characters");
-    Ok(([(SET_COOKIE, cookie)], Json(reply)).into_response())
+    Ok(([(SET_COOKIE, cookie)], Json(body)).into_response())
 }
 
 #[cfg(test)]
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn both_halves_are_shown_by_the_page_only() {
-        let shown = |pairs: &[(&str, &str)]| halves(&headers(pairs), Some(ORIGIN_OF_PAGE), 7878);
+        let shown = |pairs: &[(&str, &str)]| session_pairs(&headers(pairs), Some(ORIGIN_OF_PAGE), 7878);
         let (site, half) = (("sec-fetch-site", "same-origin"), ("steplatch-half", "h"));
         let found = shown(&[site, half, ("cookie", "a=b; steplatch-7878-s=c; steplatch-9-s=d")]);
         assert_eq!(found.iter().map(|pair| (&*pair.cookie.0, &*pair.half.0)).collect::<Vec<_>>(), [("c", "h")]);
@@ -218,7 +218,7 @@ mod tests {
         // Another server of the host has set one for a path.
         assert_eq!(shown(&[site, half, ("cookie", "steplatch-7878-s=x; steplatch-7878-s=c")]).len(), 2);
         assert_eq!(shown(&[site, half, ("cookie", &"steplatch-7878-s=x; ".repeat(99))]).len(), MAX_COOKIES);
-        let other = halves(&headers(&[site, half, ("cookie", "steplatch-7878-s=c")]), None, 7878);
+        let other = session_pairs(&headers(&[site, half, ("cookie", "steplatch-7878-s=c")]), None, 7878);
         assert!(other.is_empty(), "not at localhost");
     }
 }

@@ -55,7 +55,7 @@ pub trait ServerBackend: Send + Sync + 'static {
     /// Returns the URI templates of the resources.
     fn templates(&self) -> CachedList<ResourceTemplate>;
 
-    /// Reads a resource; `None` if there is none of that URI.
+    /// Reads a resource; `None` if no resource has that URI.
     ///
     /// # Errors
     /// If reading it fails.
@@ -65,7 +65,7 @@ pub trait ServerBackend: Send + Sync + 'static {
         asker: &ClientContext<'_>,
     ) -> impl Future<Output = Result<Option<Vec<ResourceContents>>, ErrorData>> + Send;
 
-    /// Follows a resource; `None` if there is none of that URI.
+    /// Follows a resource; `None` if no resource has that URI.
     ///
     /// # Errors
     /// If following it fails.
@@ -74,7 +74,7 @@ pub trait ServerBackend: Send + Sync + 'static {
     /// Returns the completions of an argument of a prompt, or of a part of a resource's URI, the best first.
     fn complete(&self, what: &Reference, argument: &ArgumentInfo) -> impl Future<Output = Vec<String>> + Send;
 
-    /// Returns the state of a task; `None` if there is none of that id.
+    /// Returns the state of a task; `None` if no task has that id.
     ///
     /// # Errors
     /// If reading the state fails.
@@ -84,7 +84,7 @@ pub trait ServerBackend: Send + Sync + 'static {
         asker: &ClientContext<'_>,
     ) -> impl Future<Output = Result<Option<DetailedTask>, ErrorData>> + Send;
 
-    /// Passes on the input that a task requested. Returns whether there is such a task.
+    /// Sends the requested input to a task. Returns whether the task exists.
     ///
     /// # Errors
     /// If passing it on fails.
@@ -95,7 +95,7 @@ pub trait ServerBackend: Send + Sync + 'static {
         asker: &ClientContext<'_>,
     ) -> impl Future<Output = Result<bool, ErrorData>> + Send;
 
-    /// Cancels a task; no effect on an ended one. Returns whether there is such a task.
+    /// Cancels a task that has not ended. Returns whether the task exists.
     ///
     /// # Errors
     /// If cancelling it fails.
@@ -174,7 +174,7 @@ pub enum Outcome<T> {
     Done(T),
     /// The client must answer a question first.
     Ask(Ask),
-    /// There is no tool or prompt of that name.
+    /// No tool or prompt has that name.
     Unknown,
     /// The call is impossible, for a reason that lies with the client and not with the agent.
     Refused(ErrorData),
@@ -264,7 +264,7 @@ impl<'c> ClientContext<'c> {
         self.is_modern() && self.context.client_capabilities().is_some_and(|can| can.supports_tasks())
     }
 
-    /// Returns whether the client can show a form to its person.
+    /// Returns whether the client can show a form to a person.
     #[must_use]
     pub fn takes_forms(&self) -> bool {
         let can = self.context.client_capabilities().unwrap_or_default();

@@ -47,7 +47,7 @@ impl NodeEnvironment {
 pub(crate) struct CallContext<'a> {
     pub(crate) call: &'a Call,
     pub(crate) limit: &'a CallLimit,
-    /// Fills in what the declaration refers to.
+    /// Resolves the references of the declaration.
     pub(crate) filling: &'a TemplateValues,
     pub(crate) node_environment: &'a NodeEnvironment,
     pub(crate) web: &'a HttpClient,

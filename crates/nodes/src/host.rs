@@ -1,4 +1,4 @@
-//! Commands of bash nodes on other machines. This crate knows what is run there; the daemon runs it.
+//! Commands of bash nodes on other machines. This crate creates the commands; the daemon runs them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -73,8 +73,8 @@ impl HostCommands for NoHosts {
     }
 }
 
-/// Returns the line that runs a command as a node on this machine runs it: without a terminal, and with this standard input.
-/// Both of its streams go into one pipe.
+/// Returns the line that runs a command as a node on this machine runs it: without a terminal, and with this standard
+/// input. Both of its streams go into one pipe.
 fn line_of(command: &str, stdin: Option<&str>) -> String {
     let quoted = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
     let stdin = match stdin {

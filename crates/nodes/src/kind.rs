@@ -30,7 +30,7 @@ use crate::context::CallContext;
 use crate::graph::Graph;
 use crate::outcome::{ErrorType, ExecutorOutcome, Failure};
 
-/// The settings of one kind of node: their declaration, and what a node of the kind does.
+/// Settings of a kind of node: their declaration, and the behaviour of a node.
 pub(crate) trait NodeSettings: Sized {
     /// True if [`Nodes`](crate::Nodes) performs nodes of this kind. The daemon performs the others.
     const IS_PERFORMED_HERE: bool = true;

@@ -1,4 +1,4 @@
-//! The declarations of nodes: what those of all kinds have in common.
+//! Declarations of nodes: the fields that all kinds have in common.
 //!
 //! A [`Node`] comes from [`Node::parse`] or from values that are each valid. This module performs nothing; see
 //! [`Nodes`](crate::Nodes).

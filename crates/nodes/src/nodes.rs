@@ -1,7 +1,7 @@
 //! The performer of node calls.
 //!
-//! [`Nodes`] holds what calls share: the started programs, the HTTP client, and the running MCP servers. A call never
-//! returns an error: the failure is in its [`NodeResult`].
+//! [`Nodes`] holds the resources that calls share: the started programs, the HTTP client, and the running MCP servers.
+//! A call never returns an error: the failure is in its [`NodeResult`].
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -52,7 +52,7 @@ impl Nodes {
     /// Performs one call of a node, to its end. Nodes of the kinds `pty`, `function` and `graph` are only data in this
     /// crate, and fail as unsupported: the daemon performs them.
     ///
-    /// Dropping the future ends what it started and discards the result; to get a result, use the call's interrupt.
+    /// Dropping the future ends the call and discards the result. For a result, use the call's interrupt.
     #[boxed]
     pub async fn run(&self, node: &Node, call: Call) -> NodeResult {
         let input = call.input.clone();

@@ -1,4 +1,4 @@
-//! Readers of terminal panes: their sections, and whether the program is ready for its next input.
+//! Readers of terminal panes: their sections, and the readiness of the program for input.
 //!
 //! A pane is the text of a screen or of the newest output, without escapes. The output of programs is meant for people
 //! and changes between versions, so these readers look for a few stable markers, and treat everything else as text.
@@ -33,7 +33,7 @@ pub struct Reading {
     pub is_ready: bool,
 }
 
-/// A part of what a program shows.
+/// A part of the display of a program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Section {
     /// Its kind.

@@ -16,7 +16,7 @@ const MIN_SECRET_CHARS: usize = 4;
 
 /// Gives the values of secrets.
 pub trait Secrets: Send + Sync {
-    /// Returns the value of a secret, or `None` if there is no secret of that name.
+    /// Returns the value of a secret, or `None` if there is no secret with that name.
     fn resolve<'a>(&'a self, name: &'a str) -> Resolving<'a>;
 }
 

@@ -21,13 +21,14 @@ use steplatch_python_api::{Answer, Declaration, Divergence, Entry, Failure, Limi
 use worker::Worker;
 pub use worker::{WorkerExited, WorkerStarter};
 
-/// Workers that compute at the same time, unless all of them are blocked: other processes need the machine, too.
-const USUAL_WORKERS: usize = 2;
+/// Number of workers that compute at the same time, unless all of them are blocked: other processes need the machine,
+/// too.
+const DEFAULT_WORKERS: usize = 2;
 
-/// The maximum number of workers. A function blocks a worker at most for its permitted time without a call.
+/// Maximum number of workers. A function blocks a worker for at most its time limit between two calls.
 const MAX_WORKERS: usize = 8;
 
-/// Time for remembering files of functions that have overrun their time, and maximum number of them.
+/// Time for which a file that exceeded its time limit is remembered, and maximum number of such files.
 const SUSPICION_TIME: Duration = Duration::from_secs(600);
 const MAX_SUSPECTED_FILES: usize = 1000;
 
@@ -45,7 +46,8 @@ struct Shared {
     starter: WorkerStarter,
     workers: Mutex<Vec<Arc<Worker>>>,
     executions: AtomicU64,
-    /// Files that have overrun their time, with when that was. Their executions do not use the reserved worker.
+    /// Files that exceeded their time limit, with the time at which they did. Their executions do not use the reserved
+    /// worker.
     suspected: Mutex<HashMap<Arc<str>, Instant>>,
 }
 
@@ -62,18 +64,18 @@ pub struct Function {
     pub limits: Limits,
 }
 
-/// One execution, on any worker. The drop of this makes the worker forget it.
+/// One execution, on any worker. Dropping it makes the worker forget it.
 #[derive(Debug)]
 pub struct Execution {
     workers: Workers,
     function: Function,
     id: u64,
-    /// The worker that has it; `None` after the loss of that.
+    /// The worker that has it; `None` once that worker is lost.
     worker: Option<Arc<Worker>>,
     deaths: u32,
 }
 
-/// Reason why an execution failed.
+/// Error of an execution.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkersError {
     /// The file is unusable.
@@ -83,12 +85,14 @@ pub enum WorkersError {
     #[error("{0}")]
     Diverged(Box<Divergence>),
     /// The function crashed its worker twice.
-    #[error("the function ended the process that executes it, twice: {0}; it takes too much at once")]
-    Deadly(WorkerExited),
+    #[error("the function ended its worker process twice: {0}; let it do less at once")]
+    CrashedTwice(WorkerExited),
     /// The function computed for too long in one operation.
-    #[error("the function was ended: {0}, which no limit of the interpreter interrupts; make its numbers smaller")]
+    #[error(
+        "the function was stopped: {0}, in an operation that the interpreter cannot interrupt; use smaller numbers"
+    )]
     Overrun(WorkerExited),
-    /// No worker is available.
+    /// A worker could not start, or sent a reply that does not match its request.
     #[error(transparent)]
     WorkerExited(#[from] WorkerExited),
 }
@@ -106,17 +110,17 @@ impl Workers {
     ///
     /// # Errors
     ///
-    /// If the file is unusable, or checking it fails.
+    /// If the file is unusable, or cannot be checked.
     #[boxed]
     pub async fn load(&self, file: &str, text: &str) -> Result<Vec<Declaration>, WorkersError> {
         let mut deaths = 0;
         loop {
             let ask = Ask::Load { file: file.to_owned(), text: text.to_owned() };
-            match self.worker(text)?.ask(ask, &Limits::default()).await {
-                Ok(Some(Reply::Declares(declared))) => return Ok(declared),
+            match self.choose_worker(text)?.ask(ask, &Limits::default()).await {
+                Ok(Some(Reply::Declares(declarations))) => return Ok(declarations),
                 Ok(Some(Reply::Refused(failure))) => return Err(WorkersError::Refused(failure)),
-                Ok(Some(reply)) => return Err(WorkerExited::senseless(&reply).into()),
-                // Tries another worker.
+                Ok(Some(reply)) => return Err(WorkerExited::mismatched_reply(&reply).into()),
+                // Another execution blocks this worker. Try another one.
                 Ok(None) => {}
                 Err(exited) => self.count_death(text, &mut deaths, exited)?,
             }
@@ -132,17 +136,19 @@ impl Workers {
 
     /// Returns the worker with the fewest requests, or a new one if all of them are busy and there are fewer than the
     /// maximum. `text` is the file to execute.
-    fn worker(&self, text: &str) -> Result<Arc<Worker>, WorkerExited> {
+    fn choose_worker(&self, text: &str) -> Result<Arc<Worker>, WorkerExited> {
         let is_suspected = self.is_suspected(text);
         let mut workers = self.shared.workers.lock();
         workers.retain(|worker| !worker.is_gone());
         let usable = workers.iter().filter(|worker| !is_suspected || !worker.is_reserved());
-        let least = usable.min_by_key(|worker| (worker.is_held_up(), worker.open(), worker.memory()));
+        let least_busy = usable.min_by_key(|worker| (worker.is_held_up(), worker.open(), worker.memory()));
         let max_workers = if is_suspected { MAX_WORKERS - 1 } else { MAX_WORKERS };
-        let at_work = workers.iter().filter(|worker| !worker.is_held_up()).count();
-        match least {
-            Some(least) if least.open() == 0 || at_work >= USUAL_WORKERS || workers.len() >= max_workers => {
-                Ok(least.clone())
+        let responsive_workers = workers.iter().filter(|worker| !worker.is_held_up()).count();
+        match least_busy {
+            Some(worker)
+                if worker.open() == 0 || responsive_workers >= DEFAULT_WORKERS || workers.len() >= max_workers =>
+            {
+                Ok(worker.clone())
             }
             _ => {
                 let worker = Arc::new(Worker::start(&self.shared.starter, workers.len() + 1 == MAX_WORKERS)?);
@@ -168,7 +174,7 @@ impl Workers {
             tracing::warn!(gone = %exited, "a worker is replaced");
             return Ok(());
         }
-        Err(WorkersError::Deadly(exited))
+        Err(WorkersError::CrashedTwice(exited))
     }
 
     fn suspect(&self, text: &str) {
@@ -179,7 +185,7 @@ impl Workers {
         }
     }
 
-    /// Returns whether a file has overrun its time recently.
+    /// Returns whether a file has exceeded its time limit recently.
     fn is_suspected(&self, text: &str) -> bool {
         let suspected = self.shared.suspected.lock();
         suspected.get(text).is_some_and(|since| since.elapsed() < SUSPICION_TIME)
@@ -187,25 +193,25 @@ impl Workers {
 }
 
 impl Execution {
-    /// Restores an execution from its history, on any worker. Returns what follows the history.
+    /// Restores an execution from its history, on any worker. Returns its progress after the history.
     ///
     /// # Errors
     ///
-    /// If executing the function is impossible, or not with this history.
+    /// If the function cannot be executed, or does not follow this history.
     #[boxed]
     pub async fn replay(&mut self, history: Vec<Entry>) -> Result<Progress, WorkersError> {
         loop {
             let Function { file, text, start, limits } = self.function.clone();
             let text = text.to_string();
             let begin = Begin { execution: self.id, file, text, start, limits, history: history.clone() };
-            let worker = self.workers.worker(&self.function.text)?;
+            let worker = self.workers.choose_worker(&self.function.text)?;
             let reply = worker.ask(Ask::Begin(Box::new(begin)), &self.function.limits).await;
             self.worker = Some(worker);
             match reply {
                 Ok(Some(Reply::Progressed(progress))) => return Ok(progress),
                 Ok(Some(Reply::Refused(failure))) => return Err(WorkersError::Refused(failure)),
                 Ok(Some(Reply::Diverged(divergence))) => return Err(WorkersError::Diverged(divergence)),
-                Ok(Some(reply)) => return Err(WorkerExited::senseless(&reply).into()),
+                Ok(Some(reply)) => return Err(WorkerExited::mismatched_reply(&reply).into()),
                 Ok(None) => self.leave(),
                 Err(exited) => {
                     self.worker = None;
@@ -215,12 +221,12 @@ impl Execution {
         }
     }
 
-    /// Answers a call. Returns `None` after the loss of its worker: the caller then has to replay the execution, with a
-    /// history that includes this answer.
+    /// Answers a call. Returns `None` once its worker is lost. The caller then replays the execution with a history
+    /// that includes this answer.
     ///
     /// # Errors
     ///
-    /// If the function is not executable any more.
+    /// If the function can no longer be executed.
     #[boxed]
     pub async fn answer(&mut self, ordinal: u64, answer: Answer) -> Result<Option<Progress>, WorkersError> {
         self.resume(Ask::Answer { execution: self.id, ordinal, answer }).await
@@ -230,7 +236,7 @@ impl Execution {
     ///
     /// # Errors
     ///
-    /// If the function is not executable any more.
+    /// If the function can no longer be executed.
     #[boxed]
     pub async fn inline(&mut self, ordinal: u64) -> Result<Option<Progress>, WorkersError> {
         self.resume(Ask::Inline { execution: self.id, ordinal }).await
@@ -244,7 +250,7 @@ impl Execution {
                 self.worker = None;
                 Ok(None)
             }
-            Ok(Some(reply)) => Err(WorkerExited::senseless(&reply).into()),
+            Ok(Some(reply)) => Err(WorkerExited::mismatched_reply(&reply).into()),
             // Another execution blocks it; a replay on another worker reaches the same state.
             Ok(None) => {
                 self.leave();

@@ -1,19 +1,19 @@
-//! The client side of the conversation with a worker.
+//! Client side of the worker protocol.
 //!
-//! [`WorkerProtocol`] is its state, without a thread or a socket: the caller reads and writes in its own way.
+//! [`WorkerProtocol`] has the state of the protocol and performs no I/O: the caller reads and writes the lines.
 
 use std::collections::VecDeque;
 use std::io;
 use std::process::ExitStatus;
 
-use crate::wire::{Ask, OUT_OF_MEMORY, Reply, RequestLine, ResponseLine, WIRE_VERSION, line_of};
+use crate::wire::{Ask, OUT_OF_MEMORY, Reply, RequestLine, ResponseLine, WIRE_VERSION, encode_line};
 
-/// The requests to one worker and its answers.
+/// The requests to a worker and its replies.
 #[derive(Debug, Default)]
 pub struct WorkerProtocol {
     greeted: bool,
-    last: u64,
-    /// The requests without an answer, with the execution concerned.
+    last_number: u64,
+    /// Requests without a reply, each with its execution.
     open: VecDeque<(u64, Option<u64>)>,
     memory: usize,
 }
@@ -21,25 +21,27 @@ pub struct WorkerProtocol {
 /// Meaning of a line from a worker.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WorkerEvent {
-    /// The worker is alive, and has no answer yet.
+    /// The worker is alive but still busy.
     Alive,
-    /// The worker answers the request of this number.
+    /// The reply to the request with this number.
     Reply(u64, Reply),
 }
 
-/// Reason why a line cannot be from a worker of ours.
+/// Protocol error of a worker.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConversationError {
-    /// Workers do not send it, or not now.
-    #[error("a worker said what makes no sense: {0}")]
-    Senseless(String),
-    /// The worker is of another version.
-    #[error("a worker speaks version {0}, and this program speaks {WIRE_VERSION}; restart the daemon")]
+    /// The line is invalid or unexpected.
+    #[error("a worker sent an invalid line: {0}")]
+    InvalidLine(String),
+    /// The worker has another version of the protocol.
+    #[error(
+        "a worker uses version {0} of its protocol, but this program uses version {WIRE_VERSION}; restart the daemon"
+    )]
     Version(u32),
 }
 
 impl WorkerProtocol {
-    /// Begins one with a worker that was just started.
+    /// Creates the state for a new worker.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -47,19 +49,19 @@ impl WorkerProtocol {
 
     /// Adds a request. Returns its number, and the line to write.
     pub fn ask(&mut self, ask: Ask) -> (u64, Vec<u8>) {
-        self.last += 1;
-        let number = self.last;
+        self.last_number += 1;
+        let number = self.last_number;
         self.open.push_back((number, ask.execution()));
-        (number, line_of(&RequestLine { number, ask }))
+        (number, encode_line(&RequestLine { number, ask }))
     }
 
-    /// Takes a line from the worker.
+    /// Processes a line from the worker.
     ///
     /// # Errors
-    /// If no worker of ours sends such a line. The worker is unusable then.
+    /// If the line is invalid. The worker is then unusable.
     pub fn receive(&mut self, line: &str) -> Result<WorkerEvent, ConversationError> {
-        let senseless = |what: &dyn std::fmt::Display| ConversationError::Senseless(what.to_string());
-        match serde_json::from_str(line).map_err(|error| senseless(&error))? {
+        let invalid = |line: &dyn std::fmt::Display| ConversationError::InvalidLine(line.to_string());
+        match serde_json::from_str(line).map_err(|error| invalid(&error))? {
             ResponseLine::Hello { wire: WIRE_VERSION } if !self.greeted => {
                 self.greeted = true;
                 Ok(WorkerEvent::Alive)
@@ -75,43 +77,43 @@ impl WorkerProtocol {
                 self.memory = memory;
                 Ok(WorkerEvent::Reply(number, reply))
             }
-            said => Err(senseless(&format!("{said:?}").chars().take(200).collect::<String>())),
+            response => Err(invalid(&format!("{response:?}").chars().take(200).collect::<String>())),
         }
     }
 
-    /// Returns whether it owes an answer, and the execution that it is busy with then. A worker that dies or stays
-    /// silent for long does so because of that execution; all others can continue elsewhere, by their histories.
+    /// Returns the execution of the oldest open request, if there is one. A worker ends or becomes silent because of
+    /// that execution. All others can continue on other workers, by their histories.
     #[must_use]
     pub fn busy_with(&self) -> Option<Option<u64>> {
         self.open.front().map(|(_, execution)| *execution)
     }
 
-    /// Returns the bytes that the worker had in use when it answered last.
+    /// Returns the memory in use by the worker at its last reply, in bytes.
     #[must_use]
     pub fn memory(&self) -> usize {
         self.memory
     }
 }
 
-/// Reason why a worker does not answer any more.
+/// Loss of a worker.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkerError {
-    /// The worker had no memory left for its work.
+    /// The worker ran out of memory.
     #[error("the worker ran out of memory")]
     Memory,
     /// The worker ended for another reason.
     #[error("the worker ended ({0})")]
     Ended(ExitStatus),
-    /// Its lines make no sense.
+    /// The worker violated the protocol.
     #[error(transparent)]
     Conversation(#[from] ConversationError),
-    /// Reading from it failed.
-    #[error("the worker cannot be asked")]
+    /// Reading or writing failed.
+    #[error("the connection to the worker failed")]
     Io(#[from] io::Error),
 }
 
 impl WorkerError {
-    /// Returns the reason that a worker was lost, from the end of its process.
+    /// Returns the loss for the exit status of a worker.
     #[must_use]
     pub fn from_exit_status(status: ExitStatus) -> Self {
         if status.code() == Some(OUT_OF_MEMORY) { Self::Memory } else { Self::Ended(status) }

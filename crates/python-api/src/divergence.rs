@@ -10,11 +10,11 @@ use crate::progress::State;
 /// The first difference between a history and the function's calls.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Divergence {
-    /// The recorded call here. `None`: the next answer, without another call before it.
+    /// The recorded call at this position. `None`: the next answer follows without another call.
     pub recorded: Option<Call>,
-    /// The call that the function makes here. `None`: nothing more.
+    /// The call of the function at this position. `None`: no further call.
     pub asked: Option<Call>,
-    /// The function's action in the place of a call.
+    /// The action of the function instead of a call.
     pub instead: String,
 }
 
@@ -33,8 +33,8 @@ impl Divergence {
 
 impl fmt::Display for Divergence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let at = self.recorded.iter().chain(&self.asked).map(|call| call.ordinal).next().unwrap_or(0);
-        write!(f, "the function does not follow its own history any more, beginning with call {at}.")?;
+        let ordinal = self.recorded.iter().chain(&self.asked).map(|call| call.ordinal).next().unwrap_or(0);
+        write!(f, "the function no longer follows its history, beginning with call {ordinal}.")?;
         match &self.recorded {
             Some(call) => write!(f, "\n  recorded: {}", call.kind.describe())?,
             None => write!(f, "\n  recorded: no call before the next answer")?,

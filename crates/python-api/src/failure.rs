@@ -1,7 +1,7 @@
 //! Failures of files and of functions.
 //!
-//! Shown as Python shows them, with file, line and carets, because the authors of these files can read that. Frames of
-//! the prelude are left out.
+//! Displayed as Python tracebacks with file, line and carets, which the authors of these files know. Frames of the
+//! prelude are omitted.
 
 use std::fmt;
 
@@ -12,11 +12,11 @@ use serde::{Deserialize, Serialize};
 pub struct Failure {
     /// The kind of failure.
     pub kind: FailureKind,
-    /// The name of the exception, as `ValueError`.
+    /// The name of the exception, such as `ValueError`.
     pub exception: String,
     /// Its message, without the exception's name.
     pub message: String,
-    /// The places of the failure, the outermost call first. Only places in the file, never in the prelude.
+    /// The call stack in the file, with the outermost call first, without the prelude.
     pub frames: Vec<Frame>,
 }
 
@@ -24,7 +24,7 @@ pub struct Failure {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {
-    /// The file is not Python, or uses what the interpreter does not have.
+    /// The file is not Python, or uses a feature that the interpreter does not support.
     Unreadable,
     /// The file, or the function, raised an exception.
     Raised,
@@ -32,42 +32,42 @@ pub enum FailureKind {
     Cancelled,
     /// The result cannot be represented as JSON.
     NotJson,
-    /// More memory than the limit.
+    /// The function exceeded its memory limit.
     Memory,
-    /// More time between two calls than the limit.
+    /// The function exceeded its time limit between two calls.
     Time,
-    /// Functions called each other more deeply than the limit.
+    /// The function exceeded its recursion limit.
     Recursion,
-    /// More bytes of calls, events and output at once than the limit.
+    /// The function exceeded the limit for bytes of calls, events and output at once.
     Told,
-    /// More calls than the limit.
+    /// The function exceeded its limit of calls.
     Calls,
-    /// No function of this id is in the file.
+    /// The file has no function with this id.
     Unknown,
-    /// The function waits for something that no call will answer.
+    /// The function waits without an open call.
     Stuck,
 }
 
-/// One place in the file on the way to a failure.
+/// A stack frame of a failure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Frame {
-    /// The file, as it was named when it was loaded.
+    /// The name of the file, as it was loaded.
     pub file: String,
     /// The line, from 1.
     pub line: u32,
     /// The first column, from 1, in characters.
     pub column: u32,
-    /// The column after the last one, or after the line if the place continues below it.
+    /// The column after the last one, or after the end of the line if the frame has several lines.
     pub end_column: u32,
     /// The function, or `None` in the file itself.
     pub function: Option<String>,
     /// The line's text, without its indentation.
     pub text: Option<String>,
-    /// The columns to underline in `text`, from 0, if more is known than the line.
+    /// The columns to underline in `text`, from 0, if known.
     pub marked: Option<(u32, u32)>,
 }
 
-/// Maximum number of frames of a deep recursion that are kept, half of them from either end.
+/// Maximum number of frames of a deep recursion: half of them from each end.
 const MAX_FRAMES: usize = 20;
 
 impl Failure {
@@ -77,7 +77,7 @@ impl Failure {
         Self { kind, exception: exception.to_owned(), message: message.into(), frames: Vec::new() }
     }
 
-    /// Keeps both ends of a long call chain.
+    /// Adds frames. Keeps only both ends of a long call stack.
     pub fn with_frames(mut self, mut frames: Vec<Frame>) -> Self {
         if frames.len() > MAX_FRAMES {
             frames.drain(MAX_FRAMES / 2..frames.len() - MAX_FRAMES / 2);
@@ -107,8 +107,9 @@ impl fmt::Display for Failure {
             let Some(text) = &frame.text else { continue };
             writeln!(f, "    {text}")?;
             // A mark under the whole line adds nothing, unless the error is about its text.
-            let all = |marked: &(u32, u32)| *marked == (0, text.chars().count() as u32);
-            if let Some((from, to)) = frame.marked.filter(|marked| self.kind == FailureKind::Unreadable || !all(marked))
+            let is_whole_line = |marked: &(u32, u32)| *marked == (0, text.chars().count() as u32);
+            if let Some((from, to)) =
+                frame.marked.filter(|marked| self.kind == FailureKind::Unreadable || !is_whole_line(marked))
             {
                 let (from, to) = (from as usize, to.max(from + 1) as usize);
                 writeln!(f, "    {}{}", " ".repeat(from), "^".repeat(to - from))?;

@@ -1,7 +1,8 @@
-//! The wire format of a worker.
+//! Wire format of a worker.
 //!
-//! Lines of JSON: [`RequestLine`] to the worker, [`ResponseLine`] from it. It answers every request once and in order, and may first
-//! report that it is still busy. A field or a request may be added; any other change raises [`WIRE_VERSION`].
+//! Lines of JSON: [`RequestLine`] to the worker, [`ResponseLine`] from it. The worker answers every request once and in
+//! order, and may first report that it is still busy. A new field or request is compatible; any other change requires a
+//! new [`WIRE_VERSION`].
 
 use std::io::{self, BufRead, Read};
 
@@ -14,19 +15,19 @@ use crate::failure::Failure;
 use crate::limits::Limits;
 use crate::progress::{Progress, Start};
 
-/// The version of the protocol. A worker sends it before anything else.
+/// Version of the protocol. A worker sends it first.
 pub const WIRE_VERSION: u32 = 1;
 
-/// The exit code of a worker that ran out of the memory that it may have.
+/// Exit code of a worker that exceeded its memory limit.
 pub const OUT_OF_MEMORY: i32 = 65;
 
-/// Maximum length of a line, in bytes: the default memory limit of one execution, escaped, and some more.
+/// Maximum length of a line in bytes. It has room for an escaped value of the default memory limit.
 pub const MAX_LINE_BYTES: u64 = 256 << 20;
 
 /// A line to a worker.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RequestLine {
-    /// A number for the answer to carry.
+    /// Number of the request, which the reply repeats.
     pub number: u64,
     /// The request.
     pub ask: Ask,
@@ -43,11 +44,11 @@ pub enum Ask {
         /// Its text.
         text: String,
     },
-    /// Begin an execution, or bring it back by its history. → [`Reply::Progressed`], [`Reply::Refused`] or
+    /// Begin an execution, or restore it from its history. → [`Reply::Progressed`], [`Reply::Refused`] or
     /// [`Reply::Diverged`]
     Begin(Box<Begin>),
-    /// Answer a call. → [`Reply::Progressed`], in which a waiting state names no calls: there may be thousands, and the
-    /// client knows them. Or [`Reply::Unknown`]
+    /// Answer a call. → [`Reply::Progressed`] or [`Reply::Unknown`]. A waiting state in the reply has no calls: there
+    /// may be thousands, and the client knows them
     Answer {
         /// The execution.
         execution: u64,
@@ -56,21 +57,21 @@ pub enum Ask {
         /// The answer.
         answer: Answer,
     },
-    /// Leave a call to the execution itself. → As for an answer
+    /// Leave a call to the execution itself. → Same as for an answer
     Inline {
         /// The execution.
         execution: u64,
         /// The call's ordinal.
         ordinal: u64,
     },
-    /// Forget an execution; an ended one is forgotten without it. → [`Reply::Forgotten`]
+    /// Forget an execution that has not ended. → [`Reply::Forgotten`]
     Forget {
         /// The execution.
         execution: u64,
     },
 }
 
-/// An execution to begin or to bring back.
+/// An execution to begin or to restore.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Begin {
     /// The client's number for it.
@@ -88,7 +89,7 @@ pub struct Begin {
 }
 
 impl Ask {
-    /// Returns the execution that this is about.
+    /// Returns the execution of the request.
     #[must_use]
     pub fn execution(&self) -> Option<u64> {
         match self {
@@ -105,25 +106,25 @@ impl Ask {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResponseLine {
-    /// The greeting, before anything else.
+    /// The greeting, as the first line.
     Hello {
         /// Its version of the protocol.
         wire: u32,
     },
     /// The worker is alive and still busy with this request.
     StillAt(u64),
-    /// The answer to a question.
+    /// The reply to a request.
     Replied {
-        /// The question's number.
+        /// Number of the request.
         number: u64,
         /// The answer.
         reply: Reply,
-        /// Bytes that the worker has in use now.
+        /// Memory in use by the worker, in bytes.
         memory: usize,
     },
 }
 
-/// The answer of a worker.
+/// The reply of a worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
@@ -135,7 +136,7 @@ pub enum Reply {
     Refused(Failure),
     /// The function does not follow its history.
     Diverged(Box<Divergence>),
-    /// There is no such execution here.
+    /// The worker does not have the execution.
     Unknown,
     /// The execution is forgotten, if it was known.
     Forgotten,
@@ -144,10 +145,10 @@ pub enum Reply {
 /// Reads a line. Returns `None` at the end.
 ///
 /// # Errors
-/// Of reading, and for a line that is too long.
-pub fn read_line(from: &mut impl BufRead) -> io::Result<Option<String>> {
+/// If reading fails, or the line is too long.
+pub fn read_line(reader: &mut impl BufRead) -> io::Result<Option<String>> {
     let mut line = String::new();
-    from.take(MAX_LINE_BYTES).read_line(&mut line)?;
+    reader.take(MAX_LINE_BYTES).read_line(&mut line)?;
     match line.pop() {
         None => Ok(None),
         Some('\n') => Ok(Some(line)),
@@ -159,9 +160,9 @@ pub fn read_line(from: &mut impl BufRead) -> io::Result<Option<String>> {
     }
 }
 
-/// Returns a value as a line.
-pub fn line_of(value: &impl Serialize) -> Vec<u8> {
-    let mut line = serde_json::to_vec(value).expect("everything on the wire has string keys");
+/// Encodes a value as a line.
+pub fn encode_line(value: &impl Serialize) -> Vec<u8> {
+    let mut line = serde_json::to_vec(value).expect("all messages have string keys");
     line.push(b'\n');
     line
 }
@@ -173,9 +174,9 @@ mod tests {
     use super::*;
 
     /// The values of one field of every line.
-    fn field(golden: &str, of: impl Fn(&serde_json::Value) -> Option<&serde_json::Value>) -> String {
+    fn field(golden: &str, field_of: impl Fn(&serde_json::Value) -> Option<&serde_json::Value>) -> String {
         let lines = golden.lines().map(|line| serde_json::from_str(line).unwrap());
-        lines.filter_map(|line| of(&line).map(|value| format!("{value}\n"))).collect()
+        lines.filter_map(|line| field_of(&line).map(|value| format!("{value}\n"))).collect()
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use monty_types::LIVE_MEMORY;
 use steplatch_python_api::wire::{
-    Ask, Begin, OUT_OF_MEMORY, Reply, RequestLine, ResponseLine, WIRE_VERSION, line_of, read_line,
+    Ask, Begin, OUT_OF_MEMORY, Reply, RequestLine, ResponseLine, WIRE_VERSION, encode_line, read_line,
 };
 use steplatch_python_api::{Failure, Progress, State};
 
@@ -81,7 +81,7 @@ impl<W: Write> Worker<W> {
     }
 
     fn say(&mut self, line: &ResponseLine) -> io::Result<()> {
-        self.output.write_all(&line_of(line))?;
+        self.output.write_all(&encode_line(line))?;
         self.output.flush()
     }
 

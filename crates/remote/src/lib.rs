@@ -1,8 +1,8 @@
 //! Remote workflow services: their workflows, and the requests that run them.
 //!
 //! Owns the REST requests (discovery, start, status, cancel), the cleaning of a service's names, descriptions and
-//! schemas, and the delays between requests. Knows no daemon and no journal: the daemon runs workflows durably and sends
-//! its requests through this crate.
+//! schemas, and the delays between requests. Knows no daemon and no journal: the daemon runs workflows durably and
+//! sends its requests through this crate.
 //!
 //! Decisions are pure. [`Client`] sends requests and stores no answers.
 

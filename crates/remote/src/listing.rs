@@ -54,8 +54,8 @@ impl Page {
         Ok(Self { entries, next })
     }
 
-    /// Reads the result of the MCP tool `workflows-list-tool`: its structured content (bare, or in the field `result` of
-    /// an object, which some servers require), else the JSON in its text.
+    /// Reads the result of the MCP tool `workflows-list-tool`: its structured content (bare, or in the field `result`
+    /// of an object, which some servers require), else the JSON in its text.
     ///
     /// # Errors
     ///

@@ -220,7 +220,7 @@ fn question(reply: Value, gate: &GateInfo, rejected: Option<(&str, usize)>, call
     GateStep::Ask(Ask { questions, carried: Some(carried), moot })
 }
 
-/// Rejection of an answer: the reason, and whether the person may answer again.
+/// Rejection of an answer: the reason, and true if the person may answer again.
 pub(super) struct Refused {
     pub(super) why: String,
     pub(super) again: bool,

@@ -131,7 +131,7 @@ fn task(run: &RunRecord, status: TaskStatus) -> Task {
 }
 
 impl Elicitor {
-    /// Returns the state of a task. `None` if there is no such run.
+    /// Returns the state of a task. `None` if its run does not exist.
     ///
     /// # Errors
     /// If the daemon is unreachable.
@@ -246,7 +246,7 @@ impl Elicitor {
     }
 }
 
-/// Cancels the run of a task. Returns whether there is one.
+/// Cancels the run of a task. Returns whether the run exists.
 ///
 /// # Errors
 /// If the daemon is unreachable.

@@ -68,8 +68,8 @@ fn leave_out<'n>(parameters: &mut JsonObject, names: impl Iterator<Item = &'n &'
     }
 }
 
-/// Leaves out of a schema what a model does not need to make a call: bounds, which an error names, and the description of
-/// a parameter whose name says everything.
+/// Removes from a schema the parts that a model does not need for a call: bounds, which an error names, and the
+/// description of a parameter whose name says everything.
 fn shorten(parameters: &mut JsonObject) {
     let required = parameters.get("required").cloned().unwrap_or_default();
     let is_required = |name: &str| required.as_array().is_some_and(|all| all.iter().any(|known| known == name));
@@ -139,8 +139,8 @@ mod tests {
     /// The size of all tools' definitions, in bytes. Raise it only with a reason.
     const BUDGET: usize = 27_500;
 
-    /// The size of what clients pass to a model: names, descriptions and parameters. 3.9k tokens of four bytes, of which
-    /// capture takes 0.2k, files 0.3k, repairs 0.1k, hosts 60 and the engine of a run 30.
+    /// The size of what clients pass to a model: names, descriptions and parameters. 3.9k tokens of four bytes, of
+    /// which capture takes 0.2k, files 0.3k, repairs 0.1k, hosts 60 and the engine of a run 30.
     const BUDGET_OF_MODELS: usize = 15_600;
 
     #[test]

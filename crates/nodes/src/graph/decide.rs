@@ -161,7 +161,7 @@ impl Deciding<'_> {
         self.decision.events.push(event);
     }
 
-    /// Decides what follows for a step whose attempt has ended.
+    /// Decides the next action for a step whose attempt has ended.
     fn follow(&mut self, id: NodeId, attempt: u32, outcome: StepOutcome, now: Timestamp) {
         let Some(index) = self.graph.index(&id) else { return };
         let step = &self.graph.steps[index];

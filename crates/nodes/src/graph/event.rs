@@ -79,7 +79,7 @@ pub enum StepOutcome {
     },
     /// The attempt took longer than it may.
     TimedOut,
-    /// The call may have happened or not the call happened. There is no second call.
+    /// It is unknown whether the call happened. There is no second call.
     Unknown,
 }
 

@@ -1,4 +1,4 @@
-//! Error policies: what happens when a step fails.
+//! Error policies: the reaction to a failed step.
 
 use schemars::JsonSchema;
 use serde::ser::SerializeMap as _;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::node::{NodeId, Seconds};
 
-/// The error policy of a step: its retries, and what follows after the last one.
+/// Error policy of a step: its retries, and the action after the last one.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Policy {
     /// Its retries, if any.

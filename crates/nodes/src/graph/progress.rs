@@ -56,7 +56,7 @@ pub enum Status {
         /// Time of that attempt.
         due: Timestamp,
     },
-    /// An attempt has ended; the decision about what follows is next.
+    /// An attempt has ended; the decision about the next action is due.
     Returned,
     /// The step has ended.
     Ended(Ending),
@@ -136,7 +136,7 @@ impl Progress {
         self.input.is_some()
     }
 
-    /// Returns whether the graph has ended, and if so, whether no step failed.
+    /// Returns the success of an ended graph: true if no step failed. `None` while it runs.
     #[must_use]
     pub fn ended(&self) -> Option<bool> {
         self.ended

@@ -37,7 +37,7 @@ struct StepShape {
     depends_on: Vec<NodeId>,
     /// Error policy of the step (default fail)
     #[serde(default)]
-    #[expect(dead_code, reason = "it is read apart, so that what is wrong with it is told whatever else is wrong")]
+    #[expect(dead_code, reason = "it is read separately, so that its problems are reported in addition to all others")]
     on_error: Option<Value>,
 }
 
@@ -177,15 +177,15 @@ fn read_policy(policy: &Value, pointer: &str, problems: &mut Vec<Problem>) -> Op
                 Some(then) => read_policy(&then, &format!("{pointer}/then"), problems)?,
             };
             if then.retry.is_some() {
-                let message = "what comes after the retries cannot be a retry";
+                let message = "the policy after the retries cannot be a retry";
                 problems.push(Problem::error(format!("{pointer}/then"), message));
             }
             Some(Policy { retry: Some(retry), otherwise: then.otherwise })
         }
         unknown => {
             let nearest = suggestion(unknown, WORDS.into_iter());
-            let nearest = if nearest.is_empty() { format!("; there are {}", WORDS.join(", ")) } else { nearest };
-            problems.push(Problem::error(pointer, format!("there is no policy '{unknown}'{nearest}")));
+            let nearest = if nearest.is_empty() { format!("; the policies are {}", WORDS.join(", ")) } else { nearest };
+            problems.push(Problem::error(pointer, format!("unknown policy '{unknown}'{nearest}")));
             None
         }
     }

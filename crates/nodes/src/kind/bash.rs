@@ -222,7 +222,7 @@ fn outcome(
     outcome.with("survivors", named)
 }
 
-/// Writes the command's standard input, and closes it. A command need not read all of it.
+/// Writes the command's standard input, and closes it. The command may ignore it.
 async fn feed(stdin: Option<Sender>, text: String) {
     if let Some(mut stdin) = stdin {
         let _ = stdin.write_all(text.as_bytes()).await;

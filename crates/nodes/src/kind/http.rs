@@ -171,7 +171,7 @@ async fn exchange(http: &Http, filling: &TemplateValues, web: &HttpClient) -> Re
         false => text.into(),
     };
     let failure = if body.is_cut {
-        let message = format!("The answer is longer than {} bytes, which is all that is taken.", http.max_bytes);
+        let message = format!("The answer is longer than the limit of {} bytes.", http.max_bytes);
         Some(Failure::new(ErrorType::TooLarge, message))
     } else if status.is_success() {
         None
@@ -245,8 +245,7 @@ impl Request {
         if target.origin() != self.url.origin() {
             if self.body.is_some() && self.body_is_private {
                 let host = target.host_str().unwrap_or_default();
-                let message =
-                    format!("The server wants the request to be sent to {host}, and there is a secret in it.");
+                let message = format!("The server redirects the request to {host}, but it contains a secret.");
                 return Err(Failure::new(ErrorType::Connection, message));
             }
             for name in &self.private {

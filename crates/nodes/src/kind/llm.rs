@@ -221,7 +221,7 @@ impl Asking<'_> {
                     return Err(Failure::new(ErrorType::Protocol, message));
                 };
                 if let Some(error) = piece.get("error") {
-                    let message = format!("The endpoint gave up in the middle of its answer: {}", error_message(error));
+                    let message = format!("The endpoint reported an error within its answer: {}", error_message(error));
                     return Err(Failure::new(ErrorType::Connection, message));
                 }
                 let text = self.answer.add(&piece);
@@ -250,7 +250,7 @@ fn too_large() -> Failure {
     Failure::new(ErrorType::TooLarge, format!("The answer is longer than {MAX_ANSWER_BYTES} bytes."))
 }
 
-/// Returns the error of a refused request, and whether a retry is possible.
+/// Returns the error of a refused request, and true if a retry is possible.
 async fn refused(status: StatusCode, response: Response) -> AttemptError {
     let named = retry_after(&response);
     let body = read(response, MAX_ERROR_BYTES).await.unwrap_or_default();

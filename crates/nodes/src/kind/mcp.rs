@@ -140,12 +140,13 @@ async fn call(
             Failure::new(ErrorType::Tool, format!("The server refused the call: {}", error.message)).into()
         }
         Err(ServiceError::UnexpectedResponse | ServiceError::InputRequiredRoundsExceeded { .. }) => {
-            let message = format!("Tool '{tool}' asks for something that a node cannot give.");
+            let message = format!("Tool '{tool}' requires input that a node cannot provide.");
             Failure::new(ErrorType::Protocol, message).into()
         }
         Err(error) => {
             servers.forget(&server).await;
-            let message = format!("The server was lost during the call, which it may have done or not: {error}.");
+            let message =
+                format!("The connection to the server was lost during the call, so its outcome is unknown: {error}.");
             Failure::new(ErrorType::Unknown, message).into()
         }
     };

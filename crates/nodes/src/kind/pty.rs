@@ -16,7 +16,7 @@ use crate::node::{checked, schema_of};
 use crate::outcome::Failure;
 use crate::template::TemplateValues;
 
-/// Types its input into a program that stays; the output is what that printed until it was ready again.
+/// Types its input into a running program; the output is the text until the program is ready again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Pty {
     /// Command line of the program
@@ -33,7 +33,8 @@ pub struct Pty {
     /// Reader of its screen
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parser: Option<crate::pane::Parser>,
-    /// Answers to its questions, as in the action dialogue: rules, until, timeout, max_answers. The output is then the text that it printed until the end of the dialogue
+    /// Answers to its questions, as in the action dialogue: rules, until, timeout, max_answers. The output is then the
+    /// text that it printed until the end of the dialogue
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dialogue: Option<Map<String, Value>>,
 }

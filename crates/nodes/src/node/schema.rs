@@ -58,7 +58,7 @@ pub(crate) fn with_word<T: JsonSchema>(word: &str) -> Value {
     schema
 }
 
-/// Returns the JSON Schema of a type, with what it refers to in it.
+/// Returns the JSON Schema of a type, with all references inlined.
 pub(crate) fn schema_of<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
     settings.into_generator().into_root_schema_for::<T>().to_value()

@@ -19,7 +19,7 @@ impl Seconds {
     /// The maximum: a day.
     pub(crate) const MAX: Self = Self(MAX_SECONDS);
 
-    /// Returns these seconds; `None` for what is negative, longer than a day or no number.
+    /// Returns a duration; `None` if the number is negative, more than a day, or not finite.
     #[must_use]
     pub fn new(seconds: f64) -> Option<Self> {
         (0.0..=MAX_SECONDS).contains(&seconds).then_some(Self(seconds))

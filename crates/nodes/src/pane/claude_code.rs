@@ -72,7 +72,7 @@ fn after<'l>(line: &'l str, signs: &[char]) -> Option<&'l str> {
     rest.strip_prefix([' ', '\u{a0}']).map(str::trim_start)
 }
 
-/// Returns whether this names a tool and its arguments: `Read(src/lib.rs)`, `github - search (MCP)(…)`.
+/// Returns whether a text is a tool with its arguments: `Read(src/lib.rs)`, `github - search (MCP)(…)`.
 fn is_tool(text: &str) -> bool {
     let name = text.split('(').next().unwrap_or_default();
     let words = name.trim_end().split(' ').count();

@@ -64,7 +64,7 @@ fn is_bottom(line: &str) -> bool {
     (line.starts_with('╰') && line.ends_with('╯')) || (line.starts_with('└') && line.ends_with('┘'))
 }
 
-/// Returns whether a line is nothing but a rule across the pane.
+/// Returns whether a line is a horizontal rule across the pane.
 pub(super) fn is_rule(line: &str) -> bool {
     let line = line.trim();
     line.chars().count() >= 10 && line.chars().all(|character| matches!(character, '─' | '━' | '▀' | '▄'))
@@ -76,7 +76,7 @@ fn sides_off(line: &str) -> Option<&str> {
     Some(inside.strip_prefix(' ').unwrap_or(inside).trim_end())
 }
 
-/// Returns whether these are answers to choose from: numbered, and one of them marked.
+/// Returns whether the lines are a menu: numbered entries, one of them marked.
 pub(super) fn is_selection(lines: &[&str]) -> bool {
     let numbered = |line: &&&str| {
         let line = line.trim_start_matches(['❯', '●', '>', ' ']);

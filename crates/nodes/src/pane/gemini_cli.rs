@@ -49,7 +49,7 @@ fn read_line(line: &str, found: &mut PaneMatch) {
     }
 }
 
-/// Takes in a frame with uses of tools, each with what it returned below; other frames are the program's own.
+/// Adds a frame with uses of tools, each with its result below. Other frames belong to the program itself.
 fn tools(lines: &[&str], found: &mut PaneMatch) {
     found.close();
     let mut in_tool = false;
@@ -73,7 +73,7 @@ fn tools(lines: &[&str], found: &mut PaneMatch) {
     found.close();
 }
 
-/// Returns whether this line reports current work: a spinner of dots turns before it.
+/// Returns whether a line reports current work: it begins with a spinner of dots.
 fn is_busy(line: &str) -> bool {
     line.contains("(esc to cancel") || line.trim_start().starts_with(|first| ('\u{2801}'..='\u{28ff}').contains(&first))
 }

@@ -1,11 +1,11 @@
-//! The reader of shells' panes: lines that begin with a prompt, and the output below.
+//! Reader of shells' panes: lines that begin with a prompt, and the output below them.
 
 use super::{PaneMatch, Reading, SectionKind};
 
 /// Reads a pane of a shell.
 ///
-/// Its last character identifies a prompt, and its likeness to others: what ends in `%` or `#` is one only where the
-/// pane ends with such a prompt, because percentages and comments are everywhere.
+/// The last character identifies a prompt. A line with `%` or `#` counts only if the pane ends with a similar prompt,
+/// because percentages and comments are common.
 pub(super) fn read(pane: &str) -> Reading {
     let lines: Vec<&str> = pane.trim_end_matches(['\n', ' ']).lines().collect();
     let last = lines.last().copied().unwrap_or_default();
@@ -81,7 +81,7 @@ fn arrow_prompt(line: &str) -> usize {
     end
 }
 
-/// Returns whether this text can precede the sign of a prompt: nothing, a version, or a user in some directory.
+/// Returns whether a text can precede the final character of a prompt: nothing, a version, or a user in a directory.
 fn is_prompt_like(before: &str, sign: char) -> bool {
     let before = before.trim_end();
     match sign {

@@ -90,7 +90,7 @@ async fn redirects_are_followed_and_secrets_stay_with_their_origin() {
     let result = run("/keep", json!({"method": "POST", "body": "{secret:KEY}"})).await;
     assert_eq!(
         result.error.as_deref(),
-        Some("The server wants the request to be sent to 127.0.0.1, and there is a secret in it.")
+        Some("The server redirects the request to 127.0.0.1, but it contains a secret.")
     );
     assert_eq!(other.requests().len(), 1);
 

@@ -1,4 +1,4 @@
-//! One worker: its process, and the requests that wait for its answers.
+//! A worker: its process, and the requests that wait for its replies.
 
 use std::collections::VecDeque;
 use std::process::Stdio;
@@ -22,10 +22,10 @@ use super::{OsString, PathBuf};
 /// Time for which a request waits for a busy worker.
 const BUSY_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// The time that a request may take besides the computing of a function: compiling its file, and the answer itself.
-const MARGIN: Duration = Duration::from_secs(1);
+/// Time limit of a request in addition to that of the function: for compiling the file and sending the reply.
+const REQUEST_MARGIN: Duration = Duration::from_secs(1);
 
-/// Way to start workers.
+/// Method of starting workers.
 #[derive(Debug, Clone)]
 pub enum WorkerStarter {
     /// As a process that serves requests on its standard input and output.
@@ -35,11 +35,11 @@ pub enum WorkerStarter {
         /// The arguments that make it a worker.
         arguments: Vec<OsString>,
     },
-    /// Not at all: this process executes no functions.
+    /// None: this process executes no functions.
     Nobody,
 }
 
-/// Reason why a worker does not answer any more.
+/// A worker that no longer answers.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{why}")]
 pub struct WorkerExited {
@@ -54,9 +54,9 @@ impl WorkerExited {
     }
 
     /// Returns the error for an answer that does not match the request.
-    pub(super) fn senseless(reply: &Reply) -> Self {
+    pub(super) fn mismatched_reply(reply: &Reply) -> Self {
         let reply: String = format!("{reply:?}").chars().take(200).collect();
-        Self::new(format!("a worker answered something else than it was asked: {reply}"))
+        Self::new(format!("the reply of a worker does not match the request: {reply}"))
     }
 
     /// Returns whether the worker was executing this request when it ended, rather than an earlier one.
@@ -315,7 +315,7 @@ impl Task {
 
     fn record_sign(&mut self) {
         self.sign = Instant::now();
-        self.look_at = self.sign + MARGIN;
+        self.look_at = self.sign + REQUEST_MARGIN;
         self.used = None;
     }
 
@@ -333,7 +333,7 @@ impl Task {
             return Silence::TooLong(times.silence);
         }
         // It cannot have computed that long before then.
-        let left = (times.computing - computed).max(MARGIN);
+        let left = (times.computing - computed).max(REQUEST_MARGIN);
         self.look_at = (now + left).min(self.sign + times.silence);
         Silence::Borne
     }

@@ -201,25 +201,25 @@ fn a_function_that_was_edited_shows_the_first_difference() {
         }
     };
     expect![[r#"
-        the function does not follow its own history any more, beginning with call 1.
+        the function no longer follows its history, beginning with call 1.
           recorded: ctx.run(node="a", input="x")
           now:      ctx.run(node="a", input="y")
         Was it edited while it ran? Start a new run, or put the file back as it was."#]]
     .assert_eq(&against("await ctx.run('a', 'y')\nawait ctx.run('b')", &run.history));
     expect![[r#"
-        the function does not follow its own history any more, beginning with call 2.
+        the function no longer follows its history, beginning with call 2.
           recorded: ctx.run(node="b", input="")
           now:      no call; it is at its end
         Was it edited while it ran? Start a new run, or put the file back as it was."#]]
     .assert_eq(&against("await ctx.run('a', 'x')\nreturn 1", &run.history));
     expect![[r#"
-        the function does not follow its own history any more, beginning with call 2.
+        the function no longer follows its history, beginning with call 2.
           recorded: ctx.run(node="b", input="")
           now:      no call; it fails: ZeroDivisionError: division by zero
         Was it edited while it ran? Start a new run, or put the file back as it was."#]]
     .assert_eq(&against("await ctx.run('a', 'x')\nreturn 1 // 0", &run.history));
     expect![[r#"
-        the function does not follow its own history any more, beginning with call 2.
+        the function no longer follows its history, beginning with call 2.
           recorded: no call before the next answer
           now:      ctx.run(node="c", input="")
         Was it edited while it ran? Start a new run, or put the file back as it was."#]]

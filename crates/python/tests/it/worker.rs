@@ -267,7 +267,7 @@ fn what_no_worker_says_is_noticed() {
         r#"{"still_at":1}"#,
         r#"{"replied":{"number":1,"reply":"unknown","memory":0}}"#,
     ] {
-        assert!(matches!(conversation.receive(line), Err(ConversationError::Senseless(_))), "{line}");
+        assert!(matches!(conversation.receive(line), Err(ConversationError::InvalidLine(_))), "{line}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! The captured output of one stream of a program: all of it up to [`MAX_OUTPUT_BYTES`], else its beginning and its end.
+//! Captured output of one stream of a program: complete up to [`MAX_OUTPUT_BYTES`], otherwise its beginning and end.
 
 use std::collections::VecDeque;
 

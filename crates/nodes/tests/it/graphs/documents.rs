@@ -42,13 +42,13 @@ fn everything_that_is_wrong_with_steps_is_told_at_once() {
     expect![[r#"
         /steps/0/dependson: unknown key 'dependson' in a step, did you mean 'depends_on'?
         /steps/0: 'node' is missing
-        /steps/0/on_error: there is no policy 'retri', did you mean 'retry'?
+        /steps/0/on_error: unknown policy 'retri', did you mean 'retry'?
         /steps/1/id: '1st' is not an id: a letter, then letters, digits, '_' or '-', 64 in all at most
         /steps/1/on_error/tries: unknown key 'tries' in policy retry
         /steps/1/on_error: 'count' is missing
         /steps/2/on_error/count: 'count' must be 1 to 100
         /steps/2/on_error/backoff: 'backoff' must be 1 to 10
-        /steps/2/on_error/then: what comes after the retries cannot be a retry
+        /steps/2/on_error/then: the policy after the retries cannot be a retry
         /steps/3: a step must be an object"#]]
     .assert_eq(&of_steps(json!([
         {"id": "a", "dependson": [], "on_error": "retri"},

@@ -105,7 +105,7 @@ async fn what_takes_its_worker_down_twice_fails_alone() {
     let answer = Answer::Value(Value::Null);
     assert!(deadly.answer(1, answer.clone()).await.unwrap().is_none(), "the first time it is replayed");
     let failed = deadly.replay(history(&begun, answer)).await.unwrap_err();
-    assert!(matches!(failed, WorkersError::Deadly(_)), "{failed}");
+    assert!(matches!(failed, WorkersError::CrashedTwice(_)), "{failed}");
     assert!(failed.to_string().contains("ran out of memory"), "{failed}");
     // The other execution was in the first of the two workers, and is not affected.
     let answer = Answer::Value(json!(1));

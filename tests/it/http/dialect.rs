@@ -165,7 +165,7 @@ fn our_own_client_discovers_starts_follows_and_cancels() {
 
         let other = client.start("asking", &Map::new(), "key 2").await.unwrap();
         let cancelled = client.cancel("asking", &other.workflow_instance).await.unwrap();
-        assert_eq!(cancelled, Cancelled::Asked);
+        assert_eq!(cancelled, Cancelled::Accepted);
         let status = client.status("asking", &other.workflow_instance).await.unwrap();
         assert_eq!(status.state, State::Cancelled);
         let refused = client.start("nothing", &Map::new(), "key 3").await.unwrap_err();

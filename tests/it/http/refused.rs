@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 
 use rustix::process::Signal;
 use serde_json::json;
-use steplatch_http::{MAX_BODY, ROUTES};
+use steplatch_http::{MAX_BODY_BYTES, ROUTES};
 
 use crate::http::client::{Response, Serving, asking, resting};
 
@@ -24,7 +24,7 @@ fn addresses() -> Vec<(&'static str, String, bool)> {
         ("GET", "/nowhere", false),
     ];
     let own = own.into_iter().map(|(method, path, open)| (method, path.to_owned(), open));
-    let table = ROUTES.iter().map(|route| (route.method.word(), route.address(), false));
+    let table = ROUTES.iter().map(|route| (route.method.name(), route.address(), false));
     own.chain(table)
         .map(|(method, path, open)| {
             let filled: Vec<&str> =
@@ -66,7 +66,7 @@ fn every_address_is_closed_to_whoever_should_not_come_in() {
         refused(&[token, ("origin", "https://evil.example")], 403, "forbidden_origin");
         refused(&[token, ("origin", "null")], 403, "forbidden_origin");
         refused(&[token, ("host", "evil.example")], 403, "forbidden_host");
-        let length = (MAX_BODY + 1).to_string();
+        let length = (MAX_BODY_BYTES + 1).to_string();
         refused(&[token, ("content-type", "application/json"), ("content-length", &length)], 413, "payload_too_large");
     }
 }
@@ -84,7 +84,7 @@ fn a_body_without_a_length_is_not_read_further_than_the_limit() {
     let chunk = [b"10000\r\n".as_slice(), &[b' '; 0x10000], b"\r\n"].concat();
     // More than the limit, without an end.
     let mut sent = 0;
-    while sent <= MAX_BODY + 2 * chunk.len() && stream.write_all(&chunk).is_ok() {
+    while sent <= MAX_BODY_BYTES + 2 * chunk.len() && stream.write_all(&chunk).is_ok() {
         sent += chunk.len();
     }
     let response = Response::read(stream);

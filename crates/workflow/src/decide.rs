@@ -12,6 +12,7 @@ mod names;
 mod parallel;
 mod pause;
 mod repair;
+mod rerun;
 mod stages;
 mod unknown;
 
@@ -43,6 +44,7 @@ use crate::tool;
 use crate::variables::{VISITS, Variables};
 use parallel::NotEntered;
 pub use repair::{accepted_patch, asks_about_patch};
+pub use rerun::{RecordedPart, TakeOverError, begin_from};
 pub(crate) use unknown::choices as goes_on;
 
 /// External event to which a run reacts.
@@ -465,6 +467,17 @@ fn ending<'a>(
 }
 
 fn begin(definition: &Definition, start: Start, now: Timestamp) -> Decision {
+    let after = start.limits.execution_timeout();
+    let started = started(definition, start, now);
+    let history = History::from_iter([&started]);
+    let mut begin = DecisionBuilder::new(definition, &history, now);
+    begin.decision.effects.push(Effect::ArmDeadline { after });
+    begin.decision.events.push(started);
+    begin.begin_with_arguments(definition.initial_state())
+}
+
+/// Returns the first event of a run.
+fn started(definition: &Definition, start: Start, now: Timestamp) -> Event {
     let mut variables = start.variables;
     for (name, value) in &mut variables {
         match value {
@@ -476,7 +489,7 @@ fn begin(definition: &Definition, start: Start, now: Timestamp) -> Decision {
     // Document 000 has no other way to hand over a terminal.
     let named = variables.get(child::SESSION).and_then(Value::as_str).filter(|session| !session.is_empty());
     let session_id = start.session_id.or_else(|| named.map(str::to_owned));
-    let started = Event::Started {
+    Event::Started {
         at: now,
         run: start.run,
         definition: definition.shared_document(),
@@ -489,12 +502,7 @@ fn begin(definition: &Definition, start: Start, now: Timestamp) -> Decision {
         parent: start.parent,
         depth: start.depth,
         gateless: start.gateless,
-    };
-    let history = History::from_iter([&started]);
-    let mut begin = DecisionBuilder::new(definition, &history, now);
-    begin.decision.effects.push(Effect::ArmDeadline { after: start.limits.execution_timeout() });
-    begin.decision.events.push(started);
-    begin.begin_with_arguments(definition.initial_state())
+    }
 }
 
 /// A decision that is being built.

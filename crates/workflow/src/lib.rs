@@ -46,7 +46,8 @@ pub use contract::{
     workflow_signature,
 };
 pub use decide::{
-    Decision, Effect, Input, Start, accepted_patch, asks_about_patch, decide, resume, wants_last_screens, wants_screen,
+    Decision, Effect, Input, RecordedPart, Start, TakeOverError, accepted_patch, asks_about_patch, begin_from, decide,
+    resume, wants_last_screens, wants_screen,
 };
 pub use definition::{
     Action, Definition, MAX_DOCUMENT_BYTES, PossibleOutcomes, Problem, Problems, Severity, State, ToolCatalog,

@@ -19,6 +19,7 @@ mod pauses;
 mod placeholders;
 mod rehearsal;
 mod repairs;
+mod reruns;
 mod results;
 mod told;
 mod versions;

@@ -1,0 +1,155 @@
+//! Runs that begin at a state of an earlier run.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use steplatch_ids::RunId;
+use steplatch_workflow::{
+    Effect, Event, History, Input, RecordedPart, Start, Status, TakeOverError, Timestamp, begin_from,
+};
+
+use crate::machine::{Machine, definition, fields, start};
+
+fn state(tool: &str, params: &Value, next: Option<&str>) -> Value {
+    let transitions = next.map_or_else(|| json!([]), |next| json!([{"condition": "success", "next_state": next}]));
+    json!({"action": {"tool": tool, "params": params}, "transitions": transitions})
+}
+
+/// Three commands, each of which uses the output of the one before.
+fn commands() -> Value {
+    json!({"name": "release", "initial_state": "build", "states": {
+        "build": state("run_command", &json!({"command": "make"}), Some("test")),
+        "test": state("run_command", &json!({"command": "test {build_output}"}), Some("ship")),
+        "ship": state("run_command", &json!({"command": "ship {build_output} {test_output}"}), None),
+    }})
+}
+
+fn result(output: &str) -> Value {
+    json!({"success": true, "exit_code": 0, "output": output})
+}
+
+/// A run of the commands that failed in the last one.
+fn failed() -> Machine {
+    let mut run = Machine::start(&commands());
+    run.result(&result("v1"));
+    run.result(&result("green"));
+    run.result(&json!({"success": false, "exit_code": 1, "output": "no route"}));
+    assert!(matches!(run.history.status(), Status::Failed { .. }), "{:?}", run.history.status());
+    run
+}
+
+fn another() -> Start {
+    Start { run: "run_fedcba9876543210".parse::<RunId>().unwrap(), ..start() }
+}
+
+const LATER: Timestamp = Timestamp(1_800_000_000_000_000);
+
+#[test]
+fn a_run_that_begins_at_a_state_has_the_results_before_it_and_performs_nothing_of_them() {
+    let run = failed();
+    let part = RecordedPart::before(&run.events, &run.definition, "ship", 1).unwrap();
+    assert_eq!(part.states_to_repeat(&run.events).into_iter().collect::<Vec<_>>(), ["ship"]);
+    let begun = begin_from(&run.definition, another(), part, LATER);
+    let history = History::from_iter(&begun.events);
+    let current = history.current().expect("the state");
+    assert_eq!(current.params, fields(&json!({"command": "ship v1 green"})));
+    assert_eq!((current.step.place.as_str(), current.step.run.as_str()), ("ship", "run_fedcba9876543210"));
+    let performed: Vec<_> = begun.effects.iter().filter(|effect| matches!(effect, Effect::Perform { .. })).collect();
+    assert!(matches!(performed[..], [Effect::Perform { step, .. }] if step.place == "ship"), "{performed:?}");
+    // The time limit of the run begins with it.
+    assert_eq!(history.time_left(LATER), another().limits.execution_timeout());
+    assert!(begun.events.iter().all(|event| event.at() == LATER));
+    assert_eq!(history.states_executed(), 3);
+}
+
+#[test]
+fn a_changed_state_before_it_is_refused_and_one_behind_it_is_taken() {
+    let run = failed();
+    let mut document = commands();
+    document["states"]["ship"]["action"]["params"]["command"] = "deploy {build_output}".into();
+    let repaired = definition(&document);
+    let part = RecordedPart::before(&run.events, &repaired, "ship", 1).unwrap();
+    let begun = begin_from(&repaired, another(), part, LATER);
+    let history = History::from_iter(&begun.events);
+    assert_eq!(history.current().unwrap().params, fields(&json!({"command": "deploy v1"})));
+    document["states"]["test"]["action"]["params"]["command"] = "true".into();
+    let changed = RecordedPart::before(&run.events, &definition(&document), "ship", 1).unwrap_err();
+    assert!(matches!(&changed, TakeOverError::Changed { changed, .. } if changed == "test"), "{changed}");
+    assert!(RecordedPart::before(&run.events, &definition(&document), "test", 1).is_ok());
+}
+
+#[test]
+fn a_state_that_the_run_did_not_enter_is_named_with_those_that_it_did() {
+    let run = failed();
+    for (state, visit) in [("ship", 2), ("shop", 1)] {
+        let error = RecordedPart::before(&run.events, &run.definition, state, visit).unwrap_err().to_string();
+        assert!(error.contains(state) && error.contains("build, test, ship"), "{error}");
+    }
+}
+
+#[test]
+fn an_answer_of_a_person_is_for_one_run() {
+    let mut document = commands();
+    document["states"]["test"] =
+        state("gate", &json!({"prompt": "Ship it?", "answered_by": "human", "choices": ["yes", "no"]}), Some("ship"));
+    document["states"]["ship"]["action"]["params"]["command"] = "ship".into();
+    let mut run = Machine::start(&document);
+    run.result(&result("v1"));
+    let step = run.history.gate().expect("a gate").step.clone();
+    run.input(Input::GateAnswered { step, choice: "yes".to_owned(), by: "ana".into() });
+    run.result(&json!({"success": false, "exit_code": 1, "output": ""}));
+    let refused = RecordedPart::before(&run.events, &run.definition, "ship", 1).unwrap_err();
+    assert!(matches!(&refused, TakeOverError::Approved { from, .. } if from == "test"), "{refused}");
+    // The question itself may be put again.
+    let part = RecordedPart::before(&run.events, &run.definition, "test", 1).unwrap();
+    let begun = begin_from(&run.definition, another(), part, LATER);
+    assert_eq!(*History::from_iter(&begun.events).status(), Status::Waiting);
+}
+
+#[test]
+fn an_answer_in_a_run_below_counts_as_that_of_a_person() {
+    let mut document = commands();
+    document["states"]["test"] = state("run_workflow", &json!({"workflow_name": "ask"}), Some("ship"));
+    document["states"]["ship"]["action"]["params"]["command"] = "ship".into();
+    let mut run = Machine::start(&document);
+    run.result(&result("v1"));
+    let step = run.step();
+    run.input(Input::ChildBegan { step: step.clone(), workflow: "ask".to_owned() });
+    run.input(Input::ChildWaits { step: step.clone(), waits: true });
+    run.input(Input::ChildWaits { step, waits: false });
+    run.result(&json!({"success": true}));
+    let refused = RecordedPart::before(&run.events, &run.definition, "ship", 1).unwrap_err();
+    assert!(matches!(&refused, TakeOverError::Approved { from, .. } if from == "test"), "{refused}");
+}
+
+#[test]
+fn terminals_that_the_recorded_part_needs_are_named() {
+    let mut document = commands();
+    document["states"]["build"] = state("open_terminal", &json!({"shell": "bash"}), Some("test"));
+    document["states"]["test"]["action"]["params"]["command"] = "true".into();
+    document["states"]["ship"]["action"]["params"]["command"] = "true".into();
+    let mut run = Machine::start(&document);
+    run.result(&json!({"success": true, "session_id": "session_1"}));
+    run.result(&result(""));
+    let part = RecordedPart::before(&run.events, &run.definition, "ship", 1).unwrap();
+    let open = part.open_terminals(&run.events[0]);
+    assert_eq!(open, [("session_1".to_owned(), Some("build".to_owned()))]);
+    let part = RecordedPart::before(&run.events, &run.definition, "build", 1).unwrap();
+    assert_eq!(part.open_terminals(&run.events[0]), []);
+}
+
+#[test]
+fn a_pause_before_the_state_does_not_stop_the_other_run() {
+    let mut run = Machine::start(&commands());
+    run.input(Input::Pause { by: "ana".to_owned(), above: false });
+    run.result(&result("v1"));
+    run.wait(Duration::from_secs(3600));
+    run.input(Input::Resume { by: "ana".to_owned(), above: false });
+    run.result(&result("green"));
+    let part = RecordedPart::before(&run.events, &run.definition, "test", 1).unwrap();
+    let begun = begin_from(&run.definition, another(), part, LATER);
+    let history = History::from_iter(&begun.events);
+    assert_eq!(history.paused(), None);
+    assert_eq!(history.current().unwrap().params, fields(&json!({"command": "test v1"})));
+    assert!(begun.events.iter().any(|event| matches!(event, Event::Resumed { .. })));
+}

@@ -6,7 +6,7 @@
 use crate::print;
 
 /// Phrases of the daemon, and their replacements. Longer phrases precede those that they contain.
-const PHRASES: [(&str, &str); 32] = [
+const PHRASES: [(&str, &str); 35] = [
     ("nothing to send: give input_text or keys", "nothing to send; give TEXT or --key"),
     (
         "no sessions are open: open one with open_terminal",
@@ -50,6 +50,9 @@ const PHRASES: [(&str, &str); 32] = [
     ),
     ("run_workflow runs saved ones by name", "steplatch run runs saved ones by name"),
     ("it only looks around; keep: true keeps it", "it only looks around; --keep keeps it"),
+    ("; with repeat_irreversible it does", "; --repeat does it again"),
+    ("give them again as initial_variables", "give them again with -i NAME=VALUE"),
+    ("without from_state", "without --from"),
     ("add it to inputs to make it an argument", "make it an argument with -i NAME=VALUE"),
     ("add PWD to inputs to make it an argument", "make it an argument with -i PWD=DIRECTORY"),
     ("name another terminal in against", "name another terminal with --against"),

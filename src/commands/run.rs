@@ -11,7 +11,7 @@ use std::time::Duration;
 use clap::Args;
 use steplatch_protocol::{
     AnswerGate, AnswerGateReply, AskError, CallError, CancelWorkflow, DaemonPaths, EngineKind, FollowError, GateInfo,
-    GetRun, GetWorkflowRun, ReconnectingClient, RunEvent, RunReply, RunWorkflow,
+    GetRun, GetWorkflowRun, ReconnectingClient, RerunRequest, RunEvent, RunReply, RunWorkflow,
 };
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -29,8 +29,17 @@ pub(crate) struct Run {
     /// Workflow: a JSON file, a .py file with a function (FILE.py:NAME selects one of several), or the name of a saved workflow
     ///
     /// An argument with a slash, with the ending .json or .py, or that is an existing file is a file.
-    #[arg(value_name = "FILE|NAME", add = completion::files_and_workflows())]
-    workflow: String,
+    #[arg(value_name = "FILE|NAME", required_unless_present = "again", add = completion::files_and_workflows())]
+    workflow: Option<String>,
+    /// Run an ended run again, with its input; FILE|NAME is the definition to use in place of its own
+    #[arg(long, value_name = "RUN", add = completion::runs())]
+    again: Option<String>,
+    /// State to begin at, with the results recorded before it (NAME, or NAME/2 for its second visit)
+    #[arg(long, value_name = "STATE", requires = "again")]
+    from: Option<String>,
+    /// Perform again what cannot be taken back
+    #[arg(long, requires = "from")]
+    repeat: bool,
     /// Set a workflow variable (repeatable)
     #[arg(long, short, value_name = "NAME=VALUE", value_parser = variable)]
     input: Vec<(String, String)>,
@@ -122,7 +131,8 @@ pub(super) fn same_named_file(name: &str) -> Option<PathBuf> {
 
 impl Run {
     pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
-        let (json, detach, workflow) = (self.json, self.detach, self.workflow.clone());
+        let (json, detach) = (self.json, self.detach);
+        let workflow = self.workflow.clone().or_else(|| self.again.clone()).unwrap_or_default();
         let daemon = front::steady(paths)?;
         let mut verb = self.verb()?;
         if !json {
@@ -164,14 +174,17 @@ impl Run {
             engine: self.on,
             ..RunWorkflow::default()
         };
-        let (file, workflow) = file_and_workflow(&self.workflow);
+        verb.again =
+            self.again.map(|run_id| RerunRequest { run_id, from_state: self.from, repeat_irreversible: self.repeat });
+        let Some(named) = self.workflow else { return Ok(verb) };
+        let (file, workflow) = file_and_workflow(&named);
         if means_file(file) {
             verb.workflow_name = workflow.map(str::to_owned);
             let file = std::path::absolute(file)
-                .map_err(|error| Failure::usage(format!("'{}' is no path: {error}", self.workflow)))?;
+                .map_err(|error| Failure::usage(format!("'{named}' is not a path: {error}")))?;
             verb.workflow_file = Some(file.display().to_string());
         } else {
-            verb.workflow_name = Some(self.workflow);
+            verb.workflow_name = Some(named);
         }
         Ok(verb)
     }

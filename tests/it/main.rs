@@ -34,6 +34,7 @@ mod page;
 mod passkeys;
 mod pauses;
 mod people;
+mod reruns;
 mod settings;
 mod setup;
 #[path = "../../crates/terminal/tests/it/ssh_server.rs"]

@@ -150,6 +150,37 @@ fn assignment(name: &str, value: &Value) -> String {
     format!("{name}={}", quoted(&text))
 }
 
+/// Returns the reason if an input of a state cannot be taken back.
+#[must_use]
+pub fn irreversible_action(definition: &Definition, state: &str) -> Option<String> {
+    let inputs = state_inputs(definition, definition.state(state)?).into_iter();
+    let judgement = inputs
+        .map(|(text, reader)| judge_input(&text, reader))
+        .find(|judgement| judgement.effect == Effect::Irreversible)?;
+    Some(format!("state '{state}': {}", judgement.reason()?))
+}
+
+/// Judges an input of a state, whose placeholders stand for unknown values.
+fn judge_input(text: &str, reader: Reader) -> Judgement {
+    // An unquoted value may be any text.
+    let mut is_quoted = true;
+    let line = marked(text, |written| {
+        is_quoted &= written.ends_with("|sh}");
+        MARK
+    });
+    let mut judgement = judge(&line, reader);
+    if reader == Reader::Shell && has_editing_keys(text) {
+        (judgement.effect, judgement.evidence) = (judgement.effect.max(Effect::Unknown), excerpt(&visible(text)));
+    }
+    let is_line = reader == Reader::Shell;
+    if is_line && (!is_quoted || !judgement.project_programs.is_empty()) && judgement.effect < Effect::Unknown {
+        judgement.evidence = excerpt(text);
+        judgement.effect = Effect::Unknown;
+    }
+    judgement.evidence = judgement.evidence.replace(MARK, "{…}");
+    judgement
+}
+
 fn state_weakenings(before: &Definition, after: &Definition) -> Vec<Weakening> {
     let weakening = |state: &State| {
         let name = state.name();
@@ -159,26 +190,8 @@ fn state_weakenings(before: &Definition, after: &Definition) -> Vec<Weakening> {
         }
         let unread = unread_action(state)
             .filter(|_| before.state(name).is_none_or(|known| known.action().params() != state.action().params()));
-        let reasons = unread.into_iter().chain(inputs.into_iter().filter_map(|(text, reader)| {
-            // An unquoted value may be any text.
-            let mut is_quoted = true;
-            let line = marked(&text, |written| {
-                is_quoted &= written.ends_with("|sh}");
-                MARK
-            });
-            let mut judgement = judge(&line, reader);
-            if reader == Reader::Shell && has_editing_keys(&text) {
-                (judgement.effect, judgement.evidence) =
-                    (judgement.effect.max(Effect::Unknown), excerpt(&visible(&text)));
-            }
-            let is_line = reader == Reader::Shell;
-            if is_line && (!is_quoted || !judgement.project_programs.is_empty()) && judgement.effect < Effect::Unknown {
-                judgement.evidence = excerpt(&text);
-                judgement.effect = Effect::Unknown;
-            }
-            judgement.evidence = judgement.evidence.replace(MARK, "{…}");
-            judgement.reason()
-        }));
+        let judgements = inputs.into_iter().map(|(text, reader)| judge_input(&text, reader));
+        let reasons = unread.into_iter().chain(judgements.filter_map(|judgement| judgement.reason()));
         let reason = reasons.min_by_key(|reason| !reason.contains("cannot"))?;
         let state = if before.state(name).is_none() { "the new state" } else { "the state" };
         Some(Weakening { place: format!("/states/{name}/action"), what: format!("{state} '{name}': {reason}") })

@@ -36,7 +36,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use comparison::{compare_runs, run_steps};
-pub use effects::{irreversible_inputs, programs_in_command};
+pub use effects::{irreversible_action, irreversible_inputs, programs_in_command};
 pub use golden::{Golden, GoldenError, GoldenHeader, GoldenStep, Proof};
 pub use import::{
     ImportedRecording, RecordedScreen, ScriptFiles, ScriptLogs, Timeline, TimelineEvent, expect_script,

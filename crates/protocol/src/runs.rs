@@ -64,6 +64,8 @@ pub struct RunWorkflow {
     pub detail: Option<RunDetail>,
     /// Play a machine with these results and run nothing, see topic machines
     pub rehearse: Option<Map<String, Value>>,
+    /// Run this run again, with its input; a workflow beside it is the definition to use
+    pub again: Option<RerunRequest>,
 }
 
 impl Default for RunWorkflow {
@@ -83,8 +85,22 @@ impl Default for RunWorkflow {
             engine: None,
             detail: None,
             rehearse: None,
+            again: None,
         }
     }
+}
+
+/// An ended run to run again.
+#[serde_with_macros::skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RerunRequest {
+    /// The run
+    pub run_id: String,
+    /// State to begin at, with the results recorded before it (NAME, or NAME/2 for its second visit)
+    pub from_state: Option<String>,
+    /// Perform again what cannot be taken back
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub repeat_irreversible: bool,
 }
 
 /// Run a saved workflow by its name. Returns the run's id at once, or its result.
@@ -692,6 +708,9 @@ pub struct RunRecord {
     /// The run that started it
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_run_id: Option<String>,
+    /// The run that it runs again
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub again: Option<RerunInfo>,
     /// The outer engine that decides it
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<EngineKind>,
@@ -701,6 +720,16 @@ pub struct RunRecord {
     /// True if it waits for a person and continues only after 'steplatch approver unlock'
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub locked: bool,
+}
+
+/// The earlier run of a run that runs it again.
+#[serde_with_macros::skip_serializing_none]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RerunInfo {
+    /// The earlier run
+    pub run_id: String,
+    /// The state at which this run began, with the results of the earlier run before it
+    pub from_state: Option<String>,
 }
 
 /// A run's record.

@@ -274,7 +274,7 @@ async fn begin(
         gateless: GatelessNames::default(),
     };
     prepare(&definition, caller, &mut start)?;
-    Ok(shared.begin(caller, MachineLaunch { definition, source, start, key: None, engine }).await?)
+    Ok(shared.begin(caller, MachineLaunch { definition, source, start, key: None, engine, again: None }).await?)
 }
 
 pub(super) fn refused(error: String) -> Outcome {

@@ -9,7 +9,7 @@ use steplatch_access::Redactor;
 use steplatch_clock as clock;
 use steplatch_ids::{RunId, StepId};
 use steplatch_library::Signature;
-use steplatch_protocol::{EngineKind, GateInfo, PauseInfo, RepairInfo, RunRecord, RunReply};
+use steplatch_protocol::{EngineKind, GateInfo, PauseInfo, RepairInfo, RerunInfo, RunRecord, RunReply};
 use steplatch_store::{KnownRun, Summary};
 use steplatch_workflow::{Definition, Input, Pause, Timestamp};
 use tokio::sync::{Mutex, mpsc, oneshot, watch};
@@ -107,6 +107,8 @@ pub(super) struct RunHeader {
     pub(super) hosts: Vec<String>,
     /// The digest of the request, if it began under an idempotency key.
     pub(super) request: Option<Signature>,
+    /// The run that it runs again.
+    pub(super) again: Option<RerunInfo>,
     /// Origin of its definition.
     #[serde(default)]
     pub(super) source: DefinitionSource,
@@ -327,6 +329,7 @@ impl Run {
                     pins: None,
                     hosts: Vec::new(),
                     request: None,
+                    again: None,
                     source: DefinitionSource::Given,
                     engine: EngineKind::Sqlite,
                 };
@@ -453,6 +456,7 @@ impl Run {
             pending_gates: gates,
             parent_run_id: self.about.parent.as_ref().map(|step| step.run.to_string()),
             repairs: progress.repairs,
+            again: self.about.again.clone(),
             engine: (self.about.engine != EngineKind::Sqlite).then_some(self.about.engine),
             locked: progress.locked,
         }

@@ -6,6 +6,7 @@ mod locked;
 mod lookup;
 mod pause;
 mod repair;
+mod rerun;
 mod secret_answers;
 
 use std::path::PathBuf;
@@ -296,9 +297,25 @@ impl Runs {
         if verb.rehearse.is_some() && is_python {
             return Err(refuse_rehearsal());
         }
-        let engine = verb.engine.unwrap_or_else(|| self.shared.engine_policy.default_engine());
         let key = StartKey::of_workflow(&verb, given.as_ref(), step, &self.shared.secrets);
         let known_run = self.run_with_key(key.as_ref()).await?;
+        match (verb.again.clone(), known_run) {
+            (Some(_), Some(run)) => Ok(run),
+            (Some(request), None) => Box::pin(self.run_again(caller, verb, request, key)).await,
+            (None, known_run) => self.start_named(caller, verb, given, key, known_run).await,
+        }
+    }
+
+    /// Starts a run of the workflow that a request names, or returns the `known_run` under the same key.
+    async fn start_named(
+        &self,
+        caller: &Arc<Caller>,
+        verb: RunWorkflow,
+        given: Option<RunArguments>,
+        key: Option<StartKey>,
+        known_run: Option<Arc<Run>>,
+    ) -> Result<Arc<Run>, Box<RunReply>> {
+        let engine = verb.engine.unwrap_or_else(|| self.shared.engine_policy.default_engine());
         if let Some(file) = verb.workflow_file.as_deref().filter(|file| file.ends_with(".py")) {
             return match known_run {
                 Some(run) if run.kind() == Kind::Function && self.is_of_file(&run, caller.folder.join(file)).await => {
@@ -386,7 +403,7 @@ impl Runs {
                 return Err(not_started("execution_error", error));
             }
         }
-        let launch = MachineLaunch { definition, source, start, key, engine };
+        let launch = MachineLaunch { definition, source, start, key, engine, again: None };
         let known_run = self.shared.begin_with(caller, launch, given).await;
         known_run.map_err(|error| not_started("execution_error", error.to_string()))
     }

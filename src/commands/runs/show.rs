@@ -4,7 +4,9 @@ use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use serde_json::{Map, Value};
-use steplatch_protocol::{DaemonPaths, GetRun, GetWorkflowRun, ListTerminalSessions, RunEvent, RunRecord, RunReply};
+use steplatch_protocol::{
+    DaemonPaths, GetRun, GetWorkflowRun, ListTerminalSessions, RerunInfo, RunEvent, RunRecord, RunReply,
+};
 
 use super::{not_found, run_duration};
 use crate::commands::gates;
@@ -156,6 +158,10 @@ fn run_lines(record: &RunRecord, report: &RunReply, is_open: bool, steps: Vec<St
     }
     if let Some(parent) = &record.parent_run_id {
         say("parent", parent.clone());
+    }
+    if let Some(RerunInfo { run_id, from_state }) = &record.again {
+        let from = from_state.as_ref().map(|state| format!(" {QUIET}from {}{QUIET:#}", visible(state)));
+        say("again", format!("{run_id}{}", from.unwrap_or_default()));
     }
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), visible);
     match &record.input {

@@ -73,6 +73,7 @@ export function show(into, parts) {
   const ends = h("section", { class: "card ends", "aria-label": "Result and input", hidden: true });
   const asked = h("p", { class: "trouble", hidden: true });
   const repaired = h("p", { class: "hint", hidden: true });
+  const earlier = h("p", { class: "hint", hidden: true });
   const pause = h("button", { hidden: true }, "Pause");
   const resume = h("button", { hidden: true }, "Resume");
   const cancel = h("button", { class: "bad", hidden: true }, "Cancel");
@@ -97,6 +98,7 @@ export function show(into, parts) {
     reason,
     asked,
     repaired,
+    earlier,
     ends,
     body,
     drawnCard,
@@ -296,9 +298,42 @@ export function show(into, parts) {
       step.terminal ? h("p", {}, h("a", { href: `#/terminals/${encodeURIComponent(step.terminal)}` }, `Terminal ${step.terminal}`), step.offset === null ? null : [" · ", h("a", { href: `#/terminals/${encodeURIComponent(step.terminal)}/${step.offset}` }, "its output from there on")]) : null,
       recorded(step),
       step.run ? h("p", {}, h("a", { href: `#/runs/${encodeURIComponent(step.run)}` }, `Run ${step.run}`)) : null,
+      beginHere(step),
       part("h3", "Input", step.input),
       part("h3", "Output", step.output),
     );
+  }
+
+  /**
+   * Returns a button that runs an ended run again from the state of a step on.
+   * @param {import("./timeline.js").Step} step
+   */
+  function beginHere(step) {
+    const entered = /^state (.*) (\d+)$/s.exec(step.key);
+    if (!entered || timeline.ended === null) return null;
+    const [, state, visit] = entered;
+    const refusal = h("p", { class: "problem", role: "alert", hidden: true });
+    const anyway = h("button", { class: "bad", hidden: true }, "Do it again all the same");
+    const begin = h("button", {}, "Run again from here");
+    /** @param {boolean} repeats */
+    const start = async (repeats) => {
+      refusal.hidden = true;
+      anyway.hidden = true;
+      begin.disabled = true;
+      try {
+        const { run_id } = await ask("POST", "/runs", { again: { run_id: id, from_state: `${state}/${visit}`, repeat_irreversible: repeats || undefined }, wait_seconds: 0 });
+        location.hash = `#/runs/${encodeURIComponent(run_id)}`;
+      } catch (refused) {
+        const reason = refused instanceof Error ? refused.message : String(refused);
+        setText(refusal, visible(reason.replace("; with repeat_irreversible it does", "")));
+        refusal.hidden = false;
+        anyway.hidden = !reason.includes("repeat_irreversible");
+        begin.disabled = false;
+      }
+    };
+    begin.addEventListener("click", () => start(false));
+    anyway.addEventListener("click", () => start(true));
+    return h("div", { class: "part" }, h("p", { class: "line" }, begin, anyway), refusal);
   }
 
   /** The recordings that there are, once a step of a terminal was looked at. @type {Promise<import("./marks.js").Recording[]> | null} */
@@ -373,6 +408,8 @@ export function show(into, parts) {
     state.dataset["tone"] = TONES[run.state] ?? "soft";
     const took = duration((isOver ? Date.parse(run.completed_at) : Date.now()) - Date.parse(run.started_at));
     setText(when, `${run.run_id} · began ${timeAgo(run.started_at, Date.now())} · ${took}`);
+    earlier.hidden = !run.again;
+    if (run.again) fill(earlier, "Runs ", h("a", { href: `#/runs/${encodeURIComponent(run.again.run_id)}` }, run.again.run_id), ` again${run.again.from_state ? ` from ${visible(run.again.from_state)}` : ""}`);
     repaired.hidden = !run.repairs?.length;
     setText(repaired, `Repaired: ${(run.repairs ?? []).map((/** @type {any} */ one) => visible(one.reason)).join("; ")}`);
     pause.hidden = isOver || Boolean(run.paused);

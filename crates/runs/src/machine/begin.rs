@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use steplatch_access::Caller;
 use steplatch_library::Signature;
-use steplatch_protocol::EngineKind;
-use steplatch_workflow::{Definition, InvalidVariables, Start, is_of_environment, secret_variable};
+use steplatch_protocol::{EngineKind, RerunInfo};
+use steplatch_workflow::{Definition, InvalidVariables, RecordedPart, Start, is_of_environment, secret_variable};
 
 use super::run::MachineRun;
 use crate::definition_source::DefinitionSource;
@@ -28,6 +28,15 @@ pub(crate) struct MachineLaunch {
     pub(crate) key: Option<StartKey>,
     /// The engine that decides it.
     pub(crate) engine: EngineKind,
+    /// The run that it runs again, with the part that it takes over.
+    pub(crate) again: Option<Rerun>,
+}
+
+/// An earlier run that a new one runs again.
+pub(crate) struct Rerun {
+    pub(crate) about: RerunInfo,
+    /// The recorded part that the new run takes over.
+    pub(crate) part: Option<RecordedPart>,
 }
 
 /// Completes and checks the start of a machine: it fails if a placeholder or an argument has no value.
@@ -109,7 +118,8 @@ impl Engine {
         beginning: MachineLaunch,
         given: Option<RunArguments>,
     ) -> Result<Arc<Run>, StartError> {
-        let MachineLaunch { definition, source, mut start, key, engine } = beginning;
+        let MachineLaunch { definition, source, mut start, key, engine, again } = beginning;
+        let (again, part) = again.map(|Rerun { about, part }| (about, part)).unzip();
         if self.stopping.is_cancelled() {
             return Err(StartError::Stopping);
         }
@@ -146,13 +156,14 @@ impl Engine {
             pins: caller.pins.as_ref().and_then(|pins| pins.signature()),
             hosts: caller.pins.as_ref().map(|pins| pins.describe_hosts()).unwrap_or_default(),
             request: StartKey::request(key.as_ref()),
+            again,
             source,
             engine,
         };
         let (seal, environment) = (named, Environment::of_machine(&definition));
         let parts = LaunchParts { caller, run: id, about, environment, seal, key };
         let definition = self.definitions.share(definition);
-        self.launch(parts, |recorder| MachineRun::begin(recorder, definition, start)).await
+        self.launch(parts, |recorder| MachineRun::begin(recorder, definition, start, part.flatten())).await
     }
 }
 

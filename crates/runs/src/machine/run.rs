@@ -14,8 +14,9 @@ use steplatch_protocol::{EngineKind, ExitTerminal, RepairInfo};
 use steplatch_sessions::{AskedTerminal, TerminalTools, TerminalUse};
 use steplatch_store::Record;
 use steplatch_workflow::{
-    AnsweredBy, Decision, Definition, Effect, Event, Gate, History, Input, LastScreen, Outcome, RECORDED, Repair,
-    Start, State, Status, accepted_patch, decide, resume, terminals_ahead, wants_last_screens, wants_screen,
+    AnsweredBy, Decision, Definition, Effect, Event, Gate, History, Input, LastScreen, Outcome, RECORDED, RecordedPart,
+    Repair, Start, State, Status, accepted_patch, begin_from, decide, resume, terminals_ahead, wants_last_screens,
+    wants_screen,
 };
 use tokio::task::{AbortHandle, JoinHandle};
 
@@ -301,10 +302,18 @@ impl RunKind for MachineRun {
 }
 
 impl MachineRun {
-    /// Creates a run, and returns it with its first entries.
-    pub(super) fn begin(recorder: Recorder, definition: Arc<Definition>, start: Start) -> (Self, Vec<Event>) {
+    /// Begins a run, or takes over the recorded part of an earlier one. Returns it with its first entries.
+    pub(super) fn begin(
+        recorder: Recorder,
+        definition: Arc<Definition>,
+        start: Start,
+        part: Option<RecordedPart>,
+    ) -> (Self, Vec<Event>) {
         let mut run = Self::new(recorder, definition);
-        let Decision { events, effects } = run.decide(Input::Start(start));
+        let Decision { events, effects } = match part {
+            None => run.decide(Input::Start(start)),
+            Some(part) => run.take_over(start, part),
+        };
         run.first = effects;
         run.mirror = Mirror::connect(&run.recorder, false, events.clone());
         // The secrets of the run are known from here on.
@@ -400,11 +409,25 @@ impl MachineRun {
 
     fn decide(&mut self, input: Input) -> Decision {
         // The daemon must know a secret before the first follower of the run sees it.
-        let mut secrets = contract::secrets_of(&self.definition, &self.history, &input);
+        let secrets = contract::secrets_of(&self.definition, &self.history, &input);
         if let Some(patched) = self.accepted_machine(&input) {
             self.definition = patched;
         }
         let decision = decide(&self.definition, &self.history, input, self.recorder.shared.clock.now());
+        self.apply(decision, secrets)
+    }
+
+    /// Decides the start of a run that takes over a part of an earlier one.
+    fn take_over(&mut self, start: Start, part: RecordedPart) -> Decision {
+        let input = Input::Start(start);
+        let secrets = contract::secrets_of(&self.definition, &self.history, &input);
+        let Input::Start(start) = input else { return Decision::default() };
+        let decision = begin_from(&self.definition, start, part, self.recorder.shared.clock.now());
+        self.apply(decision, secrets)
+    }
+
+    /// Applies a decision. The daemon learns its secrets and the other `secrets` first.
+    fn apply(&mut self, decision: Decision, mut secrets: Vec<String>) -> Decision {
         secrets.extend(decision.effects.iter().filter_map(secret_input));
         for secret in secrets {
             self.recorder.shared.secrets.add(&secret);

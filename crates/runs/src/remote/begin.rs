@@ -79,6 +79,7 @@ impl Engine {
             pins: None,
             hosts: Vec::new(),
             request,
+            again: None,
             source,
             engine,
         };

@@ -122,6 +122,12 @@ impl RecordedPart {
         }
     }
 
+    /// Returns the recorded events, without the start.
+    #[must_use]
+    pub fn events(&self) -> &[Event] {
+        &self.events
+    }
+
     /// Returns the terminals that the part leaves open, each with the state that opened it.
     #[must_use]
     pub fn open_terminals(&self, started: &Event) -> Vec<(String, Option<String>)> {

@@ -33,15 +33,26 @@ fn the_hello_example_opens_a_shell_reads_its_answer_and_branches() {
 #[test]
 fn the_pdb_example_stops_in_a_function_and_runs_to_the_end() {
     let home = home();
-    let script = format!("SCRIPT={}", example("buggy.py"));
-    let reply = home.runs(&["run", &example("pdb.json"), "-i", &script, "--json"]).json();
-    assert_eq!((&reply["status"], &reply["final_state"]), (&"completed".into(), &"close".into()), "{reply:#}");
-    assert_eq!(reply["final_variables"]["seen_match_text"], "prices = [0.29, 1.13, 2.5]");
-    assert_eq!(reply["final_variables"]["result_match_text"], "total: 3.9");
-    // The README runs the example from this directory; from another one it fails with pdb's own error.
-    let elsewhere = home.runs(&["run", &example("pdb.json")]);
-    assert_eq!(elsewhere.code, 1, "{elsewhere:?}");
-    assert!(elsewhere.stdout.contains("pdb set no breakpoint: Error: "), "{}", elsewhere.stdout);
+    let own = home.path().join("own script.py");
+    std::fs::write(&own, "def total(prices):\n    return sum(prices)\n\n\nprint('total:', total([1, 2]))\n").unwrap();
+    let own = format!("SCRIPT={}", own.display());
+    for (folder, arguments, prices, total) in [
+        (home.path(), vec![], "prices = [0.29, 1.13, 2.5]", "total: 3.9"),
+        (Path::new("/"), vec![], "prices = [0.29, 1.13, 2.5]", "total: 3.9"),
+        (Path::new("/"), vec!["-i", &own], "prices = [1, 2]", "total: 3"),
+    ] {
+        let temporary = home.path().join("temporary");
+        std::fs::create_dir_all(&temporary).unwrap();
+        let mut run = home.steplatch();
+        run.current_dir(folder).env("TMPDIR", &temporary).args(["run", &example("pdb.json"), "--json"]).args(arguments);
+        let reply = CommandOutput::of(&run.output().unwrap()).json();
+        assert_eq!((&reply["status"], &reply["final_state"]), (&"completed".into(), &"close".into()), "{reply:#}");
+        assert_eq!(reply["final_variables"]["seen_match_text"], prices);
+        assert_eq!(reply["final_variables"]["result_match_text"], total);
+    }
+    let missing = home.runs(&["run", &example("pdb.json"), "-i", "SCRIPT=missing.py"]);
+    assert_eq!(missing.code, 1, "{missing:?}");
+    assert!(missing.stdout.contains("pdb set no breakpoint: Error: "), "{}", missing.stdout);
 }
 
 #[test]

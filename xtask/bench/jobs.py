@@ -21,6 +21,39 @@ class Failed(Exception):
     """A job that a first try does not do."""
 
 
+# The end of a row at which a program asks, or a shell or an interpreter takes the next entry.
+ASKS = re.compile(r"[?:>$#%❯\])](?:\s*\([^()]*\)|\s*\[[^\[\]]*\])?\s*$")
+
+
+def is_stuck(reply):
+    """Returns whether a wait ran to its limit while the program asked: by the reply, or by the last row that it shows."""
+    timed_out = reply.get("timed_out") or reply.get("timeout_occurred")
+    timed_out = timed_out or (reply.get("waited") or {}).get("reason") == "timeout"
+    if not timed_out:
+        return False
+    tail = (reply.get("omitted") or {}).get("tail")
+    rows = (tail or reply.get("screen_content") or reply.get("output") or "").rstrip().splitlines()
+    return bool(reply.get("awaiting_input") or rows and ASKS.search(rows[-1]))
+
+
+def check_is_stuck():
+    """Checks the rule by which a wait counts as stuck."""
+    late = {"timeout_occurred": True, "screen_content": ""}
+    for reply, expected in [
+        ({"screen_content": "Name? "}, False),
+        (late | {"awaiting_input": True}, True),
+        (late | {"awaiting_input": False, "screen_content": "$ ./setup\nProject name:"}, True),
+        (late | {"awaiting_input": None, "screen_content": "Overwrite? [y/N] \n\n"}, True),
+        (late | {"screen_content": "? Project name (demo)"}, True),
+        (late | {"screen_content": "job one is done\n[ana@box ~]$ "}, True),
+        (late | {"screen_content": "compiling 3 of 7\n"}, False),
+        ({"timed_out": True, "output": "1\n2\n", "omitted": {"tail": "Delete all?"}}, True),
+        ({"waited": {"reason": "timeout"}, "screen_content": ">>> "}, True),
+        ({"waited": {"reason": "match"}, "screen_content": ">>> "}, False),
+    ]:
+        assert is_stuck(reply) is expected, reply
+
+
 class Server:
     """An MCP server on standard input and output, called one request at a time."""
 
@@ -67,10 +100,7 @@ class Server:
             reply = json.loads(texts[0]) if texts else {}
         except ValueError:
             reply = {"error": texts[0], "success": False}
-        timed_out = reply.get("timed_out") or reply.get("timeout_occurred")
-        timed_out = timed_out or (reply.get("waited") or {}).get("reason") == "timeout"
-        if timed_out and reply.get("awaiting_input"):
-            self.stuck += 1
+        self.stuck += is_stuck(reply)
         reply["images"] = [part for part in result["content"] if part["type"] == "image"]
         return reply
 
@@ -876,6 +906,7 @@ def main():
     arguments.add_argument("--peer")
     arguments.add_argument("--only", type=int, nargs="*", help="numbers of jobs")
     given = arguments.parse_args()
+    check_is_stuck()
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("STEPLATCH", "PS1"))}
     environment |= {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
     servers = [(Ours, [given.steplatch, "mcp"])]

@@ -14,8 +14,8 @@ use base64::engine::general_purpose::STANDARD;
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 use steplatch_protocol::{
-    ContentMode, DaemonPaths, ExitTerminal, GetScreenContent, ListTerminalSessions, OmittedOutput, OpenTerminal,
-    RunCommand, ScreenFormat, SendInput, SessionInfo,
+    AwaitUntil, ContentMode, DaemonPaths, ExitTerminal, GetScreenContent, ListTerminalSessions, OmittedOutput,
+    OpenTerminal, RunCommand, ScreenFormat, SendInput, SessionInfo,
 };
 
 use crate::attach::{DetachKey, attach};
@@ -101,6 +101,9 @@ fn seconds(text: &str) -> Result<f64, String> {
     let parsed = text.parse().ok().filter(|seconds: &f64| seconds.is_finite() && *seconds > 0.0);
     parsed.ok_or_else(|| "a pause must be a number of seconds, such as 2.5".to_owned())
 }
+
+/// Time limit for the answer to a sent line, after which the screen is printed as it is then.
+const ANSWER_TIMEOUT_SECONDS: f64 = 3.0;
 
 #[derive(Debug, Args)]
 pub(crate) struct Send {
@@ -342,6 +345,8 @@ impl Send {
         if self.enter {
             text.push('\n');
         }
+        let is_enter = |key: &String| matches!(key.to_ascii_lowercase().as_str(), "enter" | "return");
+        let is_line = text.ends_with('\n') && self.key.is_empty() || self.key.last().is_some_and(is_enter);
         let reply = front::ask(
             paths,
             SendInput {
@@ -349,16 +354,21 @@ impl Send {
                 input_text: text,
                 keys: Some(self.key).filter(|keys| !keys.is_empty()),
                 secret: self.secret,
+                until: is_line.then_some(AwaitUntil::Input),
+                timeout: is_line.then_some(ANSWER_TIMEOUT_SECONDS),
                 ..SendInput::default()
             },
         )
         .await?;
-        check_success(reply.success, reply.error.as_ref(), &reply)?;
-        if self.json {
+        if self.json && reply.success {
             print::json(&reply)?;
-        } else {
-            print::line(reply.screen_content.unwrap_or_default())?;
+        } else if !self.json
+            && let Some(screen) = &reply.screen_content
+        {
+            // Also after a line of which the shell ran nothing: it has the message of the shell.
+            print::line(screen)?;
         }
+        check_success(reply.success, reply.error.as_ref(), &reply)?;
         Ok(ExitCode::SUCCESS)
     }
 }

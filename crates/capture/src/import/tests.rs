@@ -333,6 +333,42 @@ fn a_change_of_size_is_no_end_of_a_line() {
     assert!(states.contains("\"touch hi\"") && states.contains("bob\\n"), "{states}");
 }
 
+#[test]
+fn a_report_of_the_terminal_within_a_line_is_no_part_and_no_end_of_it() {
+    let output = |text: &str| TimelineEvent::Output(text.to_owned());
+    let input = |text: &str| TimelineEvent::Input(text.to_owned());
+    let reports = ["\x1b[O", "\x1b[I", "\x1b]11;rgb:0000/0000/0000\x1b\\", "\x1b[<0;1;1M", "\x1b[12;5R", "\x1b[?62;4c"];
+    for report in reports {
+        let events = [
+            output("ana$ "),
+            input("t"),
+            output("t"),
+            input(report),
+            input("ouch"),
+            output("ouch"),
+            input(&format!("{report} hi{report}")),
+            output(" hi"),
+            input("\r"),
+            output("\r\nana$ "),
+            input("ask\r"),
+            output("ask\r\nName? "),
+            input("bo"),
+            output("bo"),
+            input(report),
+            input("b\r"),
+            output("b\r\nana$ "),
+        ];
+        let events = events.into_iter().enumerate().map(|(index, event)| (index as f64, event)).collect();
+        let read = read("x", Timeline { events, ..Timeline::default() });
+        let typed = |kind: InputKind| {
+            let inputs = read.log.moments.iter().map(|moment| &moment.input).filter(move |input| input.kind == kind);
+            inputs.map(|input| input.text.as_deref().unwrap_or_default()).collect::<Vec<_>>()
+        };
+        assert_eq!(typed(InputKind::Typed), ["touch hi\n", "ask\n", "bob\n"], "{report:?} {read:#?}");
+        assert_eq!(typed(InputKind::Entered), ["touch hi", "ask"], "{report:?}");
+    }
+}
+
 /// Each line costs as much as the one before: with the square or the cube of their number, this test would not end.
 #[test]
 fn a_script_of_eight_thousand_lines_is_imported_and_captured() {

@@ -98,5 +98,12 @@ async fn keys_that_the_terminal_itself_knows_are_bytes_where_it_collects_lines()
             session.0.send(Input { keys: vec![key.into()], ..Input::default() }).await.unwrap();
             assert_eq!(session.prompt().await.exit_code, Some(code), "{shell}: {key}");
         }
+        session.types("printf '\\033[>1u'; cat\n").await;
+        session.comes_to("cat reads", |view| view.busy == Some(true) && view.awaiting_input == Some(true)).await;
+        session.0.send(Input { keys: vec!["ctrl-z".into()], ..Input::default() }).await.unwrap();
+        session.prompt().await;
+        let jobs = session.gives("jobs").await.0;
+        assert!(["topped", "uspended"].iter().any(|state| jobs.contains(state)), "{shell}: ctrl-z: {jobs}");
+        session.gives("kill -9 %1").await;
     }
 }

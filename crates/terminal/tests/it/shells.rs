@@ -339,6 +339,45 @@ const HOSTILE: &[(&str, &[&str])] = &[
 ];
 
 #[tokio::test]
+async fn what_a_shell_traces_is_nothing_of_the_integration() {
+    let rows = [
+        ("bash", ".bashrc", "set -x"),
+        ("bash", ".bashrc", "PROMPT_COMMAND='true theirs'; set -x"),
+        ("zsh", ".zshrc", "setopt xtrace"),
+        ("zsh", ".zshrc", "precmd() { true theirs }; setopt xtrace"),
+        ("bash", "", "set -x"),
+        ("zsh", "", "setopt xtrace"),
+    ];
+    for (shell, file, line) in rows {
+        let world = World::new();
+        if !file.is_empty() {
+            world.file(file, &format!("{line}\n"));
+        }
+        let session = world.open(&[shell]).await;
+        if file.is_empty() {
+            session.runs(line).await;
+        }
+        for (command, code) in [("echo said", 0), ("sh -c 'exit 7'", 7), ("true", 0)] {
+            let ran = session.runs(command).await;
+            assert_eq!(ran.exit_code, Some(code), "{shell} with {line:?}: {ran:?}");
+            let is_traced =
+                ran.output.lines().any(|row| row.starts_with('+') && row.contains(command.split(' ').next().unwrap()));
+            assert!(is_traced, "its own commands are traced: {shell} with {line:?}: {ran:?}");
+            assert!(!ran.output.contains("steplatch"), "{shell} with {line:?}: {ran:?}");
+        }
+        session.types("echo typed\n").await;
+        session.prompt().await;
+        let screen = session.view().await.screen;
+        // On the screen, zsh shows what its hooks do.
+        let shows_hooks = shell == "zsh" && screen.contains("steplatch");
+        assert!(
+            shows_hooks || screen.contains("\ntyped") && !screen.contains("steplatch"),
+            "{shell} with {line:?}:\n{screen}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn shells_tell_the_truth_whatever_people_do_to_them() {
     for (shell, files) in HOSTILE {
         for rc in *files {

@@ -188,6 +188,40 @@ fn a_command_that_was_done_is_not_failed_because_its_machine_is_reached_late() {
     assert_eq!(std::fs::read_to_string(&dials).unwrap().lines().count(), 3, "the first connections were made in vain");
 }
 
+/// The daemon has been restarted, and its first connection to the machine takes some seconds.
+#[test]
+fn a_terminal_of_a_machine_that_is_reconnecting_is_not_called_unknown() {
+    let mut home = Home::new(STEPLATCH);
+    let Some(far) = Far::new(&mut home) else { return };
+    far.install();
+    let slow = home.path().join("slow");
+    let ssh = format!(
+        "#!/bin/sh\ncase \" $* \" in *\" -G \"*) ;; *) while [ -e {} ]; do sleep 0.1; done;; esac\nexec /usr/bin/ssh -F {} \"$@\"\n",
+        slow.display(),
+        home.path().join("ssh_config").display()
+    );
+    write_program(&home.path().join("bin/ssh"), &ssh);
+    home.runs(&["hosts", "add", "build", "--ssh", "box"]).well();
+    let opened = home.runs(&["terminal", "open", "--host", "build", "--name", "far", "--json"]).json();
+    let session = opened["session_id"].as_str().unwrap().to_owned();
+    std::fs::write(&slow, "").unwrap();
+    kill(next_daemon(&home, 0));
+    home.runs(&["daemon", "start"]).well();
+    let first = home.runs(&["terminal", "screen", "far"]);
+    assert!(first.code != 0 && first.stderr.contains("it is reconnecting"), "{first:?}");
+    for request in [vec!["terminal", "screen", &session], vec!["terminal", "send", "far", "echo x", "-e"]] {
+        let told = home.runs(&request);
+        let is_right =
+            told.stderr.contains("host 'build' is not connected") && told.stderr.contains("its terminals go on");
+        assert!(told.code != 0 && is_right && !told.stderr.contains("not found"), "{request:?}: {told:?}");
+    }
+    std::fs::remove_file(&slow).unwrap();
+    eventually_blocking("the terminal is there again", || {
+        let ran = home.runs(&["terminal", "run", "far", "echo on"]);
+        if ran.code == 0 && ran.stdout.contains("on") { Ok(()) } else { Err(ran) }
+    });
+}
+
 /// The terminal host over there is killed, and the next request comes at once.
 #[test]
 fn a_request_after_the_end_of_a_terminal_host_is_performed_once_or_says_why_not() {

@@ -405,7 +405,7 @@ impl RemoteHost {
             Connection::Connecting | Connection::Up { .. } => AskError::NotConnected {
                 host: self.shared.route.config.name.clone(),
                 since: None,
-                why: "it is being connected to".to_owned(),
+                why: "it is reconnecting".to_owned(),
             },
         }
     }

@@ -196,14 +196,17 @@ fn select_part(written: &str, number: usize, result: &Value, path: &[Step]) -> R
     }
     let mut value = result;
     let mut reached = format!("::{number}");
+    let mut place = String::new();
     for step in path {
-        let next = match (step, value) {
-            (Step::Key(key), Value::Object(fields)) => fields.get(key),
-            (Step::Index(index), Value::Array(items)) => usize::try_from(*index)
-                .ok()
-                .or_else(|| items.len().checked_sub(usize::try_from(index.unsigned_abs()).ok()?))
-                .and_then(|index| items.get(index)),
-            _ => None,
+        let (next, name) = match (step, value) {
+            (Step::Key(key), Value::Object(fields)) => (fields.get(key), key.replace('~', "~0").replace('/', "~1")),
+            (Step::Index(index), Value::Array(items)) => {
+                let index = usize::try_from(*index)
+                    .ok()
+                    .or_else(|| items.len().checked_sub(usize::try_from(index.unsigned_abs()).ok()?));
+                (index.and_then(|index| items.get(index)), index.unwrap_or_default().to_string())
+            }
+            _ => (None, String::new()),
         };
         let step_text = match step {
             Step::Key(key) => format!("['{key}']"),
@@ -221,6 +224,16 @@ fn select_part(written: &str, number: usize, result: &Value, path: &[Step]) -> R
             format!("{written} refers to nothing: {reached} has no {step_text}; {available}")
         })?;
         reached.push_str(&step_text);
+        place = format!("{place}/{name}");
+    }
+    // A line never computes with a part of a value.
+    let is_part_of = |cut: &str| cut.strip_prefix(&place).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    let cut = result["attributes"]["shortened"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    if cut.into_iter().any(is_part_of) {
+        return Err(format!(
+            "{written} is longer than the report on a run shows, so it is not whole here; have the workflow return it, and use \
+             ::{number} or ::{number}['attributes']['return_values']"
+        ));
     }
     Ok(value.clone())
 }
@@ -239,6 +252,29 @@ mod tests {
             json!({"success": false, "output": null, "error": "it broke", "attributes": {"exit_code": 3}}),
         ];
         parse_references(text, &["greet", "list", "greet"])?.fill_in(|number| Ok(&results[number]))
+    }
+
+    #[test]
+    fn a_value_that_is_not_whole_is_not_computed_with() {
+        let variables = json!({"LONG": "xx", "LIST": ["a", {"b/c": "xx"}], "SHORT": "y"});
+        let shortened = ["/attributes/variables/LONG", "/attributes/variables/LIST/1/b~1c"];
+        let run = json!({"success": true, "attributes": {"status": "completed", "variables": variables, "shortened": shortened}});
+        let fill_in = |text: &str| parse_references(text, &["run"])?.fill_in(|_| Ok(&run));
+        for (path, expected) in [
+            ("['status']", Some(json!("completed"))),
+            ("['variables']['SHORT']", Some(json!("y"))),
+            ("['variables']['LIST'][-2]", Some(json!("a"))),
+            ("['variables']['LONG']", None),
+            ("['variables']['LIST'][-1]['b/c']", None),
+            ("['variables']['LIST']", None),
+            ("['variables']", None),
+        ] {
+            let got = fill_in(&format!("::0['attributes']{path}"));
+            match expected {
+                Some(_) => assert_eq!(got.ok(), expected, "{path}"),
+                None => assert!(got.as_ref().is_err_and(|error| error.contains("not whole")), "{path}: {got:?}"),
+            }
+        }
     }
 
     #[test]

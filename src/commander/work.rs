@@ -304,6 +304,12 @@ fn unknown(error: AskError) -> String {
     Failure::from(error).message().to_owned()
 }
 
+/// Returns the places in the result of a run whose values the report on the run does not have whole, as JSON Pointers.
+fn shortened_variables(reply: &RunReply) -> Vec<String> {
+    let places = reply.shortened_values.iter().filter_map(|one| one.path.strip_prefix("/final_variables"));
+    places.map(|place| format!("/attributes/variables{place}")).collect()
+}
+
 impl Outcome {
     /// Returns the result in the form that references use, the same for every kind of call.
     pub(crate) fn value(&self, target: &Target, input: &Value) -> Value {
@@ -330,6 +336,7 @@ impl Outcome {
                         "seconds": reply.total_elapsed_time,
                         "variables": reply.final_variables,
                         "return_values": reply.return_values,
+                        "shortened": shortened_variables(reply),
                     },
                 })
             }

@@ -257,6 +257,9 @@ pub struct RunReply {
     /// True if long texts, or entries and variables, are omitted in the two; steplatch runs events has everything
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shortened: bool,
+    /// Values of the two that are not whole; those of the variables come first
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shortened_values: Vec<ShortenedValue>,
     /// Return values of the workflow
     #[serde(default)]
     pub return_values: Map<String, Value>,
@@ -318,6 +321,15 @@ pub struct RunReply {
     pub traceback: Option<String>,
 }
 
+/// A value in a reply that is the beginning of the whole one.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ShortenedValue {
+    /// Its place in the reply, as a JSON Pointer
+    pub path: String,
+    /// Number of characters of a text, or of entries of an object or a list, that it lacks
+    pub left_out: u64,
+}
+
 /// A question that a run waits for.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -350,6 +362,9 @@ pub struct GateInfo {
     /// True if parts of the context are left out here
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shortened: bool,
+    /// Values of the context that are not whole here
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shortened_values: Vec<ShortenedValue>,
     /// True if parts of it are hidden as secrets
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub masked: bool,
@@ -685,7 +700,8 @@ pub struct RunRecord {
     /// Return value of a function, or the return values of a machine; null unless it is completed
     #[serde(default)]
     pub result: Value,
-    /// True if result is shortened, as long ones are in lists; the record of the run has the whole
+    /// True if result is shortened, as long ones are in lists: its texts, or the beginning of its JSON as a text. The record
+    /// of the run has the whole
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub result_shortened: bool,
     /// Reason for its failure, of a function the text of its exception; null unless it failed

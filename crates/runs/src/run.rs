@@ -192,18 +192,17 @@ fn deserialize_present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Res
 const MAX_RESULT_CHARS: usize = 1000;
 const MAX_RESULT_TEXT_CHARS: usize = 300;
 
-/// Returns a result for lists, and whether it was shortened.
+/// Returns a result as lists show it, and whether that is only a part of it: its long texts are cut, or it is the beginning of
+/// its JSON as a text.
 pub(super) fn listed(result: &Value) -> (Value, bool) {
     let is_short = |value: &Value| value.to_string().chars().nth(MAX_RESULT_CHARS).is_none();
     if is_short(result) {
         return (result.clone(), false);
     }
     let mut shortened = result.clone();
-    shorten(&mut shortened, MAX_RESULT_TEXT_CHARS);
+    shorten(&mut shortened, MAX_RESULT_TEXT_CHARS, "", &mut Vec::new());
     if !is_short(&shortened) {
-        let json = result.to_string();
-        let (length, head) = (json.chars().count(), json.chars().take(MAX_RESULT_TEXT_CHARS).collect::<String>());
-        shortened = format!("{head}\n[… {} characters of JSON left out …]", length - MAX_RESULT_TEXT_CHARS).into();
+        shortened = result.to_string().chars().take(MAX_RESULT_TEXT_CHARS).collect::<String>().into();
     }
     (shortened, true)
 }
@@ -475,9 +474,11 @@ mod tests {
             assert_eq!(listed(&whole), (whole.clone(), false));
         }
         let (text, shortened) = listed(&json!({"output": "x".repeat(5000), "code": 0}));
-        assert!(shortened && text["code"] == 0 && text["output"].as_str().unwrap().contains("left out"), "{text}");
+        assert!(shortened && text == json!({"output": "x".repeat(MAX_RESULT_TEXT_CHARS), "code": 0}), "{text}");
         let (many, shortened) = listed(&json!((0..5000).collect::<Vec<_>>()));
-        assert!(shortened && many.as_str().unwrap().starts_with("[0,1,2,") && many.to_string().len() < 500, "{many}");
+        let head = many.as_str().unwrap();
+        let whole = json!((0..5000).collect::<Vec<_>>()).to_string();
+        assert!(shortened && head.len() == MAX_RESULT_TEXT_CHARS && whole.starts_with(head), "{many}");
     }
 
     #[test]

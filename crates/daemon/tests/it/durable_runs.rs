@@ -339,6 +339,24 @@ async fn what_is_told_of_a_long_run_is_bounded() {
     assert_eq!(reply.execution_log[10]["phase"], "left_out");
     assert!(reply.execution_log[10]["message"].as_str().unwrap().starts_with("1941 entries are left out"));
     assert_eq!(reply.execution_log[60]["phase"], "error");
+    let whole = format!("{text} ");
+    for entry in reply.execution_log.iter().filter(|entry| entry["phase"] == "execution") {
+        let message = entry["result"]["error"].as_str().unwrap();
+        assert!(
+            message.len() < whole.len() && whole.starts_with(message),
+            "the beginning of it, and nothing else: {message}"
+        );
+    }
+    let left_out = |path: &str| {
+        let named = reply.shortened_values.iter().find(|one| one.path == path);
+        named.unwrap_or_else(|| panic!("{path}: {:?}", reply.shortened_values)).left_out
+    };
+    assert_eq!(left_out("/execution_log"), 1941);
+    let message = reply.final_variables["error"].as_str().unwrap();
+    assert!(
+        whole.starts_with(message) && left_out("/final_variables/error") >= 3_000 - message.len() as u64,
+        "{message}"
+    );
     let bytes = serde_json::to_string(&reply).unwrap().len();
     assert!(bytes < 100_000, "{bytes}");
     daemon.stop().await;

@@ -178,6 +178,44 @@ async fn given(daemon: &TestDaemon, definition: &Value, variables: Value) -> Run
 }
 
 #[tokio::test]
+async fn the_matches_of_a_search_and_the_results_of_a_list_are_whole_or_their_step_has_failed() {
+    let daemon = TestDaemon::new().await;
+    let searching = |count: usize| {
+        let print = json!({"input_text": format!("seq -f 'row %g' {count}\n"), "until": "prompt", "timeout": 60});
+        let search = json!({"content_mode": "history", "search": "^row", "context": 0});
+        let to = |next: &str| json!([{"condition": "success", "next_state": next}]);
+        json!({"initial_state": "open", "states": {
+            "open": {"action": {"tool": "open_terminal"}, "transitions": to("print")},
+            "print": {"action": {"tool": "send_input", "params": print}, "transitions": to("see")},
+            "see": {"action": {"tool": "get_screen_content", "params": search}, "transitions": to("end")},
+            "end": {"action": {"tool": "return", "params": {"result": "{see_matches}"}}},
+        }})
+    };
+    let ended = daemon.run(searching(20_000)).await;
+    let matches = ended.result.unwrap_or_else(|| panic!("{:?}", ended.error));
+    let texts: Vec<&str> = matches.as_array().unwrap().iter().map(|found| found["text"].as_str().unwrap()).collect();
+    assert_eq!((texts.len(), texts.first(), texts.last()), (20_000, Some(&"row 1"), Some(&"row 20000")));
+    let ended = daemon.run(searching(150_000)).await;
+    assert_eq!((ended.status.as_str(), ended.final_state.as_deref()), ("failed", Some("see")), "{:?}", ended.error);
+    assert!(ended.error.unwrap().contains("what the search found"));
+
+    let listing = |count: usize| {
+        json!({"initial_state": "each", "states": {
+            "each": {"for_each": {"items": ["a", "b"], "as": "item"},
+                     "action": run_command(&format!("seq -f '{{item}} %.0f' {count}")),
+                     "transitions": [{"condition": "success", "next_state": "end"}]},
+            "end": {"action": {"tool": "return", "params": {"result": "{each_results}"}}},
+        }})
+    };
+    let ended = daemon.run(listing(30_000)).await;
+    let lines = |item: &str| (1..=30_000).map(|number| format!("{item} {number}")).collect::<Vec<_>>().join("\n");
+    assert!(ended.result == Some(json!([lines("a"), lines("b")])), "{:?}", ended.error);
+    let ended = daemon.run(listing(150_000)).await;
+    assert_eq!((ended.status.as_str(), ended.final_state.as_deref()), ("failed", Some("each")), "{:?}", ended.error);
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn lists_and_objects_are_given_as_such_or_as_json() {
     let daemon = TestDaemon::new().await;
     let definition = json!({

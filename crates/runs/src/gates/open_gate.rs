@@ -122,6 +122,11 @@ fn count_blanks(form: &mut Value) {
 
 /// Shortens a gate for reports.
 pub(crate) fn reported(mut info: GateInfo) -> GateInfo {
-    info.shortened = info.context.values_mut().fold(false, |is_cut, field| shorten(field, MAX_TEXT_CHARS) | is_cut);
+    let mut context = Value::Object(std::mem::take(&mut info.context));
+    shorten(&mut context, MAX_TEXT_CHARS, "/context", &mut info.shortened_values);
+    if let Value::Object(context) = context {
+        info.context = context;
+    }
+    info.shortened = !info.shortened_values.is_empty();
     info
 }

@@ -28,9 +28,10 @@ pub(crate) fn rehearsed(
         _ => None,
     });
     let mut log: Vec<Value> = path.into_iter().map(entry).collect();
-    for entry in &mut log {
+    let mut shortened_values = Vec::new();
+    for (index, entry) in log.iter_mut().enumerate() {
         secrets.mask_in(entry);
-        shorten(entry, MAX_TEXT_CHARS);
+        shorten(entry, MAX_TEXT_CHARS, &format!("/execution_log/{index}"), &mut shortened_values);
     }
     let (status, error) = match end {
         RehearsalEnd::Completed => ("completed", None),
@@ -45,6 +46,8 @@ pub(crate) fn rehearsed(
         states_executed,
         total_elapsed_time: elapsed_time.as_secs_f64(),
         execution_log: log,
+        shortened: !shortened_values.is_empty(),
+        shortened_values,
         return_values: return_values.into_iter().map(|(name, value)| (name, value.into())).collect(),
         result: result.filter(|_| status == "completed"),
         error: secrets.masked_if(error),

@@ -1,13 +1,12 @@
 //! The report on a run of a machine.
 
-use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 
 use serde_json::{Map, Value, json};
 use steplatch_access::Redactor;
 use steplatch_clock as clock;
 use steplatch_ids::RunId;
-use steplatch_protocol::{GateInfo, RunReply};
+use steplatch_protocol::{GateInfo, RunReply, ShortenedValue};
 use steplatch_store::Record;
 use steplatch_workflow::{Event, History, LogBuilder, workflow_signature};
 
@@ -16,7 +15,7 @@ use crate::event::Unreadable;
 use crate::run::{Run, RunState, RunStatus};
 use crate::seal::Seal;
 
-/// Maximum characters of a text in a report, which keeps its head and tail.
+/// Maximum characters of a text in a report, which keeps its beginning.
 pub(crate) const MAX_TEXT_CHARS: usize = 2000;
 
 /// Minimum to which the report of a long run lowers that limit.
@@ -37,6 +36,15 @@ const MAX_SCREEN_LINES: usize = 24;
 /// Maximum number of variables in a report.
 const MAX_VARIABLES: usize = 300;
 
+/// Maximum number of shortened values that a report names. It has the variables first.
+const MAX_SHORTENED: usize = 2 + MAX_VARIABLES + 100;
+
+/// The field of a report with the variables at the end.
+const VARIABLES: &str = "final_variables";
+
+/// The field of a log entry with the variables after its state.
+const AFTER: &str = "variables_after";
+
 /// The field of a result, and of a report, with the log of its run.
 pub(super) const LOG: &str = "execution_log";
 
@@ -56,18 +64,18 @@ pub(crate) fn build_report(
     secrets: &Redactor,
 ) -> Result<RunReply, Unreadable> {
     let (builder, log) = read_log(records)?;
-    let is_log_cut = log.iter().any(|entry| entry["phase"] == LEFT_OUT);
+    let log_left_out = log.iter().find_map(|entry| entry[LEFT_OUT].as_u64());
     let history = builder.history();
     // Each result contains a screen, and the variables contain it again.
     let longest = (SCREENS_BUDGET_CHARS / (2 * log.len().max(1))).clamp(MIN_TEXT_CHARS, MAX_TEXT_CHARS);
-    let shortened = Cell::new(is_log_cut);
-    let fitting = |mut value: Value| {
-        if let Some(variables) = value.get_mut("variables_after") {
+    let mut cut = Vec::new();
+    let mut fitting = |mut value: Value, place: &str| {
+        if let Some(variables) = value.get_mut(AFTER) {
             // The result of the same entry has it.
             variables.as_object_mut().into_iter().for_each(remove_nested_logs);
-            shortened.set(shorten(variables, (longest / 4).max(MIN_VARIABLE_CHARS)) || shortened.get());
+            shorten(variables, (longest / 4).max(MIN_VARIABLE_CHARS), &pointer(place, AFTER), &mut cut);
         }
-        shortened.set(shorten(&mut value, longest) || shortened.get());
+        shorten(&mut value, longest, place, &mut cut);
         secrets.masked_value(value)
     };
     let (last_screen, last_screens) = match progress.state {
@@ -76,17 +84,26 @@ pub(crate) fn build_report(
     };
     let mut variables = history.variables().to_map();
     remove_nested_logs(&mut variables);
-    let left_out = variables.len().saturating_sub(MAX_VARIABLES);
-    if left_out > 0 {
-        shortened.set(true);
+    let variables_left_out = variables.len().saturating_sub(MAX_VARIABLES);
+    if variables_left_out > 0 {
         variables = variables.into_iter().take(MAX_VARIABLES).collect();
-        variables.insert("…".to_owned(), format!("{left_out} variables left out of this report").into());
     }
-    let variables = match fitting(secrets.masked_value(Value::Object(variables))) {
+    let variables = match fitting(secrets.masked_value(Value::Object(variables)), &format!("/{VARIABLES}")) {
         Value::Object(variables) => variables,
         _ => Map::new(),
     };
-    let log: Vec<Value> = log.into_iter().map(|entry| fitting(secrets.masked_value(entry))).collect();
+    let log: Vec<Value> = log
+        .into_iter()
+        .enumerate()
+        .map(|(index, entry)| fitting(secrets.masked_value(entry), &format!("/{LOG}/{index}")))
+        .collect();
+    let entries = [(VARIABLES, variables_left_out as u64), (LOG, log_left_out.unwrap_or_default())];
+    let entries = entries.into_iter().filter(|(_, left_out)| *left_out > 0);
+    let shortened_values: Vec<ShortenedValue> = entries
+        .map(|(name, left_out)| ShortenedValue { path: format!("/{name}"), left_out })
+        .chain(cut)
+        .take(MAX_SHORTENED)
+        .collect();
     let masked = |text: &str| Value::String(secrets.masked(text.to_owned()));
     let mut signature = history.definition().map(workflow_signature).unwrap_or_default();
     secrets.mask_fields(&mut signature);
@@ -97,7 +114,8 @@ pub(crate) fn build_report(
         states_executed: history.states_executed(),
         execution_log: log,
         final_variables: variables,
-        shortened: shortened.get(),
+        shortened: !shortened_values.is_empty(),
+        shortened_values,
         return_values: history.return_values().iter().map(|(name, value)| (name.clone(), masked(value))).collect(),
         result: history.result().cloned().map(|result| secrets.masked_value(result)),
         session_id: history.session_id().map(str::to_owned),
@@ -216,7 +234,7 @@ fn read_log(records: Vec<Record>) -> Result<(LogBuilder, Vec<Value>), Unreadable
     }
     if left_out > 0 {
         let note = format!("{left_out} entries are left out of this report; steplatch runs events tells everything");
-        first.push(json!({"phase": LEFT_OUT, "message": note}));
+        first.push(json!({"phase": LEFT_OUT, "message": note, LEFT_OUT: left_out}));
     }
     first.extend(last);
     Ok((builder, first))
@@ -238,25 +256,34 @@ pub(super) fn entries_of(event: &Event, log: &mut LogBuilder) -> Vec<Value> {
     log.next(event).into_iter().filter_map(dated).collect()
 }
 
-/// Cuts texts that are longer than `longest`, for a reader: keeps their ends and states what is missing. Returns
-/// whether there was one. Shortens nothing that a run computes with.
-pub(crate) fn shorten(value: &mut Value, longest: usize) -> bool {
+/// Cuts texts that are longer than `longest`, for a reader: what is left is the beginning of the whole text, and nothing
+/// else. Adds their places to `cut`, as JSON Pointers that begin with `place`. Shortens nothing that a run computes with.
+pub(crate) fn shorten(value: &mut Value, longest: usize, place: &str, cut: &mut Vec<ShortenedValue>) {
     match value {
         Value::String(text) => {
-            let length = text.chars().count();
-            let is_long = length > longest;
-            if is_long {
-                let half = longest / 2;
-                let head: String = text.chars().take(half).collect();
-                let tail: String = text.chars().skip(length - half).collect();
-                *text = format!("{head}\n[… {} characters left out of this report …]\n{tail}", length - 2 * half);
+            if let Some((end, _)) = text.char_indices().nth(longest) {
+                let left_out = text[end..].chars().count() as u64;
+                text.truncate(end);
+                cut.push(ShortenedValue { path: place.to_owned(), left_out });
             }
-            is_long
         }
-        Value::Array(items) => items.iter_mut().fold(false, |is_cut, item| shorten(item, longest) | is_cut),
-        Value::Object(fields) => fields.values_mut().fold(false, |is_cut, field| shorten(field, longest) | is_cut),
-        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+        Value::Array(items) => {
+            for (index, item) in items.iter_mut().enumerate() {
+                shorten(item, longest, &format!("{place}/{index}"), cut);
+            }
+        }
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                shorten(field, longest, &pointer(place, name), cut);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
+}
+
+/// Returns the JSON Pointer of a field.
+fn pointer(place: &str, name: &str) -> String {
+    format!("{place}/{}", name.replace('~', "~0").replace('/', "~1"))
 }
 
 #[cfg(test)]
@@ -282,11 +309,12 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_keeps_its_ends_and_says_what_is_missing() {
-        let mut value = Value::String(format!("begin{}end", "x".repeat(5000)));
-        assert!(shorten(&mut value, 2000) && !shorten(&mut json!(["short"]), 2000));
-        let text = value.as_str().unwrap();
-        assert!(text.starts_with("begin") && text.ends_with("end"));
-        assert!(text.contains("[… 3008 characters left out of this report …]"), "{text}");
+    fn a_shortened_text_is_the_beginning_of_the_whole_one_and_nothing_else() {
+        let whole = json!({"a/b": ["short", "ž".repeat(5000)], "c": {"d": "x".repeat(2001)}, "e": "y".repeat(2000)});
+        let (mut value, mut cut) = (whole.clone(), Vec::new());
+        shorten(&mut value, 2000, "/final_variables", &mut cut);
+        assert_eq!(value, json!({"a/b": ["short", "ž".repeat(2000)], "c": {"d": "x".repeat(2000)}, "e": whole["e"]}));
+        let cut: Vec<(&str, u64)> = cut.iter().map(|one| (one.path.as_str(), one.left_out)).collect();
+        assert_eq!(cut, [("/final_variables/a~1b/1", 3000), ("/final_variables/c/d", 1)]);
     }
 }

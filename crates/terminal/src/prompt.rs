@@ -298,6 +298,19 @@ impl LearnedPrompt {
         Ok(text.split('\n').map(str::to_owned).collect())
     }
 
+    /// Returns the meaning of an empty line in a text that is typed line by line, where the program would not take the text as a
+    /// whole. Unlike an entry, such a text may be the answer to something, so only known programs count.
+    pub(crate) fn splits_at_empty_line(&self, text: &str) -> Option<&'static str> {
+        let Kind::Known(interpreter) = self.kind else { return None };
+        let has_empty_line = text.trim_end().split('\n').any(|line| line.trim().is_empty());
+        match interpreter.name {
+            _ if interpreter.repeats_entries && has_empty_line => Some("a repetition of the last entry"),
+            IPYTHON if has_empty_line => Some("the end of the entry"),
+            PYTHON if python_entry::ends_early(text) => Some("the end of the block"),
+            _ => None,
+        }
+    }
+
     /// Returns whether each entry is a complete statement.
     pub(crate) fn takes_statements(&self) -> bool {
         matches!(self.kind, Kind::Known(interpreter) if interpreter.name == PYTHON)
@@ -519,6 +532,22 @@ mod tests {
         assert_eq!(lines(">>> ", "if a:\n  b\n\n  c\nd").unwrap(), ["if a:\n  b\n \n  c", "d"]);
         for prompt in ["$ ", "> ", "sqlite> ", "postgres=# ", "irb(main):001:0> "] {
             assert_eq!(lines(prompt, "a\n\nb").unwrap(), ["a", "", "b"], "{prompt:?}");
+        }
+        let splits = |prompt: &str, text: &str| learned(prompt).splits_at_empty_line(text).is_some();
+        for (prompt, text, expected) in [
+            (">>> ", "if a:\n  b\n\n  c\nd", true),
+            (">>> ", "if a:\n  b\n\nelse:\n  c", true),
+            (">>> ", "if a:\n  b\n\nd\n", false),
+            (">>> ", "x = \'\'\'a\n\n  b\'\'\'\ny = [1,\n\n  2]", false),
+            (">>> ", "if a:\n  b\n \n  c\n\n", false),
+            ("In [1]: ", "a\n\nb", true),
+            ("(Pdb) ", "p 1\n\np 2", true),
+            ("(Pdb) ", "p 1\n\n", false),
+            ("sqlite> ", "a\n\nb", false),
+            ("redis:6379> ", "a\n\nb", false),
+            ("$ ", "a\n\nb", false),
+        ] {
+            assert_eq!(splits(prompt, text), expected, "{prompt:?} {text:?}");
         }
         for prompt in ["(gdb) ", "(Pdb) ", "redis:6379> ", "In [1]: "] {
             assert!(lines(prompt, "a\n\nb").is_err(), "{prompt:?}");

@@ -43,6 +43,29 @@ pub(crate) fn statements(text: &str) -> Vec<String> {
     statements
 }
 
+/// Returns whether an empty line of a text ends a block that the lines after it belong to.
+pub(crate) fn ends_early(text: &str) -> bool {
+    let lines: Vec<&str> = text.split('\n').collect();
+    let mut scan = Scan::default();
+    let mut is_block = false;
+    for (at, line) in lines.iter().enumerate() {
+        let is_inside = scan.is_inside();
+        scan.pass(line);
+        if is_inside || is_blank(line) && !line.is_empty() {
+            continue;
+        }
+        if line.is_empty() {
+            if is_block && lines[at + 1..].iter().find(|next| !is_blank(next)).is_some_and(|next| continues(next)) {
+                return true;
+            }
+            is_block = false;
+        } else if !continues(line) {
+            is_block = line.starts_with('@') || BLOCKS.contains(&first_word(line));
+        }
+    }
+    false
+}
+
 fn is_blank(line: &str) -> bool {
     line.trim().is_empty() || line.trim_start().starts_with('#')
 }

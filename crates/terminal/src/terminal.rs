@@ -147,6 +147,17 @@ pub enum InputError {
     /// A line of it would be truncated.
     #[error(transparent)]
     LineTooLong(#[from] LineTooLong),
+    /// It has an empty line, at which the program at its prompt would end or repeat an entry.
+    #[error(
+        "nothing was typed: the text has an empty line, and {program} takes an empty line for {meaning}; leave it out, send \
+         the text in parts, or use run_command"
+    )]
+    EmptyLine {
+        /// The program.
+        program: String,
+        /// The meaning of an empty line.
+        meaning: String,
+    },
     /// Another client holds the terminal.
     #[error("{} holds the terminal", .0.name)]
     Held(LockHolder),

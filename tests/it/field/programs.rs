@@ -230,6 +230,87 @@ fn every_entry_of_an_interpreter_that_a_node_keeps_has_its_output() {
     );
 }
 
+/// Programs at whose prompt an empty line is more than the end of a line, unless they take the block as a paste.
+const BLOCKS: &[(&str, &str, &str, &str, &str)] = &[
+    ("python", "python3 -q", ">>> $", "def f():\n    a = 1\n\n    return a + 41\n\nf()\n", "42"),
+    ("python, with its editor", "python3 -q", ">>> $", "if 1:\n    a = 42\n\n    print(a)\n", "42"),
+    (
+        "python, basic",
+        "env PYTHON_BASIC_REPL=1 python3 -q",
+        ">>> $",
+        "def f():\n    a = 1\n\n    return a + 41\n\nf()\n",
+        "42",
+    ),
+    ("python, a clause", "env PYTHON_BASIC_REPL=1 python3 -q", ">>> $", "if 0:\n    1\n\nelse:\n    6 * 7\n\n", "42"),
+    (
+        "python, a class",
+        "env PYTHON_BASIC_REPL=1 python3 -q",
+        ">>> $",
+        "class A:\n    x = 42\n\n    def m(self): return self.x\n\nA().m()\n",
+        "42",
+    ),
+    ("python, no block", "env PYTHON_BASIC_REPL=1 python3 -q", ">>> $", "sum([40,\n\n 2])\n", "42"),
+    (
+        "ipython",
+        "ipython3 --no-banner --colors=NoColor",
+        r"In \[\d+\]: *$",
+        "def f():\n    a = 1\n\n    return a + 41\n\nprint(f())\n",
+        "42",
+    ),
+    (
+        "ipython, simple prompt",
+        "ipython3 --no-banner --colors=NoColor --simple-prompt",
+        r"In \[\d+\]: *$",
+        "def f():\n    a = 1\n\n    return a + 41\n\nprint(f())\n",
+        "42",
+    ),
+    ("node", "node", "> $", "[40,\n\n2].reduce((a, b) =>\n\na + b)\n", "42"),
+    ("pdb", "printf 'x = 1\\ny = 2\\n' > p.py; exec python3 -m pdb p.py", r"\(Pdb\) $", "p 1\n\np 6 * 7\n", "42"),
+    ("gdb", "gdb -q -nx", r"\(gdb\) $", "print 1\n\nprint 6 * 7\n", "$2 = 42"),
+];
+
+#[test]
+fn a_block_with_empty_lines_is_typed_whole_or_not_at_all() {
+    let field = Field::new();
+    Failures::of_rows(BLOCKS, |(name, command, prompt, block, result), failures| {
+        let session = field.open(json!({"command": ["sh", "-c", command]}));
+        let waits = |since: &str| {
+            field.reply(
+                "await_output",
+                json!({"session_id": session, "pattern": prompt, "since": since, "timeout": COMMAND_TIMEOUT}),
+            )
+        };
+        waits("input");
+        let sent = field.reply("send_input", json!({"session_id": session, "input_text": block, "pattern": format!("{}\\s", literal(result)), "timeout": 5}));
+        let is_refused = sent["error"].as_str().is_some_and(|error| error.contains("empty line"));
+        let is_whole = sent["waited"]["reason"] == "match"
+            && !sent["screen_content"].as_str().unwrap_or_default().contains("Error");
+        let typed = field.reply("get_screen_content", json!({"session_id": session}));
+        let first = block.lines().next().unwrap_or_default();
+        let has_typed = typed["screen_content"].as_str().is_some_and(|screen| screen.contains(first));
+        if !(is_whole || is_refused && !has_typed) {
+            failures.add(format!("{name} / send_input: {sent} {typed}"));
+        }
+        field.reply("exit_terminal", json!({"session_id": session}));
+        let over = field.function(&format!(
+            "PTYNode(id='program', session=session, command={:?}, ready={})\n\
+             async def field(ctx):\n    got = await ctx.run('program', {:?}, timeout=20)\n    \
+             return [got['success'], got['output'], got['error'], got['attributes'].get('session_id')]\n\
+             Workflow(id='field', session=session, fn=field)\n",
+            format!("sh -c \"{command}\""),
+            json!({"pattern": prompt}),
+            block.trim_end_matches('\n'),
+        ));
+        let got = &over["result"];
+        let is_refused = got[0] == false && got[2].as_str().is_some_and(|error| error.contains("empty line"));
+        let output = got[1].as_str().unwrap_or_default();
+        let is_whole = got[0] == true && output.contains(result) && !output.contains("Error");
+        if !is_whole && !is_refused {
+            failures.add(format!("{name} / node: {over}"));
+        }
+    });
+}
+
 /// A program that shows its prompt later than a terminal waits for it at its opening.
 #[test]
 fn every_program_that_a_node_keeps_may_start_late() {

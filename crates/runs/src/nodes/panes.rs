@@ -277,7 +277,7 @@ impl PtyNodes {
         pane: &mut PtyNode,
         step: &str,
     ) -> Result<SendInputReply, PtyNodeError> {
-        // Enter ends the input. Programs that support bracketed paste get text of several lines as a paste.
+        // Enter ends the input.
         let send = SendInput {
             session_id: session.as_str().to_owned(),
             input_text: text.to_owned(),
@@ -291,8 +291,13 @@ impl PtyNodes {
             return Err(PtyNodeError(ErrorType::Unknown, "Whether the input was typed is not known.".to_owned()));
         }
         if !sent.success {
+            let error = sent.error.unwrap_or_default();
+            if self.sessions.exists(session.as_str()).await.is_ok() {
+                // The terminal has refused the input.
+                return Err(PtyNodeError(ErrorType::InvalidInput, error));
+            }
             pane.lose();
-            return Err(PtyNodeError(ErrorType::Connection, sent.error.unwrap_or_default()));
+            return Err(PtyNodeError(ErrorType::Connection, error));
         }
         Ok(sent)
     }

@@ -770,6 +770,9 @@ impl Task {
         {
             return drop(reply.send(Err(error.into())));
         }
+        if let Err(error) = self.check_empty_lines(&input.text) {
+            return drop(reply.send(Err(error)));
+        }
         if bytes.len() > MAX_WAITING_INPUT_BYTES {
             return drop(reply.send(Err(InputError::TooLong { most: MAX_WAITING_INPUT_BYTES })));
         }
@@ -878,7 +881,26 @@ impl Task {
         self.pty.line_discipline().is_some_and(|discipline| discipline.whole_lines)
     }
 
-    /// Checks that no line of `typed` exceeds the limit of a program that reads whole lines, here or behind a relay.
+    /// Checks that a text is whole to an interpreter or debugger at its prompt, to which an empty line may be more than the end of
+    /// a line.
+    fn check_empty_lines(&self, text: &str) -> Result<(), InputError> {
+        // It is typed, also where the program takes pastes.
+        if !text.contains('\n') || self.intake.screen.modes().alternate_screen || self.shell.is_idle() {
+            return Ok(());
+        }
+        let program = self.foreground_name();
+        let prompt = LearnedPrompt::learn(&self.row_before_cursor(), program.as_deref());
+        match prompt.and_then(|prompt| prompt.splits_at_empty_line(text)) {
+            Some(meaning) => {
+                let program = program.unwrap_or_else(|| "the program".to_owned());
+                Err(InputError::EmptyLine { program, meaning: meaning.to_owned() })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Checks that the lines of `typed` arrive whole at a program that reads whole lines, here or behind a program that passes
+    /// them on.
     fn check_lines(&self, typed: &[u8]) -> Result<(), LineTooLong> {
         let bytes = line_limit::longest_line(self.shell.draft.len(), typed);
         if bytes <= MAX_BUSYBOX_LINE_BYTES {

@@ -281,6 +281,9 @@ pub struct WaitInfo {
     /// The match lies in what was typed, and nothing better came
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_echo: bool,
+    /// True if the prompt is there and the shell ran nothing of the line
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ran_nothing: bool,
 }
 
 /// Place where await_output looks.
@@ -462,6 +465,9 @@ pub struct TerminalWait {
     pub exit_code: Option<i32>,
     /// Position to look from in the next wait
     pub offset: u64,
+    /// True if the prompt is there and the shell ran nothing of your last line
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ran_nothing: bool,
 }
 
 /// A run that ended a wait.
@@ -542,6 +548,9 @@ pub struct AwaitOutputReply {
     /// The match lies in what was typed, and nothing better came
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_echo: bool,
+    /// True if the prompt is there and the shell ran nothing of your last line
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ran_nothing: bool,
     /// True if it waits for typed input, where that is known
     pub awaiting_input: Option<bool>,
     /// True if it reads a line that is not shown, as a password

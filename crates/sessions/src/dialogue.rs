@@ -16,7 +16,7 @@ use steplatch_terminal::{InputWait, Limit, Part, Reason, Target, Until};
 
 use crate::sessions::Sessions;
 use crate::trouble::SessionError;
-use crate::waiting::{masked_match, reason_of};
+use crate::waiting::{RAN_NOTHING, masked_match, reason_of};
 
 /// One turn, as the rules of machines describe it.
 #[derive(Debug, Deserialize)]
@@ -125,6 +125,9 @@ impl Sessions {
             "exit_code": waited.exit.map(|exit| exit.code).or(view.exit_code.filter(|_| reason == AwaitReason::Prompt)),
             "screen_content": secrets.masked_screen(view.screen),
         });
+        if waited.ran_nothing {
+            (result["success"], result["error"]) = (false.into(), RAN_NOTHING.into());
+        }
         if let Some(matched) = found.map(|found| found.pattern) {
             let (text, groups) = masked_match(&secrets, &waited);
             result["matched"] = matched.into();

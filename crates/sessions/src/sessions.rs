@@ -38,6 +38,7 @@ use crate::search::{MAX_MATCHES, search};
 use crate::signals::signal_named;
 use crate::trouble::{LookupError, PaintError, SessionError, held_text};
 use crate::wait_request::{input_wait, wait_request};
+use crate::waiting::RAN_NOTHING;
 
 /// Terminals, as sessions. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -475,8 +476,10 @@ impl Sessions {
         let share = self.screen_share(caller, &terminal, &view, mode, since).await;
         let secrets = self.secrets.within(terminal.id());
         let View { exit, busy, exit_code, awaiting_input, password, name, typed, .. } = view;
+        let ran_nothing = waited.as_ref().is_some_and(|waited| waited.ran_nothing);
+        let error = share.incomplete.or_else(|| ran_nothing.then(|| RAN_NOTHING.to_owned()));
         Ok(SendInputReply {
-            success: share.incomplete.is_none(),
+            success: error.is_none(),
             session_id: terminal.id().to_string(),
             message: "Input sent".to_owned(),
             handed_back,
@@ -484,7 +487,7 @@ impl Sessions {
             omitted: share.omitted,
             timestamp: Some(clock::now_iso8601()),
             process_running: Some(exit.is_none()),
-            error: share.incomplete,
+            error,
             outcome_unknown: None,
             name,
             waited,

@@ -18,7 +18,11 @@ use super::trouble::SessionError;
 use crate::sessions::{Sessions, mask_divided_secrets};
 use crate::wait_request::{patterns_of, wait_request};
 
-/// Length of the context before and after a match, in characters.
+/// Error of a wait for the prompt behind a line of which the shell ran nothing. The prompt alone is no success.
+pub(crate) const RAN_NOTHING: &str = "the shell ran nothing of the typed line: it did not understand it, or a word of its history that \
+     the line names does not exist; the screen has its message";
+
+/// Lines around a match, in characters before and after it.
 const MATCH_CONTEXT_CHARS: u64 = 300;
 
 impl Sessions {
@@ -79,9 +83,13 @@ impl Sessions {
             match_text: reply.match_text.clone(),
             exit_code: reply.exit_code,
             offset: reply.offset,
+            ran_nothing: reply.ran_nothing,
         });
         let timeout_occurred = terminals.iter().any(|end| end.reason == AwaitReason::Timeout);
-        Ok(AwaitOutputReply { terminals, timeout_occurred, ..reply })
+        let ran_nothing = terminals.iter().any(|end| end.ran_nothing);
+        let error = reply.error.or_else(|| ran_nothing.then(|| RAN_NOTHING.to_owned()));
+        let success = reply.success && !ran_nothing;
+        Ok(AwaitOutputReply { success, error, terminals, timeout_occurred, ran_nothing, ..reply })
     }
 
     /// Waits for the output after an input at `offset`.
@@ -108,6 +116,7 @@ impl Sessions {
             elapsed_time: (began.elapsed().as_secs_f64() * 1e3).round() / 1e3,
             offset: end.waited.offset,
             in_echo: end.waited.found.as_ref().is_some_and(|found| found.in_echo),
+            ran_nothing: end.waited.ran_nothing,
         };
         Ok((end.view, info))
     }
@@ -174,6 +183,7 @@ impl Sessions {
             match_text: masked_match(&secrets, &end.waited).0,
             exit_code: exit_code_of(reason, &end),
             offset: end.waited.offset,
+            ran_nothing: end.waited.ran_nothing,
             name: end.view.name,
         }
     }
@@ -221,7 +231,8 @@ impl Sessions {
             _ => None,
         };
         let sources = patterns_of(verb);
-        let success = waited.gave_up.is_none() && share.incomplete.is_none();
+        let error = error.or_else(|| waited.ran_nothing.then(|| RAN_NOTHING.to_owned()));
+        let success = waited.gave_up.is_none() && share.incomplete.is_none() && !waited.ran_nothing;
         let found = waited.found;
         Ok(AwaitOutputReply {
             run: None,
@@ -248,6 +259,7 @@ impl Sessions {
             alternate_screen: share.alternate_screen,
             highlighted: share.highlighted,
             typed: secrets.masked_if(view.typed),
+            ran_nothing: waited.ran_nothing,
             awaiting_input: view.awaiting_input,
             password: view.password,
             in_echo: found.is_some_and(|found| found.in_echo),

@@ -180,6 +180,10 @@ pub struct Waited {
     /// The program that replaced the shell of the awaited prompt, as after `exec`. No prompt follows, and the
     /// reason is [`Reason::Exit`] although the terminal is open.
     pub replaced_by: Option<String>,
+    /// True if the shell ran nothing of the line before the awaited prompt, as where it did not understand it. Unknown, and
+    /// false, for a shell without marks. False for a line of which there is nothing to run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ran_nothing: bool,
 }
 
 /// Maximum size of the text that one pass searches, in bytes. Other requests are served between two passes.

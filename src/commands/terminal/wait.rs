@@ -46,7 +46,7 @@ Examples:
   steplatch terminal wait one two --until exit --any
 
 Exit codes: 0 matched, at the prompt after exit code 0, or ended with exit code 0; 1 the command or \
-program failed, or the program ended without a match; 3 a program asks for input; 124 timed out.";
+program failed, the shell ran nothing of the typed line, or the program ended without a match; 3 a program asks for input; 124 timed out.";
 
 /// An event that ends a wait besides a match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -121,7 +121,8 @@ const MAX_WAIT_SECONDS: f64 = 3600.0;
 pub(crate) async fn await_output(daemon: &ReconnectingClient, verb: AwaitOutput) -> Result<AwaitOutputReply, Failure> {
     loop {
         let reply = daemon.call(AwaitOutput { timeout: MAX_WAIT_SECONDS, ..verb.clone() }).await?;
-        if !reply.success {
+        // The prompt is there, so the wait is over; it counts as failed.
+        if !reply.success && !reply.ran_nothing {
             return Err(Failure::work(
                 reply.error.as_deref().unwrap_or("the wait failed, and the daemon gave no reason"),
             )
@@ -139,7 +140,7 @@ pub(crate) fn outcome(reply: &AwaitOutputReply, until: AwaitUntil) -> WaitOutcom
     let succeeded = reply.exit_code.is_none_or(|code| code == 0);
     match reply.reason {
         AwaitReason::Match | AwaitReason::Quiet | AwaitReason::Run => WaitOutcome::Done,
-        AwaitReason::Prompt => done(succeeded),
+        AwaitReason::Prompt => done(succeeded && !reply.ran_nothing),
         AwaitReason::Exit => done(until == AwaitUntil::Exit && succeeded),
         AwaitReason::Input if until == AwaitUntil::Input => WaitOutcome::Done,
         AwaitReason::Input => WaitOutcome::Asks,
@@ -161,6 +162,7 @@ fn describe(reply: &AwaitOutputReply) -> String {
 pub(crate) fn detail(reply: &AwaitOutputReply) -> String {
     match (&reply.match_text, reply.exit_code) {
         (Some(text), _) => visible(text.trim_end()),
+        (None, _) if reply.ran_nothing => "the shell ran nothing of the line".to_owned(),
         (None, Some(code)) => format!("exit code {code}"),
         (None, None) if reply.password => "asks for a password".to_owned(),
         (None, None) => String::new(),
@@ -199,5 +201,7 @@ mod tests {
         ] {
             assert_eq!(outcome(&reply, until), expected, "{reply:?}");
         }
+        let nothing = AwaitOutputReply { ran_nothing: true, ..reply(AwaitReason::Prompt, None) };
+        assert_eq!(outcome(&nothing, Prompt), Failed);
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use steplatch_testkit::{Agent, Home};
 
 use crate::field::cases::{CASES, Case};
-use crate::field::shells::{PROMPTS_OF_ROWS, SHELLS, Shell};
+use crate::field::shells::{Dialect, PROMPTS_OF_ROWS, SHELLS, Shell};
 use crate::ssh_server::Server;
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
@@ -312,6 +312,181 @@ fn the_text_since_an_input_says_where_a_program_draws_a_full_screen() {
     assert_eq!(over["result"], json!(["drawn", true]), "{over}");
 }
 
+/// Lines of which a shell runs nothing: a word of its history that does not exist, and a syntax error.
+const RUN_NOTHING: &[(&str, &[Dialect])] = &[("echo \"a!b\"", &[Dialect::Posix]), ("echo )(", &[Dialect::Posix])];
+
+/// Lines that have nothing to run.
+const NOTHING_TO_RUN: &[(&str, &[Dialect])] =
+    &[("", &[Dialect::Posix, Dialect::Fish]), ("  ", &[Dialect::Posix, Dialect::Fish]), ("# a", &[Dialect::Fish])];
+
+/// Returns the lines of a table for the shell.
+fn lines_for(table: &[(&'static str, &[Dialect])], shell: &Shell) -> Vec<&'static str> {
+    table.iter().filter(|(_, dialects)| dialects.contains(&shell.dialect)).map(|(line, _)| *line).collect()
+}
+
+fn says_ran_nothing(reply: &Value) -> bool {
+    reply["error"].as_str().is_some_and(|error| error.contains("ran nothing"))
+}
+
+#[test]
+fn a_typed_line_of_which_nothing_ran_is_no_success() {
+    const NAMES: [&str; 6] = ["bash", "bash, heavy prompt", "zsh", "zsh, vi mode", "fish", "fish, heavy prompt"];
+    let field = Field::new();
+    Failures::of_rows(SHELLS.iter().filter(|shell| NAMES.contains(&shell.name)), |shell, failures| {
+        let session = field.open(shell.opening(field.home.path()));
+        let types = |line: &str, until: Value| {
+            field.reply(
+                "send_input",
+                json!({"session_id": session, "input_text": format!("{line}\n"), "until": until, "timeout": COMMAND_TIMEOUT}),
+            )
+        };
+        let run = |tool: &str, params: Value| json!({"action": {"tool": tool, "params": params}, "transitions": [{"condition": "success", "next_state": "end"}]});
+        let machine = |states: Value| {
+            let mut all = json!({
+                "open": {
+                    "action": {"tool": "open_terminal", "params": shell.opening(field.home.path())},
+                    "transitions": [{"condition": "success", "next_state": "act"}],
+                },
+                "end": {"action": {"tool": "exit_terminal", "params": {}}},
+            });
+            all.as_object_mut().unwrap().extend(states.as_object().unwrap().clone());
+            field.machine(&json!({"name": "nothing", "initial_state": "open", "states": all}))
+        };
+        let rows = lines_for(RUN_NOTHING, shell).into_iter().map(|line| (line, true));
+        for (line, is_failure) in rows.chain(lines_for(NOTHING_TO_RUN, shell).into_iter().map(|line| (line, false))) {
+            let mut check = |way: &str, is_right: bool, reply: &Value| {
+                if !is_right {
+                    failures.add(format!("{} / {line:?} / {way}: {reply}", shell.name));
+                }
+            };
+            let as_expected = |reply: &Value| says_ran_nothing(reply) == is_failure && reply["success"] != is_failure;
+            field.run(&session, "true", false);
+            let reply = types(line, "prompt".into());
+            check("send_input", as_expected(&reply) && reply["waited"]["reason"] == "prompt", &reply);
+            let reply = field
+                .reply("await_output", json!({"session_id": session, "until": "prompt", "timeout": COMMAND_TIMEOUT}));
+            check("await_output", as_expected(&reply) && reply["reason"] == "prompt", &reply);
+            let text = format!("{line}\n");
+            let states = json!({"act": run("send_input", json!({"input_text": text, "until": "prompt", "timeout": COMMAND_TIMEOUT}))});
+            let over = machine(states);
+            check(
+                "a machine",
+                says_ran_nothing(&over) == is_failure && (over["status"] == "failed") == is_failure,
+                &over,
+            );
+            let mut wait = run("send_input", json!({"input_text": text}));
+            wait["transitions"][0]["next_state"] = "wait".into();
+            let over = machine(json!({
+                "act": wait, "wait": run("await_output", json!({"until": "prompt", "timeout": COMMAND_TIMEOUT})),
+            }));
+            check(
+                "a later wait",
+                says_ran_nothing(&over) == is_failure && (over["status"] == "failed") == is_failure,
+                &over,
+            );
+            let rules = json!([{"when": "no such question", "type": "x\n"}]);
+            let over = machine(
+                json!({"act": run("dialogue", json!({"input_text": text, "rules": rules, "timeout": COMMAND_TIMEOUT}))}),
+            );
+            check(
+                "a dialogue",
+                says_ran_nothing(&over) == is_failure && (over["status"] == "failed") == is_failure,
+                &over,
+            );
+            let send = field.home.runs(&["terminal", "send", &session, line, "-e"]);
+            let wait = field.home.runs(&["terminal", "wait", &session, "--timeout", "60"]);
+            let is_right = wait.code == i32::from(is_failure) && wait.stdout.contains("ran nothing") == is_failure;
+            check("terminal wait", is_right, &json!([send.stdout, send.stderr, wait.code, wait.stdout, wait.stderr]));
+            let over = field.function(&format!(
+                "PTYNode(id='shell', session=session, command={:?}, env={})\nasync def field(ctx):\n    \
+                 got = await ctx.run('shell', {line:?})\n    then = await ctx.run('shell', 'echo then')\n    \
+                 return [got['success'], got['error'], then['output']]\n\
+                 Workflow(id='field', session=session, fn=field)\n",
+                shell.command.join(" "),
+                json!(shell.settle(field.home.path())),
+            ));
+            let got = &over["result"];
+            let is_right =
+                got[0] != is_failure && says_ran_nothing(&json!({"error": got[1]})) == is_failure && got[2] == "then";
+            check("a node", is_right, &over);
+        }
+        if shell.dialect == Dialect::Fish {
+            // fish keeps a line that it cannot read in its editor, and shows no prompt after it.
+            let reply = types("echo )(", "prompt".into());
+            let wait = field.home.runs(&["terminal", "wait", &session, "--timeout", "60"]);
+            if reply["waited"]["reason"] != "input" || wait.code != 3 {
+                failures.add(format!("{}, a line that stays: {reply} {wait:?}", shell.name));
+            }
+        }
+        field.reply("exit_terminal", json!({"session_id": session}));
+    });
+}
+
+#[test]
+fn what_a_person_sends_is_printed_with_its_answer() {
+    let field = Field::new();
+    let shells = ["bash", "bash, heavy prompt", "zsh", "fish", "dash", "tcsh"];
+    let opening = |shell: &Shell| (shell.name, shell.opening(field.home.path()), "sleep 0.7; echo a''nswer", "answer");
+    let rows = SHELLS.iter().filter(|shell| shells.contains(&shell.name)).map(opening);
+    let python = "import time; time.sleep(0.7); print('an' + 'swer')";
+    let programs = [
+        ("python", json!({"command": ["python3", "-q"]}), python, "answer"),
+        (
+            "node",
+            json!({"command": ["node"]}),
+            "for (const from = Date.now(); Date.now() < from + 700;); console.log('an' + 'swer')",
+            "answer",
+        ),
+        ("a question", json!({"command": ["sh", "-c", "read x; sleep 0.3; printf 'Na''me? '; read y"]}), "go", "Name?"),
+        ("bash", json!({"shell": "bash"}), "echo answer; sleep 600", "answer"),
+    ];
+    Failures::of_rows(rows.chain(programs), |(name, opening, line, answer), failures| {
+        let session = field.open(opening.clone());
+        let sent = field.home.runs(&["terminal", "send", &session, line, "-e"]);
+        let is_there = sent.stdout.lines().any(|row| row.trim_end() == *answer);
+        if sent.code != 0 || !is_there {
+            failures.add(format!("{name}: {sent:?}"));
+        }
+        let sent = field.home.runs(&["terminal", "send", &session, "-k", "ctrl-c"]);
+        if sent.code != 0 {
+            failures.add(format!("{name}, a key: {sent:?}"));
+        }
+        field.reply("exit_terminal", json!({"session_id": session}));
+    });
+}
+
+#[test]
+fn a_value_of_a_node_or_a_graph_is_whole_or_its_call_has_failed() {
+    let field = Field::new();
+    let over = field.function(
+        "PTYNode(id='shell', session=session, command='bash')\n\
+         PTYNode(id='plain', session=session, command='dash')\n\
+         BashNode(id='seq', session=session, command='seq 1 {input|sh}')\n\
+         BashNode(id='count', session=session, command='printf %s {input|sh} | grep -c .')\n\
+         BashNode(id='last', session=session, command='printf %s {input|sh} | tail -n 1')\n\
+         Graph(id='both', session=session, steps=[\n    \
+             Step(id='made', node='seq', input='{input}'),\n    \
+             Step(id='counted', node='count', input='{made}', depends_on=['made']),\n    \
+             Step(id='shown', node='last', input='{made}', depends_on=['counted']),\n])\n\
+         async def field(ctx):\n    found = []\n    \
+             for node in ['shell', 'plain']:\n        \
+                 for count in [60000, 100000, 3]:\n            \
+                     got = await ctx.run(node, f'seq 1 {count}')\n            \
+                     lines = [str(number) for number in range(1, count + 1)]\n            \
+                     is_whole = got['output'] is not None and got['output'].split() == lines\n            \
+                     found.append([got['success'], got['error_type'], is_whole])\n    \
+             graph = await ctx.run_graph('both', '20000')\n    \
+             steps = graph['attributes']['steps']\n    \
+             found.append([graph['success'], steps['counted']['output'].strip(), graph['output'].strip()])\n    \
+             return found\n\
+         Workflow(id='field', session=session, fn=field)\n",
+    );
+    let rows = [json!([true, null, true]), json!([false, "too_large", false]), json!([true, null, true])];
+    let mut expected: Vec<Value> = rows.iter().chain(&rows).cloned().collect();
+    expected.push(json!([true, "20000", "20000"]));
+    assert_eq!(over["result"], json!(expected), "{over}");
+}
+
 #[test]
 fn every_command_of_a_node_has_its_output_and_exit_code() {
     let field = Field::new();
@@ -355,8 +530,10 @@ fn every_command_runs_as_written_in_a_shell_within_another_one_and_over_ssh() {
         "bash",
         "bash, heavy prompt",
         "bash, vi mode",
+        "bash, slow start",
         "zsh",
         "zsh, heavy prompt",
+        "zsh, slow start",
         "fish",
         "fish, heavy prompt",
         "dash",

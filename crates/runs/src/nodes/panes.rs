@@ -252,6 +252,12 @@ impl PtyNodes {
             pane.lose();
         }
         pane.given_up = false;
+        if waited.ran_nothing {
+            // The prompt alone is no success.
+            let said = if output.is_empty() { String::new() } else { format!(": {output}") };
+            let message = format!("The shell ran nothing of the input{said}");
+            return Err(PtyNodeError(ErrorType::InvalidInput, message));
+        }
         let is_ready = !ended && reading.as_ref().is_none_or(|reading| reading.is_ready);
         let mut attributes = serde_json::Map::new();
         let fields = [
@@ -403,7 +409,7 @@ impl PtyNodes {
                 ..AwaitOutput::default()
             };
             let waited = self.sessions.wait(caller, wait).await;
-            if !waited.success {
+            if !waited.success && !waited.ran_nothing {
                 return Err(PtyNodeError(ErrorType::Connection, waited.error.unwrap_or_default()));
             }
             if waited.reason == AwaitReason::Replaced {

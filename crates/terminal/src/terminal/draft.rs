@@ -42,6 +42,11 @@ fn line_of(seen: String) -> String {
     if seen.starts_with(GAP) { String::new() } else { seen.trim().to_owned() }
 }
 
+/// Returns whether there is nothing to run in a text: it has blanks and comments alone.
+pub(super) fn is_blank(text: &str) -> bool {
+    text.lines().map(str::trim).all(|line| line.is_empty() || line.starts_with('#'))
+}
+
 impl Draft {
     /// Takes in the keys of a run, or of something else.
     pub(super) fn type_in(&mut self, bytes: &[u8], by: Option<&str>) {
@@ -61,6 +66,11 @@ impl Draft {
     /// Returns whether the line is empty, according to the keys.
     fn is_empty(&self) -> bool {
         self.text.is_empty() && !self.edited
+    }
+
+    /// Returns whether there is nothing to run on the line, according to the keys.
+    pub(super) fn is_blank(&self) -> bool {
+        !self.edited && is_blank(&self.text())
     }
 
     /// Returns whether this run typed all of it.

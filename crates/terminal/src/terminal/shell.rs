@@ -60,6 +60,12 @@ pub(super) struct Shell {
     pub(super) is_inner: bool,
     /// True if `last_exit` is that of the last entered line: false if the shell ran nothing of it.
     pub(super) knows_exit: bool,
+    /// The last typed line has something to run.
+    has_text: bool,
+    /// A command has begun between the last typed line and the prompt after it.
+    ran: bool,
+    /// The shell is at the prompt after a line of which it ran nothing, although there was something to run.
+    ran_nothing: bool,
     /// The directory that the running command, or a program that reports nothing else, has reported (OSC 7).
     pub(super) folder: Option<String>,
 }
@@ -72,8 +78,12 @@ pub(super) struct ClientLine {
     offset: u64,
     /// Its number among all lines.
     number: u64,
-    /// The exit code at the prompt after it, after that was shown.
+    /// It has something to run.
+    has_text: bool,
+    /// The exit code at the prompt after it, once that was shown.
     outcome: Option<Option<i32>>,
+    /// The shell ran nothing of it, although there was something to run.
+    ran_nothing: bool,
 }
 
 /// Maximum number of clients whose last lines are stored.
@@ -168,8 +178,12 @@ impl Shell {
         self.untaken > 0
     }
 
-    /// Records typed lines of a client or run, whose input began at `offset` of the output.
-    pub(super) fn record_lines(&mut self, lines: usize, by: Option<&str>, offset: u64) {
+    /// Records typed lines, of a client or run `by` whose input began at `offset` of the output. `has_text` is false if there
+    /// is nothing to run in them.
+    pub(super) fn record_lines(&mut self, lines: usize, has_text: bool, by: Option<&str>, offset: u64) {
+        // Before its first prompt, the start-up files of the shell may read them.
+        let has_text = has_text && self.prompts > 0;
+        (self.has_text, self.ran, self.ran_nothing) = (has_text, false, false);
         self.sent = true;
         self.knows_exit = false;
         self.at_prompt = false;
@@ -177,7 +191,8 @@ impl Shell {
         self.lines += lines as u64;
         if let Some(by) = by {
             self.last_lines.retain(|line| line.by != by || line.offset != offset);
-            self.last_lines.push_back(ClientLine { by: by.to_owned(), offset, number: self.lines, outcome: None });
+            let (by, number) = (by.to_owned(), self.lines);
+            self.last_lines.push_back(ClientLine { by, offset, number, has_text, outcome: None, ran_nothing: false });
             if self.last_lines.len() > MAX_LAST_LINES {
                 self.last_lines.pop_front();
             }
@@ -194,16 +209,33 @@ impl Shell {
         self.last_lines.iter().find(|line| line.number == number).and_then(|line| line.outcome)
     }
 
-    /// Returns whether the prompt after a line of a client was shown, while lines of other clients remain.
+    /// Returns whether the shell is known to have run nothing of a line of a client that has something to run.
+    pub(super) fn ran_nothing_of(&self, number: u64) -> bool {
+        self.last_lines.iter().any(|line| line.number == number && line.ran_nothing)
+    }
+
+    /// Returns whether the last of all lines is of this client, and the shell ran nothing of it.
+    pub(super) fn ran_nothing_last(&self, by: &str) -> bool {
+        self.ran_nothing && self.last_lines.back().is_some_and(|line| line.by == by && line.number == self.lines)
+    }
+
+    /// Records Ctrl-C: it gives up a line that the shell has not run.
+    pub(super) fn give_up_line(&mut self) {
+        (self.has_text, self.ran_nothing) = (false, false);
+        self.last_lines.iter_mut().filter(|line| line.outcome.is_none()).for_each(|line| line.has_text = false);
+    }
+
+    /// Returns whether the prompt after a line of a client was shown, and the shell has lines of others to run.
     pub(super) fn is_past(&self, number: u64) -> bool {
         self.outcome_of(number).is_some() && (self.running || self.untaken > 0)
     }
 
-    /// Records the exit code of all taken lines, at the prompt after them.
-    fn record_outcomes(&mut self, exit_code: Option<i32>) {
-        let taken_lines = self.lines - self.untaken as u64;
-        for line in self.last_lines.iter_mut().filter(|line| line.number <= taken_lines && line.outcome.is_none()) {
+    /// Records the prompt after all lines but those that are untaken. Lines of other clients may be among these.
+    fn record_outcomes(&mut self, exit_code: Option<i32>, ran: bool) {
+        let taken = self.lines - self.untaken as u64;
+        for line in self.last_lines.iter_mut().filter(|line| line.number <= taken && line.outcome.is_none()) {
             line.outcome = Some(exit_code);
+            line.ran_nothing = line.has_text && !ran;
         }
     }
 
@@ -236,7 +268,13 @@ impl Shell {
                 if !took && is_taken {
                     self.untaken = self.untaken.saturating_sub(1);
                 }
-                self.record_outcomes(self.last_exit.filter(|_| took));
+                if took {
+                    self.ran = true;
+                } else if is_taken && self.sent {
+                    // The exit code is that of a command before this line.
+                    (self.ran, self.knows_exit) = (false, false);
+                }
+                self.record_outcomes(self.last_exit.filter(|_| took), self.ran);
                 if self.untaken > 0 {
                     // Lines typed ahead, or lines that a program has read; the next moment shows which.
                     let pause = if self.is_inner { Doubt::RELAYED_PAUSE } else { Doubt::MIN_PAUSE };
@@ -253,9 +291,9 @@ impl Shell {
                 self.doubt = Some(Doubt::new(DoubtfulPrompt::Claimed, Doubt::MIN_PAUSE));
             }
             Mark::CommandStarted => {
-                // A shell may run lines typed ahead without a prompt between.
+                // Of lines typed ahead, a shell may run the next one without a prompt between.
                 if self.has_begun && !self.running {
-                    self.record_outcomes(self.last_exit);
+                    self.record_outcomes(self.last_exit, true);
                 }
                 self.running = true;
                 self.began = Some(Instant::now());
@@ -310,9 +348,11 @@ impl Shell {
         }
         self.prompts += 1;
         self.at_prompt = true;
+        let ran = self.ran || self.knows_exit;
+        self.ran_nothing = self.sent && self.has_text && !ran;
         self.sent = false;
         self.untaken = 0;
-        self.record_outcomes(self.last_exit.filter(|_| self.knows_exit));
+        self.record_outcomes(self.last_exit.filter(|_| self.knows_exit), ran);
         self.awaits_editor = false;
         self.doubt = None;
         self.draft.record_prompt();
@@ -373,8 +413,8 @@ mod tests {
     fn each_client_has_the_outcome_of_its_own_line() {
         for has_prompt_between in [true, false] {
             let mut shell = shell_at_prompt();
-            shell.record_lines(1, Some("one"), 10);
-            shell.record_lines(1, Some("other"), 20);
+            shell.record_lines(1, true, Some("one"), 10);
+            shell.record_lines(1, true, Some("other"), 20);
             let lines = [("one", 10), ("other", 20)].map(|(by, offset)| shell.line_before(by, offset).unwrap());
             let outcomes = |shell: &Shell| lines.map(|line| shell.outcome_of(line));
             apply(&mut shell, command(1));
@@ -393,9 +433,9 @@ mod tests {
     #[test]
     fn a_line_that_a_program_reads_has_the_outcome_of_that_program() {
         let mut shell = shell_at_prompt();
-        shell.record_lines(1, Some("one"), 10);
+        shell.record_lines(1, true, Some("one"), 10);
         apply(&mut shell, [Mark::LineTaken, Mark::CommandStarted]);
-        shell.record_lines(1, Some("one"), 20);
+        shell.record_lines(1, true, Some("one"), 20);
         let answer = shell.line_before("one", 20).unwrap();
         apply(&mut shell, [Mark::CommandEnded(Some(4)), Mark::PromptReady]);
         assert_eq!(shell.outcome_of(answer), None, "the shell may have it to read");
@@ -404,10 +444,48 @@ mod tests {
     }
 
     #[test]
+    fn a_line_of_which_nothing_ran_is_known_by_its_prompt() {
+        let nothing = [Mark::LineTaken, Mark::CommandEnded(Some(0)), Mark::PromptReady];
+        let sent = |shell: &mut Shell, has_text| {
+            shell.record_lines(1, has_text, Some("one"), 10);
+            shell.line_before("one", 10).unwrap()
+        };
+        for (has_text, is_given_up, expected) in [(true, false, true), (false, false, false), (true, true, false)] {
+            let mut shell = shell_at_prompt();
+            let line = sent(&mut shell, has_text);
+            if is_given_up {
+                shell.give_up_line();
+            }
+            apply(&mut shell, nothing.clone());
+            assert_eq!(shell.outcome_of(line), Some(None));
+            assert_eq!((shell.ran_nothing_of(line), shell.ran_nothing_last("one")), (expected, expected));
+            assert!(!shell.ran_nothing_last("other"));
+        }
+        // Typed behind a command that runs, with a prompt between.
+        let mut shell = shell_at_prompt();
+        shell.record_lines(1, true, Some("other"), 5);
+        apply(&mut shell, [Mark::LineTaken, Mark::CommandStarted]);
+        let line = sent(&mut shell, true);
+        apply(&mut shell, [Mark::CommandEnded(Some(0)), Mark::PromptReady]);
+        apply(&mut shell, nothing);
+        assert_eq!((shell.outcome_of(line), shell.ran_nothing_of(line)), (Some(None), true));
+        // A command without a mark of its end has run.
+        let line = sent(&mut shell, true);
+        apply(&mut shell, [Mark::LineTaken, Mark::CommandStarted, Mark::PromptReady]);
+        assert!(!shell.ran_nothing_of(line) && !shell.ran_nothing_last("one"));
+        // Before its first prompt, the start-up files of a shell may read a line.
+        let mut shell = Shell { fresh: true, ..Shell::new(shell.integration, 0) };
+        let line = sent(&mut shell, true);
+        apply(&mut shell, [Mark::PromptReady]);
+        shell.come_to_prompt();
+        assert!(!shell.ran_nothing_of(line));
+    }
+
+    #[test]
     fn a_wait_has_the_last_line_of_its_client_at_its_beginning() {
         let mut shell = shell_at_prompt();
         for (by, offset) in [("one", 10), ("other", 20), ("one", 30)] {
-            shell.record_lines(1, Some(by), offset);
+            shell.record_lines(1, true, Some(by), offset);
         }
         for (by, since, line) in
             [("one", 9, None), ("one", 10, Some(1)), ("one", 29, Some(1)), ("one", 30, Some(3)), ("other", 90, Some(2))]

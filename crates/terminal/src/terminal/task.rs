@@ -24,6 +24,7 @@ use self::inner::HiddenLineTask;
 use self::running::{Entering, Running};
 use self::states::States;
 use super::answers::{Answers, END_COMES, PROMPT_COMES, Reader, ShellReader};
+use super::draft::is_blank;
 use super::floods::{FloodSlot, OutputScheduler};
 use super::input_watch::{Awaited, InputWatch};
 use super::outgoing::{EscapeReader, Keystrokes, Outgoing, PauseReader, PausedKey};
@@ -795,8 +796,7 @@ impl Task {
             (self.input_offset, self.input_screen_version) = (offset, self.screen_version);
         }
         if is_typed && !unseen {
-            let enters =
-                input.keys.first().is_some_and(|key| matches!(key.to_ascii_lowercase().as_str(), "enter" | "return"));
+            let enters = input.keys.first().is_some_and(|key| is_enter(key));
             self.echo.expect(&format!("{}{}", input.text, if enters { "\n" } else { "" }), offset);
         }
         if unseen {
@@ -807,10 +807,14 @@ impl Task {
         self.log_typed(input, bytes, unseen);
         let input_end = self.outgoing.written() + (self.outgoing.len() + bytes.len()) as u64;
         let prompts = self.shell.prompts;
+        let has_text = !(self.shell.draft.is_blank() && has_nothing_to_run(input));
         self.shell.draft.type_in(bytes, input.run.as_deref());
         let lines = bytes.iter().filter(|byte| matches!(byte, b'\r' | b'\n')).count();
         if lines > 0 {
-            self.shell.record_lines(lines, input.by.as_deref(), offset);
+            self.shell.record_lines(lines, has_text, input.by.as_deref(), offset);
+        }
+        if bytes.contains(&0x03) {
+            self.shell.give_up_line();
         }
         self.description.last_activity = SystemTime::now();
         let now = Instant::now();
@@ -1280,6 +1284,11 @@ impl Task {
         {
             view.exit_code = exit_code;
         }
+        let ran_nothing = reason == Reason::Prompt
+            && match pending.own_line.filter(|line| self.shell.outcome_of(*line).is_some()) {
+                Some(line) => self.shell.ran_nothing_of(line),
+                None => pending.logged.as_ref().is_some_and(|wait| self.shell.ran_nothing_last(&wait.by)),
+            };
         // The caller may have stopped listening.
         match pending.reply {
             Reply::Ready(reply) => drop(reply.send(view)),
@@ -1309,6 +1318,7 @@ impl Task {
                         .replaced_by
                         .clone()
                         .filter(|_| reason == Reason::Exit && view.exit.is_none()),
+                    ran_nothing,
                 };
                 let _ = reply.send((waited, view));
             }
@@ -1418,8 +1428,19 @@ enum ReadingMode {
     Other,
 }
 
-/// Splits output after each mark for the end of a command, so that viewers see the actions there. `is_in_string`: the
-/// output begins within such a mark or another control string.
+/// Returns whether a key is Enter.
+fn is_enter(key: &str) -> bool {
+    matches!(key.to_ascii_lowercase().as_str(), "enter" | "return")
+}
+
+/// Returns whether an input types nothing that a shell runs: blanks, comments and Enter alone.
+fn has_nothing_to_run(input: &Input) -> bool {
+    let raw = std::str::from_utf8(&input.raw).ok().map(|raw| raw.replace('\r', "\n"));
+    is_blank(&input.text) && input.keys.iter().all(|key| is_enter(key)) && raw.is_some_and(|raw| is_blank(&raw))
+}
+
+/// Splits output after each mark of a shell that a command has ended, so that viewers see the actions there.
+/// `is_in_string` states that the output begins within such a mark, or another control string.
 pub(super) fn split_at_command_ends(bytes: &[u8], is_in_string: bool) -> impl Iterator<Item = &[u8]> {
     const END: &[u8] = b"\x1b]133;D";
     let mut remaining = bytes;

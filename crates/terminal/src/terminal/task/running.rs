@@ -488,7 +488,7 @@ impl Task {
             ..running
         });
         self.shell.draft.type_in(b"\r", None);
-        self.shell.record_lines(1 + asks, None, offset);
+        self.shell.record_lines(1 + asks, true, None, offset);
         self.outgoing.extend(keys);
         self.write_input();
     }

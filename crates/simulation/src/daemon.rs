@@ -1,16 +1,22 @@
 //! A daemon: drives runs by the decisions of the product, and performs what they request of terminal hosts.
 
+pub(crate) mod functions;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use steplatch_ids::{RunId, StepId};
 use steplatch_ledger::{Effect as Kind, EffectKey, names_step};
+use steplatch_python_api::Answer;
 use steplatch_workflow::{
-    By, Decision, Definition, Effect, GatelessNames, History, Input, Limits, Outcome, ShellAnswer, Start, Status,
-    child_outcome, decide, resume,
+    By, ChildWorkflow, Decision, Definition, Effect, GatelessNames, History, Input, Limits, Outcome, ShellAnswer,
+    Start, Status, child_outcome, decide, resume,
 };
 
+use self::functions::FunctionDriver;
+use crate::functions::FunctionHistory;
 use crate::host::{Ask, Reply, Terminal};
 use crate::machines::{ANSWERS, REMOTE};
 use crate::world::{Entry, HOSTS, Happening, Mutation, OTHER, Recorded, World};
@@ -22,6 +28,8 @@ pub(crate) enum TimerEnd {
     Limit(StepId),
     Outcome(StepId, Outcome),
     Answer(StepId),
+    /// The answer to a call of a function.
+    Answered(u64, Answer),
     /// The deadline of the run, with its number.
     Deadline(u64),
 }
@@ -35,10 +43,13 @@ pub(crate) struct Daemon {
     unsettled: [BTreeSet<String>; HOSTS],
     /// Unsettled steps with effects that this daemon has requested, by host.
     steps: [BTreeSet<String>; HOSTS],
+    /// Steps that an earlier daemon may have performed.
+    repeated: BTreeSet<StepId>,
     /// Steps that are in doubt because a host has ended, until the journal has their outcomes.
     doubted: BTreeSet<String>,
     is_ready: bool,
     runs: BTreeMap<RunId, Driver>,
+    functions: BTreeMap<RunId, FunctionDriver>,
     requests: BTreeMap<u64, Request>,
     next_request: u64,
     /// Runs that wait for the start.
@@ -96,7 +107,8 @@ fn kind_of(tool: &str) -> Option<Kind> {
         "run_command" => Some(Kind::Run),
         "open_terminal" => Some(Kind::Open),
         "send_input" | "dialogue" => Some(Kind::Type),
-        "put_file" => Some(Kind::Write),
+        // A file that is fetched is written by the host of the daemon's machine.
+        "put_file" | "get_file" => Some(Kind::Write),
         "exit_terminal" => Some(Kind::Close),
         "run_node" => Some(Kind::Call),
         _ => None,
@@ -110,9 +122,11 @@ impl Daemon {
             lost,
             unsettled: [BTreeSet::new(), BTreeSet::new()],
             steps: [BTreeSet::new(), BTreeSet::new()],
+            repeated: BTreeSet::new(),
             doubted: BTreeSet::new(),
             is_ready: false,
             runs: BTreeMap::new(),
+            functions: BTreeMap::new(),
             requests: BTreeMap::new(),
             next_request: 0,
             waiting: Vec::new(),
@@ -175,10 +189,20 @@ impl Daemon {
             .map(|(run, events)| (run.clone(), events.iter().collect::<History>()))
             .filter(|(_, history)| !history.is_over())
             .collect();
+        let functions: Vec<(RunId, FunctionHistory)> = world
+            .functions
+            .iter()
+            .map(|(run, events)| (run.clone(), events.iter().collect::<FunctionHistory>()))
+            .filter(|(_, history)| history.end.is_none())
+            .collect();
+        let left_functions: Vec<RunId> = functions.iter().map(|(run, _)| run.clone()).collect();
+        for (run, history) in functions {
+            self.adopt_function(run, history);
+        }
         let mut resumed = Vec::new();
         for (run, history) in left {
             let document = history.definition().cloned().unwrap_or_default();
-            let definition = world.definition(&document);
+            let definition = World::definition(&document);
             let effects = resume(&history, world.timestamp());
             let parent = history.parent().cloned();
             self.runs.insert(run.clone(), Driver::new(definition, history, parent));
@@ -203,6 +227,9 @@ impl Daemon {
         for (run, effects) in resumed {
             self.perform_all(world, &run, effects, true);
         }
+        for run in left_functions {
+            self.resume_function(world, &run);
+        }
         for (run, definition) in std::mem::take(&mut self.waiting) {
             self.begin(world, run, &definition);
         }
@@ -213,25 +240,31 @@ impl Daemon {
         if !self.is_ready {
             return self.waiting.push((run, definition.clone()));
         }
-        if self.runs.contains_key(&run) || world.journal.contains_key(&run) {
+        if self.runs.contains_key(&run) || self.functions.contains_key(&run) || world.is_recorded(&run) {
             return;
         }
+        if !definition["stages"].is_null() {
+            return self.begin_function(world, run, definition, None);
+        }
+        let seconds = definition["execution_timeout"].as_f64().unwrap_or(7200.0);
         let start = Start {
             run: run.clone(),
             session_id: None,
             variables: Map::new(),
-            limits: Limits::new(1000, 7200.0).expect("they are within their bounds"),
+            limits: Limits::new(1000, seconds).expect("they are within their bounds"),
             keep_terminals: false,
             save_on_success: false,
             parent: None,
             depth: 0,
             gateless: GatelessNames::default(),
         };
-        self.start(world, run, definition, start);
+        let mut definition = definition.clone();
+        definition.as_object_mut().map(|document| document.remove("execution_timeout"));
+        self.start(world, run, &definition, start);
     }
 
     fn start(&mut self, world: &mut World, run: RunId, definition: &Value, start: Start) {
-        let definition = world.definition(definition);
+        let definition = World::definition(definition);
         let parent = start.parent.clone();
         self.runs.insert(run.clone(), Driver::new(definition, History::new(), parent));
         self.feed(world, &run, Input::Start(start));
@@ -282,15 +315,16 @@ impl Daemon {
             }
             let ended = ended.zip(outcome).filter(|((_, tool), _)| kind_of(tool).is_some());
             let ended = ended.map(|((step, tool), outcome)| (step.to_string(), recorded_as(&tool, &outcome)));
-            let delay = if world.random.one_in(10) { world.random.below(2000) } else { world.random.below(15) };
-            let entry = Entry { run: run.clone(), events, ended };
-            world.at(delay, Happening::Append { daemon: self.number, entry });
+            world.append(self.number, Entry { run: run.clone(), events, function: Vec::new(), ended });
         }
     }
 
     /// Goes on after a write.
     pub(crate) fn recorded(&mut self, world: &mut World, entry: &Entry) {
         let run = &entry.run;
+        if !entry.function.is_empty() {
+            return self.function_recorded(world, entry);
+        }
         let Some(driver) = self.runs.get_mut(run) else { return };
         let Some(effects) = driver.recording.take() else { return };
         if let Some((step, _)) = &entry.ended {
@@ -310,9 +344,17 @@ impl Daemon {
         let (parent, outcome) = (driver.parent.clone(), outcome_of(&driver.history));
         self.settle(world, &format!("{run}/"));
         if let Some(step) = parent {
-            let above = step.run.clone();
-            self.feed(world, &above, Input::Outcome { step, outcome });
+            self.end_of_child(world, step, outcome);
         }
+    }
+
+    /// Reports the end of a run to the step that started it, of a machine or of a function.
+    fn end_of_child(&mut self, world: &mut World, step: StepId, outcome: Outcome) {
+        let above = step.run.clone();
+        if self.functions.contains_key(&above) {
+            return self.answer_call(world, &above, u64::from(step.visit), functions::answer_of(outcome));
+        }
+        self.feed(world, &above, Input::Outcome { step, outcome });
     }
 
     /// Removes the notes of lost hosts once the journal has the outcome of every step that they put in doubt.
@@ -348,7 +390,10 @@ impl Daemon {
     fn perform(&mut self, world: &mut World, run: &RunId, effect: Effect, is_repeated: bool) {
         match effect {
             Effect::Perform { step, tool, params, limit } => {
-                if let Some(limit) = limit {
+                // A command without a limit of its state has one of its own.
+                let own = || Some(Duration::from_secs_f64(params.get("timeout")?.as_f64()?));
+                let is_lost = is_repeated && world.is_mutated(Mutation::LimitsLostAtStart);
+                if let Some(limit) = limit.or_else(own).filter(|_| !is_lost) {
                     let delay = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX / 2);
                     self.timer(world, run, delay, TimerEnd::Limit(step.clone()));
                 }
@@ -368,7 +413,14 @@ impl Daemon {
                 let delay = at.0.saturating_sub(world.timestamp().0).max(0) / 1000;
                 self.timer(world, run, delay.unsigned_abs(), TimerEnd::Outcome(step, Outcome::TimedOut));
             }
-            Effect::StartRun { step, child, .. } => self.start_child(world, step, &child),
+            Effect::StartRun { step, child, limit } => {
+                let is_lost = is_repeated && world.is_mutated(Mutation::LimitsLostAtStart);
+                if let Some(limit) = limit.filter(|_| !is_lost) {
+                    let delay = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX / 2);
+                    self.timer(world, run, delay, TimerEnd::Limit(step.clone()));
+                }
+                self.start_child(world, step, &child);
+            }
             Effect::SetVariables { step, .. } | Effect::ReadVariables { step, .. } => {
                 let answer = ShellAnswer::Told { values: BTreeMap::new() };
                 self.feed(world, run, Input::ShellAnswered { step, answer });
@@ -378,7 +430,7 @@ impl Daemon {
                     driver.actions.remove(&step);
                 }
                 self.settle(world, &step.to_string());
-                self.feed(world, &RunId::started_by(&step), Input::Cancel { reason: "given up".to_owned() });
+                self.cancel_run(world, &RunId::started_by(&step));
             }
             Effect::ArmDeadline { after } => {
                 let Some(driver) = self.runs.get_mut(run) else { return };
@@ -406,22 +458,15 @@ impl Daemon {
     }
 
     fn start_child(&mut self, world: &mut World, step: StepId, child: &steplatch_workflow::Child) {
-        let id = RunId::started_by(&step);
-        if let Some(driver) = self.runs.get(&id) {
-            if driver.history.is_over() && driver.recording.is_none() {
-                let outcome = outcome_of(&driver.history);
-                self.feed(world, &step.run.clone(), Input::Outcome { step, outcome });
-            }
+        let document = match &child.workflow {
+            ChildWorkflow::Named(name) => return self.start_named(world, step, name.as_str()),
+            ChildWorkflow::Inline(document) => document,
+        };
+        if self.is_started(world, &step) {
             return;
         }
-        if let Some(events) = world.journal.get(&id) {
-            // It had ended when the daemon started; others are driven.
-            let outcome = outcome_of(&events.iter().collect());
-            let above = step.run.clone();
-            return self.feed(world, &above, Input::Outcome { step, outcome });
-        }
-        let steplatch_workflow::ChildWorkflow::Inline(document) = &child.workflow else { return };
-        let definition = world.definition(document);
+        let definition = World::definition(document);
+        let id = RunId::started_by(&step);
         let start = Start {
             run: id.clone(),
             session_id: child.terminal(&definition).map(str::to_owned),
@@ -438,6 +483,52 @@ impl Daemon {
         self.feed(world, &above, Input::ChildBegan { step, workflow: "nested".to_owned() });
     }
 
+    /// Returns whether a step has started its run before. The step learns of the end of that run.
+    fn is_started(&mut self, world: &mut World, step: &StepId) -> bool {
+        let id = RunId::started_by(step);
+        let end = if let Some(driver) = self.runs.get(&id) {
+            (driver.history.is_over() && driver.recording.is_none()).then(|| outcome_of(&driver.history))
+        } else if let Some(driver) = self.functions.get(&id) {
+            driver.history.end.map(functions::outcome_of)
+        } else if let Some(events) = world.functions.get(&id) {
+            // It had ended when the daemon started; others are driven.
+            events.iter().collect::<FunctionHistory>().end.map(functions::outcome_of)
+        } else if let Some(events) = world.journal.get(&id) {
+            Some(outcome_of(&events.iter().collect()))
+        } else {
+            return false;
+        };
+        if let Some(outcome) = end {
+            self.end_of_child(world, step.clone(), outcome);
+        }
+        true
+    }
+
+    /// Starts a saved workflow: a function, or a machine that a function runs.
+    fn start_named(&mut self, world: &mut World, step: StepId, name: &str) {
+        if self.is_started(world, &step) {
+            return;
+        }
+        let (id, document) = (RunId::started_by(&step), world.workflows[name].clone());
+        if document["stages"].is_null() {
+            let start = Start {
+                run: id.clone(),
+                session_id: None,
+                variables: Map::new(),
+                limits: Limits::new(1000, 7200.0).expect("they are within their bounds"),
+                keep_terminals: false,
+                save_on_success: false,
+                parent: Some(step),
+                depth: 1,
+                gateless: GatelessNames::default(),
+            };
+            return self.start(world, id, &document, start);
+        }
+        self.begin_function(world, id, &document, Some(step.clone()));
+        let above = step.run.clone();
+        self.feed(world, &above, Input::ChildBegan { step, workflow: name.to_owned() });
+    }
+
     /// Performs an action.
     fn act(
         &mut self,
@@ -448,12 +539,24 @@ impl Daemon {
         params: &Map<String, Value>,
         is_repeated: bool,
     ) {
+        if tool == "run_graph" {
+            // A graph makes calls, so it becomes a run of its own, which the next daemon finds by the step.
+            let action = Action { tool: tool.to_owned(), host: 0, shell: None, result: None };
+            if let Some(driver) = self.runs.get_mut(run) {
+                driver.actions.insert(step.clone(), action);
+            }
+            let name = params.get("graph_id").and_then(Value::as_str).unwrap_or_default().to_owned();
+            return self.start_named(world, step, &name);
+        }
         let session = params.get("session_id").and_then(Value::as_str).and_then(terminal_of);
         let named = if params.get("host").and_then(Value::as_str) == Some(REMOTE) { OTHER } else { 0 };
         let host = session.map_or(named, |(host, _)| host);
         let action = Action { tool: tool.to_owned(), host, shell: None, result: None };
         let Some(driver) = self.runs.get_mut(run) else { return };
         driver.actions.insert(step.clone(), action);
+        if is_repeated {
+            self.repeated.insert(step.clone());
+        }
         let Some(kind) = kind_of(tool) else {
             let outcome = finished(json!({"success": true, "reason": "match"}));
             return self.timer(world, run, 5, TimerEnd::Outcome(step, outcome));
@@ -466,6 +569,13 @@ impl Daemon {
             let delay = world.random.below(500);
             let key = EffectKey::new(kind, name);
             return world.at(delay, Happening::CallNode { daemon: self.number, key });
+        }
+        if tool == "get_file" {
+            if host == OTHER {
+                // To read the file again does no harm.
+                return self.request(world, OTHER, Ask::Read, Some(step));
+            }
+            return self.write_copy(world, step);
         }
         // A lost host has lost its ledger. A living host receives a request for an effect that it knows.
         let is_known = self.unsettled[host].contains(&name);
@@ -493,6 +603,24 @@ impl Daemon {
         }
     }
 
+    /// Has the host of this machine write a file that was fetched.
+    fn write_copy(&mut self, world: &mut World, step: StepId) {
+        let key = EffectKey::new(Kind::Write, step.to_string());
+        if world.is_mutated(Mutation::CopiesWrittenByDaemon) {
+            let delay = world.random.below(60);
+            return world.at(delay, Happening::CallNode { daemon: self.number, key });
+        }
+        let Some(action) = self.runs.get_mut(&step.run).and_then(|driver| driver.actions.get_mut(&step)) else {
+            return;
+        };
+        action.host = 0;
+        let is_known = self.unsettled[0].contains(&key.step);
+        if self.repeated.contains(&step) && self.lost[0] && !is_known {
+            return self.end_action(world, &step, Outcome::Unknown);
+        }
+        self.request(world, 0, Ask::Perform { key, terminal: None, is_single_command: false }, Some(step));
+    }
+
     /// Takes the reply to a request.
     pub(crate) fn take_reply(&mut self, world: &mut World, number: u64, reply: Reply) {
         let Some(request) = self.requests.remove(&number) else { return };
@@ -511,6 +639,9 @@ impl Daemon {
             return;
         }
         let Some(step) = request.step else { return };
+        if request.ask == Ask::Read {
+            return self.write_copy(world, step);
+        }
         let Ask::Perform { key, is_single_command, .. } = &request.ask else { return };
         let Some(action) = self.runs.get_mut(&step.run).and_then(|driver| driver.actions.get_mut(&step)) else {
             // The run has given the step up in the meantime.
@@ -554,6 +685,9 @@ impl Daemon {
     /// Takes the end of a node.
     pub(crate) fn node_called(&mut self, world: &mut World, key: &EffectKey) {
         if let Ok(step) = key.step.parse::<StepId>() {
+            if self.called_by_function(world, &step) {
+                return;
+            }
             let delay = world.random.below(300);
             let outcome = finished(json!({"success": true, "output": "x"}));
             self.timer(world, &step.run.clone(), delay, TimerEnd::Outcome(step, outcome));
@@ -562,11 +696,16 @@ impl Daemon {
 
     pub(crate) fn timer_ended(&mut self, world: &mut World, run: &RunId, end: TimerEnd) {
         match end {
+            TimerEnd::Answered(ordinal, answer) => self.answer_call(world, run, ordinal, answer),
             TimerEnd::Outcome(step, outcome) => self.feed(world, run, Input::Outcome { step, outcome }),
             TimerEnd::Limit(step) => {
+                let child = RunId::started_by(&step);
                 let is_acting = self.runs.get(run).is_some_and(|driver| driver.actions.contains_key(&step));
-                if is_acting {
+                let has_child = self.runs.get(&child).is_some_and(|driver| !driver.history.is_over())
+                    || self.functions.get(&child).is_some_and(|driver| driver.history.end.is_none());
+                if is_acting || has_child {
                     self.end_action(world, &step, Outcome::TimedOut);
+                    self.cancel_run(world, &child);
                 }
             }
             TimerEnd::Answer(step) => {

@@ -26,6 +26,8 @@ pub(crate) enum Ask {
     Close(Terminal),
     Settle(String),
     Unsettled,
+    /// Read a file, which has no effect.
+    Read,
 }
 
 /// A reply of a host.
@@ -143,6 +145,7 @@ impl Host {
                 }
                 next.replies.push((to, Reply::Done));
             }
+            Ask::Read => next.replies.push((to, Reply::Done)),
             Ask::Unsettled => next.replies.push((to, Reply::Steps(self.desk.unsettled()))),
         }
         next

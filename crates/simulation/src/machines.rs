@@ -1,4 +1,4 @@
-//! Random machines over every action of the language.
+//! Random machines over every action of the language, and one small machine for each action.
 
 use serde_json::{Map, Value, json};
 
@@ -11,62 +11,207 @@ pub(crate) const REMOTE: &str = "box";
 pub(crate) const ANSWERS: u64 = 2;
 
 /// Maximum depth of machines within machines.
-const MAX_DEPTH: u32 = 2;
+pub(crate) const MAX_DEPTH: u32 = 2;
+
+/// Every action of the language. A new one needs a place in [`state_of`], and its effect one in the daemon.
+pub(crate) const ACTIONS: [&str; 19] = [
+    "open_terminal",
+    "run_command",
+    "send_input",
+    "await_output",
+    "get_screen_content",
+    "list_terminal_sessions",
+    "exit_terminal",
+    "put_file",
+    "get_file",
+    "run_node",
+    "run_graph",
+    "dialogue",
+    "sleep",
+    "set",
+    "return",
+    "fail",
+    "gate",
+    "run_workflow",
+    "parallel",
+];
+
+/// Actions with an effect in a terminal or on a file, which may be on the other machine.
+pub(crate) const REMOTE_ACTIONS: [&str; 7] =
+    ["open_terminal", "run_command", "send_input", "exit_terminal", "put_file", "get_file", "dialogue"];
+
+/// Time limit of most states, in seconds. Nothing delays an effect for as long.
+pub(crate) const STATE_TIMEOUT: u64 = 3000;
 
 /// Returns the definition of a random machine.
-pub(crate) fn machine(random: &mut Random) -> Value {
-    nested(random, MAX_DEPTH)
+pub(crate) fn machine(random: &mut Random, depth: u32) -> Value {
+    let count = 1 + random.below(5);
+    let states = (0..count).map(|number| state(random, depth, number, number + 1 == count)).collect();
+    chain(states)
 }
 
-fn nested(random: &mut Random, depth: u32) -> Value {
-    let count = 1 + random.below(5);
-    let mut states = Map::new();
-    for number in 0..count {
-        let mut state = state(random, depth, number);
+/// Returns a small machine around one action, on this machine or on the other one. The action has a terminal, and a
+/// command with an effect follows it.
+pub(crate) fn scenario(tool: &str, is_remote: bool) -> Value {
+    let command = json!({"action": {"tool": "run_command", "params": {"command": "make"}}});
+    let on = |mut params: Value| {
+        if is_remote {
+            params["host"] = REMOTE.into();
+        }
+        params
+    };
+    let opening = json!({"action": {"tool": "open_terminal", "params": on(json!({"shell": "bash"}))}});
+    let inner = chain(vec![command.clone()]);
+    let action = state_of(tool, &on, 1, &inner, "f0");
+    let states = match tool {
+        "open_terminal" | "return" | "fail" => vec![command, action],
+        "run_command" => vec![action.clone(), opening, action],
+        _ => vec![opening, action, command],
+    };
+    let states = states.into_iter().map(|mut state| {
+        state["timeout"] = STATE_TIMEOUT.into();
+        state
+    });
+    chain(states.collect())
+}
+
+/// Returns a machine with these states, one after another.
+fn chain(states: Vec<Value>) -> Value {
+    let count = states.len();
+    let named = states.into_iter().enumerate().map(|(number, mut state)| {
         if number + 1 < count {
             state["transitions"] = json!([{"condition": "success", "next_state": format!("s{}", number + 1)}]);
         }
-        states.insert(format!("s{number}"), state);
-    }
-    json!({"initial_state": "s0", "states": states})
+        (format!("s{number}"), state)
+    });
+    json!({"initial_state": "s0", "states": named.collect::<Map<_, _>>()})
 }
 
-fn state(random: &mut Random, depth: u32, number: u64) -> Value {
+/// Returns the state of an action. `on` adds the host of the action, and `inner` is the machine of a nested run. A
+/// nested run of a function has the name `function`.
+fn state_of(tool: &str, on: &dyn Fn(Value) -> Value, number: u64, inner: &Value, function: &str) -> Value {
+    let params = match tool {
+        "open_terminal" => on(json!({"shell": "bash"})),
+        "run_command" => on(json!({"command": "make"})),
+        "send_input" => json!({"input_text": "yes\n"}),
+        "await_output" => json!({"pattern": "done"}),
+        "put_file" => on(json!({"path": format!("/srv/{number}"), "content": "x"})),
+        "get_file" => on(json!({"path": "/srv/report", "to": format!("/tmp/{number}")})),
+        "run_node" => json!({"node_id": "notify", "input": "x"}),
+        "run_graph" => json!({"graph_id": function, "input": "x"}),
+        "dialogue" => {
+            json!({"input_text": "./install\n", "rules": [{"when": "sure", "type": "yes\n", "times": ANSWERS}]})
+        }
+        "sleep" => json!({"seconds": 0.05}),
+        "set" => json!({"word": "x"}),
+        "return" => json!({"result": 1}),
+        "fail" => json!({"message": "no"}),
+        "gate" => json!({"prompt": "Go on?", "choices": ["yes"], "answered_by": "anyone"}),
+        "run_workflow" if number.is_multiple_of(2) => json!({"workflow_name": function}),
+        "run_workflow" => json!({"workflow_definition": inner}),
+        "parallel" => {
+            let branches = vec![json!({"workflow_definition": inner}); 2 + usize::from(number.is_multiple_of(2))];
+            json!({"workflows": branches})
+        }
+        _ => json!({}),
+    };
+    json!({"action": {"tool": tool, "params": params}})
+}
+
+fn state(random: &mut Random, depth: u32, number: u64, is_last: bool) -> Value {
     let here = !random.one_in(3);
-    let on_host = |mut params: Value| {
+    let on = |mut params: Value| {
         if !here {
             params["host"] = REMOTE.into();
         }
         params
     };
-    let action = |tool: &str, params: Value| json!({"tool": tool, "params": params});
-    let mut state = match random.below(if depth == 0 { 11 } else { 14 }) {
-        0..=2 => json!({"action": action("run_command", on_host(json!({"command": "make"})))}),
-        3 => json!({"action": action("open_terminal", on_host(json!({"shell": "bash"})))}),
-        4 => json!({"action": action("send_input", json!({"input_text": "yes\n"}))}),
-        5 => json!({"action": action("put_file", on_host(json!({"path": format!("/srv/{number}"), "content": "x"})))}),
-        6 => json!({"action": action("exit_terminal", json!({}))}),
-        7 => json!({"action": action("sleep", json!({"seconds": 0.05}))}),
-        8 => json!({"action": action("run_node", json!({"node_id": "notify", "input": "x"}))}),
-        9 => {
-            let rules = json!([{"when": "sure", "type": "yes\n", "times": ANSWERS}]);
-            json!({"action": action("dialogue", json!({"input_text": "./install\n", "rules": rules}))})
-        }
-        10 => {
-            json!({"action": action("gate", json!({"prompt": "Go on?", "choices": ["yes"], "answered_by": "anyone"}))})
-        }
-        11 => json!({"action": action("run_workflow", json!({"workflow_definition": nested(random, depth - 1)}))}),
-        12 => {
-            let workflows: Vec<Value> =
-                (0..2 + random.below(2)).map(|_| json!({"workflow_definition": nested(random, depth - 1)})).collect();
-            json!({"action": action("parallel", json!({"workflows": workflows}))})
-        }
-        _ => json!({
+    let tool = match random.below(if depth == 0 { 16 } else { 21 }) {
+        0..=2 => "run_command",
+        3..=4 => "open_terminal",
+        5 => "send_input",
+        6 => "put_file",
+        7 => "get_file",
+        8 => "exit_terminal",
+        9 => "sleep",
+        10 => "run_node",
+        11 => "dialogue",
+        12 => "gate",
+        13 if is_last => ["return", "fail"][usize::from(random.one_in(3))],
+        13 => "set",
+        14 => match random.below(3) {
+            0 => "await_output",
+            1 => "get_screen_content",
+            _ => "list_terminal_sessions",
+        },
+        15 => "for_each",
+        16 => "run_graph",
+        17..=18 => "run_workflow",
+        _ => "parallel",
+    };
+    let (inner, function) = match tool {
+        "run_workflow" | "parallel" => (machine(random, depth - 1), format!("f{}", random.below(FUNCTIONS))),
+        "run_graph" => (Value::Null, format!("f{}", random.below(FUNCTIONS))),
+        _ => (Value::Null, String::new()),
+    };
+    let mut state = match tool {
+        "for_each" => json!({
             "for_each": {"items": ["a", "b"], "as": "item"},
-            "action": action("run_command", json!({"command": "echo {item}"})),
+            "action": {"tool": "run_command", "params": {"command": "echo {item}"}},
         }),
+        tool => state_of(tool, &on, number, &inner, &function),
     };
     // Some limits pass, most do not.
-    state["timeout"] = if random.one_in(8) { json!(1) } else { json!(3000) };
+    state["timeout"] = if random.one_in(8) { json!(1) } else { json!(STATE_TIMEOUT) };
     state
+}
+
+/// Number of functions in a schedule.
+pub(crate) const FUNCTIONS: u64 = 2;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use steplatch_actions::TerminalTools;
+    use steplatch_workflow::{Definition, ToolCatalog as _, tool};
+
+    use super::*;
+
+    /// Adds the tools of a machine and of all machines within it.
+    fn add_tools(machine: &Value, tools: &mut BTreeSet<String>) {
+        for state in machine["states"].as_object().into_iter().flat_map(|states| states.values()) {
+            let action = &state["action"];
+            tools.extend(action["tool"].as_str().map(str::to_owned));
+            add_tools(&action["params"]["workflow_definition"], tools);
+            for branch in action["params"]["workflows"].as_array().into_iter().flatten() {
+                add_tools(&branch["workflow_definition"], tools);
+            }
+        }
+    }
+
+    #[test]
+    fn every_action_of_the_language_is_simulated() {
+        let known = TerminalTools.tools().into_iter().chain(tool::OF_MACHINES.iter().map(|tool| (*tool).to_owned()));
+        let simulated: BTreeSet<String> = ACTIONS.into_iter().map(str::to_owned).collect();
+        assert_eq!(simulated, known.collect());
+        let (mut tools, mut random) = (BTreeSet::new(), Random::new(0));
+        for _ in 0..500 {
+            add_tools(&machine(&mut random, MAX_DEPTH), &mut tools);
+        }
+        assert_eq!(simulated, tools, "random machines use other actions");
+    }
+
+    #[test]
+    fn each_scenario_is_a_machine_with_its_action() {
+        for action in ACTIONS {
+            for is_remote in [false, true] {
+                let document = scenario(action, is_remote);
+                Definition::parse(&document, &TerminalTools).unwrap_or_else(|problems| panic!("{action}: {problems}"));
+                let mut tools = BTreeSet::new();
+                add_tools(&document, &mut tools);
+                assert!(tools.contains(action), "{action}: {document}");
+            }
+        }
+    }
 }

@@ -1,19 +1,23 @@
 //! The simulated world: its clock, its messages and disk, the faults, and the rules that hold at the end.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
 use serde_json::Value;
-use steplatch_actions::TerminalTools;
 use steplatch_ids::RunId;
 use steplatch_ledger::{Effect, EffectKey};
+use steplatch_python_api::Progress;
 use steplatch_workflow::{Definition, Event, History, Timestamp};
 
 use crate::daemon::{Daemon, TimerEnd};
+use crate::functions::{self, FunctionEvent, FunctionHistory, Worker, WorkerRequest};
 use crate::host::{Ask, Host, Next, Reply, ReplyTo, Work};
-use crate::machines;
+use crate::limits::{self, Outage};
+use crate::machines::{self, FUNCTIONS, MAX_DEPTH};
 use crate::random::Random;
+use crate::tools::CachedTools;
 
 /// A rule in a wrong version, which the simulation has to find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +37,34 @@ pub enum Mutation {
     HostEndsWithResults,
     /// A daemon does not record that a host has ended with effects in progress.
     LostHostForgotten,
+    /// The daemon performs the calls of a function before their record.
+    CallsBeforeRecorded,
+    /// A new worker replays the history of a function without the answer that is not recorded yet.
+    ReplayWithoutLastAnswer,
+    /// The daemon writes a fetched file itself, and not its host, which has a ledger.
+    CopiesWrittenByDaemon,
+    /// The replies that arrive at a stopped daemon are lost.
+    RepliesLostWhileStopped,
+    /// A daemon does not limit the steps that an earlier one has begun.
+    LimitsLostAtStart,
+}
+
+impl Mutation {
+    /// Every one of them.
+    pub const ALL: [Self; 12] = [
+        Self::OpeningEndsWithItsConnection,
+        Self::ClosedBeforeRecorded,
+        Self::SettledBeforeRecorded,
+        Self::NothingSettledAtStart,
+        Self::NodesRepeated,
+        Self::HostEndsWithResults,
+        Self::LostHostForgotten,
+        Self::CallsBeforeRecorded,
+        Self::ReplayWithoutLastAnswer,
+        Self::CopiesWrittenByDaemon,
+        Self::RepliesLostWhileStopped,
+        Self::LimitsLostAtStart,
+    ];
 }
 
 /// Figures of a schedule that broke no rule.
@@ -44,15 +76,52 @@ pub struct Report {
     pub effects: u32,
     /// Outcomes with an unknown result in the journal.
     pub unknown: u32,
-    /// Kills and restarts of the daemon, kills and stops of hosts, cuts of the link, and times of a full disk.
+    /// Kills, restarts and stops of the daemon, kills and stops of hosts and workers, cuts of the link, and times of a
+    /// full disk.
     pub faults: u32,
+    /// Things that happened until the last run was over.
+    pub instants: u32,
+}
+
+/// A schedule that can be replayed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// The random schedule of a seed.
+    Seed(u64),
+    /// The schedule of one action with one fault.
+    Interruption(Interruption),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Seed(seed) => write!(formatter, "seed {seed}"),
+            Self::Interruption(Interruption { action, is_remote, fault, instant }) => {
+                let place = if *is_remote { " on another machine" } else { "" };
+                write!(formatter, "{action}{place}, {fault:?} at instant {instant}")
+            }
+        }
+    }
+}
+
+/// One fault at one instant of a scenario.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Interruption {
+    /// The action of the language, or `function` for a run of a function.
+    pub action: &'static str,
+    /// True if it acts on the other machine.
+    pub is_remote: bool,
+    /// The fault. None happens if the instant is behind the end.
+    pub fault: Fault,
+    /// Number of things that happen before the fault.
+    pub instant: u32,
 }
 
 /// A broken rule.
 #[derive(Debug, Clone)]
 pub struct Violation {
-    /// The seed that replays it.
-    pub seed: u64,
+    /// The schedule that replays it.
+    pub origin: Origin,
     /// The rule, and the step or run that broke it.
     pub rule: String,
     /// The schedule: one line for each thing that happened.
@@ -61,7 +130,7 @@ pub struct Violation {
 
 impl fmt::Display for Violation {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(formatter, "seed {}: {}", self.seed, self.rule)?;
+        writeln!(formatter, "{}: {}", self.origin, self.rule)?;
         self.schedule.iter().try_for_each(|line| writeln!(formatter, "  {line}"))
     }
 }
@@ -74,11 +143,44 @@ impl std::error::Error for Violation {}
 /// If a rule is broken.
 pub fn simulate(seed: u64, mutation: Option<Mutation>) -> Result<Report, Violation> {
     let mut world = World::new(seed, mutation);
-    world.run();
-    match world.broken_rule() {
-        None => Ok(world.report),
-        Some(rule) => Err(Violation { seed, rule, schedule: world.schedule }),
-    }
+    world.add_runs();
+    world.add_faults();
+    world.finish(Origin::Seed(seed))
+}
+
+/// Simulates the schedule of one action with one fault. Deterministic, as [`simulate`].
+///
+/// # Errors
+/// If a rule is broken.
+pub fn interrupt(interruption: Interruption, mutation: Option<Mutation>) -> Result<Report, Violation> {
+    let Interruption { action, is_remote, fault, instant } = interruption;
+    let mut world = World::new(0, mutation);
+    let inner = machines::scenario("run_command", is_remote);
+    world.workflows = [("m0".to_owned(), inner), ("f0".to_owned(), functions::scenario("m0"))].into();
+    let definition = match action {
+        "function" => world.workflows["f0"].clone(),
+        action => machines::scenario(action, is_remote),
+    };
+    world.add_run(0, definition, 100);
+    world.interruption = Some((instant, fault));
+    world.finish(Origin::Interruption(interruption))
+}
+
+/// Returns every scenario with the faults that concern it: the actions of the language, those with an effect also on the
+/// other machine, and a run of a function.
+pub fn scenarios() -> Vec<(&'static str, bool, Vec<Fault>)> {
+    let local = machines::ACTIONS.into_iter().chain(["function"]).map(|action| (action, false));
+    let remote = machines::REMOTE_ACTIONS.into_iter().map(|action| (action, true));
+    let faults = |(action, is_remote)| {
+        let has_worker = matches!(action, "function" | "run_graph");
+        let concerns = |fault: &Fault| match fault {
+            Fault::KillHost(OTHER) | Fault::StopHost(OTHER) | Fault::CutLink | Fault::EndLink => is_remote,
+            Fault::KillWorker | Fault::StopWorker => has_worker,
+            _ => true,
+        };
+        (action, is_remote, Fault::ALL.into_iter().filter(concerns).collect())
+    };
+    local.chain(remote).map(faults).collect()
 }
 
 /// Hosts: that of the daemon's machine, and one over a link.
@@ -92,6 +194,12 @@ const FAULTS_UNTIL: u64 = 60_000;
 
 /// Time within which every run has to be over, in milliseconds.
 const RUNS_UNTIL: u64 = 3 * 3_600_000;
+
+/// Maximum number of definitions that are kept for further schedules.
+const MAX_PARSED: usize = 1000;
+
+/// Maximum time of a write to the journal, in milliseconds.
+pub(crate) const MAX_WRITE: u64 = 2000;
 
 /// Lifetime of a host without terminals and clients, in milliseconds.
 const LINGER: u64 = 10_000;
@@ -110,9 +218,32 @@ pub(crate) enum Happening {
     Work { host: usize, life: u64, work: Work },
     Linger { host: usize, life: u64 },
     Append { daemon: u64, entry: Entry },
+    Execute { daemon: u64, life: u64, run: RunId, request: WorkerRequest },
+    Progressed { daemon: u64, run: RunId, progress: Option<Progress> },
     Timer { daemon: u64, run: RunId, end: TimerEnd },
     CallNode { daemon: u64, key: EffectKey },
     Fault(Fault),
+}
+
+impl Happening {
+    /// Returns whether it waits while the daemon is stopped.
+    fn is_of_daemon(&self) -> bool {
+        match self {
+            Self::Recover { .. }
+            | Self::Reply { .. }
+            | Self::Append { .. }
+            | Self::Progressed { .. }
+            | Self::Timer { .. }
+            | Self::CallNode { .. } => true,
+            Self::StartDaemon
+            | Self::Begin { .. }
+            | Self::Deliver { .. }
+            | Self::Work { .. }
+            | Self::Linger { .. }
+            | Self::Execute { .. }
+            | Self::Fault(_) => false,
+        }
+    }
 }
 
 /// A write to the journal: events of a run and the outcome of a step that they record.
@@ -120,6 +251,8 @@ pub(crate) enum Happening {
 pub(crate) struct Entry {
     pub(crate) run: RunId,
     pub(crate) events: Vec<Event>,
+    /// Events of a function's run.
+    pub(crate) function: Vec<FunctionEvent>,
     pub(crate) ended: Option<(String, Recorded)>,
 }
 
@@ -132,14 +265,47 @@ pub(crate) enum Recorded {
     TimedOut,
 }
 
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Fault {
+/// A fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// The daemon is killed.
     KillDaemon,
+    /// The daemon ends and starts again.
     RestartDaemon,
+    /// The daemon is stopped for a time (SIGSTOP).
+    StopDaemon,
+    /// A terminal host is killed: that of the daemon's machine (0), or the other one (1).
     KillHost(usize),
+    /// A terminal host is stopped for a time.
     StopHost(usize),
+    /// The worker of functions is killed.
+    KillWorker,
+    /// The worker of functions is stopped for a time.
+    StopWorker,
+    /// The link to the other machine is cut for a short time.
     CutLink,
+    /// The link to the other machine is cut for so long that its session ends.
+    EndLink,
+    /// The disk is full for a time.
     FillDisk,
+}
+
+impl Fault {
+    /// Every one of them, for each host.
+    pub const ALL: [Self; 12] = [
+        Self::KillDaemon,
+        Self::RestartDaemon,
+        Self::StopDaemon,
+        Self::KillHost(0),
+        Self::KillHost(OTHER),
+        Self::StopHost(0),
+        Self::StopHost(OTHER),
+        Self::KillWorker,
+        Self::StopWorker,
+        Self::CutLink,
+        Self::EndLink,
+        Self::FillDisk,
+    ];
 }
 
 /// The world of one schedule.
@@ -159,10 +325,24 @@ pub(crate) struct World {
     delivered_until: [u64; HOSTS],
     cut_until: u64,
     disk_full_until: u64,
+    daemon_stopped_until: u64,
+    worker: Worker,
+    /// Number of workers that have lived before.
+    workers: u64,
+    worker_stopped_until: u64,
+    /// Times in which the daemon could not act.
+    outages: Vec<Outage>,
+    /// Time at which the daemon ended, while there is none.
+    down_since: Option<u64>,
+    interruption: Option<(u32, Fault)>,
+    /// Number of things that have happened.
+    instants: u32,
     pub(crate) journal: BTreeMap<RunId, Vec<Event>>,
+    /// The journal of functions.
+    pub(crate) functions: BTreeMap<RunId, Vec<FunctionEvent>>,
+    /// Saved workflows, by name.
+    pub(crate) workflows: BTreeMap<String, Value>,
     definitions: BTreeMap<RunId, Value>,
-    /// Definitions by their documents: to parse one takes longer than the rest of a schedule.
-    parsed: BTreeMap<String, Arc<Definition>>,
     begun: Vec<RunId>,
     daemon: Option<Daemon>,
     daemons: u64,
@@ -190,9 +370,18 @@ impl World {
             delivered_until: [0; HOSTS],
             cut_until: 0,
             disk_full_until: 0,
+            daemon_stopped_until: 0,
+            worker: Worker::default(),
+            workers: 0,
+            worker_stopped_until: 0,
+            outages: Vec::new(),
+            down_since: None,
+            interruption: None,
+            instants: 0,
             journal: BTreeMap::new(),
+            functions: BTreeMap::new(),
+            workflows: BTreeMap::new(),
             definitions: BTreeMap::new(),
-            parsed: BTreeMap::new(),
             begun: Vec::new(),
             daemon: None,
             daemons: 0,
@@ -204,27 +393,68 @@ impl World {
             broken: None,
         };
         world.at(0, Happening::StartDaemon);
-        for number in 0..1 + world.random.below(5) {
-            let run = format!("run_{number:0>16}").parse().expect("digits are letters of an id");
-            let definition = machines::machine(&mut world.random);
-            let at = 100 + world.random.below(3000);
-            world.at(at, Happening::Begin { run, definition });
+        world
+    }
+
+    /// Adds random runs: machines, and functions.
+    fn add_runs(&mut self) {
+        let machines: Vec<String> = (0..FUNCTIONS).map(|number| format!("m{number}")).collect();
+        for name in &machines {
+            let machine = machines::machine(&mut self.random, 0);
+            self.workflows.insert(name.clone(), machine);
         }
-        for _ in 0..world.random.below(12) {
-            let fault = match world.random.below(12) {
+        for number in 0..FUNCTIONS {
+            let function = functions::function(&mut self.random, &machines);
+            self.workflows.insert(format!("f{number}"), function);
+        }
+        for number in 0..1 + self.random.below(5) {
+            let definition = if self.random.one_in(4) {
+                functions::function(&mut self.random, &machines)
+            } else {
+                let mut machine = machines::machine(&mut self.random, MAX_DEPTH);
+                if self.random.one_in(6) {
+                    machine["execution_timeout"] = (1 + self.random.below(20)).into();
+                }
+                machine
+            };
+            let at = 100 + self.random.below(3000);
+            self.add_run(number, definition, at);
+        }
+    }
+
+    fn add_run(&mut self, number: u64, definition: Value, at: u64) {
+        let run = format!("run_{number:0>16}").parse().expect("digits are letters of an id");
+        self.at(at, Happening::Begin { run, definition });
+    }
+
+    fn add_faults(&mut self) {
+        for _ in 0..self.random.below(12) {
+            let fault = match self.random.below(16) {
                 0..=4 => Fault::KillDaemon,
                 5..=6 => Fault::RestartDaemon,
                 // A killed host excuses unknown outcomes, so most schedules have none.
-                7 if world.random.one_in(3) => Fault::KillHost(usize::from(world.random.one_in(2))),
-                7..=8 => Fault::StopHost(usize::from(world.random.one_in(2))),
-                9..=10 => Fault::CutLink,
+                7 if self.random.one_in(3) => Fault::KillHost(usize::from(self.random.one_in(2))),
+                7..=8 => Fault::StopHost(usize::from(self.random.one_in(2))),
+                9 => Fault::CutLink,
+                10 => Fault::EndLink,
+                11..=12 => Fault::StopDaemon,
+                13 => Fault::KillWorker,
+                14 => Fault::StopWorker,
                 _ => Fault::FillDisk,
             };
-            let span = if world.random.one_in(3) { FAULTS_UNTIL } else { 4000 };
-            let at = 100 + world.random.below(span);
-            world.at(at, Happening::Fault(fault));
+            let span = if self.random.one_in(3) { FAULTS_UNTIL } else { 4000 };
+            let at = 100 + self.random.below(span);
+            self.at(at, Happening::Fault(fault));
         }
-        world
+    }
+
+    /// Simulates up to the end, and checks the rules.
+    fn finish(mut self, origin: Origin) -> Result<Report, Violation> {
+        self.run();
+        match self.broken_rule() {
+            None => Ok(self.report),
+            Some(rule) => Err(Violation { origin, rule, schedule: self.schedule }),
+        }
     }
 
     /// Has something happen after `delay` milliseconds.
@@ -242,9 +472,22 @@ impl World {
     }
 
     /// Returns the definition of a generated machine.
-    pub(crate) fn definition(&mut self, document: &Value) -> Arc<Definition> {
-        let parse = || Arc::new(Definition::parse(document, &TerminalTools).expect("a generated machine is valid"));
-        self.parsed.entry(document.to_string()).or_insert_with(parse).clone()
+    pub(crate) fn definition(document: &Value) -> Arc<Definition> {
+        thread_local! {
+            /// Definitions of earlier schedules: to parse one takes longer than the rest of a schedule.
+            static PARSED: RefCell<BTreeMap<String, Arc<Definition>>> = const { RefCell::new(BTreeMap::new()) };
+        }
+        let text = document.to_string();
+        PARSED.with_borrow_mut(|parsed| {
+            if parsed.len() >= MAX_PARSED {
+                parsed.clear();
+            }
+            let parse = || {
+                let definition = Definition::parse(document, &CachedTools);
+                Arc::new(definition.unwrap_or_else(|problems| panic!("a generated machine is valid: {problems}")))
+            };
+            parsed.entry(text).or_insert_with(parse).clone()
+        })
     }
 
     /// Records that a rule is broken.
@@ -265,14 +508,35 @@ impl World {
                 break;
             }
             self.now = at;
+            if let Some((instant, fault)) = self.interruption
+                && instant == self.instants
+            {
+                self.fail(fault);
+            }
+            self.instants += 1;
             self.happen(happening);
         }
     }
 
     fn happen(&mut self, happening: Happening) {
+        if self.now < self.daemon_stopped_until && happening.is_of_daemon() {
+            if matches!(happening, Happening::Reply { .. }) && self.is_mutated(Mutation::RepliesLostWhileStopped) {
+                return;
+            }
+            // In the order in which it would have happened.
+            return self.at(self.daemon_stopped_until - self.now, happening);
+        }
         match happening {
             Happening::StartDaemon => self.start_daemon(),
-            Happening::Recover { daemon } => self.with_daemon(daemon, Daemon::recover),
+            Happening::Recover { daemon } => {
+                if self.daemons == daemon
+                    && self.daemon.is_some()
+                    && let Some(since) = self.down_since.take()
+                {
+                    self.outages.push(Outage { from: since, until: self.now });
+                }
+                self.with_daemon(daemon, Daemon::recover);
+            }
             Happening::Begin { run, definition } => self.begin(run, definition),
             Happening::Deliver { host, life, to, ask } => self.deliver(host, life, to, ask),
             Happening::Reply { host, to: (daemon, request), reply } => {
@@ -316,6 +580,19 @@ impl World {
                     self.with_daemon(daemon, |daemon, world| daemon.recorded(world, &entry));
                 }
             }
+            Happening::Execute { daemon, life, run, request } => {
+                if self.now < self.worker_stopped_until && self.workers == life {
+                    let delay = self.worker_stopped_until - self.now;
+                    return self.at(delay, Happening::Execute { daemon, life, run, request });
+                }
+                // A request to a worker that has ended fails, as a request for an execution that it does not have.
+                let progress = if self.workers == life { self.worker.take(&run, request) } else { None };
+                let delay = self.random.below(20);
+                self.at(delay, Happening::Progressed { daemon, run, progress });
+            }
+            Happening::Progressed { daemon, run, progress } => {
+                self.with_daemon(daemon, |daemon, world| daemon.worker_replied(world, &run, progress));
+            }
             Happening::Timer { daemon, run, end } => {
                 self.with_daemon(daemon, |daemon, world| daemon.timer_ended(world, &run, end));
             }
@@ -356,6 +633,7 @@ impl World {
             }
         }
         self.daemon = Some(daemon);
+        self.end_worker();
         let number = self.daemons;
         self.at(200, Happening::Recover { daemon: number });
     }
@@ -368,7 +646,7 @@ impl World {
 
     /// Begins a run. A client repeats the request until a daemon has recorded it.
     fn begin_again(&mut self, run: RunId) {
-        if self.journal.contains_key(&run) {
+        if self.is_recorded(&run) {
             return;
         }
         let definition = self.definitions[&run].clone();
@@ -445,13 +723,54 @@ impl World {
         self.hosts[host].is_some()
     }
 
+    /// Has the disk append events to the journal, which takes a while.
+    pub(crate) fn append(&mut self, daemon: u64, entry: Entry) {
+        let delay = if self.random.one_in(10) { self.random.below(MAX_WRITE) } else { self.random.below(15) };
+        self.at(delay, Happening::Append { daemon, entry });
+    }
+
+    /// Returns whether the journal has a run.
+    pub(crate) fn is_recorded(&self, run: &RunId) -> bool {
+        self.journal.contains_key(run) || self.functions.contains_key(run)
+    }
+
+    /// Sends a request to the worker.
+    pub(crate) fn ask_worker(&mut self, daemon: u64, run: RunId, request: WorkerRequest) {
+        let (delay, life) = (self.random.below(20), self.workers);
+        self.at(delay, Happening::Execute { daemon, life, run, request });
+    }
+
+    /// Ends the worker. The next one has no executions.
+    fn end_worker(&mut self) {
+        self.workers += 1;
+        self.worker = Worker::default();
+        self.worker_stopped_until = 0;
+    }
+
+    /// Returns whether every run is over.
+    fn is_over(&self) -> bool {
+        let is_over = |run| {
+            let machine = self.journal.get(run).map(|events| events.iter().collect::<History>());
+            let function = self.functions.get(run).map(|events| events.iter().collect::<FunctionHistory>());
+            machine.is_some_and(|history| history.is_over()) || function.is_some_and(|history| history.end.is_some())
+        };
+        !self.begun.is_empty() && self.begun.iter().all(is_over)
+    }
+
     /// Appends events to the journal.
     fn write(&mut self, entry: Entry) {
         if let Some((step, recorded)) = entry.ended {
             self.log(|| format!("{step} is recorded as {recorded:?}"));
             self.recorded.insert(step, recorded);
         }
-        self.journal.entry(entry.run).or_default().extend(entry.events);
+        if entry.function.is_empty() {
+            self.journal.entry(entry.run).or_default().extend(entry.events);
+        } else {
+            self.functions.entry(entry.run).or_default().extend(entry.function);
+        }
+        if self.interruption.is_some_and(|(instant, _)| instant > self.instants) && self.is_over() {
+            self.report.instants = self.instants;
+        }
     }
 
     fn fail(&mut self, fault: Fault) {
@@ -469,15 +788,27 @@ impl World {
                 }
             }
             Fault::StopHost(host) => self.stopped_until[host] = self.now + self.random.below(15_000),
-            Fault::CutLink => {
-                let long = self.random.one_in(3);
-                let span = if long { LINK_LEASE + self.random.below(60_000) } else { self.random.below(20_000) };
-                self.cut_until = self.now + span;
-                if long {
-                    self.break_link();
+            Fault::StopDaemon => {
+                if self.daemon.is_some() {
+                    let until = self.now + self.random.below(15_000);
+                    self.daemon_stopped_until = self.daemon_stopped_until.max(until);
+                    self.outages.push(Outage { from: self.now, until });
                 }
             }
-            Fault::FillDisk => self.disk_full_until = self.now + self.random.below(20_000),
+            Fault::KillWorker => self.end_worker(),
+            Fault::StopWorker => {
+                self.worker_stopped_until = self.now + self.random.below(15_000);
+                self.outages.push(Outage { from: self.now, until: self.worker_stopped_until });
+            }
+            Fault::CutLink => self.cut_until = self.now + self.random.below(20_000),
+            Fault::EndLink => {
+                self.cut_until = self.now + LINK_LEASE + self.random.below(60_000);
+                self.break_link();
+            }
+            Fault::FillDisk => {
+                self.disk_full_until = self.now + self.random.below(20_000);
+                self.outages.push(Outage { from: self.now, until: self.disk_full_until });
+            }
         }
     }
 
@@ -498,6 +829,8 @@ impl World {
     /// not last.
     fn end_daemon(&mut self, is_clean: bool) {
         let Some(daemon) = self.daemon.take() else { return };
+        self.daemon_stopped_until = 0;
+        self.down_since.get_or_insert(self.now);
         let mut kept = Vec::new();
         let random = &mut self.random;
         self.queue.retain(|_, happening| match happening {
@@ -509,6 +842,9 @@ impl World {
             }
             Happening::Deliver { to: (number, _), .. } if *number == daemon.number => random.one_in(2),
             Happening::Reply { to: (number, _), .. } => *number != daemon.number,
+            Happening::Execute { daemon: number, .. } | Happening::Progressed { daemon: number, .. } => {
+                *number != daemon.number
+            }
             _ => true,
         });
         for entry in kept {
@@ -550,11 +886,21 @@ impl World {
             }
         }
         for run in &self.begun {
+            if let Some(events) = self.functions.get(run) {
+                if events.iter().collect::<FunctionHistory>().end.is_none() {
+                    return Some(format!("{run}, a function, is not over"));
+                }
+                self.report.runs += 1;
+                continue;
+            }
             let history: History = self.journal.get(run).map(|events| events.iter().collect()).unwrap_or_default();
             if !history.is_over() {
                 return Some(format!("{run} is not over: {:?}", history.status()));
             }
             self.report.runs += 1;
+        }
+        if let Some(rule) = limits::broken(&self.journal, &self.functions, &self.outages) {
+            return Some(rule);
         }
         for (number, host) in self.hosts.iter().enumerate() {
             let Some(host) = host else { continue };

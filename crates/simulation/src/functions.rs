@@ -169,8 +169,9 @@ pub(crate) fn scenario(machine: &str) -> Value {
     let gate = json!({"call": "gate", "prompt": "Go on?", "timeout": null, "choices": null, "form": null,
         "answered_by": null, "context": null});
     let run = json!({"call": "run_workflow", "workflow": machine, "input": null, "params": {}, "timeout": null});
-    let sleep = json!({"call": "sleep", "seconds": 0.2});
-    json!({"stages": [[node, gate], [json!({"call": "log", "text": "x"}), node, run], [sleep, {"call": "now"}], [node]]})
+    let (sleep, now, log) =
+        (json!({"call": "sleep", "seconds": 0.2}), json!({"call": "now"}), json!({"call": "log", "text": "x"}));
+    json!({"stages": [[node, gate], [log, node, run], [sleep, now], [node]]})
 }
 
 fn call(random: &mut Random, machines: &[String]) -> Value {

@@ -4,9 +4,9 @@
 //! it. What decides is the code of the product where that is pure: machines ([`steplatch_workflow::decide`] and
 //! [`steplatch_workflow::resume`]) and the ledger of a terminal host ([`steplatch_ledger::EffectDesk`]). What acts is a
 //! model of it: terminals, files, the journal's disk and the connections are a few lines each, so that a schedule takes
-//! about a millisecond and each seed replays exactly. The daemon is a model, too, and so are the driver of a function and
-//! its worker: their decisions are private to the crate `runs`, between its journal, its nodes and its sessions. The
-//! calls, answers and histories of functions are those of the product ([`steplatch_python_api`]).
+//! about a millisecond and each seed replays exactly. The daemon is a model, too, and so are the driver of a function
+//! and its worker: their decisions are private to the crate `runs`, between its journal, its nodes and its sessions.
+//! The calls, answers and histories of functions are those of the product ([`steplatch_python_api`]).
 //!
 //! Two kinds of schedules: random ones, by a seed ([`simulate`]), and those of one action with one fault at one instant
 //! ([`interrupt`]), which a test enumerates for every action of the language, every fault and every instant.

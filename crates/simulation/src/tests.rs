@@ -9,8 +9,8 @@ const SCHEDULES: u64 = 600;
 /// Number of schedules in which a mutation without a committed seed is searched.
 const SEARCHED: u64 = 3000;
 
-/// Seeds at which each wrong rule is found, replayed exactly. A change of what is generated changes them: the test names
-/// the new ones.
+/// Seeds at which each wrong rule is found, replayed exactly. A change of what is generated changes them: the test
+/// names the new ones.
 const FOUND: [(Mutation, u64); 12] = [
     (Mutation::OpeningEndsWithItsConnection, 4),
     (Mutation::ClosedBeforeRecorded, 6),

@@ -166,8 +166,8 @@ pub fn interrupt(interruption: Interruption, mutation: Option<Mutation>) -> Resu
     world.finish(Origin::Interruption(interruption))
 }
 
-/// Returns every scenario with the faults that concern it: the actions of the language, those with an effect also on the
-/// other machine, and a run of a function.
+/// Returns every scenario with the faults that concern it: the actions of the language, those with an effect also on
+/// the other machine, and a run of a function.
 pub fn scenarios() -> Vec<(&'static str, bool, Vec<Fault>)> {
     let local = machines::ACTIONS.into_iter().chain(["function"]).map(|action| (action, false));
     let remote = machines::REMOTE_ACTIONS.into_iter().map(|action| (action, true));
@@ -787,7 +787,11 @@ impl World {
                     self.with_daemon(number, |daemon, world| daemon.host_lost(world, host));
                 }
             }
-            Fault::StopHost(host) => self.stopped_until[host] = self.now + self.random.below(15_000),
+            // A further stop or cut ends no earlier than the one before: what waits arrives in its order.
+            Fault::StopHost(host) => {
+                let until = self.now + self.random.below(15_000);
+                self.stopped_until[host] = self.stopped_until[host].max(until);
+            }
             Fault::StopDaemon => {
                 if self.daemon.is_some() {
                     let until = self.now + self.random.below(15_000);
@@ -800,9 +804,9 @@ impl World {
                 self.worker_stopped_until = self.now + self.random.below(15_000);
                 self.outages.push(Outage { from: self.now, until: self.worker_stopped_until });
             }
-            Fault::CutLink => self.cut_until = self.now + self.random.below(20_000),
+            Fault::CutLink => self.cut_until = self.cut_until.max(self.now + self.random.below(20_000)),
             Fault::EndLink => {
-                self.cut_until = self.now + LINK_LEASE + self.random.below(60_000);
+                self.cut_until = self.cut_until.max(self.now + LINK_LEASE + self.random.below(60_000));
                 self.break_link();
             }
             Fault::FillDisk => {

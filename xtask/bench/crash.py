@@ -30,8 +30,15 @@ OVER = ("completed", "failed", "cancelled")
 # Seconds within which the daemon notices the end of the terminal host of the other machine.
 NOTICE_TIME = 5
 
+# Words of an error on a full disk.
+NO_ROOM = "no disk space is left"
+
+# Bytes of the disk that has the state of the daemon, where one can be mounted that is filled.
+DISK_BYTES = 256 << 20
+
 # The faults, with how often each one is chosen beside the others.
-FAULTS = {"kill": 6, "restart": 2, "stop the host": 2}
+FAULTS = {"kill": 6, "restart": 2, "stop the host": 2, "stop the daemon": 2}
+DISK_FAULTS = {"fill the disk": 1}
 FAR_FAULTS = {"cut here": 2, "cut there": 1, "stop the connection": 2, "end the host there": 0.1}
 
 
@@ -41,6 +48,35 @@ class Home(Daemon):
     def __init__(self, program, folder):
         super().__init__(program, folder)
         self.environment |= {"LANG": "C.UTF-8", "SHELL": "/bin/bash"}
+        self.disk = None
+
+    def has_own_disk(self):
+        """Puts the state of the daemon on a disk of its own. Returns whether that is possible."""
+        self.disk = self.environment["XDG_STATE_HOME"]
+        os.makedirs(self.disk)
+        mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES},mode=700", "none", self.disk]
+        if subprocess.run(mount, stderr=subprocess.DEVNULL).returncode != 0:
+            self.disk = None
+        return self.disk is not None
+
+    def fill_disk(self, seconds):
+        """Leaves no room on the disk of the state for a time."""
+        path = os.path.join(self.disk, "filling")
+        with open(path, "wb", buffering=0) as file:
+            try:
+                while file.write(bytes(1 << 20)):
+                    pass
+            except OSError:
+                pass
+        time.sleep(seconds)
+        os.remove(path)
+
+    def close(self):
+        """Stops the daemon, and removes its disk."""
+        self.commands("daemon", "stop")
+        shutil.rmtree(self.runtime, ignore_errors=True)
+        if self.disk:
+            subprocess.run(["umount", "--lazy", self.disk], check=True)
 
     def status(self):
         """Returns the status of the daemon; one is started if there is none."""
@@ -95,6 +131,10 @@ class Run:
         request, self.words, repair = kinds.run(self.kind, self.name, random_kind)
         more = {"wait_seconds": 0, "save_on_success": False, "execution_timeout": RUN_TIMEOUT}
         reply = agent.call("run_workflow", **request, **more)
+        # Nothing starts that cannot be recorded.
+        while NO_ROOM in str(reply.get("error")):
+            time.sleep(0.1)
+            reply = agent.call("run_workflow", **request, **more)
         if not reply.get("run_id"):
             self.end("failed", f"was not started: {reply.get('error')}")
             return
@@ -127,8 +167,8 @@ class Run:
         """Returns whether the run could not know its outcome: a node ran at a kill, or the terminal host over there was killed."""
         if self.status not in ("failed", "cancelled"):
             return False
-        if self.kind == "function":
-            return "unknown" in self.error
+        if self.kind in crash_kinds.CALLING:
+            return "unknown" in self.error or "not known" in self.error
         return self.kind.startswith("far_") and any(self.begun - NOTICE_TIME < at < self.ended for at in ended_hosts)
 
 
@@ -198,7 +238,7 @@ class Faults:
         self.random = random.Random(seed)
         # A connection to another machine takes longer than a step: some faults leave it the time.
         self.pauses = [0.4, 0.4, 3.0] if machine else [0.4]
-        self.weights = FAULTS | (FAR_FAULTS if machine else {})
+        self.weights = FAULTS | (FAR_FAULTS if machine else {}) | (DISK_FAULTS if home.disk else {})
         self.counts = collections.Counter()
         # The moments at which the terminal host of the other machine was killed.
         self.ended_hosts = []
@@ -215,6 +255,13 @@ class Faults:
             self.home.commands("daemon", "restart")
         elif fault == "stop the host":
             self.stop([host["pid"] for host in status["hosts"]], status["pid"])
+        elif fault == "stop the daemon":
+            self.stop([status["pid"]], self.random.choice([status["pid"], None]), longest=2.0)
+        elif fault == "fill the disk":
+            # A daemon that is killed meanwhile starts on the full disk.
+            if self.random.choice([True, False]):
+                kill(status["pid"], signal.SIGKILL)
+            self.home.fill_disk(self.random.uniform(0.1, 2.0))
         elif fault == "stop the connection":
             self.stop(self.machine.connections(), self.random.choice([status["pid"], None]))
         elif fault == "end the host there":
@@ -223,12 +270,12 @@ class Faults:
         else:
             self.end(self.machine.connections() if fault == "cut here" else self.machine.sessions())
 
-    def stop(self, pids, daemon):
+    def stop(self, pids, daemon, longest=0.4):
         """Stops processes for a moment, and may kill the daemon at its end."""
         for pid in pids:
             kill(pid, signal.SIGSTOP)
         if pids:
-            time.sleep(self.random.uniform(0.05, 0.4))
+            time.sleep(self.random.uniform(0.05, longest))
         if daemon:
             kill(daemon, signal.SIGKILL)
         for pid in pids:
@@ -299,6 +346,8 @@ def main():
     home = Home(os.path.abspath(options.steplatch), os.path.abspath(options.folder))
     machine, is_right = None, False
     loops = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(options.load)]
+    if not home.has_own_disk():
+        print("no disk can be mounted here, so none is filled", file=sys.stderr)
     try:
         if any(kind.startswith("far_") for kind in options.kinds):
             os.mkdir(os.path.join(home.home, "far"))
@@ -317,7 +366,9 @@ def main():
         home.commands("daemon", "stop")
         if machine:
             machine.close()
-        shutil.rmtree(home.runtime, ignore_errors=True)
+        if home.disk and not is_right:
+            shutil.copytree(home.disk, f"{home.home}/state-at-end", ignore_dangling_symlinks=True, dirs_exist_ok=True)
+        home.close()
         if is_right:
             shutil.rmtree(home.home, ignore_errors=True)
         else:

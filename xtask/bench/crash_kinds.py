@@ -128,6 +128,45 @@ class Local:
         read = ("run_command", {"command": f"tail -n 1 {path} >>{self.done}"})
         return machine(put, read, ("run_command", {"command": f"rm {path} {path}-from"})), [word]
 
+    def fetched(self, run):
+        """A file of several pieces that is fetched, and of which the next command reads the end."""
+        word, path = f"{run}-0", os.path.join(self.folder, f"fetched-{run}")
+        with open(f"{path}-from", "wb") as file:
+            file.write(os.urandom(3 << 20) + f"\n{word}\n".encode())
+        get = ("get_file", {"path": f"{path}-from", "to": path})
+        read = ("run_command", {"command": f"tail -n 1 {path} >>{self.done}"})
+        return machine(get, read, ("run_command", {"command": f"rm {path} {path}-from"})), [word]
+
+    def timers(self, run):
+        """Commands between sleeps."""
+        words = [f"{run}-{n}" for n in range(3)]
+        lines = []
+        for number, word in enumerate(words):
+            lines += [("run_command", {"command": self.append(word)}), ("sleep", {"seconds": 0.2 + 0.4 * number})]
+        return machine(*lines), words
+
+    def gate(self, run):
+        """A command on each side of a gate."""
+        words = [f"{run}-{n}" for n in range(2)]
+        lines = [("run_command", {"command": self.append(word)}) for word in words]
+        ask = ("gate", {"prompt": f"Go on with {run}?", "choices": ["yes", "no"]})
+        return machine(lines[0], ask, lines[1]), words
+
+    def nodes(self, run):
+        """Nodes and a graph of the project. The outcome of a node that was running when its daemon ended is unknown."""
+        words = [f"{run}-{n}" for n in range(2)]
+        calls = [("run_node", {"node_id": "note", "input": word}) for word in words]
+        graph = ("run_graph", {"graph_id": "notes", "input": f"{run}-graph"})
+        return machine(calls[0], graph, calls[1]), words + [f"{run}-graph"]
+
+    def declare_nodes(self):
+        """Declares the nodes of the project: a graph passes its input on to its step."""
+        write(
+            os.path.join(self.folder, "steplatch.toml"),
+            f'[nodes.note]\ntype = "bash"\ncommand = "echo {{input|sh}} >>{self.done}"\n'
+            '[graphs.notes]\nsteps = [{ id = "one", node = "note" }]\n',
+        )
+
     def function(self, run):
         """Nodes of a function. The outcome of one that was running when its daemon ended is unknown, and its run says so."""
         words = [f"{run}-{n}" for n in range(4)]
@@ -246,8 +285,29 @@ class Repair:
         return None
 
 
-LOCAL = ["commands", "typed", "in_terminal", "parallel", "for_each", "dialogue", "nested", "files", "copies", "function"]
-FAR = [f"far_{kind}" for kind in ("commands", "typed", "in_terminal", "dialogue", "files", "copies")]
+class Gate:
+    """The only gate of a run, which a person answers. The first answer that was taken counts."""
+
+    def __init__(self):
+        self.answered = None
+
+    def step(self, home, agent, gate):
+        """Answers the gate. Returns a complaint where the run asks again."""
+        if gate["gate_id"] == self.answered:
+            return "lost: the answer of a person"
+        if home.answers(gate["gate_id"], "yes"):
+            self.answered = gate["gate_id"]
+        return None
+
+    def complaint(self, home, reply):
+        return None
+
+
+LOCAL = ["commands", "typed", "in_terminal", "parallel", "for_each", "dialogue", "nested", "files", "copies", "fetched"]
+LOCAL += ["timers", "gate", "nodes", "function"]
+# Kinds of runs whose outcome is unknown where a node was running when its daemon ended.
+CALLING = ["nodes", "function"]
+FAR = [f"far_{kind}" for kind in ("commands", "typed", "in_terminal", "dialogue", "files", "copies", "fetched")]
 CAPTURED = ["captured", "repaired"]
 FAR_CAPTURED = ["far_captured", "far_repaired"]
 ALL = LOCAL + CAPTURED + FAR + FAR_CAPTURED
@@ -258,6 +318,7 @@ class Kinds:
 
     def __init__(self, chosen, home, agent, machine):
         self.chosen, self.local = chosen, Local(home.home)
+        self.local.declare_nodes()
         self.captured = {}
         if set(chosen) & set(CAPTURED):
             self.captured[""] = Captured("setup", home.home, agent, None)
@@ -278,4 +339,4 @@ class Kinds:
             return {"workflow_file": given}, words, None
         if far:
             given["host"] = HOST
-        return {"workflow_definition": given}, words, None
+        return {"workflow_definition": given}, words, Gate() if kind == "gate" else None

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use steplatch_testkit::{Agent, Home};
 
-use crate::STEPLATCH;
+const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
 /// A machine that writes a line for each command, and ships once there is a route.
 fn release(home: &Home) -> Value {
@@ -37,14 +37,14 @@ fn a_failed_run_begins_again_at_the_state_that_failed() {
     let home = Home::new(STEPLATCH);
     release(&home);
     let failed = home.runs(&["run", "release.json", "-i", "VERSION=7", "--json"]);
-    let failed = ran(&failed.out);
+    let failed = ran(&failed.stdout);
     assert_eq!(failed["status"], "failed", "{failed}");
     let run = failed["run_id"].as_str().unwrap();
     std::fs::write(home.path().join("route"), "").unwrap();
-    let again = ran(&home.runs(&["run", "--again", run, "--from", "ship", "--json"]).well().out);
+    let again = ran(&home.runs(&["run", "--again", run, "--from", "ship", "--json"]).well());
     assert_eq!(again["status"], "completed", "{again}");
     assert_eq!(log(&home), ["build 7", "ship artifact-7", "ship artifact-7"]);
-    let shown = home.runs(&["runs", "show", again["run_id"].as_str().unwrap()]).well().out;
+    let shown = home.runs(&["runs", "show", again["run_id"].as_str().unwrap()]).well();
     assert!(shown.contains(&format!("{run} from ship")), "{shown}");
     // The whole run, with its input, in another definition and by name.
     home.runs(&["workflow", "load", "release.json"]).well();

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 use steplatch_capture::{
-    ImportedRecording, RecordedScreen, ScriptLogs, Timeline, TimelineEvent, expect_script, import_recording, script_files,
-    script_recording,
+    ImportedRecording, RecordedScreen, ScriptLogs, Timeline, TimelineEvent, expect_script, import_recording,
+    script_files, script_recording,
 };
 use steplatch_protocol::{CaptureWorkflow, DaemonPaths};
 use steplatch_recording::{RecordedEvent, recorded_events};

@@ -225,7 +225,10 @@ fn varying_states(observed: &[Vec<GoldenStep>]) -> Vec<&str> {
     let [first, others @ ..] = observed else { return Vec::new() };
     let differs = |(index, step): &(usize, &GoldenStep)| {
         let counterparts = others.iter().filter_map(|run| run.get(*index)).filter(|other| other.state == step.state);
-        step.has_output && counterparts.into_iter().any(|other| remove_volatile_text(&other.prints) != remove_volatile_text(&step.prints))
+        step.has_output
+            && counterparts
+                .into_iter()
+                .any(|other| remove_volatile_text(&other.prints) != remove_volatile_text(&step.prints))
     };
     first.iter().enumerate().filter(differs).map(|(_, step)| step.state.as_str()).collect()
 }

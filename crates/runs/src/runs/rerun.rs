@@ -141,7 +141,7 @@ impl Runs {
         };
         let refused = |error: String| RerunError::Refused(not_started("validation_failed", error));
         prepare(&definition, caller, &mut start).map_err(|error| refused(error.to_string()))?;
-        self.is_served(engine).await.map_err(RerunError::Refused)?;
+        self.check_engine_served(engine).await.map_err(RerunError::Refused)?;
         let about = RerunInfo { run_id: earlier.id.to_string(), from_state: request.from_state };
         let again = Some(Rerun { about, part });
         let launch = MachineLaunch { definition, source, start, key, engine, again };

@@ -477,7 +477,7 @@ mod tests {
         let mut shell = Shell { fresh: true, ..Shell::new(shell.integration, 0) };
         let line = sent(&mut shell, true);
         apply(&mut shell, [Mark::PromptReady]);
-        shell.come_to_prompt();
+        shell.record_prompt();
         assert!(!shell.ran_nothing_of(line));
     }
 

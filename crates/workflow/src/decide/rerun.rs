@@ -143,7 +143,9 @@ impl RecordedPart {
         };
         let terminals = history.terminals();
         let mut sessions: Vec<&str> = terminals.open().iter().map(String::as_str).collect();
-        sessions.extend(terminals.open_one().filter(|session| !terminals.open().iter().any(|open| open == session)));
+        sessions.extend(
+            terminals.current_terminal().filter(|session| !terminals.open().iter().any(|open| open == session)),
+        );
         sessions.into_iter().map(|session| (session.to_owned(), opened_by(session))).collect()
     }
 

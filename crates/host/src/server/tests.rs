@@ -202,6 +202,31 @@ async fn a_shell_for_a_single_command_waits_for_a_place_and_says_so_where_there_
 }
 
 #[tokio::test]
+async fn a_terminal_is_closed_once_for_its_step_whose_result_outlives_it() {
+    let host = TestHost::new(Options::default());
+    let client = host.client().await;
+    let terminal = opened(&client, &open("run_p4vawdxx5897paed/open/1", &["cat"])).await;
+    let step = "run_p4vawdxx5897paed/close/1";
+    let close = Ask::Terminal(terminal.clone(), TerminalAsk::CloseOnce(None, step.to_owned()));
+    // The client that requests it is killed before the answer, and later ones repeat the request.
+    host.request_and_die(&close).await;
+    eventually("it is closed", async || list(&client).await.is_empty()).await;
+    let mut replies = Vec::new();
+    for _ in 0..3 {
+        let closed: steplatch_terminal::Closed = host.client().await.ask(&close).await.unwrap();
+        assert!(closed.exit.is_some(), "the exit of the program that the first request has ended: {closed:?}");
+        replies.push(serde_json::to_value(closed).unwrap());
+    }
+    assert!(replies.iter().all(|reply| *reply == replies[0]), "{replies:?}");
+    assert_eq!(client.unsettled().await.unwrap(), ["run_p4vawdxx5897paed/close/1", "run_p4vawdxx5897paed/open/1"]);
+    let _: () = client.ask(&Ask::Settle(vec![step.to_owned()])).await.unwrap();
+    // Another step that closes it finds no terminal, and says so.
+    let other = Ask::Terminal(terminal, TerminalAsk::CloseOnce(None, "run_p4vawdxx5897paed/close/2".to_owned()));
+    let late: Result<steplatch_terminal::Closed, _> = client.ask(&other).await;
+    assert_eq!(late.unwrap_err(), crate::AskError::Refused(Refusal::NoTerminal));
+}
+
+#[tokio::test]
 async fn a_file_is_put_in_its_place_once_for_its_step() {
     let host = TestHost::new(Options::default());
     let path = host.folder.path().join("file");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use steplatch_protocol::{GetRun, ListTerminalSessions, RunReply, RunWorkflow};
+use steplatch_protocol::{GetRun, ListTerminalSessions, RunCommand, RunReply, RunWorkflow};
 use steplatch_testkit::{TestDaemon, eventually};
 
 async fn begin(daemon: &TestDaemon, definition: Value) -> String {
@@ -110,6 +110,52 @@ async fn runs_wait_for_a_place_where_as_many_terminals_as_may_be_are_open() {
     for _ in 0..6 {
         ids.push(begin(&daemon, definition.clone()).await);
         ids.push(begin(&daemon, in_a_terminal.clone()).await);
+    }
+    for id in &ids {
+        let ended = end_of(&daemon, id).await;
+        assert_eq!((ended.status.as_str(), ended.error.as_deref()), ("completed", None), "{ended:?}");
+    }
+    no_terminal_is_left(&daemon).await;
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn many_calls_of_clients_wait_for_a_place_where_as_many_terminals_as_may_be_are_open() {
+    let options = steplatch_terminal::Options { most: 4, ..steplatch_terminal::Options::default() };
+    let daemon = TestDaemon::with(options).await;
+    let mut calls = tokio::task::JoinSet::new();
+    for number in 0..60 {
+        let client = daemon.person_named("ann").await;
+        let command = RunCommand { command: format!("echo done-{number}"), timeout: 120.0, ..RunCommand::default() };
+        calls.spawn(async move { (number, client.call(command).await.unwrap()) });
+    }
+    for (number, reply) in calls.join_all().await {
+        assert_eq!((reply.success, reply.output), (true, format!("done-{number}\n")), "{:?}", reply.error);
+    }
+    no_terminal_is_left(&daemon).await;
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn branches_wait_for_a_place_where_as_many_terminals_as_may_be_are_open() {
+    let options = steplatch_terminal::Options { most: 2, ..steplatch_terminal::Options::default() };
+    let daemon = TestDaemon::with(options).await;
+    let say = json!({
+        "initial_state": "say",
+        "states": {"say": {"action": {"tool": "run_command", "params": {"command": "sleep 0.1; echo done"}}}},
+    });
+    let branches = vec![json!({"workflow_definition": say}); 6];
+    let parallel = json!({"tool": "parallel", "params": {"workflows": branches}});
+    let each = json!({"tool": "run_workflow", "params": {"workflow_definition": say}});
+    let definitions = [
+        json!({"initial_state": "all", "states": {"all": {"action": parallel, "timeout": 120}}}),
+        json!({"initial_state": "each", "states": {"each": {
+            "for_each": {"items": ["a", "b", "c", "d", "e", "f"], "max_parallel": 5}, "action": each, "timeout": 120,
+        }}}),
+    ];
+    let mut ids = Vec::new();
+    for definition in definitions {
+        ids.push(begin(&daemon, definition).await);
     }
     for id in &ids {
         let ended = end_of(&daemon, id).await;

@@ -531,23 +531,35 @@ fn indirect() -> Vec<(&'static str, Value, &'static [&'static str])> {
     ]
 }
 
+/// The rows that are refused, each with a part of the reason. Every other row is a valid machine, whose change is named.
+const REFUSED: [(&str, &str); 8] = [
+    ("the gate is no gate", "'answer' is set by actions"),
+    ("the gate becomes a form", "'answer' is a variable of its own"),
+    ("visits without a bound", "'on_exhausted' needs 'max_visits'"),
+    ("an argument is exported", "exported only if its name is in capitals"),
+    ("a new state that nothing reaches, for a choice", "cannot be reached from the initial state"),
+    ("a new state with the look of another", "cannot be reached from the initial state"),
+    ("a context key", "unknown key 'context' in a gate"),
+    ("a default that is a placeholder", "the default must match the pattern"),
+];
+
 #[test]
 fn what_a_hostile_patch_does_is_named_or_it_is_refused() {
-    let document = release();
-    let (mut failed, mut refused) = (String::new(), 0);
+    let (document, mut failed) = (release(), String::new());
     let rows: Vec<_> = hostile().into_iter().chain(indirect()).collect();
     for (what, patch, parts) in &rows {
-        match shown(&document, patch, "login") {
-            Err(error) => {
-                refused += 1;
-                eprintln!("refused: {what}: {}", error.lines().last().unwrap_or_default());
-            }
-            Ok(named) if named.iter().any(|line| parts.iter().all(|part| line.contains(part))) => {}
-            Ok(named) => failed.push_str(&format!("\n{what}: {parts:?} not in {named:#?}")),
+        let refused = REFUSED.iter().find(|(row, _)| row == what);
+        match (shown(&document, patch, "login"), refused) {
+            (Err(error), Some((_, reason))) if error.contains(reason) => {}
+            (Ok(named), None) if named.iter().any(|line| parts.iter().all(|part| line.contains(part))) => {}
+            (Err(error), _) => failed.push_str(&format!("\n{what}: refused for another reason: {error}")),
+            (Ok(named), Some(_)) => failed.push_str(&format!("\n{what}: not refused, but {named:#?}")),
+            (Ok(named), None) => failed.push_str(&format!("\n{what}: {parts:?} not in {named:#?}")),
         }
     }
-    eprintln!("{} rows, {refused} refused", rows.len());
     assert!(failed.is_empty(), "{failed}");
+    let missing: Vec<_> = REFUSED.iter().filter(|(row, _)| rows.iter().all(|(what, ..)| what != row)).collect();
+    assert!(missing.is_empty() && rows.len() > 240, "{missing:?} of {} rows", rows.len());
 }
 
 /// All lists and objects of several parts below a place, by their pointers, each in its reverse order.

@@ -261,6 +261,100 @@ mod tests {
         }
     }
 
+    /// Variables with other names that the scripts may change: the shells know them by these.
+    const KNOWN_VARIABLES: &[&str] = &[
+        "ENV",
+        "HISTFILE",
+        "HISTTIMEFORMAT",
+        "POSIXLY_CORRECT",
+        "POSTDISPLAY",
+        "PROMPT_COMMAND",
+        "PROMPT_EOL_MARK",
+        "PS0",
+        "PS1",
+        "PS2",
+        "READLINE_LINE",
+        "READLINE_POINT",
+        "REPORTTIME",
+        "ZDOTDIR",
+        "histchars",
+        "precmd_functions",
+        "preexec_functions",
+    ];
+
+    /// Returns the names of the variables that a line of a script declares or changes.
+    fn changed_variables(line: &str, is_fish: bool) -> Vec<&str> {
+        let words: Vec<&str> = line.split([' ', ';', '(', '{', '\t']).collect();
+        let mut names = Vec::new();
+        let mut declares = false;
+        for (at, word) in words.iter().enumerate() {
+            let name = word.split(['=', '+', '[', ')']).next().unwrap_or_default();
+            let is_name = name.starts_with(|first: char| first.is_alphabetic() || first == '_')
+                && name.chars().all(|character| character.is_alphanumeric() || character == '_');
+            let is_behind = |command: &str| at > 0 && words[at - 1] == command;
+            match *word {
+                "local" | "typeset" => declares = true,
+                "&&" | "||" | "" => declares = false,
+                _ if !is_name => {}
+                // Marks have parts such as `;k=`, with no blank between.
+                _ if declares || is_behind("for") => names.push(name),
+                _ if is_fish && is_behind("set") && name != "in" => names.push(name),
+                _ if is_fish
+                    && at > 1
+                    && words[at - 2] == "set"
+                    && ["-l", "-g", "-gx", "-a"].contains(&words[at - 1]) =>
+                {
+                    names.push(name);
+                }
+                _ if !is_fish && (word[name.len()..].starts_with('=') || word[name.len()..].starts_with("+=")) => {
+                    let is_part = line.contains(&format!(";{word}")) && !line.contains(&format!(" {word}"));
+                    if !is_part && !word[name.len()..].starts_with("==") {
+                        names.push(name);
+                    }
+                }
+                _ => {}
+            }
+        }
+        names
+    }
+
+    #[test]
+    fn the_scripts_change_no_variable_that_a_person_may_have_made_read_only() {
+        let scripts: [(&str, &str, bool); 10] = [
+            ("bash.sh", BASH, false),
+            ("zshenv.zsh", ZSH, false),
+            ("fish.fish", FISH, true),
+            ("state.bash", include_str!("integration/state.bash"), false),
+            ("state.zsh", include_str!("integration/state.zsh"), false),
+            ("state.fish", include_str!("integration/state.fish"), true),
+            ("inner/bash.sh", include_str!("integration/inner/bash.sh"), false),
+            ("inner/zsh.zsh", include_str!("integration/inner/zsh.zsh"), false),
+            ("inner/fish.fish", include_str!("integration/inner/fish.fish"), true),
+            ("inner/posix.sh", include_str!("integration/inner/posix.sh"), false),
+        ];
+        let mut count = 0;
+        for (script, text, is_fish) in scripts {
+            for line in text.lines().filter(|line| !line.trim_start().starts_with('#')) {
+                for name in changed_variables(line, is_fish) {
+                    count += 1;
+                    let is_own = name.starts_with("__steplatch_") || name.starts_with("STEPLATCH_");
+                    assert!(is_own || KNOWN_VARIABLES.contains(&name), "{script}: {name}: {line}");
+                }
+            }
+        }
+        assert!(count > 80, "{count}");
+        for (line, is_fish, names) in [
+            ("    local code=$?", false, vec!["code"]),
+            ("builtin local -n named=$1; case ${named@a} in", false, vec!["named"]),
+            ("while n=$(history 1); do s+=1; done", false, vec!["n", "s"]),
+            ("printf '\\e]133;D;%s;k=%s' \"$s\"", false, vec![]),
+            ("for entry in a b; do", false, vec!["entry"]),
+            ("set -l line (commandline)", true, vec!["line"]),
+        ] {
+            assert_eq!(changed_variables(line, is_fish), names, "{line}");
+        }
+    }
+
     #[test]
     fn the_users_own_zsh_folder_is_handed_over() {
         let (_, environment, _) = prepared(&["zsh"], vec![("ZDOTDIR".into(), "/home/ana/zsh".into())]);

@@ -121,7 +121,7 @@ if [[ -n $__steplatch_key ]]; then
     fi
   }
   __steplatch_report() {
-    builtin local status="${__steplatch_status:-$__steplatch_code}"
+    builtin local __steplatch_said_code="${__steplatch_status:-$__steplatch_code}"
     __steplatch_without= __steplatch_elsewhere=
     # A call takes longer than these conditions, and mostly this is the only hook.
     [[ ${PROMPT_COMMAND[*]-} == "$__steplatch_hook" ]] || __steplatch_keep_first
@@ -134,7 +134,7 @@ if [[ -n $__steplatch_key ]]; then
     esac
     # bash prints its prompts to standard error, which is 3 here.
     [[ -t 3 ]] || __steplatch_elsewhere=1 __steplatch_without+=B
-    builtin printf '\e]133;D;%s;k=%s;n=%s;e=%s\a\e]133;A;k=%s;w=%s\a' "$status" "$__steplatch_key" "$((__steplatch_count += 1))" \
+    builtin printf '\e]133;D;%s;k=%s;n=%s;e=%s\a\e]133;A;k=%s;w=%s\a' "$__steplatch_said_code" "$__steplatch_key" "$((__steplatch_count += 1))" \
       "${__steplatch_ended:-0}" "$__steplatch_key" "$__steplatch_without" >/dev/tty
     __steplatch_ended=
   }
@@ -159,7 +159,7 @@ if [[ -n $__steplatch_key ]]; then
   __steplatch_started="\\e]133;C;k=$__steplatch_key\\a"
   if ((BASH_VERSINFO[0] >= 5)); then
     # Without a fork, which takes longer than all the rest.
-    builtin eval '__steplatch_is_fixed() { builtin local - && builtin set +u; builtin local -n named=$1; case ${named@a} in *r*) ;; *) builtin return 1 ;; esac; }'
+    builtin eval '__steplatch_is_fixed() { builtin local - && builtin set +u; builtin local -n __steplatch_named=$1; case ${__steplatch_named@a} in *r*) ;; *) builtin return 1 ;; esac; }'
   else
     __steplatch_is_fixed() { case $(\builtin declare -p "$1" 2>/dev/null) in 'declare -'*r*" $1"*) ;; *) builtin return 1 ;; esac; }
   fi
@@ -183,8 +183,7 @@ if [[ -n $__steplatch_key ]]; then
   __steplatch_mark_start() {
     __steplatch_code=$?
     __steplatch_put_away
-    builtin local status="$__steplatch_code"
-    builtin printf '\e]133;R;k=%s;s=%s\a\e]133;C;k=%s\a' "$__steplatch_key" "$status" "$__steplatch_key" >/dev/tty
+    builtin printf '\e]133;R;k=%s;s=%s\a\e]133;C;k=%s\a' "$__steplatch_key" "$__steplatch_code" "$__steplatch_key" >/dev/tty
   }
   __steplatch_started+="\${__steplatch_elsewhere:+\$(__steplatch_mark_start)}"
   __steplatch_started="\${__steplatch_bang:+\${histchars##\"\${histchars:=\$__steplatch_bang}\"}}$__steplatch_started"
@@ -212,16 +211,16 @@ if [[ -n $__steplatch_key ]]; then
         # Who sets PROMPT_COMMAND as if it were one command replaces its first entry, and means the one behind ours.
         PROMPT_COMMAND[1]=${PROMPT_COMMAND[0]//"$__steplatch_first"/"${PROMPT_COMMAND[1]:-:}"}
       else
-        builtin local entries entry place
-        entries=("${!PROMPT_COMMAND[@]}")
-        for ((entry = ${#entries[@]} - 1; entry >= 0; entry--)); do
-          place=${entries[entry]}
-          ((place < 998)) || builtin continue
-          case ${PROMPT_COMMAND[place]} in
-            "$__steplatch_first" | "$__steplatch_hook") PROMPT_COMMAND[place]=: ;;
+        builtin local __steplatch_entries __steplatch_entry __steplatch_place
+        __steplatch_entries=("${!PROMPT_COMMAND[@]}")
+        for ((__steplatch_entry = ${#__steplatch_entries[@]} - 1; __steplatch_entry >= 0; __steplatch_entry--)); do
+          __steplatch_place=${__steplatch_entries[__steplatch_entry]}
+          ((__steplatch_place < 998)) || builtin continue
+          case ${PROMPT_COMMAND[__steplatch_place]} in
+            "$__steplatch_first" | "$__steplatch_hook") PROMPT_COMMAND[__steplatch_place]=: ;;
           esac
-          PROMPT_COMMAND[place + 1]=${PROMPT_COMMAND[place]}
-          PROMPT_COMMAND[place]=:
+          PROMPT_COMMAND[__steplatch_place + 1]=${PROMPT_COMMAND[__steplatch_place]}
+          PROMPT_COMMAND[__steplatch_place]=:
         done
       fi
       PROMPT_COMMAND[0]=$__steplatch_first

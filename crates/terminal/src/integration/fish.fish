@@ -27,8 +27,8 @@ if status is-interactive; and set -q STEPLATCH_SHELL_NONCE
         __steplatch_end $status
     end
     # Handlers run in the order of their definition: what the user's print is not output.
-    for handler in (functions --handlers-type generic | string replace -rf '^fish_postexec ' '')
-        test $handler = __steplatch_ended; or functions $handler | source
+    for __steplatch_handler in (functions --handlers-type generic | string replace -rf '^fish_postexec ' '')
+        test $__steplatch_handler = __steplatch_ended; or functions $__steplatch_handler | source
     end
 
     function __steplatch_prompt --on-event fish_prompt
@@ -54,9 +54,9 @@ if status is-interactive; and set -q STEPLATCH_SHELL_NONCE
         builtin functions -e __steplatch_their_prompt
         builtin functions -c fish_prompt __steplatch_their_prompt
         function fish_prompt
-            set -l shown (__steplatch_their_prompt | string collect --no-trim-newlines)
+            set -l __steplatch_shown (__steplatch_their_prompt | string collect --no-trim-newlines)
             __steplatch_mark A
-            builtin printf '%s' $shown
+            builtin printf '%s' $__steplatch_shown
             __steplatch_mark B
         end
     end
@@ -64,14 +64,14 @@ if status is-interactive; and set -q STEPLATCH_SHELL_NONCE
 
     # Enters the line as the Enter key does, but says so when it is not a whole command, and takes it away then.
     function __steplatch_enter
-        set -l line (builtin commandline -b | string collect)
+        set -l __steplatch_line (builtin commandline -b | string collect)
         builtin commandline --is-valid
-        set -l verdict $status
-        if test $verdict = 0; or not string match -qr '\S' -- $line
+        set -l __steplatch_verdict $status
+        if test $__steplatch_verdict = 0; or not string match -qr '\S' -- $__steplatch_line
             # An abbreviation is replaced only where the cursor is at its end.
             builtin commandline -a ' '
             builtin commandline -f end-of-buffer execute
-        else if test $verdict = 2
+        else if test $__steplatch_verdict = 2
             __steplatch_mark 'P;k=s'
             builtin commandline -f cancel-commandline
         else
@@ -79,14 +79,14 @@ if status is-interactive; and set -q STEPLATCH_SHELL_NONCE
             __steplatch_mark R
             __steplatch_mark C
             # Only prints the complaint: `eval` would run the statements that are valid.
-            set -l fish (status fish-path)
-            $fish --no-config --no-execute -c $line
+            set -l __steplatch_fish (status fish-path)
+            $__steplatch_fish --no-config --no-execute -c $__steplatch_line
             __steplatch_end $status
             builtin commandline -f cancel-commandline
         end
     end
-    for mode in default insert
-        builtin bind -M $mode \e\cxe __steplatch_enter
+    for __steplatch_mode in default insert
+        builtin bind -M $__steplatch_mode \e\cxe __steplatch_enter
     end
     # fish drops a tab of a text that is pasted.
     builtin bind -M paste \t "builtin commandline -i \t"

@@ -30,26 +30,26 @@ if [[ -o interactive && -n ${STEPLATCH_SHELL_NONCE-} ]]; then
 
   # Runs before every prompt. The other hooks come first: they may set the prompts anew each time.
   __steplatch_precmd() {
-    local code=$?
-    if (( ${+functions[builtin]} )); then __steplatch_past __steplatch_report $code; else __steplatch_report $code; fi
+    local __steplatch_code=$?
+    if (( ${+functions[builtin]} )); then __steplatch_past __steplatch_report $__steplatch_code; else __steplatch_report $__steplatch_code; fi
   }
   __steplatch_report() {
-    local code=$1
+    local __steplatch_code=$1
     __steplatch_expand_again
     [[ -z $__steplatch_time ]] || REPORTTIME=$__steplatch_time __steplatch_time=
     # Without a mark in front of it, what zsh prints to keep a line would be output.
     [[ ${(t)PROMPT_EOL_MARK-} == *readonly* ]] && builtin unsetopt prompt_sp
-    __steplatch_tell $code
-    builtin return $code
+    __steplatch_tell $__steplatch_code
+    builtin return $__steplatch_code
   }
 
   __steplatch_tell() {
     builtin emulate -L zsh
-    local code=$1
+    local __steplatch_code=$1
     __steplatch_without=
     __steplatch_marks
     builtin printf '\e]133;D;%s;k=%s;n=%d\a\e]133;A;k=%s;w=%s\a' \
-      $code $__steplatch_key $(( ++__steplatch_count )) $__steplatch_key "$__steplatch_without" >$TTY
+      $__steplatch_code $__steplatch_key $(( ++__steplatch_count )) $__steplatch_key "$__steplatch_without" >$TTY
     if [[ ${precmd_functions[-1]-} != __steplatch_precmd ]]; then
       precmd_functions=(${precmd_functions:#__steplatch_precmd} __steplatch_precmd)
       # Whoever stands behind us at this prompt may set it yet; this runs when they have.
@@ -61,17 +61,17 @@ if [[ -o interactive && -n ${STEPLATCH_SHELL_NONCE-} ]]; then
   # Puts the marks into the prompts, where they are not, and into what zsh prints before all hooks: the sign behind a line
   # without an end. __steplatch_without gets the mark that has no place.
   __steplatch_marks() {
-    local key="k=$__steplatch_key"
-    if [[ $PS1 != *"133;B;$key"* ]]; then
+    local __steplatch_own="k=$__steplatch_key"
+    if [[ $PS1 != *"133;B;$__steplatch_own"* ]]; then
       if [[ ${(t)PS1} == *readonly* ]]; then
         __steplatch_without=B
       else
-        PS1="%{"$'\e]133;A;'"$key"$'\a'"%}$PS1%{"$'\e]133;B;'"$key"$'\a'"%}"
+        PS1="%{"$'\e]133;A;'"$__steplatch_own"$'\a'"%}$PS1%{"$'\e]133;B;'"$__steplatch_own"$'\a'"%}"
       fi
     fi
-    [[ $PS2 == *"133;P;k=s;$key"* || ${(t)PS2} == *readonly* ]] || PS2="$PS2%{"$'\e]133;P;k=s;'"$key"$'\a'"%}"
-    [[ $PROMPT_EOL_MARK == *"133;E;$key"* || ${(t)PROMPT_EOL_MARK} == *readonly* ]] ||
-      PROMPT_EOL_MARK="%{"$'\e]133;E;'"$key"$'\a'"%}${PROMPT_EOL_MARK-%B%S%#%s%b}"
+    [[ $PS2 == *"133;P;k=s;$__steplatch_own"* || ${(t)PS2} == *readonly* ]] || PS2="$PS2%{"$'\e]133;P;k=s;'"$__steplatch_own"$'\a'"%}"
+    [[ $PROMPT_EOL_MARK == *"133;E;$__steplatch_own"* || ${(t)PROMPT_EOL_MARK} == *readonly* ]] ||
+      PROMPT_EOL_MARK="%{"$'\e]133;E;'"$__steplatch_own"$'\a'"%}${PROMPT_EOL_MARK-%B%S%#%s%b}"
   }
 
   __steplatch_preexec() {
@@ -147,11 +147,11 @@ if [[ -o interactive && -n ${STEPLATCH_SHELL_NONCE-} ]]; then
   # Takes the places of the integration, once all of the user's files were read. Options and traps that are local here
   # would be gone afterwards, so this runs under the user's own.
   __steplatch_install() {
-    local code=$?
-    if (( ${+functions[builtin]} )); then __steplatch_past __steplatch_place $code; else __steplatch_place $code; fi
+    local __steplatch_code=$?
+    if (( ${+functions[builtin]} )); then __steplatch_past __steplatch_place $__steplatch_code; else __steplatch_place $__steplatch_code; fi
   }
   __steplatch_place() {
-    local code=$1
+    local __steplatch_code=$1
     if (( ${+functions[TRAPUSR1]} )); then
       functions[__steplatch_their_usr1]=${functions[TRAPUSR1]}
       TRAPUSR1() { __steplatch_exchange signal "$@" }
@@ -159,9 +159,9 @@ if [[ -o interactive && -n ${STEPLATCH_SHELL_NONCE-} ]]; then
       builtin trap '__steplatch_exchange parameters "$@"' USR1
     fi
     __steplatch_take_places
-    ( builtin exit $code )
+    ( builtin exit $__steplatch_code )
     __steplatch_precmd
-    builtin return $code
+    builtin return $__steplatch_code
   }
 
   __steplatch_take_places() {
@@ -172,9 +172,9 @@ if [[ -o interactive && -n ${STEPLATCH_SHELL_NONCE-} ]]; then
     # A plugin may replace the widget by one that quotes URLs in a paste.
     builtin zle -A .bracketed-paste __steplatch_paste
     # The map that edits is bound at each prompt.
-    local keymap
-    for keymap in emacs viins vicmd; do
-      builtin bindkey -M $keymap '\e^_e' __steplatch_enter '\e^_p' __steplatch_paste
+    local __steplatch_keymap
+    for __steplatch_keymap in emacs viins vicmd; do
+      builtin bindkey -M $__steplatch_keymap '\e^_e' __steplatch_enter '\e^_p' __steplatch_paste
     done
     preexec_functions=(${preexec_functions:#__steplatch_preexec} __steplatch_preexec)
     precmd_functions=(${precmd_functions:#__steplatch_(install|precmd)} __steplatch_precmd)

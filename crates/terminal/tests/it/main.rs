@@ -8,6 +8,7 @@ mod leftovers;
 mod piped;
 mod plain_commands;
 mod programs;
+mod settings;
 mod shadowed;
 mod shells;
 mod ssh;

@@ -128,16 +128,36 @@ if [[ -n $__steplatch_key ]]; then
     # Without a line editor there is no key that has a line taken plainly.
     [[ -o emacs || -o vi ]] || builtin set +H
     [[ -z ${__steplatch_bang-} ]] || __steplatch_expand_again
+    if [[ :$BASHOPTS: == *:promptvars:* ]]; then
+      [[ -z $__steplatch_plain ]] || __steplatch_change_marks ''
+    else
+      [[ -n $__steplatch_plain ]] || __steplatch_change_marks 1
+    fi
     case ${PS0-}${PS1-}${PS2-} in
       *"133;C;k=$__steplatch_key"*"133;B;k=$__steplatch_key"*"133;P;k=s;k=$__steplatch_key"*) ;;
       *) __steplatch_marks '' ;;
     esac
     # bash prints its prompts to standard error, which is 3 here.
-    [[ -t 3 ]] || __steplatch_elsewhere=1 __steplatch_without+=B
+    [[ -t 3 ]] || __steplatch_elsewhere=1 __steplatch_without+=B${__steplatch_plain:+C}
     builtin printf '\e]133;D;%s;k=%s;n=%s;e=%s\a\e]133;A;k=%s;w=%s\a' "$__steplatch_said_code" "$__steplatch_key" "$((__steplatch_count += 1))" \
       "${__steplatch_ended:-0}" "$__steplatch_key" "$__steplatch_without" >/dev/tty
     __steplatch_ended=
   }
+  # Uses marks without variables where prompts do not expand them (`shopt -u promptvars`), which $1 says.
+  __steplatch_change_marks() {
+    if [[ -n ${PS0-} ]] && ! __steplatch_is_fixed PS0; then
+      PS0=${PS0//"$__steplatch_started"}
+      PS0=${PS0//"$__steplatch_taken"}
+    fi
+    __steplatch_plain=$1
+    if [[ -n $1 ]]; then
+      __steplatch_expanded=("$__steplatch_taken" "$__steplatch_started")
+      __steplatch_taken= __steplatch_started="\\e]133;C;k=$__steplatch_key\\a"
+    else
+      __steplatch_taken=${__steplatch_expanded[0]} __steplatch_started=${__steplatch_expanded[1]}
+    fi
+  }
+  __steplatch_plain=
   # Puts the marks at the end of the prompts, where they are not; $1 goes to the front of PS1. __steplatch_without gets the
   # marks that have no place.
   __steplatch_marks() {
@@ -154,8 +174,9 @@ if [[ -n $__steplatch_key ]]; then
       *) __steplatch_is_fixed PS2 || PS2="${PS2-}\\[\\e]133;P;k=s;k=$__steplatch_key\\a\\]" ;;
     esac
   }
-  # If bash has not understood a line before the command that begins, the exit code says so there.
-  __steplatch_taken="\\e]133;R;k=$__steplatch_key;s=\$?\\a"
+  # If bash has not understood a line before the command that begins, the exit code says so there. What PS0 prints between
+  # this and the next mark is no output of the line before.
+  __steplatch_taken="\\e]133;R;k=$__steplatch_key;s=\$?;n=\$((__steplatch_count += 1))\\a"
   __steplatch_started="\\e]133;C;k=$__steplatch_key\\a"
   if ((BASH_VERSINFO[0] >= 5)); then
     # Without a fork, which takes longer than all the rest.
@@ -251,12 +272,25 @@ $__steplatch_hook"
   [[ -n ${STEPLATCH_SHELL_WAY_IN-} && -z ${__steplatch_before_hooks-} ]] && __steplatch_prompt 3>&2
   builtin unset STEPLATCH_SHELL_WAY_IN __steplatch_before_hooks
 
-  # What bash says when it ends is no output of the command that has it end.
+  # What bash says when it ends is no output of the command that has it end. Where jobs are stopped it stays at the first
+  # `exit`, and what it says then is output.
   # A function of these names stays. (`type -t` would need a fork for each.)
   if ! { builtin declare -F exit || builtin declare -F logout; } >/dev/null 2>&1; then
-    exit() { { __steplatch_bye=$?; ((BASH_SUBSHELL)) || __steplatch_end; __steplatch_put_away; } 2>/dev/null; [[ -z ${__steplatch_stuck-} ]] || { POSIXLY_CORRECT=1; \exit "${@:-$__steplatch_bye}"; }; builtin exit "${@:-$__steplatch_bye}"; __steplatch_put_back; }
-    logout() { { __steplatch_bye=$?; ((BASH_SUBSHELL)) || __steplatch_end; __steplatch_put_away; } 2>/dev/null; [[ -z ${__steplatch_stuck-} ]] || { POSIXLY_CORRECT=1; \exit "${@:-$__steplatch_bye}"; }; builtin logout "${@:-$__steplatch_bye}"; __steplatch_put_back; }
+    exit() { { __steplatch_bye=$?; __steplatch_leave $#; } 2>/dev/null; [[ -z ${__steplatch_stuck-} ]] || { POSIXLY_CORRECT=1; \exit "${@:-$__steplatch_bye}"; }; builtin exit "${@:-$__steplatch_bye}"; { __steplatch_stay; } 2>/dev/null; }
+    logout() { { __steplatch_bye=$?; __steplatch_leave $#; } 2>/dev/null; [[ -z ${__steplatch_stuck-} ]] || { POSIXLY_CORRECT=1; \exit "${@:-$__steplatch_bye}"; }; builtin logout "${@:-$__steplatch_bye}"; { __steplatch_stay; } 2>/dev/null; }
   fi
+  __steplatch_exit_count=-9
+  __steplatch_leave() {
+    ((BASH_SUBSHELL || $1 > 1)) || __steplatch_end
+    __steplatch_put_away
+    # bash ends if the command before was `exit` or `jobs`, and this function runs others between. A prompt and a line count.
+    ((__steplatch_count > __steplatch_exit_count + 2)) || builtin jobs >/dev/null
+  }
+  __steplatch_stay() {
+    __steplatch_ended= __steplatch_exit_count=$__steplatch_count
+    __steplatch_put_back
+    [[ -n '' ]]
+  }
 
   # Does what the request file says, into the answer file, and says that it is done. The last argument of the caller's
   # last command comes and goes as $1, so that $_ stays what it was.

@@ -1,5 +1,7 @@
 //! Settings of a person that get in the way of the marks: read-only names, options, and hooks.
 
+use steplatch_terminal::RunError;
+
 use super::inner_shells::{gives, start};
 use super::shells::{Session, World};
 
@@ -47,4 +49,52 @@ async fn read_only_variables_with_common_names_change_no_exit_code() {
             assert_eq!(gives(&session, command).await, (output.into(), Some(code)), "{shell}: {command}");
         }
     }
+}
+
+#[tokio::test]
+async fn bash_stays_for_its_stopped_jobs_and_ends_at_the_second_exit() {
+    for exit in ["exit 4", "exit"] {
+        let world = World::new();
+        world.file(".bashrc", PROMPT);
+        let session = world.open(&["bash"]).await;
+        session.runs("sleep 50 & kill -STOP $!; sleep 0.2").await;
+        let ran = session.runs(exit).await;
+        assert!(ran.output.contains("There are stopped jobs."), "{exit}: {ran:?}");
+        assert_eq!((ran.exit_code, ran.ended), (Some(1), None), "{exit}");
+        assert_eq!(session.gives("echo alive").await, ("alive\n".into(), Some(0)), "{exit}");
+        // Another command is between.
+        let ran = session.runs(exit).await;
+        assert_eq!((ran.exit_code, ran.ended), (Some(1), None), "{exit}: {ran:?}");
+        let ran = session.runs("exit 5").await;
+        assert_eq!(ran.ended.map(|exit| exit.code), Some(5), "{exit}: {ran:?}");
+        assert_eq!(ran.output, "", "{exit}");
+    }
+}
+
+#[tokio::test]
+async fn an_exit_that_bash_refuses_has_its_complaint() {
+    let world = World::new();
+    let session = world.open(&["bash"]).await;
+    let ran = session.runs("exit 1 2").await;
+    assert!(ran.output.contains("too many arguments"), "{ran:?}");
+    assert_eq!(ran.exit_code, Some(1));
+    let ran = session.runs("logout; echo $?").await;
+    assert!(ran.output.contains("not login shell") && ran.output.ends_with("\n1\n"), "{ran:?}");
+}
+
+#[tokio::test]
+async fn prompts_without_expansion_of_variables_add_nothing_to_an_output() {
+    let world = World::new();
+    world.file(".bashrc", &format!("{PROMPT}shopt -u promptvars\n"));
+    let session = world.open(&["bash"]).await;
+    check_commands(&session, "from the start").await;
+    assert_eq!(session.gives("echo \"Hi!\"").await, ("Hi!\n".into(), Some(0)));
+    assert!(matches!(session.tries("echo )").await, Err(RunError::NothingRan { .. })));
+    assert!(!session.view().await.screen.contains("steplatch"), "{}", session.view().await.screen);
+    session.runs("shopt -s promptvars").await;
+    check_commands(&session, "in use again").await;
+    assert_eq!(session.gives("echo \"$histchars!\"").await, ("!\n".into(), Some(0)));
+    session.runs("shopt -u promptvars").await;
+    check_commands(&session, "out of use again").await;
+    assert!(!session.view().await.screen.contains("steplatch"), "{}", session.view().await.screen);
 }

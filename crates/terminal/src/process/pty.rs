@@ -37,6 +37,8 @@ pub(crate) struct Discipline {
     /// A carriage return reaches the program as such (ICRNL and INLCR unset), even if it reads it only after it has
     /// changed that: the kernel translates a character on its arrival.
     pub(crate) keeps_returns: bool,
+    /// The characters that the terminal turns into signals; none where it passes all on (ISIG unset).
+    pub(crate) signal_characters: [u8; 3],
 }
 
 /// Mode in which a program reads typed input, according to the modes of the terminal.
@@ -173,7 +175,10 @@ impl Pty {
         let reading = Reading::from_modes(&modes);
         let echo = modes.local_modes.contains(LocalModes::ECHO);
         let keeps_returns = !modes.input_modes.intersects(InputModes::ICRNL | InputModes::INLCR);
-        Some(Discipline { whole_lines: reading == Reading::Lines, echo, reading, keeps_returns })
+        let keys = [SpecialCodeIndex::VINTR, SpecialCodeIndex::VQUIT, SpecialCodeIndex::VSUSP];
+        let is_signalled = modes.local_modes.contains(LocalModes::ISIG);
+        let signal_characters = keys.map(|key| if is_signalled { modes.special_codes[key] } else { 0 });
+        Some(Discipline { whole_lines: reading == Reading::Lines, echo, reading, keeps_returns, signal_characters })
     }
 
     /// Returns the settings with which the terminal changes, drops or ends typed input (termios(3)), as one text. Line editors set the

@@ -7,6 +7,9 @@
 //!
 //! **Lines typed ahead.** The kernel makes one line of all that it holds when a program begins to read whole lines. A line
 //! that follows Enter at a line editor therefore waits until the editor has passed the terminal on, or reads again.
+//!
+//! **Signals.** The kernel holds one signal of a kind for a program that has not handled it, and drops the next one. A key
+//! that sends the same signal again therefore waits.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -33,6 +36,9 @@ const MAX_LINE_PAUSE: Duration = Duration::from_millis(300);
 
 /// Maximum pause after the end of a line while its reader works: on a busy machine it takes the line late.
 const MAX_BUSY_LINE_PAUSE: Duration = Duration::from_secs(5);
+
+/// Pause between two keys that send the same signal: shells handle it between two commands.
+const SIGNAL_PAUSE: Duration = Duration::from_millis(150);
 
 /// Silence after the answer of a line editor to Enter, after which it reads the next line itself.
 const LINE_SILENCE: Duration = Duration::from_millis(30);
@@ -72,6 +78,8 @@ pub(super) enum PausedKey {
     Escape,
     /// Enter at a line editor, with another line after it.
     Enter,
+    /// A key that sends a signal, with another one after it that sends the same.
+    Signal,
 }
 
 /// The reader of a key with a pause after it.
@@ -80,6 +88,8 @@ pub(super) enum PauseReader {
     Escape(EscapeReader),
     /// A line editor that takes a line.
     LineEditor,
+    /// A program that handles a signal.
+    SignalHandler,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -138,6 +148,16 @@ impl Keystrokes {
         }
         self.pauses.sort_by_key(|(upto, _)| *upto);
     }
+
+    /// Puts a pause after each character that sends a signal, if the same character follows later.
+    pub(super) fn type_signals_apart(&mut self, characters: &[u8]) {
+        for (at, byte) in self.bytes.iter().enumerate() {
+            if *byte != 0 && characters.contains(byte) && self.bytes[at + 1..].contains(byte) {
+                self.pauses.push((at + 1, PausedKey::Signal));
+            }
+        }
+        self.pauses.sort_by_key(|(upto, _)| *upto);
+    }
 }
 
 /// The queue of one terminal.
@@ -185,6 +205,7 @@ impl Outgoing {
         let to_come = self.pauses.iter().filter(|(upto, _)| *upto < end).map(|(_, key)| match key {
             PausedKey::Escape => MAX_ESCAPE_PAUSE,
             PausedKey::Enter => MAX_LINE_PAUSE,
+            PausedKey::Signal => SIGNAL_PAUSE,
         });
         current_pause + to_come.sum::<Duration>()
     }
@@ -216,6 +237,7 @@ impl Outgoing {
             PauseReader::Escape(EscapeReader::Readline) => READLINE_ESCAPE_PAUSE,
             PauseReader::Escape(_) => MAX_ESCAPE_PAUSE,
             PauseReader::LineEditor => MAX_LINE_PAUSE,
+            PauseReader::SignalHandler => SIGNAL_PAUSE,
         };
         self.pause = Some(Pause { since: now, until: now + pause, reader });
     }
@@ -251,7 +273,7 @@ impl Outgoing {
                 *until = (now + ANSWER_SILENCE).clamp(*since + MIN_ESCAPE_PAUSE, *since + MAX_ESCAPE_PAUSE);
             }
             PauseReader::LineEditor => *until = (now + LINE_SILENCE).min(*since + MAX_LINE_PAUSE),
-            PauseReader::Escape(_) => {}
+            PauseReader::Escape(_) | PauseReader::SignalHandler => {}
         }
     }
 
@@ -288,9 +310,27 @@ mod tests {
             match outgoing.advance(count) {
                 Some(PausedKey::Escape) => outgoing.begin_pause(now, PauseReader::Escape(EscapeReader::Quiet)),
                 Some(PausedKey::Enter) => outgoing.begin_pause(now, PauseReader::LineEditor),
+                Some(PausedKey::Signal) => outgoing.begin_pause(now, PauseReader::SignalHandler),
                 None => {}
             }
         }
+    }
+
+    #[test]
+    fn the_next_key_that_sends_the_same_signal_waits() {
+        let now = Instant::now();
+        let (mut outgoing, mut keys) = (Outgoing::default(), Keystrokes::default());
+        keys.text(b"a\x03b\x1c\x03\x03c");
+        keys.type_signals_apart(&[0x03, 0x1c, 0x1a]);
+        outgoing.type_in(&keys);
+        assert_eq!(outgoing.delay(now), 2 * SIGNAL_PAUSE);
+        for (count, expected) in [b"a\x03".as_slice(), b"b\x1c\x03", b"\x03c", b""].into_iter().enumerate() {
+            assert_eq!(written(&mut outgoing, now + SIGNAL_PAUSE * count as u32), expected, "{count}");
+        }
+        let mut raw = Keystrokes::default();
+        raw.text(b"\x03\x03\0\0");
+        raw.type_signals_apart(&[0; 3]);
+        assert!(raw.pauses.is_empty(), "the program gets the characters");
     }
 
     fn typed(keys: &[&[u8]]) -> Keystrokes {

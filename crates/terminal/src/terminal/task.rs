@@ -947,6 +947,9 @@ impl Task {
         {
             keystrokes.type_lines_ahead(editor.keeps_returns);
         }
+        if let Some(discipline) = self.pty.line_discipline() {
+            typed.type_signals_apart(&discipline.signal_characters);
+        }
         for input in &input.mouse {
             keystrokes.text(&mouse::mouse(*input, modes));
         }
@@ -1002,6 +1005,7 @@ impl Task {
                     Some(PausedKey::Enter) if !self.collects_lines() => {
                         self.outgoing.begin_pause(now, PauseReader::LineEditor);
                     }
+                    Some(PausedKey::Signal) => self.outgoing.begin_pause(now, PauseReader::SignalHandler),
                     Some(PausedKey::Enter) | None => {}
                 },
                 Err(_) => {

@@ -1,9 +1,11 @@
 //! Settings of a person that get in the way of the marks: read-only names, options, and hooks.
 
-use steplatch_terminal::RunError;
+use std::time::Duration;
+
+use steplatch_terminal::{Input, RunError, Wait};
 
 use super::inner_shells::{gives, start};
-use super::shells::{Session, World};
+use super::shells::{Session, World, until_prompt};
 
 const PROMPT: &str = "PS1='$ '\n";
 
@@ -97,4 +99,26 @@ async fn prompts_without_expansion_of_variables_add_nothing_to_an_output() {
     session.runs("shopt -u promptvars").await;
     check_commands(&session, "out of use again").await;
     assert!(!session.view().await.screen.contains("steplatch"), "{}", session.view().await.screen);
+}
+
+#[tokio::test]
+async fn each_of_several_interrupts_arrives() {
+    let world = World::new();
+    let program =
+        "trap 'n=$((n+1)); echo int $n; [ $n -lt 3 ] || exit 3' INT; n=0; echo up; while :; do sleep 0.05; done";
+    world.file("counts", program);
+    for shell in ["bash", "zsh"] {
+        for input in [
+            Input { keys: ["ctrl-c"; 3].map(str::to_owned).to_vec(), ..Input::default() },
+            Input { text: "\u{3}\u{3}\u{3}".into(), ..Input::default() },
+        ] {
+            let session = world.open(&[shell]).await;
+            session.types("sh counts\n").await;
+            session.sees("(?m)^up$").await;
+            session.0.send(input).await.unwrap();
+            let wait = Wait { timeout: Duration::from_secs(10), ..until_prompt() };
+            let (waited, view) = session.waits(wait).await;
+            assert_eq!(view.exit_code, Some(3), "{shell}, {:?}:\n{}", waited.reason, view.screen);
+        }
+    }
 }

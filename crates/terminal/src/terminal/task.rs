@@ -948,7 +948,7 @@ impl Task {
             keystrokes.type_lines_ahead(editor.keeps_returns);
         }
         if let Some(discipline) = self.pty.line_discipline() {
-            typed.type_signals_apart(&discipline.signal_characters);
+            keystrokes.type_signals_apart(&discipline.signal_characters);
         }
         for input in &input.mouse {
             keystrokes.text(&mouse::mouse(*input, modes));

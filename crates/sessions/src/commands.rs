@@ -29,6 +29,15 @@ const MIN_TIMEOUT_SECONDS: f64 = 0.1;
 const UNATTENDED_VARIABLES: &[(&str, &str)] =
     &[("PAGER", "cat"), ("GIT_PAGER", "cat"), ("GIT_EDITOR", "true"), ("DEBIAN_FRONTEND", "noninteractive")];
 
+/// Error of a command whose end the shell has not reported.
+const UNREPORTED: &str = "the shell is at its prompt again and has not reported how the command ended, or whether it ran: its \
+     hooks for that are gone, or a setting skips them, such as a DEBUG trap with extdebug; look at what the command was to do, \
+     and open a new session for the next one";
+
+/// Error of a command whose output may not be all here.
+const PIPED: &str = "the shell prints through a pipe, as after 'exec > >(tee log)', so a part of the output may be missing here \
+     and come later; look at the screen, or enter 'exec >/dev/tty 2>&1' first";
+
 /// Failure of a shell to report its variables, as a whole sentence.
 #[derive(Debug)]
 pub enum ShellQueryError {
@@ -231,6 +240,8 @@ impl Sessions {
                  send_input"
                     .to_owned(),
             ),
+            (None, None) if ran.is_unreported => Some(UNREPORTED.to_owned()),
+            (None, None) if ran.is_piped && request.is_none() => Some(PIPED.to_owned()),
             (None, None) => request.as_ref().map(describe_input_request),
         };
         let error = match &ran.not_entered {
@@ -251,7 +262,12 @@ impl Sessions {
             lost_before: ran.dropped_before,
         });
         RunCommandReply {
-            success: !ran.timed_out && !awaiting_input && ran.replaced_by.is_none() && ran.not_entered.is_none(),
+            success: !ran.timed_out
+                && !awaiting_input
+                && !ran.is_unreported
+                && !ran.is_piped
+                && ran.replaced_by.is_none()
+                && ran.not_entered.is_none(),
             session_id,
             // Exactly as printed, with or without a final line end.
             output: head,
@@ -266,7 +282,7 @@ impl Sessions {
             awaiting_input,
             password,
             screen_content,
-            outcome_unknown: None,
+            outcome_unknown: ran.is_unreported.then_some(true),
         }
     }
 

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use steplatch_access::Caller;
 use steplatch_host::{HostedTerminal, WaitRequest};
 use steplatch_protocol::{AwaitReason, SendInput};
-use steplatch_terminal::{InputWait, Limit, Part, Reason, Target, Until};
+use steplatch_terminal::{InputWait, Limit, Part, Target, Until};
 
 use crate::sessions::Sessions;
 use crate::trouble::SessionError;
@@ -111,12 +111,7 @@ impl Sessions {
             return Err(gave_up.to_string().into());
         }
         let found = waited.found.as_ref().filter(|found| !found.in_echo);
-        let reason = match waited.reason {
-            // The match is only the echo of the input: then the wait has ended otherwise.
-            Reason::Match if found.is_none() && waited.exit.is_some() => AwaitReason::Exit,
-            Reason::Match if found.is_none() => AwaitReason::Timeout,
-            _ => reason_of(&waited),
-        };
+        let reason = reason_of(&waited);
         let secrets = self.secrets.within(terminal.id());
         let mut result = json!({
             "success": true,

@@ -168,7 +168,7 @@ impl Sessions {
 
     /// Records the end of the match of a wait.
     fn record_match(&self, caller: &Caller, end: &EndedWait) {
-        let is_match = end.waited.found.as_ref().is_some_and(|found| found.range.is_some());
+        let is_match = end.waited.found.as_ref().is_some_and(|found| !found.in_echo && found.range.is_some());
         if let Some(reader) = caller.reader().filter(|_| is_match) {
             self.readers.update_reading(reader, end.terminal.id(), |reading| reading.matched = Some(end.waited.offset));
         }
@@ -204,6 +204,9 @@ impl Sessions {
             AwaitReason::Timeout => self.matched_before(caller, &terminal, verb, from).await,
             _ => None,
         };
+        let echoed = waited.found.as_ref().filter(|found| found.in_echo);
+        let echo = echoed
+            .map(|_| "nothing that was printed matches: the pattern matches only the text that was typed".to_owned());
         let error = match (&waited.gave_up, waited.missed_before) {
             (Some(gave_up), _) => Some(gave_up.to_string()),
             (None, Some(begins)) => {
@@ -219,12 +222,14 @@ impl Sessions {
                      searches after your last match; since: \"input\" searches there again",
                     earlier_match.start
                 )),
-                (None, None) => None,
+                (None, None) => echo,
             },
         };
+        let in_echo = echoed.is_some();
         let secrets = self.secrets.within(terminal.id());
         let (match_text, groups) = masked_match(&secrets, &waited);
-        let match_context = match (&waited.found, mode) {
+        let found = waited.found.filter(|found| !found.in_echo);
+        let match_context = match (&found, mode) {
             (Some(found), ScreenMode::Auto | ScreenMode::New) if share.omitted.is_some() => {
                 lines_around(&terminal, &secrets, found.range.clone()).await?
             }
@@ -233,7 +238,6 @@ impl Sessions {
         let sources = patterns_of(verb);
         let error = error.or_else(|| waited.ran_nothing.then(|| RAN_NOTHING.to_owned()));
         let success = waited.gave_up.is_none() && share.incomplete.is_none() && !waited.ran_nothing;
-        let found = waited.found;
         Ok(AwaitOutputReply {
             run: None,
             success,
@@ -262,7 +266,7 @@ impl Sessions {
             ran_nothing: waited.ran_nothing,
             awaiting_input: view.awaiting_input,
             password: view.password,
-            in_echo: found.is_some_and(|found| found.in_echo),
+            in_echo,
         })
     }
 }
@@ -285,7 +289,11 @@ struct EndedWait {
 }
 
 pub(crate) fn reason_of(waited: &Waited) -> AwaitReason {
+    let is_in_echo = waited.found.as_ref().is_some_and(|found| found.in_echo);
     match waited.reason {
+        // A host of an older version reports the echo as a match once the wait is over.
+        Reason::Match if is_in_echo && waited.exit.is_some() => AwaitReason::Exit,
+        Reason::Match if is_in_echo => AwaitReason::Timeout,
         Reason::Exit if waited.replaced_by.is_some() => AwaitReason::Replaced,
         Reason::Match => AwaitReason::Match,
         Reason::Prompt => AwaitReason::Prompt,
@@ -304,9 +312,9 @@ fn exit_code_of(reason: AwaitReason, end: &EndedWait) -> Option<i32> {
     }
 }
 
-/// Returns the match of a wait, and its groups, with secrets masked.
+/// Returns the match of a wait, and its groups, with secrets masked. The echo of the input is no match.
 pub(crate) fn masked_match(secrets: &Redactor, waited: &Waited) -> (Option<String>, Vec<Option<String>>) {
-    let Some(found) = &waited.found else { return (None, Vec::new()) };
+    let Some(found) = waited.found.as_ref().filter(|found| !found.in_echo) else { return (None, Vec::new()) };
     let groups = found.groups.iter().map(|group| secrets.masked_group(group.clone(), &found.text)).collect();
     (Some(secrets.masked(found.text.clone())), groups)
 }

@@ -79,6 +79,13 @@ pub struct CommandResult {
     /// The input that the command waits for; it still runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asks: Option<InputRequest>,
+    /// The shell is at its prompt again and has not reported the end of the command: its hook for that is gone, or a
+    /// setting of the user has skipped it, perhaps together with the command. The output has what came before the prompt.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_unreported: bool,
+    /// The output of the shell goes through a pipe, as after `exec > >(tee log)`: some of it may come later.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_piped: bool,
     /// Offset at which the output begins.
     pub offset: u64,
     /// Offset after the output.
@@ -216,7 +223,15 @@ pub enum RunError {
          wait for its output"
     )]
     Unintegrated,
-    /// The terminal cannot change to the requested directory: the program at the prompt reports no commands.
+    /// The shell that was to get its marks ended at the line typed for that, as one does that ends at each error. The
+    /// command was not run.
+    #[error(
+        "the shell at the prompt ended while its marks were set up, so the command was not run; another shell may be at the \
+         prompt now: look at the screen before the next command"
+    )]
+    ShellEnded,
+    /// The request names a directory, and the program at the prompt reports no commands, so the terminal cannot change
+    /// to it first.
     #[error(
         "working_directory requires a shell that reports its commands; integrate the shell, or change the directory \
          within the command"

@@ -390,6 +390,19 @@ impl LearnedPrompt {
         reserved + first_line.len() + further_lines.map(str::len).sum::<usize>()
     }
 
+    /// Returns the length in bytes of the rows at the beginning of `output` with which an editor of several lines shows the
+    /// entry `typed`.
+    pub(crate) fn drawn_entry_rows(&self, output: &str, typed: &str) -> usize {
+        let is_drawn = |line: &&str| {
+            let row = line.strip_suffix('\n').unwrap_or_default();
+            let shown = row.strip_prefix(self.text.as_str()).or_else(|| row.strip_prefix("... "));
+            shown
+                .map(str::trim_end)
+                .is_some_and(|shown| shown.is_empty() || typed.lines().any(|typed| typed.trim_end() == shown))
+        };
+        output.split_inclusive('\n').take_while(is_drawn).map(str::len).sum()
+    }
+
     /// Removes the trailing prompt from `output`: an empty line before the prompt, and the prompt itself
     /// if only blank lines follow, because editors that reserve rows for a menu end its line.
     pub(crate) fn trim_prompt(&self, output: &mut String) {
@@ -621,6 +634,8 @@ mod tests {
         }
         let python = learned(">>> ");
         assert_eq!(python.redrawn_entry("\n>>> 1\n", "1"), 0, "an empty line of output");
+        let drawn = "... x = 1\n...     \n>>> print(x)\n... \n... 1\n... \n";
+        assert_eq!(&drawn[python.drawn_entry_rows(drawn, "x = 1\nprint(x)")..], "... 1\n... \n");
         let outputs = [
             ("Out[2]: 45\n\nIn [3]:\n\n\n\n", "Out[2]: 45\n"),
             ("Out[2]: 45\n\n", "Out[2]: 45\n"),

@@ -10,6 +10,18 @@ const BLOCKS: &[&str] = &["async", "class", "def", "for", "if", "match", "try", 
 /// Keywords that continue a statement with a block, without indentation.
 const CLAUSES: &[&str] = &["elif", "else", "except", "finally"];
 
+/// Returns whether an executable is a Python that compiles a pasted text as one statement: before 3.8. The name of an unknown
+/// version says nothing.
+pub(crate) fn takes_single_statements(program: &str) -> bool {
+    let version = program.strip_prefix("python").unwrap_or_default();
+    // `m` names a way of the build.
+    let (major, minor) = version.trim_end_matches('m').split_once('.').unwrap_or((version, ""));
+    match (major, minor.parse::<u32>()) {
+        ("3", Ok(minor)) => minor < 8,
+        (major, _) => major == "2",
+    }
+}
+
 /// Returns the statements of a text as typed entries, without the empty line that ends a block. An empty line inside a block
 /// becomes a line with one blank, which does not end the block.
 pub(crate) fn statements(text: &str) -> Vec<String> {
@@ -156,6 +168,23 @@ fn skip(text: &str, characters: usize) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_python_that_takes_one_statement_at_a_time_is_known_by_its_name() {
+        for (program, is_single) in [
+            ("python2.7", true),
+            ("python2", true),
+            ("python3.6", true),
+            ("python3.7", true),
+            ("python3.7m", true),
+            ("python3.8", false),
+            ("python3.13", false),
+            ("python3", false),
+            ("bash", false),
+        ] {
+            assert_eq!(takes_single_statements(program), is_single, "{program}");
+        }
+    }
 
     #[test]
     fn a_text_is_divided_into_statements() {

@@ -37,7 +37,13 @@ pub(crate) enum Mark {
     /// An earlier line may have a syntax error, according to the exit code of the shell. fish reports it for the line
     /// itself (OSC 133 ; R, specific to this integration).
     LineRefused,
-    /// The command ended (OSC 133 ; D), with its exit code if the shell reported one.
+    /// Within a command of several lines, the shell begins to print what the user has it print before each line, and the end
+    /// of that.
+    HookBegan,
+    HookEnded,
+    /// The output of the shell and of the command that ends goes through a pipe, so that it may come after the end.
+    OutputPiped,
+    /// The command ended (OSC 133 ; D), with its exit code where the shell gave one.
     CommandEnded(Option<i32>),
     /// The shell took the edited line: it no longer accepts pastes.
     LineTaken,
@@ -218,13 +224,15 @@ struct MarkingShell {
     begins_at_line_end: bool,
     /// A command has begun and not ended.
     running: bool,
-    /// The highest number of a mark so far.
+    /// The number of the last mark that had one.
     last_number: u64,
+    /// Within a command, the shell prints what comes before its next line.
+    is_in_hook: bool,
 }
 
 impl MarkingShell {
     fn new(nonce: String, is_posix: bool) -> Self {
-        Self { nonce, is_posix, begins_at_line_end: is_posix, running: false, last_number: 0 }
+        Self { nonce, is_posix, begins_at_line_end: is_posix, running: false, last_number: 0, is_in_hook: false }
     }
 
     /// Records the number of a mark, and returns whether it is the highest so far. A mark that a command prints from a
@@ -586,8 +594,13 @@ impl Writer {
         let kind = params.first().copied().unwrap_or_default();
         let is_believed = match kind {
             b"D" => source.accept_number(params),
-            // In a shell whose commands begin at the end of a line, the line may have begun none.
+            // Of a shell whose commands begin at the end of a line, the line may have begun none.
             b"P" if source.is_posix => source.accept_number(params),
+            b"R" if source.accept_number(params) && source.running => {
+                source.is_in_hook = true;
+                return self.mark(Mark::HookBegan);
+            }
+            b"C" if source.running && std::mem::take(&mut source.is_in_hook) => return self.mark(Mark::HookEnded),
             b"A" | b"B" | b"C" | b"P" | b"R" => !source.running,
             _ => true,
         };
@@ -632,6 +645,10 @@ impl Writer {
             b"D" => {
                 let code = params.get(1).and_then(|code| std::str::from_utf8(code).ok()?.parse().ok());
                 let was_running = std::mem::take(&mut source.running);
+                source.is_in_hook = false;
+                if params.contains(&b"o=p".as_slice()) {
+                    self.marks.push(Marked { mark: Mark::OutputPiped, offset: self.history.end() });
+                }
                 self.enter(Zone::Output);
                 if params.contains(&b"e=0".as_slice()) {
                     // The shell has no other hooks, and printed no mark before them: the output of a command had one.
@@ -998,6 +1015,22 @@ mod tests {
     #[test]
     fn words_on_different_rows_are_not_glued_together() {
         assert_eq!(text(b"\x1b[2;1Hone\x1b[3;1Htwo\x1b[10;5Hthree"), "one\ntwo\nthree");
+    }
+
+    #[test]
+    fn what_a_shell_prints_before_the_next_line_of_a_command_is_between_two_marks() {
+        let marks = |between: &str| {
+            let begin = "\x1b]133;R;k=n1;s=0;n=1\x07\x1b]133;C;k=n1\x07one\r\n";
+            let mut transcript = taken(format!("{begin}{between}").as_bytes());
+            let marks = transcript.take_marks().into_iter().map(|marked| (marked.mark, marked.offset));
+            marks.skip(1).collect::<Vec<_>>()
+        };
+        let hook = "\x1b]133;R;k=n1;s=2;n=2\x07hook\r\n\x1b]133;C;k=n1\x07";
+        assert_eq!(marks(hook), [(Mark::HookBegan, 4), (Mark::HookEnded, 9)]);
+        // What a command prints of the variable has no fresh number.
+        assert_eq!(marks("\x1b]133;R;k=n1;s=0;n=1\x07hook\r\n\x1b]133;C;k=n1\x07"), []);
+        let end = "\x1b]133;D;0;k=n1;n=3;o=p\x07";
+        assert_eq!(marks(end), [(Mark::OutputPiped, 4), (Mark::CommandEnded(Some(0)), 4)]);
     }
 
     #[test]

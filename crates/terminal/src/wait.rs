@@ -146,7 +146,7 @@ pub struct PatternMatch {
     pub groups: Vec<Option<String>>,
     /// Offsets of the match in the output; `None` for a match on the screen.
     pub range: Option<Range<u64>>,
-    /// True if the match is in the echo of the input, and no other match exists.
+    /// The match is in the echo of the input, and there was no other match: the wait has not ended at it.
     pub in_echo: bool,
 }
 
@@ -167,7 +167,8 @@ impl PatternMatch {
 pub struct Waited {
     /// Reason of the end.
     pub reason: Reason,
-    /// The match, if there was one.
+    /// The match, if there was one. Where the time is up or the program has ended, a match in the echo of the input, which is
+    /// none of what the program printed.
     pub found: Option<PatternMatch>,
     /// Offset for the search of the next wait: after the match, or after all output.
     pub offset: u64,

@@ -538,3 +538,59 @@ async fn a_command_refused_at_an_editor_names_what_waits() {
     }
     daemon.stop().await;
 }
+
+#[tokio::test]
+async fn a_wait_that_only_the_typed_text_matches_is_out_of_time() {
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await;
+    let typed = SendInput {
+        pattern: Some("DEPLOY_OK".to_owned()),
+        timeout: Some(0.5),
+        ..input(&session.id, "./deploy.sh && echo DEPLOY_OK\n")
+    };
+    let waited = daemon.call(typed).await.waited.unwrap();
+    assert_eq!((waited.reason, waited.match_text, waited.in_echo), (AwaitReason::Timeout, None, true));
+    let wait = AwaitOutput {
+        session_id: session.id.clone(),
+        pattern: "DEPLOY_OK".to_owned(),
+        timeout: 0.2,
+        since: Some(Since::Input),
+        ..AwaitOutput::default()
+    };
+    let waited = daemon.call(wait).await;
+    assert_eq!((waited.reason, waited.match_text, waited.in_echo), (AwaitReason::Timeout, None, true));
+    assert!(waited.timeout_occurred && waited.error.unwrap().contains("only the text that was typed"));
+    let machine = json!({"name": "deploy", "initial_state": "type", "states": {
+        "type": {"action": {"tool": "send_input", "params": {"session_id": session.id, "input_text": "false && echo DEPLOY_OK\n",
+            "pattern": "DEPLOY_OK", "timeout": 0.5}},
+            "transitions": [{"condition": "success", "next_state": "done"}, {"condition": {}, "next_state": "failed"}]},
+        "done": {"action": {"tool": "return", "params": {"result": "seen"}}},
+        "failed": {"action": {"tool": "return", "params": {"result": "not seen"}}}}});
+    let run = RunWorkflow { workflow_definition: Some(machine), ..RunWorkflow::default() };
+    assert_eq!(daemon.call(run).await.result, Some(json!("not seen")));
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_command_whose_end_or_output_the_shell_keeps_back_is_no_success() {
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await;
+    let run = |command: &str| RunCommand {
+        session_id: Some(session.id.clone()),
+        command: command.to_owned(),
+        timeout: 60.0,
+        ..RunCommand::default()
+    };
+    daemon.call(run("exec > >(cat)")).await;
+    let ran = daemon.call(run("echo late")).await;
+    assert_eq!((ran.success, ran.exit_code, ran.outcome_unknown), (false, Some(0), None));
+    assert!(ran.error.unwrap().contains("pipe"));
+    daemon.call(run("exec >/dev/tty")).await;
+    let ran = daemon.call(run("echo back")).await;
+    assert_eq!((ran.success, ran.output.as_str(), ran.error), (true, "back\n", None));
+    daemon.call(run("shopt -s extdebug; trap false DEBUG")).await;
+    let ran = daemon.call(run("touch made")).await;
+    assert_eq!((ran.success, ran.exit_code, ran.outcome_unknown, ran.output.as_str()), (false, None, Some(true), ""));
+    assert!(ran.error.unwrap().contains("has not reported how the command ended"));
+    daemon.stop().await;
+}

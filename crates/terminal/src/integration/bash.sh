@@ -139,8 +139,11 @@ if [[ -n $__steplatch_key ]]; then
     esac
     # bash prints its prompts to standard error, which is 3 here.
     [[ -t 3 ]] || __steplatch_elsewhere=1 __steplatch_without+=B${__steplatch_plain:+C}
-    builtin printf '\e]133;D;%s;k=%s;n=%s;e=%s\a\e]133;A;k=%s;w=%s\a' "$__steplatch_said_code" "$__steplatch_key" "$((__steplatch_count += 1))" \
-      "${__steplatch_ended:-0}" "$__steplatch_key" "$__steplatch_without" >/dev/tty
+    # What goes through a pipe, as after `exec > >(tee log)`, may come later than this.
+    __steplatch_piped=
+    [[ ! -p /dev/fd/4 && ! -p /dev/fd/3 ]] || __steplatch_piped=';o=p'
+    builtin printf '\e]133;D;%s;k=%s;n=%s;e=%s%s\a\e]133;A;k=%s;w=%s\a' "$__steplatch_said_code" "$__steplatch_key" \
+      "$((__steplatch_count += 1))" "${__steplatch_ended:-0}" "$__steplatch_piped" "$__steplatch_key" "$__steplatch_without" >/dev/tty
     __steplatch_ended=
   }
   # Uses marks without variables where prompts do not expand them (`shopt -u promptvars`), which $1 says.
@@ -223,7 +226,7 @@ if [[ -n $__steplatch_key ]]; then
   }
   # What set -x and a DEBUG trap print for the hooks goes nowhere: they are nobody's command.
   __steplatch_first='{ __steplatch_end; } >/dev/null 2>&1'
-  __steplatch_hook='{ __steplatch_prompt; } 3>&2 >/dev/null 2>&1'
+  __steplatch_hook='{ __steplatch_prompt; } 3>&2 4>&1 >/dev/null 2>&1'
   # Puts the first hook in front of the others. Entries change where they are, because bash goes through the list meanwhile.
   __steplatch_keep_first() {
     [[ -n ${PROMPT_COMMAND[999]-} ]] || builtin return 0
@@ -269,7 +272,7 @@ ${PROMPT_COMMAND-}
 $__steplatch_hook"
   fi
   # Unless the hooks of the first prompt are still to come, they are running already.
-  [[ -n ${STEPLATCH_SHELL_WAY_IN-} && -z ${__steplatch_before_hooks-} ]] && __steplatch_prompt 3>&2
+  [[ -n ${STEPLATCH_SHELL_WAY_IN-} && -z ${__steplatch_before_hooks-} ]] && __steplatch_prompt 3>&2 4>&1
   builtin unset STEPLATCH_SHELL_WAY_IN __steplatch_before_hooks
 
   # What bash says when it ends is no output of the command that has it end. Where jobs are stopped it stays at the first

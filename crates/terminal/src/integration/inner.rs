@@ -28,8 +28,10 @@ const PRINTF: &str = "'command' 'printf'";
 
 /// The line that queries the kind of a shell. Understood by all shells but those of the csh family.
 pub(crate) fn kind_line(nonce: &str) -> String {
-    let query = format!("{PRINTF} \"%s,%s,%s\" \"$ZSH_VERSION\" \"$BASH_VERSION\" \"$FISH_VERSION\"");
-    framed(PRINTF, nonce, &query)
+    // In a process of its own, which may use unset variables whatever the options of the shell are.
+    const QUERY: &str = "'eval' 'set +u 2>/dev/null; \"command\" \"printf\" \"%s,%s,%s\" \"$ZSH_VERSION\" \
+         \"$BASH_VERSION\" \"$FISH_VERSION\"' | 'command' 'cat'";
+    framed(PRINTF, nonce, QUERY)
 }
 
 /// Returns the kind of shell that an answer to [`kind_line`] names.
@@ -67,7 +69,8 @@ pub(crate) fn marks_line(kind: Kind, nonce: &str) -> String {
     let without_aliases = match kind {
         Kind::Bash => "__steplatch_shopts=$BASHOPTS; \\builtin shopt -u expand_aliases; \\builtin eval ",
         Kind::Zsh => {
-            "\\builtin \\test -o aliases; __steplatch_aliased=$?; \\builtin \\setopt no_aliases; \\builtin \\eval "
+            "__steplatch_aliased=1; \\builtin \\test -o aliases && __steplatch_aliased=0; \\builtin \\setopt no_aliases; \
+             \\builtin \\eval "
         }
         Kind::Fish | Kind::Posix => return framed(printf_of(kind), nonce, &statements),
     };
@@ -164,6 +167,16 @@ impl HiddenTyping {
         Some(HiddenAnswer { answer, prompt: self.held[prompt].to_vec(), rest: self.held[rest..].to_vec() })
     }
 
+    /// Returns whether the output held back has a mark with another nonce.
+    pub(crate) fn has_mark_of(&self, nonce: &str) -> bool {
+        let key = format!("k={nonce}");
+        memchr::memmem::find_iter(&self.held, b"\x1b]133;").any(|at| {
+            let mark = &self.held[at..];
+            let mark = &mark[..memchr::memchr(b'\x07', mark).unwrap_or(0)];
+            memchr::memmem::find(mark, key.as_bytes()).is_some()
+        })
+    }
+
     /// Returns whether the output is too long for an answer.
     pub(crate) fn is_too_long(&self) -> bool {
         self.held.len() > Self::MAX_HELD_BYTES
@@ -190,7 +203,7 @@ mod tests {
             assert!(kind != Kind::Posix || line.len() < MAX_BUSYBOX_LINE_BYTES, "{}", line.len());
             assert!(kind != Kind::Bash || !line.contains('!'), "bash expands an exclamation mark: {line}");
         }
-        assert!(kind_line(&nonce).len() < 200);
+        assert!(kind_line(&nonce).len() < 300);
     }
 
     #[test]
@@ -227,6 +240,15 @@ mod tests {
                 HiddenAnswer { answer: b"one\ntwo\r\n".to_vec(), prompt: b"$ ".to_vec(), rest: b"typed".to_vec() };
             assert_eq!(found, Some(expected), "cut at {cut}");
         }
+    }
+
+    #[test]
+    fn a_mark_of_another_shell_is_found_once_it_is_whole() {
+        let mut typing = HiddenTyping::new("n", false);
+        typing.hold(b"typed k=other\r\n\x1b]133;D;0;k=other;n=1");
+        assert!(!typing.has_mark_of("other"));
+        typing.hold(b"\x07");
+        assert!(typing.has_mark_of("other") && !typing.has_mark_of("n"));
     }
 
     #[test]

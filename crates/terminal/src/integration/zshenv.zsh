@@ -48,8 +48,12 @@ if [[ -o interactive && -n ${STEPLATCH_SHELL_NONCE-} ]]; then
     local __steplatch_code=$1
     __steplatch_without=
     __steplatch_marks
-    builtin printf '\e]133;D;%s;k=%s;n=%d\a\e]133;A;k=%s;w=%s\a' \
-      $__steplatch_code $__steplatch_key $(( ++__steplatch_count )) $__steplatch_key "$__steplatch_without" >$TTY
+    # What goes through a pipe, as after `exec > >(tee log)`, may come later than this.
+    local __steplatch_piped=
+    [[ ! -p /dev/fd/1 && ! -p /dev/fd/2 ]] || __steplatch_piped=';o=p'
+    builtin printf '\e]133;D;%s;k=%s;n=%d%s\a\e]133;A;k=%s;w=%s\a' $__steplatch_code $__steplatch_key \
+      $(( ++__steplatch_count )) "$__steplatch_piped" $__steplatch_key "$__steplatch_without" >$TTY
+    __steplatch_keep_hooks
     if [[ ${precmd_functions[-1]-} != __steplatch_precmd ]]; then
       precmd_functions=(${precmd_functions:#__steplatch_precmd} __steplatch_precmd)
       # Whoever stands behind us at this prompt may set it yet; this runs when they have.
@@ -85,14 +89,17 @@ if [[ -o interactive && -n ${STEPLATCH_SHELL_NONCE-} ]]; then
     __steplatch_start
   }
   __steplatch_start() {
-    [[ ${precmd_functions[-1]-} == __steplatch_precmd ]] || __steplatch_keep_hook
+    [[ ${precmd_functions[-1]-} == __steplatch_precmd ]] || __steplatch_keep_hooks
     # The last command, because what `setopt xtrace` prints of those after it would be output.
     builtin printf '\e]133;C;k=%s\a' "$__steplatch_key" >"$TTY"
   }
-  # A command before this one may have emptied the list.
-  __steplatch_keep_hook() {
+  # A command before this one may have emptied the lists, or set them anew. zsh knows by now which hooks it runs before this
+  # command, but not which ones after it.
+  __steplatch_keep_hooks() {
     builtin emulate -L zsh
     (( ${precmd_functions[(I)__steplatch_precmd]} )) || precmd_functions+=(__steplatch_precmd)
+    [[ ${preexec_functions[-1]-} == __steplatch_preexec ]] ||
+      preexec_functions=(${preexec_functions:#__steplatch_preexec} __steplatch_preexec)
   }
 
   # Enters a line of a program, which is read as in a script: nothing of it is replaced or corrected. The options that
@@ -102,6 +109,7 @@ if [[ -o interactive && -n ${STEPLATCH_SHELL_NONCE-} ]]; then
   }
   __steplatch_accept() {
     local __steplatch_option
+    __steplatch_keep_hooks
     __steplatch_bang=x$histchars
     histchars=$'\x01\x02#'
     for __steplatch_option in nocorrect nocorrectall interactivecomments; do

@@ -326,7 +326,13 @@ impl Shell {
                 }
             }
             Mark::Folder(folder) => self.folder = Some(folder.clone()),
-            Mark::MoreWanted | Mark::Answered | Mark::InnerShellEnded | Mark::LineRefused => {}
+            Mark::MoreWanted
+            | Mark::Answered
+            | Mark::InnerShellEnded
+            | Mark::LineRefused
+            | Mark::HookBegan
+            | Mark::HookEnded
+            | Mark::OutputPiped => {}
         }
     }
 

@@ -1266,7 +1266,7 @@ impl Task {
             Some(reason @ (Reason::Exit | Reason::Timeout)) if self.waits[index].has_patterns && !waits_for_reader => {
                 let echo = EchoZones { recognised: &self.echo, open_line_was_sent };
                 let echoed = self.waits[index].search.in_echo(self.intake.transcript.history(), echo);
-                WaitCheck::Ended(if echoed.is_some() { Reason::Match } else { reason }, echoed, None)
+                WaitCheck::Ended(reason, echoed, None)
             }
             Some(reason) => WaitCheck::Ended(reason, None, None),
         }
@@ -1304,8 +1304,9 @@ impl Task {
                 drop(reply.send(Ok(Sent { offset, version: Some(version), view: Some(view) })));
             }
             Reply::Wait(_, reply) => {
-                let match_end = found.as_ref().and_then(|found| found.range.as_ref()).map(|range| range.end);
-                // The open line may be the beginning of the text that the next wait is for.
+                let is_match = found.as_ref().filter(|found| !found.in_echo);
+                let match_end = is_match.and_then(|found| found.range.as_ref()).map(|range| range.end);
+                // What is on the line already may be the beginning of what the next wait is for.
                 let resume = match reason {
                     Reason::Timeout => view.end - self.intake.transcript.history().open_line().len() as u64,
                     Reason::Match | Reason::Prompt | Reason::Exit | Reason::Quiet | Reason::Input => view.end,

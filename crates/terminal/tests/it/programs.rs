@@ -330,8 +330,10 @@ async fn what_was_only_typed_is_reported_as_that() {
     let cat = world.open(&["sleep", "30"]).await;
     cat.types("knock\n").await;
     let (waited, _) = cat.waits(Wait { timeout: Duration::from_millis(50), ..wait_for("knock") }).await;
+    assert_eq!(waited.reason, Reason::Timeout);
     let found = waited.found.unwrap();
     assert!(found.in_echo);
+    assert!(waited.offset >= found.range.unwrap().end, "the next wait does not look there again");
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use steplatch_terminal::{Input, RunError, Wait};
 
-use super::inner_shells::{gives, start};
+use super::inner_shells::{gives, integrate, start};
 use super::shells::{Session, World, until_prompt};
 
 const PROMPT: &str = "PS1='$ '\n";
@@ -99,6 +99,124 @@ async fn prompts_without_expansion_of_variables_add_nothing_to_an_output() {
     session.runs("shopt -u promptvars").await;
     check_commands(&session, "out of use again").await;
     assert!(!session.view().await.screen.contains("steplatch"), "{}", session.view().await.screen);
+}
+
+#[tokio::test]
+async fn a_prompt_without_the_end_of_the_command_is_no_outcome() {
+    for (setting, command, output) in [
+        ("shopt -s extdebug; trap false DEBUG", "touch made", ""),
+        ("enable -n printf", "echo one; sh -c 'exit 3'", "one\n"),
+        ("true", "unset PROMPT_COMMAND; echo one; sh -c 'exit 3'", "one\n"),
+    ] {
+        let world = World::new();
+        world.file(".bashrc", PROMPT);
+        let session = world.open(&["bash"]).await;
+        session.tries(setting).await.unwrap();
+        let ran = session.tries(command).await.unwrap_or_else(|error| panic!("{setting}: {error}"));
+        assert_eq!((ran.output.as_str(), ran.exit_code), (output, None), "{setting}");
+        assert!(ran.is_unreported, "{setting}: {ran:?}");
+        assert!(!world.home.path().join("made").exists());
+    }
+}
+
+#[tokio::test]
+async fn an_output_through_a_pipe_is_reported_as_that() {
+    for (shell, is_piped, redirection) in [
+        ("bash", true, "exec > >(cat)"),
+        ("bash", true, "exec 2> >(cat >&2)"),
+        ("bash", false, "exec 2>/dev/null"),
+        ("zsh", true, "exec > >(cat)"),
+        ("zsh", false, "exec 2>/dev/null"),
+    ] {
+        let world = World::new();
+        let session = world.open(&[shell]).await;
+        assert!(!session.runs("echo before").await.is_piped);
+        session.runs(redirection).await;
+        let ran = session.runs("echo on its way").await;
+        assert_eq!((ran.is_piped, ran.exit_code), (is_piped, Some(0)), "{shell}: {redirection}: {ran:?}");
+        session.runs("exec >/dev/tty 2>&1").await;
+        let ran = session.runs("echo back").await;
+        assert_eq!((ran.is_piped, ran.output.as_str()), (false, "back\n"), "{shell}: {redirection}");
+    }
+}
+
+#[tokio::test]
+async fn what_the_hooks_of_a_person_print_between_the_lines_is_no_output() {
+    for (shell, file, text) in [
+        ("bash", ".bashrc", "PS1='$ '\nPS0='[start \\t]\\n'\n"),
+        ("bash", ".bashrc", "PS1='$ '\nset -v\n"),
+        ("bash", ".bashrc", "PS1='$ '\nset -v\nPROMPT_COMMAND=true\n"),
+        ("zsh", ".zshrc", "autoload -Uz add-zsh-hook\nlate() { add-zsh-hook preexec said }\nsaid() { print SAID }\n"),
+    ] {
+        let world = World::new();
+        world.file(file, text);
+        let session = world.open(&[shell]).await;
+        if shell == "zsh" {
+            session.runs("late").await;
+        }
+        for (command, output, code) in [("echo a", "a\n", 0), ("echo a; false", "a\n", 1)] {
+            assert_eq!(session.gives(command).await, (output.into(), Some(code)), "{text}: {command}");
+        }
+        if !text.contains("set -v") {
+            assert_eq!(session.gives("echo a\necho b\nfalse").await, ("a\nb\n".into(), Some(1)), "{text}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_list_of_hooks_that_is_replaced_hides_no_command_of_zsh() {
+    for list in ["preexec_functions=(pre)", "preexec_functions=()", "preexec_functions=(pre); precmd_functions=(pre)"] {
+        let world = World::new();
+        world.file(".zshrc", "PROMPT='z> '\npre() { : }\n");
+        let session = world.open(&["zsh"]).await;
+        session.types(&format!("{list}\n")).await;
+        session.prompt().await;
+        for lines in 1..4 {
+            assert_eq!(session.gives("echo x >> made").await, (String::new(), Some(0)), "{list}");
+            let made = std::fs::read_to_string(world.home.path().join("made")).unwrap();
+            assert_eq!(made.lines().count(), lines, "{list}");
+        }
+        assert_eq!(session.gives("echo said; false").await, ("said\n".into(), Some(1)), "{list}");
+    }
+}
+
+#[tokio::test]
+async fn an_inner_shell_that_ends_at_errors_is_integrated_and_stays() {
+    for (shell, options) in [
+        ("bash --norc", "set -e"),
+        ("bash --norc", "set -u"),
+        ("bash --norc", "set -eu"),
+        ("bash --norc", "set -euo pipefail"),
+        ("zsh -f", "set -e"),
+        ("zsh -f", "set -eu"),
+        ("dash", "set -eu"),
+        ("ksh", "set -eu"),
+        ("fish", "true"),
+    ] {
+        let world = World::new();
+        world.file(".bashrc", PROMPT);
+        let session = world.open(&["bash"]).await;
+        start(&session, &format!("WHERE=inner {shell}")).await;
+        start(&session, options).await;
+        for _ in 0..2 {
+            let ran = session.0.run(integrate("echo at-$WHERE")).await;
+            let ran = ran.unwrap_or_else(|error| panic!("{shell}, {options}: {error}"));
+            assert_eq!((ran.output.as_str(), ran.exit_code), ("at-inner\n", Some(0)), "{shell}, {options}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_shell_that_ends_at_its_integration_has_no_successor() {
+    let world = World::new();
+    world.file(".bashrc", PROMPT);
+    let session = world.open(&["bash"]).await;
+    // A program like a shell, that ends at the line that it is given.
+    world.file("quits", "printf '$ '; read -r line; exit 3\n");
+    start(&session, "sh quits").await;
+    let error = session.0.run(integrate("touch made")).await.unwrap_err();
+    assert!(matches!(error, RunError::ShellEnded), "{error:?}");
+    assert!(!world.home.path().join("made").exists(), "{error}");
 }
 
 #[tokio::test]

@@ -294,3 +294,42 @@ async fn the_text_since_an_input_is_that_of_its_output_whatever_the_prompt_draws
         assert!(text.starts_with(output), "{line}: {text:?}");
     }
 }
+
+/// Returns the interpreters of Python that are installed, of all versions.
+fn pythons() -> Vec<std::path::PathBuf> {
+    let home = std::env::var("HOME").unwrap_or_default();
+    let versions = std::fs::read_dir(format!("{home}/.pyenv/versions")).into_iter().flatten().flatten();
+    let folders =
+        versions.map(|version| version.path().join("bin")).chain(["/usr/bin".into(), "/usr/local/bin".into()]);
+    let minor = |name: &str| name.strip_prefix("python3.").and_then(|minor| minor.parse::<u32>().ok());
+    let programs = folders.filter_map(|folder| std::fs::read_dir(folder).ok()).flatten().flatten();
+    programs
+        .filter(|program| program.file_name().to_str().and_then(minor).is_some_and(|minor| minor >= 6))
+        .map(|program| program.path())
+        .collect()
+}
+
+#[tokio::test]
+async fn an_entry_of_several_lines_has_its_output_in_every_python() {
+    let block = "def letter(word):\n    '''doc'''\n    if len(word) > 2:\n        for i, c in enumerate(word):\n            \
+                 if i == 1:\n                print('in', c)\n\n    return len(word)\n\nprint(letter('abc'))";
+    let pythons = pythons();
+    assert!(!pythons.is_empty(), "no Python is installed");
+    for python in pythons {
+        let world = World::new();
+        let session = world.open(&["bash"]).await;
+        start(&session, &format!("{} -q", python.display())).await;
+        for (text, output) in [
+            ("print('a')", "a\n"),
+            ("x = 1\nprint(x)", "1\n"),
+            ("for i in range(2):\n    print(i)\n", "0\n1\n"),
+            (block, "in b\n3\n"),
+            ("print('one')\n\nprint('two')", "one\ntwo\n"),
+            ("6*7", "42\n"),
+            ("print()", "\n"),
+        ] {
+            let ran = session.0.run(entry(text)).await.unwrap_or_else(|error| panic!("{}: {error}", python.display()));
+            assert_eq!(ran.output, output, "{}: {text}", python.display());
+        }
+    }
+}

@@ -17,8 +17,9 @@ use super::running::{Entering, Reply};
 use crate::command::{self, CommandResult, InputRequest, RunError};
 use crate::history::Zone;
 use crate::limit::Limit;
-use crate::process::InputState;
+use crate::process::{InputState, program_of};
 use crate::prompt::{LearnedPrompt, RowKind, unfinished_line_bytes};
+use crate::python_entry;
 use crate::screen::Size;
 use crate::terminal::excerpt;
 
@@ -52,6 +53,8 @@ pub(super) struct PromptEntry {
     closed: bool,
     /// True if the program requested more, and the terminal discarded the entry.
     taken_back: bool,
+    /// The editor of Python 3.13 draws the entry, row by row.
+    is_drawn_in_rows: bool,
     look_at: Instant,
     pause: Duration,
 }
@@ -175,6 +178,12 @@ impl Task {
         self.collects_lines() || self.intake.screen.modes().bracketed_paste
     }
 
+    /// Returns whether the foreground program is a Python that takes a pasted text for one statement.
+    fn reads_single_statements(&self) -> bool {
+        let program = self.pty.foreground().and_then(|group| program_of(group.as_raw_nonzero().get()));
+        program.is_some_and(|program| python_entry::takes_single_statements(&program))
+    }
+
     /// Enters text at a prompt without marks.
     pub(super) fn begin_entry(&mut self, entering: Entering, prompt: LearnedPrompt) {
         let text = match command::normalize(&entering.request.command) {
@@ -196,8 +205,12 @@ impl Task {
         if let Err(error) = self.check_width(&text) {
             return entering.refuse(&error);
         }
-        let is_edited = self.intake.screen.modes().bracketed_paste;
-        let is_paste = (text.contains('\n') || text.contains('\t')) && prompt.takes_pastes();
+        let modes = self.intake.screen.modes();
+        let is_edited = modes.bracketed_paste;
+        let is_paste =
+            (text.contains('\n') || text.contains('\t')) && prompt.takes_pastes() && !self.reads_single_statements();
+        // Python 3.13 and later, whose editor uses the keypad as readline does not.
+        let is_drawn_in_rows = is_edited && prompt.takes_statements() && modes.application_cursor;
         let entries = match is_paste && is_edited {
             true => Ok(vec![format!("\x1b[200~{text}\x1b[201~")]),
             // The line editors of shells show pasted text twice.
@@ -238,6 +251,7 @@ impl Task {
             echoed: None,
             closed: false,
             taken_back: false,
+            is_drawn_in_rows,
             look_at: now + PROMPT_SILENCE,
             pause: MIN_PAUSE,
         });
@@ -427,7 +441,16 @@ impl Task {
         let mut excerpt = excerpt::read_printed(history, &ranges, Zone::Output, entry.limit);
         // Line editors redraw an entry.
         if entry.outputs.is_empty() {
-            excerpt.head.drain(..entry.prompt.redrawn_entry(&excerpt.head, &entry.typed));
+            let drawn = match entry.is_drawn_in_rows && entry.typed.contains('\n') {
+                true => entry.prompt.drawn_entry_rows(&excerpt.head, &entry.typed),
+                false => entry.prompt.redrawn_entry(&excerpt.head, &entry.typed),
+            };
+            excerpt.head.drain(..drawn);
+            let text = excerpt.tail.as_mut().unwrap_or(&mut excerpt.head);
+            // It goes up and down again before its prompt, which reads as an empty line.
+            if entry.is_drawn_in_rows && (text.ends_with("\n\n") || text == "\n") {
+                text.pop();
+            }
         }
         entry.prompt.trim_prompt(excerpt.tail.as_mut().unwrap_or(&mut excerpt.head));
         let mut result = CommandResult {
@@ -442,6 +465,8 @@ impl Task {
             replaced_by: None,
             not_entered: (!entry.pending_lines.is_empty()).then(|| Vec::from(entry.pending_lines).join("\n")),
             asks: None,
+            is_unreported: false,
+            is_piped: false,
             offset: ranges.first().map_or(0, |range| range.start),
             end: ranges.last().map_or(0, |range| range.end),
             version: Some(self.screen_version),

@@ -89,11 +89,23 @@ impl Task {
     /// Takes in output while the terminal types a hidden line. Returns what is ordinary output.
     pub(super) fn hold_back(&mut self, bytes: &[u8]) -> Vec<u8> {
         let Some(task) = &mut self.typed_line else { return bytes.to_vec() };
-        match task.typing.hold(bytes) {
+        let answer = task.typing.hold(bytes);
+        let is_too_long = task.typing.is_too_long();
+        match answer {
             Some(answer) => self.end_hidden(answer),
-            None if task.typing.is_too_long() => self.give_up_hidden(),
+            None if is_too_long || self.has_shell_ended() => self.give_up_hidden(),
             None => Vec::new(),
         }
+    }
+
+    /// Returns whether a shell around the one that gets its marks is at its prompt again.
+    fn has_shell_ended(&self) -> bool {
+        let Some(HiddenLineTask { typing, purpose: Purpose::Kind(..) | Purpose::Marks(..), .. }) = &self.typed_line
+        else {
+            return false;
+        };
+        let mut shells = self.outer_shells.iter().chain([&self.shell]).filter_map(|shell| shell.integration.as_ref());
+        shells.any(|integration| typing.has_mark_of(&integration.nonce))
     }
 
     fn end_hidden(&mut self, answer: HiddenAnswer) -> Vec<u8> {
@@ -157,8 +169,12 @@ impl Task {
 
     /// Returns the output held back.
     fn give_up_hidden(&mut self) -> Vec<u8> {
+        let has_shell_ended = self.has_shell_ended();
         let Some(mut task) = self.typed_line.take() else { return Vec::new() };
         match task.purpose {
+            Purpose::Kind(_, entering) | Purpose::Marks(_, entering) if has_shell_ended => {
+                entering.refuse(&RunError::ShellEnded);
+            }
             Purpose::Kind(_, entering) | Purpose::Marks(_, entering) => entering.refuse(&RunError::Unintegrated),
             // The caller may have stopped listening.
             Purpose::Script(reply) => drop(reply.send(Err(VariablesError::Unanswered))),

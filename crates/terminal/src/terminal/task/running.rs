@@ -4,6 +4,7 @@
 //! terminal, because the shell is not at its prompt again before it has ended.
 
 use std::fs;
+use std::ops::Range;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::Duration;
@@ -82,6 +83,8 @@ impl Entering {
             replaced_by: None,
             not_entered: None,
             asks: None,
+            is_unreported: false,
+            is_piped: false,
             offset,
             end: offset,
             version: None,
@@ -132,6 +135,13 @@ pub(super) struct Running {
     exit_code: Option<i32>,
     /// Entered as one line or one paste, with one end mark.
     is_one_entry: bool,
+    /// More than comments and empty lines.
+    has_command: bool,
+    /// Its output goes through a pipe.
+    is_piped: bool,
+    /// Offset at which the shell began to print what comes before the next line, and the parts that it has printed so.
+    hook_began: Option<u64>,
+    hooks: Vec<Range<u64>>,
     /// Another command has started after its end.
     is_passed: bool,
     /// Number of requests for further lines that the entered text answers, without a line editor.
@@ -153,7 +163,10 @@ pub(super) struct Running {
 /// The longest line that a shell prints for its own end, such as `logout`, in bytes.
 const MAX_FAREWELL_BYTES: u64 = 32;
 
-/// Time limit for a shell to discard incomplete text.
+/// Maximum length of a prompt to take away from an output, in bytes.
+const MAX_PROMPT_BYTES: u64 = 4096;
+
+/// Time limit for a shell to give up what was not complete.
 const DISCARD_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Time limit for the last output of an inner shell that has exited, and for the mark of its outer shell.
@@ -174,13 +187,40 @@ impl Running {
         self.input.as_mut()
     }
 
-    /// Returns whether the command itself runs, not the change of directory before it.
+    /// Returns the parts of a range of the output that its commands have printed.
+    fn printed(&self, range: &Range<u64>) -> Vec<Range<u64>> {
+        let mut parts = Vec::with_capacity(self.hooks.len() + 1);
+        let mut begin = range.start;
+        for hook in &self.hooks {
+            if begin <= hook.start && hook.end <= range.end {
+                parts.push(begin..hook.start);
+                begin = hook.end;
+            }
+        }
+        parts.push(begin..range.end);
+        parts
+    }
+
+    /// Returns whether the command itself has begun and not ended, rather than the change of directory before it.
     fn is_under_way(&self) -> bool {
         self.then.is_none() && self.began.is_some() && self.ended.is_none()
     }
 }
 
-/// Reason for the end of the wait for a command.
+/// Returns the length of the hooks of the integration at the end of an output: with `set -v` bash prints what it reads, also
+/// where it reads that from a variable.
+fn hook_text_length(text: &str) -> u64 {
+    const HOOKS: [&str; 3] = [
+        "{ __steplatch_end; } >/dev/null 2>&1\n",
+        "{ __steplatch_prompt; } 3>&2 4>&1 >/dev/null 2>&1\n",
+        "__steplatch_prompt || builtin :\n",
+    ];
+    let hook =
+        HOOKS.iter().find(|hook| text.strip_suffix(**hook).is_some_and(|rest| rest.is_empty() || rest.ends_with('\n')));
+    hook.map_or(0, |hook| hook.len() as u64)
+}
+
+/// Reason why a command is no longer waited for.
 enum CommandAbort {
     AtPrompt,
     OutOfTime,
@@ -201,6 +241,12 @@ impl Running {
                 self.began.get_or_insert(marked.offset);
                 self.ended = None;
             }
+            Mark::HookBegan => self.hook_began = Some(marked.offset),
+            Mark::HookEnded => {
+                let hook = self.hook_began.take().map(|began| began..marked.offset);
+                self.hooks.extend(hook.filter(|hook| !hook.is_empty()));
+            }
+            Mark::OutputPiped => self.is_piped |= self.ended.is_none(),
             // fish reports each end twice.
             Mark::CommandEnded(code) if self.ended.is_none() => {
                 self.ended = Some(marked.offset);
@@ -414,6 +460,10 @@ impl Task {
             ended: None,
             exit_code: None,
             is_one_entry: true,
+            has_command: true,
+            is_piped: false,
+            hook_began: None,
+            hooks: Vec::new(),
             is_passed: false,
             asks: 0,
             incomplete: false,
@@ -481,6 +531,10 @@ impl Task {
             ended: None,
             exit_code: None,
             is_one_entry: asks == 0,
+            is_piped: false,
+            hook_began: None,
+            hooks: Vec::new(),
+            has_command: line.lines().map(str::trim_start).any(|line| !line.is_empty() && !line.starts_with('#')),
             is_passed: false,
             asks,
             refused: None,
@@ -640,7 +694,13 @@ impl Task {
             }
         };
         match (running.began, running.refused) {
-            (None, _) => Some(RunError::NothingRan { said: message(running.taken, running.ended) }),
+            (None, _) => {
+                let said = message(running.taken, running.ended);
+                // A shell without its hook for the beginning of a command reports the end only.
+                let may_have_run =
+                    running.has_command && running.ended.is_some() && (said.is_empty() || running.exit_code == Some(0));
+                (!may_have_run).then_some(RunError::NothingRan { said })
+            }
             (Some(_), None) => None,
             (Some(began), Some(_)) if running.kind == Kind::Fish => {
                 Some(RunError::NothingRan { said: message(Some(began), running.ended) })
@@ -649,6 +709,20 @@ impl Task {
             (Some(_), refused) => Some(message(running.taken, refused))
                 .filter(|message| !message.is_empty())
                 .map(|message| RunError::PartlyRan { said: message }),
+        }
+    }
+
+    /// Returns the length of the prompt at the end of a command's output whose end has no mark: that of the prompt before
+    /// the command, or of the last line.
+    fn prompt_length(&self, running: &Running, output: Range<u64>) -> u64 {
+        let history = self.intake.transcript.history();
+        let before = history.zones(running.entered.saturating_sub(MAX_PROMPT_BYTES)..running.entered);
+        let prompt = before.filter(|(_, zone)| *zone == Zone::Prompt).last();
+        let prompt = prompt.map(|(range, _)| history.read(range).1).unwrap_or_default();
+        let text = history.read(output.end.saturating_sub(MAX_PROMPT_BYTES).max(output.start)..output.end).1;
+        match !prompt.is_empty() && text.ends_with(prompt.as_str()) {
+            true => prompt.len() as u64,
+            false => (text.len() - text.rfind('\n').map_or(0, |end| end + 1)) as u64,
         }
     }
 
@@ -675,23 +749,32 @@ impl Task {
     fn command_result(&self, running: &Running, abort: CommandAbort) -> CommandResult {
         let history = self.intake.transcript.history();
         let at_prompt = matches!(abort, CommandAbort::AtPrompt);
+        let is_unreported = at_prompt && (running.began.is_none() || running.ended.is_none());
         let ended = running.ended.or(running.claimed.filter(|_| at_prompt)).unwrap_or(history.end());
-        let range = match running.began {
+        let mut range = match running.began.or(running.taken.filter(|_| at_prompt)) {
             Some(began) => began..ended.max(began),
             None => running.entered..running.entered,
         };
-        let mut excerpt = excerpt::read_printed(history, std::slice::from_ref(&range), Zone::Output, running.limit);
+        if is_unreported && running.ended.is_none() {
+            range.end -= self.prompt_length(running, range.clone());
+        }
+        if running.kind == Kind::Bash {
+            range.end -= hook_text_length(
+                &history.read(range.end.saturating_sub(MAX_PROMPT_BYTES).max(range.start)..range.end).1,
+            );
+        }
+        let mut excerpt = excerpt::read_printed(history, &running.printed(&range), Zone::Output, running.limit);
         if matches!(abort, CommandAbort::Exited(_))
             && let Some(end) = self.intake.transcript.output_end().filter(|end| range.contains(end))
         {
-            // bash prints a farewell, and its traps may print after it.
-            let (_, text_after) = history.read(end..range.end);
-            let farewell_bytes = text_after.split_inclusive('\n').next().unwrap_or_default().len() as u64;
-            let output = excerpt::read_printed(history, &[range.start..end], Zone::Output, running.limit);
-            let output_after =
-                excerpt::read_printed(history, &[end + farewell_bytes..range.end], Zone::Output, running.limit);
-            if excerpt.tail.is_none() && farewell_bytes <= MAX_FAREWELL_BYTES {
-                excerpt.head = output.head + &output_after.head;
+            // bash reports that it ends, and its traps may print after that.
+            let (_, behind) = history.read(end..range.end);
+            let word = behind.split_inclusive('\n').next().unwrap_or_default().len() as u64;
+            let output =
+                excerpt::read_printed(history, &running.printed(&(range.start..end)), Zone::Output, running.limit);
+            let behind = excerpt::read_printed(history, &[end + word..range.end], Zone::Output, running.limit);
+            if excerpt.tail.is_none() && word <= MAX_FAREWELL_BYTES {
+                excerpt.head = output.head + &behind.head;
             }
         }
         // A bash that a signal kills prints nothing.
@@ -732,6 +815,8 @@ impl Task {
                 CommandAbort::AwaitsInput(asks) => Some(asks),
                 _ => None,
             },
+            is_unreported,
+            is_piped: running.is_piped,
             output: excerpt.head,
             tail: excerpt.tail,
             left_out: excerpt.left_out,

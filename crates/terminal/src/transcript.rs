@@ -598,9 +598,9 @@ impl Writer {
             b"P" if source.is_posix => source.accept_number(params),
             b"R" if source.accept_number(params) && source.running => {
                 source.is_in_hook = true;
-                return self.mark(Mark::HookBegan);
+                return self.add_mark(Mark::HookBegan);
             }
-            b"C" if source.running && std::mem::take(&mut source.is_in_hook) => return self.mark(Mark::HookEnded),
+            b"C" if source.running && std::mem::take(&mut source.is_in_hook) => return self.add_mark(Mark::HookEnded),
             b"A" | b"B" | b"C" | b"P" | b"R" => !source.running,
             _ => true,
         };
@@ -647,7 +647,7 @@ impl Writer {
                 let was_running = std::mem::take(&mut source.running);
                 source.is_in_hook = false;
                 if params.contains(&b"o=p".as_slice()) {
-                    self.marks.push(Marked { mark: Mark::OutputPiped, offset: self.history.end() });
+                    self.marks.push(OffsetMark { mark: Mark::OutputPiped, offset: self.history.end() });
                 }
                 self.enter(Zone::Output);
                 if params.contains(&b"e=0".as_slice()) {

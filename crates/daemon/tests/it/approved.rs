@@ -111,6 +111,27 @@ async fn a_host_that_leads_elsewhere_since_the_start_gets_nothing() {
     }
 }
 
+/// The approved call of a node that works on another machine, and of a graph of it.
+#[tokio::test]
+async fn a_node_on_a_host_that_leads_elsewhere_since_the_start_is_not_called() {
+    let declared = "[nodes.there]\ntype = \"bash\"\nhost = \"box\"\ncommand = \"deploy\"\n\
+                    [graphs.all]\nsteps = [{ id = \"one\", node = \"there\" }]\n";
+    let node = json!({"tool": "run_node", "params": {"node_id": "there", "input": "x"}});
+    let graph = json!({"tool": "run_graph", "params": {"graph_id": "all", "input": "x"}});
+    for action in [node, graph] {
+        let daemon = TestDaemon::configured(tempfile::tempdir().unwrap(), hosts(&[("box", "ana@box.invalid")])).await;
+        std::fs::write(daemon.place().state().parent().unwrap().join("steplatch.toml"), declared).unwrap();
+        let asked = started(&daemon, gated(std::slice::from_ref(&action)), None).await;
+        daemon.configure(hosts(&[("box", "evil@elsewhere.invalid")]));
+        let error = refused(&daemon, &asked).await;
+        assert!(
+            error.contains("Host 'box' leads elsewhere") && error.contains("evil@elsewhere.invalid"),
+            "{action}: {error}"
+        );
+        daemon.stop().await;
+    }
+}
+
 #[tokio::test]
 async fn a_host_that_is_removed_added_or_computed_is_refused_by_its_name() {
     let at = |host: &str| json!({"tool": "run_command", "params": {"command": "deploy", "host": host}});

@@ -366,3 +366,26 @@ async fn a_state_whose_command_did_not_run_has_failed() {
     }
     daemon.stop().await;
 }
+
+#[tokio::test]
+async fn a_variable_in_lower_case_is_the_argument_in_capitals() {
+    let daemon = TestDaemon::new().await;
+    let says = json!({"tool": "run_command", "params": {"command": "echo {PROJECT}"}});
+    let definition = json!({
+        "arguments": {"PROJECT": {"export": false}}, "initial_state": "say", "states": {"say": {"action": says}},
+    });
+    for name in ["project", "Project", "PROJECT"] {
+        let verb = steplatch_protocol::RunWorkflow {
+            workflow_definition: Some(definition.clone()),
+            initial_variables: Some([(name.to_owned(), "shop".into())].into()),
+            wait_seconds: Some(60.0),
+            save_on_success: false,
+            ..steplatch_protocol::RunWorkflow::default()
+        };
+        let ended = daemon.call(verb).await;
+        assert_eq!((ended.status.as_str(), ended.error.as_deref()), ("completed", None), "{name}: {ended:?}");
+        let said = ended.execution_log.iter().find(|entry| entry["state"] == "say");
+        assert_eq!(said.unwrap()["result"]["output"], "shop", "{name}: {ended:?}");
+    }
+    daemon.stop().await;
+}

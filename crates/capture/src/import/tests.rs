@@ -394,6 +394,22 @@ fn a_script_of_eight_thousand_lines_is_imported_and_captured() {
     }
 }
 
+/// A program is given three megabytes in one command of the script. With the square of their number, this test would not
+/// end.
+#[test]
+fn a_send_of_three_megabytes_is_imported() {
+    let line = "0123456789abcdef ".repeat(8);
+    let large = format!("{line}\\r").repeat(3 * 1024 * 1024 / line.len());
+    for (kind, sent) in [("lines", large.clone()), ("one line", large.replace("\\r", "") + "\\r")] {
+        let script = format!("spawn ./install.sh\nexpect -exact \"Text: \"\nsend -- \"{sent}\"\nexpect eof\n");
+        assert!(script.len() > 3 << 20, "{kind}");
+        let read = read("x", expect_script(&script).unwrap());
+        assert!((90..=4097).contains(&read.log.moments.len()), "{kind}: {}", read.log.moments.len());
+        let captured = capture(&[read.log], &KnownFacts::default(), &CaptureRequest::default());
+        assert!(captured.is_incomplete && captured.undecided[0].contains("at most 100 states"), "{kind}");
+    }
+}
+
 #[test]
 fn a_script_without_echo_shows_only_commands() {
     let script = "spawn bash\nexpect -exact \"$ \"\nsend -- \"login\\r\"\nexpect -exact \"Key: \"\nsend -- \"abc-123\\r\"\n\

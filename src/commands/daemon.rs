@@ -464,18 +464,31 @@ async fn serve(paths: DaemonPaths, detached: Detached) -> Result<ExitCode, Failu
 /// Maximum time for the end of a daemon. The limits of runs, nodes and terminals are shorter.
 const MAX_STOP_TIME: Duration = Duration::from_secs(25);
 
-/// Ends this process if the daemon does not end in time. This needs a separate thread, because the threads of the
-/// runtime may be blocked.
+/// Time to write the reason to the log, which may be what keeps the daemon.
+const LOG_TIME: Duration = Duration::from_secs(1);
+
+/// Ends this process if the daemon has not ended in time.
 fn enforce_end(stopper: steplatch_daemon::ShutdownHandle) {
+    end_after(MAX_STOP_TIME, async move { stopper.stopped().await }, || {
+        std::thread::spawn(|| {
+            tracing::error!(
+                "the daemon has not ended within {} s and is ended; the next one finds terminals and runs that are left",
+                MAX_STOP_TIME.as_secs()
+            );
+        });
+        std::thread::sleep(LOG_TIME);
+        std::process::exit(1);
+    });
+}
+
+/// Calls `end` some time after the stop. A separate thread watches over it: whatever keeps the daemon may keep the
+/// threads of its runtime, too.
+fn end_after(time: Duration, stopped: impl Future<Output = ()> + Send + 'static, end: impl FnOnce() + Send + 'static) {
     let runtime = tokio::runtime::Handle::current();
     std::thread::spawn(move || {
-        runtime.block_on(stopper.stopped());
-        std::thread::sleep(MAX_STOP_TIME);
-        tracing::error!(
-            "the daemon did not end within {} s and is terminated; the next daemon continues its terminals and runs",
-            MAX_STOP_TIME.as_secs()
-        );
-        std::process::exit(1);
+        runtime.block_on(stopped);
+        std::thread::sleep(time);
+        end();
     });
 }
 
@@ -497,4 +510,28 @@ fn log_to(path: &std::path::Path) -> io::Result<()> {
     rustix::stdio::dup2_stdout(&log)?;
     rustix::stdio::dup2_stderr(&log)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn a_daemon_that_does_not_end_is_ended_although_its_threads_are_busy() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let (ended, end) = mpsc::channel();
+        let (release, released) = mpsc::channel::<()>();
+        runtime.spawn(async move {
+            end_after(Duration::from_millis(50), async move { drop(stopped.await) }, move || ended.send(()).unwrap());
+            // It keeps the only thread of the runtime.
+            let _ = released.recv();
+        });
+        assert!(end.recv_timeout(Duration::from_millis(500)).is_err(), "nobody has stopped it");
+        stop.send(()).unwrap();
+        end.recv_timeout(Duration::from_secs(60)).unwrap();
+        release.send(()).unwrap();
+    }
 }

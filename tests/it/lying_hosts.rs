@@ -77,6 +77,9 @@ fn a_machine_with_thousands_of_hosts_starts_one_process_here_and_the_daemon_stop
     let opened = agent.calls("open_terminal", json!({"host": "build"}));
     assert_eq!(opened["success"], true, "{opened}");
     assert_eq!(scene.connections(), 1);
+    let pid = scene.home.runs(&["daemon", "status", "--json"]).json()["pid"].clone();
+    let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
+    assert!(descriptors < 100, "{descriptors} descriptors are open");
     let stopped = scene.home.runs(&["daemon", "stop"]);
     assert_eq!(stopped.code, 0, "{stopped:?}");
     eventually_blocking("the connection has ended", || {

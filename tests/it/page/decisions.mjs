@@ -152,7 +152,31 @@ test("a timeline pairs what began with its end, and shortens idle time", () => {
 
 test("what would hide in a text is shown by its number", () => {
   assert.equal(visible("a\u202eb\u0007c\u200bd\n\te"), "a⟨U+202E⟩b⟨U+0007⟩c⟨U+200B⟩d\n\te");
-  assert.equal(visible("漢字 é 🙂"), "漢字 é 🙂");
+  assert.equal(visible("漢字 é 🙂 ⚠️"), "漢字 é 🙂 ⚠️");
+  assert.equal(visible("n\u0336o\u0336"), "n⟨U+0336⟩o⟨U+0336⟩", "struck through");
+  assert.equal(visible("yes\u20dd no\u20e0"), "yes⟨U+20DD⟩ no⟨U+20E0⟩", "enclosed");
+  assert.equal(visible(`e${"\u0301".repeat(40)}`), `e${"\u0301".repeat(3)}${"⟨U+0301⟩".repeat(37)}`, "stacked");
+  for (const whole of ["gru\u0308n Vie\u0323\u0302t", "ש\u05c1\u05bc\u05b8", "ที่"]) assert.equal(visible(whole), whole);
+});
+
+test("what the command line makes visible is visible on the page", () => {
+  const ranges = JSON.parse(process.env.STEPLATCH_HIDDEN ?? "[]");
+  assert.ok(ranges.length > 30, "the test in page.rs names the characters");
+  const hidden = [];
+  for (const [first, last] of ranges) {
+    for (let code = first; code <= last; code++) {
+      if (visible(`a${String.fromCodePoint(code)}`) === `a${String.fromCodePoint(code)}`) hidden.push(code.toString(16));
+    }
+  }
+  assert.deepEqual(hidden, []);
+  // In the other direction, too: marks of languages stay.
+  const isListed = (code) => ranges.some(([first, last]) => first <= code && code <= last);
+  const marks = [];
+  for (let code = 0x300; code < 0x1e000; code++) {
+    const text = `a${String.fromCodePoint(code)}`;
+    if (/\p{M}$/u.test(text) && visible(text) !== text && !isListed(code)) marks.push(code.toString(16));
+  }
+  assert.deepEqual(marks, []);
 });
 
 test("states of terminals are what the daemon knows", () => {

@@ -66,6 +66,19 @@ export function browserName(agent) {
 }
 
 /**
+ * Characters that work, hide or change how others are shown: controls, formats, and letters that are drawn as nothing. A variation
+ * selector stays behind the picture that it gives its colours.
+ */
+const HIDDEN =
+  /(?!(?<=\p{Extended_Pictographic})[\ufe0e\ufe0f])(?:[^\P{C}\n\t]|\p{Default_Ignorable_Code_Point}|[\u2028\u2029\u2800\u2d7f\u{1107f}\u{16fe4}\u{1d159}])/u;
+
+/** Marks that strike through or enclose the character before them, as in `visible` of the crate `protocol`. */
+const OVERLAYS =
+  /\p{Me}|[\u0334-\u0338\u1cd4\u1ce2-\u1ce8\u20d2\u20d3\u20d8-\u20da\u20e5\u20e6\u20ea\u20eb\u{10a39}\u{16af0}-\u{16af4}\u{1bc9e}\u{1d167}-\u{1d169}]/u;
+
+const NAMED = new RegExp(`${HIDDEN.source}|${OVERLAYS.source}`, "gu");
+
+/**
  * Makes control characters, and format characters that change the direction or the look of text, visible as `⟨U+202E⟩`; so are marks
  * that strike through or enclose other characters, and those beyond three on one character, which would cover other lines.
  * Line ends and tabs stay.
@@ -79,7 +92,7 @@ export function visible(text) {
     return `⟨U+${code.toString(16).toUpperCase().padStart(4, "0")}⟩`;
   }).join("");
   return text
-    .replace(/[^\P{C}\n\t]|[\u2028\u2029\u115f\u1160\u3164\uffa0]|\p{Me}|[\u0334-\u0338\u20d2\u20d3\u20d8-\u20da\u20e5\u20e6\u20ea\u20eb]/gu, named)
+    .replace(NAMED, named)
     .replace(/(?<=\p{Mn}{3})\p{Mn}+/gu, named);
 }
 

@@ -294,6 +294,73 @@ fn a_person_lowers_the_required_proof_and_older_questions_keep_it() {
 }
 
 #[test]
+fn a_lower_required_proof_needs_the_passphrase_if_one_is_set() {
+    let (outer, story) = (Home::new(STEPLATCH), Story::new());
+    let agent = Agent::new(&outer);
+    let settings = story.home.path().join(".config/steplatch/config.toml");
+    let require = |proof: &str| {
+        std::fs::create_dir_all(settings.parent().unwrap()).unwrap();
+        std::fs::write(&settings, format!("gates.require = '{proof}'\n")).unwrap();
+    };
+    let status = || story.home.runs(&["approver", "status", "--json"]).json();
+    require("terminal");
+    story.home.runs(&["daemon", "restart"]).well();
+    story.pipes(&["approver", "set", "--stdin"], "open sesame\n").well();
+    require("none");
+    eventually_blocking("the weaker setting is read", || status()["unconfirmed"] == "none");
+    let person = Person::runs(&agent, &story.home, STEPLATCH, "approver lower");
+    person.sees("the approver's passphrase:");
+    person.types("open barley");
+    let screen = person.sees("exit-code-1");
+    assert!(screen.contains("Wrong passphrase") && !screen.contains("barley"), "{screen}");
+    assert_eq!(status()["requires"], "terminal");
+    let person = Person::runs(&agent, &story.home, STEPLATCH, "approver lower");
+    person.sees("the approver's passphrase:");
+    person.types("open sesame");
+    let screen = person.sees("exit-code-0");
+    assert!(!screen.contains("sesame"), "{screen}");
+    assert_eq!((&status()["requires"], &status()["unconfirmed"]), (&json!("none"), &json!(null)));
+}
+
+#[test]
+fn a_node_of_a_function_on_a_host_that_leads_elsewhere_since_the_start_is_not_called() {
+    let story = Story::new();
+    let settings = story.home.path().join(".config/steplatch/config.toml");
+    let leads_to = |ssh: &str| {
+        std::fs::create_dir_all(settings.parent().unwrap()).unwrap();
+        std::fs::write(&settings, format!("[[host]]\nname = 'box'\nssh = '{ssh}'\n")).unwrap();
+        eventually_blocking("the host is read", || story.home.runs(&["hosts", "list", "--json"]).stdout.contains(ssh));
+    };
+    let declared = "[nodes.there]\ntype = \"bash\"\nhost = \"box\"\ncommand = \"deploy\"\n";
+    std::fs::write(story.home.path().join("steplatch.toml"), declared).unwrap();
+    leads_to("ana@box.invalid");
+    let run = story.function(
+        "await ctx.gate('Release?', choices=['yes', 'no'])\nresult = await ctx.run('there', 'x')\nreturn result['error']",
+    );
+    leads_to("evil@elsewhere.invalid");
+    story.home.answers(&run, "yes");
+    let ended = story.ends(&run);
+    let error = ended["result"].as_str().unwrap_or_default();
+    assert!(error.contains("Host 'box' leads elsewhere") && error.contains("evil@elsewhere.invalid"), "{ended}");
+}
+
+#[test]
+fn marks_in_a_question_and_its_choices_neither_strike_through_nor_enclose() {
+    let story = Story::new();
+    let stacked = format!("e{}", "\u{301}".repeat(40));
+    let prompt = format!("Do n\u{336}o\u{336}t deploy\u{20dd} {stacked}?");
+    let run = story.asks(&json!({"prompt": prompt, "choices": ["y\u{336}es", "no\u{20e0}"]}));
+    for command in [&["gates", "list"][..], &["runs", "show", &run], &["gates", "show", &run]] {
+        let shown = story.home.runs(command).well();
+        assert!(shown.contains("Do n·o·t deploy·"), "{command:?}: {shown}");
+        assert!(!shown.contains(['\u{336}', '\u{20dd}', '\u{20e0}']), "{command:?}: {shown}");
+        assert!(!shown.contains(&"\u{301}".repeat(4)), "{command:?}: {shown}");
+    }
+    let shown = story.home.runs(&["gates", "show", &run]).well();
+    assert!(shown.contains("y·es") && shown.contains("no·"), "{shown}");
+}
+
+#[test]
 fn a_passphrase_is_set_asked_for_without_being_seen_and_cleared() {
     let (outer, story) = (Home::new(STEPLATCH), Story::new());
     let agent = Agent::new(&outer);

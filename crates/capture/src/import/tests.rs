@@ -359,7 +359,7 @@ fn a_report_of_the_terminal_within_a_line_is_no_part_and_no_end_of_it() {
             output("b\r\nana$ "),
         ];
         let events = events.into_iter().enumerate().map(|(index, event)| (index as f64, event)).collect();
-        let read = read("x", Timeline { events, ..Timeline::default() });
+        let read = import_timeline("x", Timeline { events, ..Timeline::default() });
         let typed = |kind: InputKind| {
             let inputs = read.log.moments.iter().map(|moment| &moment.input).filter(move |input| input.kind == kind);
             inputs.map(|input| input.text.as_deref().unwrap_or_default()).collect::<Vec<_>>()

@@ -321,13 +321,16 @@ pub struct RunReply {
     pub traceback: Option<String>,
 }
 
-/// A value in a reply that is the beginning of the whole one.
+/// A value in a reply that is a part of the whole one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ShortenedValue {
     /// Its place in the reply, as a JSON Pointer
     pub path: String,
     /// Number of characters of a text, or of entries of an object or a list, that it lacks
     pub left_out: u64,
+    /// True if the text is the end of the whole one, as of a screen; otherwise its beginning
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_end: bool,
 }
 
 /// A question that a run waits for.

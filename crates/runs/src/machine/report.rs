@@ -15,7 +15,7 @@ use crate::event::Unreadable;
 use crate::run::{Run, RunState, RunStatus};
 use crate::seal::Seal;
 
-/// Maximum characters of a text in a report, which keeps its beginning.
+/// Maximum characters of a text in a report, which keeps its beginning, or its end.
 pub(crate) const MAX_TEXT_CHARS: usize = 2000;
 
 /// Minimum to which the report of a long run lowers that limit.
@@ -38,6 +38,9 @@ const MAX_VARIABLES: usize = 300;
 
 /// Maximum number of shortened values that a report names. It has the variables first.
 const MAX_SHORTENED: usize = 2 + MAX_VARIABLES + 100;
+
+/// The ends of the names of texts whose end says more than their beginning.
+const ENDS: [&str; 2] = ["screen_content", "output"];
 
 /// The field of a report with the variables at the end.
 const VARIABLES: &str = "final_variables";
@@ -100,7 +103,7 @@ pub(crate) fn build_report(
     let entries = [(VARIABLES, variables_left_out as u64), (LOG, log_left_out.unwrap_or_default())];
     let entries = entries.into_iter().filter(|(_, left_out)| *left_out > 0);
     let shortened_values: Vec<ShortenedValue> = entries
-        .map(|(name, left_out)| ShortenedValue { path: format!("/{name}"), left_out })
+        .map(|(name, left_out)| ShortenedValue { path: format!("/{name}"), left_out, is_end: false })
         .chain(cut)
         .take(MAX_SHORTENED)
         .collect();
@@ -256,15 +259,19 @@ pub(super) fn entries_of(event: &Event, log: &mut LogBuilder) -> Vec<Value> {
     log.next(event).into_iter().filter_map(dated).collect()
 }
 
-/// Cuts texts that are longer than `longest`, for a reader: what is left is the beginning of the whole text, and nothing
-/// else. Adds their places to `cut`, as JSON Pointers that begin with `place`. Shortens nothing that a run computes with.
+/// Cuts texts that are longer than `longest`, for a reader: what is left is the beginning of the whole text, or the end of a
+/// screen and of an output, and nothing else. Adds their places to `cut`, as JSON Pointers that begin with `place`. Shortens nothing that a run computes with.
 pub(crate) fn shorten(value: &mut Value, longest: usize, place: &str, cut: &mut Vec<ShortenedValue>) {
     match value {
         Value::String(text) => {
-            if let Some((end, _)) = text.char_indices().nth(longest) {
-                let left_out = text[end..].chars().count() as u64;
-                text.truncate(end);
-                cut.push(ShortenedValue { path: place.to_owned(), left_out });
+            let length = text.chars().count();
+            if length > longest {
+                let is_end = ENDS.iter().any(|name| place.ends_with(name));
+                *text = match is_end {
+                    true => text.chars().skip(length - longest).collect(),
+                    false => text.chars().take(longest).collect(),
+                };
+                cut.push(ShortenedValue { path: place.to_owned(), left_out: (length - longest) as u64, is_end });
             }
         }
         Value::Array(items) => {
@@ -309,7 +316,12 @@ mod tests {
     }
 
     #[test]
-    fn a_shortened_text_is_the_beginning_of_the_whole_one_and_nothing_else() {
+    fn a_shortened_text_is_the_beginning_or_the_end_of_the_whole_one_and_nothing_else() {
+        let mut screen = json!({"x_screen_content": format!("begin{}end", "x".repeat(2000))});
+        let mut cut = Vec::new();
+        shorten(&mut screen, 5, "", &mut cut);
+        assert_eq!(screen, json!({"x_screen_content": "xxend"}));
+        assert_eq!(cut, [ShortenedValue { path: "/x_screen_content".to_owned(), left_out: 2003, is_end: true }]);
         let whole = json!({"a/b": ["short", "ž".repeat(5000)], "c": {"d": "x".repeat(2001)}, "e": "y".repeat(2000)});
         let (mut value, mut cut) = (whole.clone(), Vec::new());
         shorten(&mut value, 2000, "/final_variables", &mut cut);

@@ -403,7 +403,7 @@ fn a_send_of_three_megabytes_is_imported() {
     for (kind, sent) in [("lines", large.clone()), ("one line", large.replace("\\r", "") + "\\r")] {
         let script = format!("spawn ./install.sh\nexpect -exact \"Text: \"\nsend -- \"{sent}\"\nexpect eof\n");
         assert!(script.len() > 3 << 20, "{kind}");
-        let read = read("x", expect_script(&script).unwrap());
+        let read = import_timeline("x", expect_script(&script).unwrap());
         assert!((90..=4097).contains(&read.log.moments.len()), "{kind}: {}", read.log.moments.len());
         let captured = capture(&[read.log], &KnownFacts::default(), &CaptureRequest::default());
         assert!(captured.is_incomplete && captured.undecided[0].contains("at most 100 states"), "{kind}");

@@ -207,7 +207,7 @@ mod tests {
     fn a_requirement_states_the_answers_that_it_takes_and_does_not_keep_out() {
         for (requires, part) in [
             ("none", "any answer"),
-            ("terminal", "any program can make one, as with script(1)"),
+            ("terminal", "Programs can create one, as script(1) does"),
             ("passphrase", "the approver's passphrase"),
         ] {
             let mut checks = Checks::for_section("gates");

@@ -468,7 +468,7 @@ fn whoever_asks_for_json_gets_it_when_nothing_came_of_it_too() {
         (&["terminal", "run", "term_nothing", "ls"], 1, "term_nothing"),
         // Invalid command lines.
         (&["runs", "list", "--limit", "none"], 2, "none"),
-        (&["gates", "answer"], 2, "no question can be asked here"),
+        (&["gates", "answer"], 2, "a question needs a terminal"),
     ] {
         let arguments = [&[arguments[0], arguments[1], "--json"], &arguments[2..]].concat();
         told_twice(&home.runs(&arguments), code, part);

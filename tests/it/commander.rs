@@ -181,7 +181,7 @@ async fn remarks_and_errors_are_broken_between_words_where_the_terminal_ends() {
     let desk = sits_down(&project).await;
     desk.resizes(38, 30).await;
     desk.says("@greet one", "^✓ ::0 @greet").await;
-    let screen = desk.says("@no-such-node x", "^error: ").await;
+    let screen = desk.says("@no-such-node x", "no-such-node'").await;
     let from = screen.find("error: ").expect("an error is shown");
     let lines: Vec<&str> = screen[from..].lines().take_while(|line| !line.starts_with('›')).collect();
     let words: Vec<&str> = lines.iter().flat_map(|line| line.split_whitespace()).collect();

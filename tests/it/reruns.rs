@@ -13,7 +13,7 @@ fn release(home: &Home) -> Value {
         json!({"action": {"tool": "run_command", "params": {"command": command}}, "transitions": transitions})
     };
     let log = at("log");
-    let document = json!({"name": "release", "initial_state": "build",
+    let document = json!({"name": "release", "description": "Builds and ships", "initial_state": "build",
     "arguments": {"VERSION": {"description": "Version to release"}},
     "states": {
         "build": state(format!("echo build {{VERSION}} >> {log}; echo artifact-{{VERSION}}"), Some("ship")),
@@ -130,7 +130,7 @@ fn secrets_of_a_run_are_given_again() {
     let agent = Agent::new(&home);
     let runs = |arguments: Value| agent.calls("run_workflow", arguments);
     let document = json!({"name": "login", "initial_state": "use", "arguments": {"TOKEN": {"secret": true}}, "states": {
-        "use": {"action": {"tool": "run_command", "params": {"command": "test {TOKEN} = swordfish-4711"}}}}});
+        "use": {"action": {"tool": "run_command", "params": {"command": "test $(printf %s {TOKEN|sh} | wc -c) = 14"}}}}});
     let first = runs(
         json!({"workflow_definition": document, "initial_variables": {"TOKEN": "swordfish-4711"}, "wait_seconds": 60}),
     );

@@ -317,7 +317,7 @@ mod tests {
             assert_eq!(begun.success, is_taken, "after {seconds} s: {begun:?}");
             assert_eq!(begun.half.is_some() && begun.cookie.is_some(), is_taken);
             if let Some(error) = begun.error {
-                assert!(error.contains("has expired") && error.ends_with("steplatch open"), "{error}");
+                assert!(error.contains("invalid or expired") && error.ends_with("steplatch open"), "{error}");
             }
         }
         logins.end(&EndPageSessions::default());

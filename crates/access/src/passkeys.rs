@@ -388,7 +388,7 @@ mod tests {
         assert!(passkeys.confirm(&whole).success && !passkeys.confirm(&whole).success);
         assert_eq!(passkeys.list().passkeys[0].name, "phone");
         let again = passkeys.register(&registration(&SoftAuthenticator::new(), &ticket.0));
-        assert!(again.error.unwrap().contains("was used before"));
+        assert!(again.error.unwrap().contains("used or expired"));
         let file = state.path().join("passkeys.json");
         assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
 
@@ -442,7 +442,7 @@ mod tests {
         let of_another = RegisterPasskey { ticket: ticket.clone(), ..registration(&key, "made-up") };
         assert!(passkeys.register(&of_another).error.unwrap().contains("another question"));
         clock.advance(TICKET_LIFETIME + Duration::from_secs(1));
-        assert!(passkeys.register(&registration(&key, &ticket.0)).error.unwrap().contains("has expired"));
+        assert!(passkeys.register(&registration(&key, &ticket.0)).error.unwrap().contains("used or expired"));
         assert!(passkeys.list().passkeys.is_empty());
         std::fs::write(state.path().join("passkeys.json"), r#"{"version": 9, "passkeys": []}"#).unwrap();
         assert!(passkeys.list().error.unwrap().contains("of a newer steplatch"));

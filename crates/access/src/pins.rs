@@ -348,7 +348,7 @@ mod tests {
             (HostPin { through: Some("evil".to_owned()), ..pinned.clone() }, "through evil"),
         ] {
             let told = told("box", Some(&now));
-            assert!(told.starts_with("Host 'box' leads elsewhere") && told.contains(part), "{told}");
+            assert!(told.starts_with("Host 'box' has changed") && told.contains(part), "{told}");
         }
         assert!(told("box", None).contains("not configured any more"));
         assert_eq!(

@@ -51,7 +51,7 @@ fn a_skill_runs_without_the_library() {
 
     let text = std::fs::read_to_string(skill.join("SKILL.md")).unwrap();
     for part in
-        ["name: greet-people\n", "-i NAME='…'", "| `PASSWORD` | required, secret |", "bash", "never goes on by guess"]
+        ["name: greet-people\n", "-i NAME='…'", "| `PASSWORD` | required, secret |", "bash", "it never guesses"]
     {
         assert!(text.contains(part), "{part}\n{text}");
     }
@@ -87,7 +87,7 @@ fn a_function_is_a_skill_and_what_cannot_be_taken_along_is_named() {
     let file = |name: &str| home.path().join(name).display().to_string();
     home.runs(&["workflow", "load", &file("greet.py"), &file("caller.json")]).well();
     let refused = home.runs(&["workflow", "export", "caller", "--skill", &file("call")]);
-    assert!(refused.code == 2 && refused.stderr.contains("'greet', which is no saved machine"), "{refused:?}");
+    assert!(refused.code == 2 && refused.stderr.contains("'greet', which is not a saved machine"), "{refused:?}");
     home.runs(&["workflow", "export", "greet", "--skill", &file("say-hello")]).well();
     let text = std::fs::read_to_string(home.path().join("say-hello/SKILL.md")).unwrap();
     assert!(text.contains("steplatch run SKILL_DIR/scripts/greet.py:greet"), "{text}");

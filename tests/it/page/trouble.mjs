@@ -167,7 +167,7 @@ await play(async (browser) => {
   assert.equal(await page.evaluate(() => sessionStorage.getItem("loads")), "2", "it was loaded once more");
 
   // A browser that is logged in needs no ticket, and uses none.
-  const noTicket = page.getByRole("alert").filter({ hasText: /^This ticket has expired or is none: .* get another one with: steplatch open$/ });
+  const noTicket = page.getByRole("alert").filter({ hasText: /^This ticket is invalid or expired: .* get another one with: steplatch open$/ });
   await page.goto(new URL("/#ticket=none", page.url()).href);
   await page.getByRole("heading", { name: "Terminals" }).waitFor();
   assert.equal(await noTicket.count(), 0);

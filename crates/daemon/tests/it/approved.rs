@@ -125,7 +125,7 @@ async fn a_node_on_a_host_that_leads_elsewhere_since_the_start_is_not_called() {
         daemon.configure(hosts(&[("box", "evil@elsewhere.invalid")]));
         let error = refused(&daemon, &asked).await;
         assert!(
-            error.contains("Host 'box' leads elsewhere") && error.contains("evil@elsewhere.invalid"),
+            error.contains("Host 'box' has changed") && error.contains("evil@elsewhere.invalid"),
             "{action}: {error}"
         );
         daemon.stop().await;

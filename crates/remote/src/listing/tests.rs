@@ -221,7 +221,7 @@ fn entries_that_are_none_are_not_looked_at_for_ever() {
     let listing = listing(Value::Array(entries));
     assert!(listing.is_cut && listing.workflows.is_empty());
     assert_eq!((listing.unreadable.len(), listing.skipped.len()), (5_000, 50));
-    assert!(listing.skipped[49].starts_with("More than 1000 workflows"));
+    assert!(listing.skipped[49].starts_with("The list has more than 1000 workflows"));
 }
 
 fn execution(listing: &Listing) -> Execution {

@@ -300,7 +300,9 @@ impl Search {
             if let Some(found) = found
                 && found.range.as_ref().is_some_and(|range| range.start < part.end)
             {
-                return Some(PatternMatch { in_echo: true, ..found });
+                // What reaches behind the echo has text that nobody typed.
+                let in_echo = found.range.as_ref().is_some_and(|range| range.end <= part.end);
+                return Some(PatternMatch { in_echo, ..found });
             }
         }
         None

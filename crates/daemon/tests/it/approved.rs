@@ -197,7 +197,7 @@ async fn what_changes_in_the_terminal_while_a_person_reads_is_refused_at_the_fir
         terminal.sees("^ready$").await;
         let asked = started(&daemon, gated(&actions), Some(&session)).await;
         let shown = question(&daemon, &asked).await.context["terminal"].as_str().unwrap().to_owned();
-        assert!(shown.contains("by itself at SIGUSR2"), "{shown}");
+        assert!(shown.contains("automatically at SIGUSR2"), "{shown}");
         let person = daemon.person_named("person").await;
         let signal = SendSignal { session_id: session.clone(), signal: "USR2".to_owned() };
         assert!(person.call(signal).await.unwrap().success);

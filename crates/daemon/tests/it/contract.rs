@@ -496,7 +496,7 @@ async fn variables_of_a_live_shell_are_told_and_set_without_a_trace() {
     assert_eq!(value("NOT_THERE"), None);
     assert_eq!(session.screen().await, before);
     let bad = daemon.call(GetVariables { session_id: session.id.clone(), names: vec!["a-b".into()] }).await;
-    assert!(bad.error.unwrap().starts_with("'a-b' is not a name"));
+    assert!(bad.error.unwrap().starts_with("'a-b' is not a valid variable name"));
     daemon.stop().await;
 }
 

@@ -343,7 +343,7 @@ async fn a_start_that_nobody_knows_about_is_unknown_and_never_repeated() {
         assert_eq!((reply.success, reply.status.as_str()), (false, "failed"), "{reply:?}");
         assert_eq!(reply.result.as_ref().unwrap()["status"], "UNKNOWN");
         let error = reply.error.unwrap();
-        assert!(error.contains("is not known") && error.contains(&reply.run_id), "{error}");
+        assert!(error.contains("It is unknown whether") && error.contains(&reply.run_id), "{error}");
         assert_eq!(service.count(Route::Start), number + 1, "it was asked once");
     }
     daemon.stop().await;

@@ -224,7 +224,7 @@ fn each_broken_workflow_is_reported_with_its_place() {
             "/states/deploy/transitions/0/next_state",
             "did you mean 'ask'?",
         ),
-        (silent, "/states/wait/transitions/0/condition", "also when the wait finds nothing"),
+        (silent, "/states/wait/transitions/0/condition", "also taken if the wait finds nothing"),
         (old_screen, "/states/yes/transitions/0/condition", "may still be on the screen since state 'ssh' found it"),
         (shut, "/return_values/LOAD", "closes the terminal"),
     ] {

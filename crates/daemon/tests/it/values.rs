@@ -199,7 +199,7 @@ async fn the_matches_of_a_search_and_the_results_of_a_list_are_whole_or_their_st
     assert!(texts.len() == 20 && texts[0] == row(1) && texts[19] == row(20), "{} matches", texts.len());
     let ended = daemon.run(searching(40)).await;
     assert_eq!((ended.status.as_str(), ended.final_state.as_deref()), ("failed", Some("see")), "{:?}", ended.error);
-    assert!(ended.error.unwrap().contains("what the search found"));
+    assert!(ended.error.unwrap().contains("the search result"));
 
     let listing = |count: usize| {
         json!({"initial_state": "each", "states": {

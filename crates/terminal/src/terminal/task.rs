@@ -1266,7 +1266,8 @@ impl Task {
             Some(reason @ (Reason::Exit | Reason::Timeout)) if self.waits[index].has_patterns && !waits_for_reader => {
                 let echo = EchoZones { recognised: &self.echo, open_line_was_sent };
                 let echoed = self.waits[index].search.in_echo(self.intake.transcript.history(), echo);
-                WaitCheck::Ended(reason, echoed, None)
+                let is_match = echoed.as_ref().is_some_and(|found| !found.in_echo);
+                WaitCheck::Ended(if is_match { Reason::Match } else { reason }, echoed, None)
             }
             Some(reason) => WaitCheck::Ended(reason, None, None),
         }

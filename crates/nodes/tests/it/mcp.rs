@@ -115,7 +115,7 @@ async fn a_server_that_died_is_started_again_and_what_it_was_at_is_unknown() {
     Command::new("kill").args(["-9", &first.to_string()]).status().unwrap();
     let result = under_way.await;
     assert_eq!(result.error_type, Some(ErrorType::Unknown), "{result:?}");
-    assert!(result.error.unwrap().starts_with("The server was lost during the call"));
+    assert!(result.error.unwrap().starts_with("The connection to the server was lost during the call"));
 
     let result = nodes.run(&any, echo()).await;
     assert!(result.success, "{result:?}");

@@ -131,7 +131,7 @@ async fn an_approved_input_is_refused_where_anything_has_changed() {
                 ("complete -F evil make", "completions"),
                 ("bind -m vi-command '\"x\": \"touch evil\"'", "keys"),
                 ("__steplatch_evil=1", "variable __steplatch_evil"),
-                ("__steplatch_files=/tmp/evil", "does not report its state"),
+                ("__steplatch_files=/tmp/evil", "no longer reports its state"),
                 ("COMP_DIR=evil", "variable COMP_DIR"),
                 ("READLINE_DIR=evil", "variable READLINE_DIR"),
                 ("BASH_ARGV0=evil", "options"),

@@ -135,6 +135,8 @@ async fn an_output_through_a_pipe_is_reported_as_that() {
         let ran = session.runs("echo on its way").await;
         assert_eq!((ran.is_piped, ran.exit_code), (is_piped, Some(0)), "{shell}: {redirection}: {ran:?}");
         session.runs("exec >/dev/tty 2>&1").await;
+        // The prompt of before may still be on its way.
+        session.prompt().await;
         let ran = session.runs("echo back").await;
         assert_eq!((ran.is_piped, ran.output.as_str()), (false, "back\n"), "{shell}: {redirection}");
     }

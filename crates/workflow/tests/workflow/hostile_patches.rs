@@ -534,7 +534,7 @@ fn indirect() -> Vec<(&'static str, Value, &'static [&'static str])> {
 /// The rows that are refused, each with a part of the reason. Every other row is a valid machine, whose change is named.
 const REFUSED: [(&str, &str); 8] = [
     ("the gate is no gate", "'answer' is set by actions"),
-    ("the gate becomes a form", "'answer' is a variable of its own"),
+    ("the gate becomes a form", "'answer' is a reserved variable"),
     ("visits without a bound", "'on_exhausted' needs 'max_visits'"),
     ("an argument is exported", "exported only if its name is in capitals"),
     ("a new state that nothing reaches, for a choice", "cannot be reached from the initial state"),

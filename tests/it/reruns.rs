@@ -117,7 +117,7 @@ fn a_run_does_not_begin_behind_the_answer_of_a_person_or_in_a_closed_terminal() 
     let running = runs(json!({"again": {"run_id": waiting["run_id"], "from_state": "ask"}}));
     assert!(running["error"].as_str().unwrap_or_default().contains("has not ended"), "{running}");
     home.runs(&["gates", "answer", waiting["run_id"].as_str().unwrap(), "yes"]).well();
-    agent.calls("get_run", json!({"run_id": waiting["run_id"], "wait_seconds": 60}));
+    drop(agent.calls("get_run", json!({"run_id": waiting["run_id"], "wait_seconds": 60})));
     let reply = runs(json!({"again": {"run_id": waiting["run_id"], "from_state": "fails"}}));
     assert!(reply["error"].as_str().unwrap_or_default().contains("begin at 'ask'"), "{reply}");
     let asks = runs(json!({"again": {"run_id": waiting["run_id"], "from_state": "ask"}, "wait_seconds": 60}));

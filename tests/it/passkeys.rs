@@ -29,8 +29,7 @@ fn passkeys(home: &Home) -> usize {
 #[tokio::test]
 async fn a_passkey_signs_once_the_person_has_compared_its_fingerprint() {
     let home = Home::new(STEPLATCH);
-    for (answer, told, count) in [("no", "the passkey was removed", 0), ("yes", "phone signs answers from now on", 1)]
-    {
+    for (answer, told, count) in [("no", "the passkey was removed", 0), ("yes", "phone signs answers from now on", 1)] {
         let command = format!("{STEPLATCH} gates passkey add --print; sleep 1000");
         let desk = Desk::runs(&home, home.path(), &command, (250, 20), &[]).await;
         let screen = desk.shows("&passkey=[\\w-]{43}$").await;

@@ -125,7 +125,7 @@ impl Config {
                     Err(error) => reader.add_error(key.name, error.into()),
                 },
                 Ok(value) if key.name == "filter_patterns" => {
-                    reader.read_key(key.name, RawValue::from_comma_separated(&value))
+                    reader.read_key(key.name, RawValue::from_comma_separated(&value));
                 }
                 Ok(value) => reader.read_key(key.name, RawValue::Untyped(value)),
             }

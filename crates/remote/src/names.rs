@@ -51,7 +51,7 @@ pub fn slug(title: &str) -> String {
 /// Assigns a name to each of the entries (a workflow and its title).
 ///
 /// - A workflow in `known` keeps its name as long as its title still results in it; a changed title results in a new
-/// name.
+///   name.
 /// - No other workflow receives a name in `known`, even while its owner is not among the entries.
 /// - No workflow receives a name in `taken`. It takes precedence over `known`, so it must not contain names that yield
 ///   to a workflow that has them already.

@@ -447,7 +447,7 @@ async fn wait_for_prompt(terminal: &HostedTerminal, timeout: Duration) -> bool {
         since: None,
         until: Until::Prompt,
         input: Some(InputWait::Known),
-        timeout: timeout,
+        timeout,
         by: None,
         ..WaitRequest::default()
     };

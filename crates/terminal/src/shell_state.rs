@@ -90,7 +90,7 @@ impl ShellState {
                 ("jobs", _) => state.jobs.extend(parse_job_processes(&text)),
                 ("schedule", _) => state.add_schedule(&text),
                 ("aliases", _) => {
-                    split_definitions(&text, parse_alias_name).for_each(|(name, text)| state.add("alias", name, text))
+                    split_definitions(&text, parse_alias_name).for_each(|(name, text)| state.add("alias", name, text));
                 }
                 ("commands", _) => programs.extend(text.lines().filter_map(parse_hashed_program)),
                 ("traps", _) => state.add_traps(&text),

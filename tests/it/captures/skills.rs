@@ -50,8 +50,7 @@ fn a_skill_runs_without_the_library() {
     assert!(unknown.code == 2 && unknown.stderr.contains("no_such"), "{unknown:?}");
 
     let text = std::fs::read_to_string(skill.join("SKILL.md")).unwrap();
-    for part in
-        ["name: greet-people\n", "-i NAME='…'", "| `PASSWORD` | required, secret |", "bash", "it never guesses"]
+    for part in ["name: greet-people\n", "-i NAME='…'", "| `PASSWORD` | required, secret |", "bash", "it never guesses"]
     {
         assert!(text.contains(part), "{part}\n{text}");
     }

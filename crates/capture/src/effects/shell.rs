@@ -181,7 +181,7 @@ impl Walker<'_, '_> {
                 for operand in &declaration.operands {
                     match operand {
                         DeclOperand::Assignment(assignment) => {
-                            variables.extend(self.judge_assignments(std::slice::from_ref(assignment)))
+                            variables.extend(self.judge_assignments(std::slice::from_ref(assignment)));
                         }
                         DeclOperand::Flag(word) | DeclOperand::Dynamic(word) => {
                             let word = self.judge_word(word);
@@ -305,12 +305,12 @@ impl Walker<'_, '_> {
                 }
             }
             CompoundCommand::Subshell(body) | CompoundCommand::BraceGroup(body) => {
-                self.judge_statements_with_input(body, stdin)
+                self.judge_statements_with_input(body, stdin);
             }
             CompoundCommand::Arithmetic(command) => self.check_unparsed(command.span.slice(self.source)),
             CompoundCommand::Conditional(command) => self.check_unparsed(command.span.slice(self.source)),
             CompoundCommand::Time(command) => {
-                command.command.iter().for_each(|timed| self.judge_statement(timed, stdin))
+                command.command.iter().for_each(|timed| self.judge_statement(timed, stdin));
             }
             CompoundCommand::Coproc(command) => self.judge_statement(&command.body, &Stdin::Unseen),
             CompoundCommand::Always(command) => {

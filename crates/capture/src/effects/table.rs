@@ -237,7 +237,7 @@ pub(super) fn matches_word(pattern: &str, word: &str) -> bool {
                 pattern_index += 1;
             }
             Some(character) if *character == word[word_index] || *character == '_' => {
-                (word_index, pattern_index) = (word_index + 1, pattern_index + 1)
+                (word_index, pattern_index) = (word_index + 1, pattern_index + 1);
             }
             _ => {
                 let Some((begin, end)) = last_star else { return false };

@@ -109,7 +109,7 @@ impl Runs {
         request: RerunRequest,
         key: Option<StartKey>,
     ) -> Result<Arc<Run>, Box<RunReply>> {
-        self.try_run_again(caller, verb, request, key).await.map_err(|error| match error {
+        Box::pin(self.try_run_again(caller, verb, request, key)).await.map_err(|error| match error {
             RerunError::Refused(reply) => reply,
             error => not_started("execution_error", self.shared.secrets.masked(error.to_string())),
         })

@@ -142,7 +142,7 @@ impl QueryFilter {
                 CAN | SUB => self.finish(byte, output),
                 0x40..=0x7e if expects_answer(&self.held[self.body..], byte) => self.drop_held(output),
                 0x40..=0x7e if self.draws_only && !control_draws(&self.held[self.body..], byte) => {
-                    self.drop_held(output)
+                    self.drop_held(output);
                 }
                 0x40..=0x7e => self.finish(byte, output),
                 DEL.. => {}

@@ -39,7 +39,7 @@ fn failed() -> Machine {
 }
 
 fn another() -> Start {
-    Start { run: "run_fedcba9876543210".parse::<RunId>().unwrap(), ..start() }
+    Start { run: "run_fedcba9876543210".parse::<RunId>().expect("a run id"), ..start() }
 }
 
 const LATER: Timestamp = Timestamp(1_800_000_000_000_000);

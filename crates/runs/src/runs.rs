@@ -374,12 +374,7 @@ impl Runs {
         if let Some(stubs) = &verb.rehearse {
             return Err(rehearsed(&definition, stubs, variables, limits, &self.shared.secrets));
         }
-        let in_variables = verb.initial_variables.as_ref().and_then(|variables| variables.get("session_id")?.as_str());
-        if let Some(session) = verb.session_id.as_deref().or(in_variables).filter(|session| !session.is_empty()) {
-            let found = self.shared.sessions.exists(session).await;
-            found.map_err(|error| not_started("execution_error", error.to_string()))?;
-        }
-        let mut start = Start {
+        let start = Start {
             run: RunId::random(),
             session_id: verb.session_id,
             variables,
@@ -390,10 +385,27 @@ impl Runs {
             depth: 0,
             gateless: GatelessNames::default(),
         };
-        let prepared = prepare(&definition, caller, &mut start);
+        let launch = MachineLaunch { definition, source, start, key, engine, again: None };
+        self.launch_machine(caller, launch, given).await
+    }
+
+    /// Starts a run of a machine, if its terminal exists, its values are complete, and its engine can run it.
+    async fn launch_machine(
+        &self,
+        caller: &Arc<Caller>,
+        mut launch: MachineLaunch,
+        given: Option<RunArguments>,
+    ) -> Result<Arc<Run>, Box<RunReply>> {
+        let MachineLaunch { definition, start, engine, .. } = &mut launch;
+        let in_variables = start.variables.get("session_id").and_then(Value::as_str);
+        if let Some(session) = start.session_id.as_deref().or(in_variables).filter(|session| !session.is_empty()) {
+            let found = self.shared.sessions.exists(session).await;
+            found.map_err(|error| not_started("execution_error", error.to_string()))?;
+        }
+        let prepared = prepare(definition, caller, start);
         prepared.map_err(|error| not_started("validation_failed", error.to_string()))?;
-        self.check_engine_served(engine).await?;
-        if engine != EngineKind::Sqlite {
+        self.check_engine_served(*engine).await?;
+        if *engine != EngineKind::Sqlite {
             let bytes = definition.document().to_string().len() + serde_json::json!(start.variables).to_string().len();
             if bytes > MAX_BYTES_ON_TEMPORAL {
                 let error = format!(
@@ -403,9 +415,8 @@ impl Runs {
                 return Err(not_started("execution_error", error));
             }
         }
-        let launch = MachineLaunch { definition, source, start, key, engine, again: None };
-        let known_run = self.shared.begin_with(caller, launch, given).await;
-        known_run.map_err(|error| not_started("execution_error", error.to_string()))
+        let run = self.shared.begin_with(caller, launch, given).await;
+        run.map_err(|error| not_started("execution_error", error.to_string()))
     }
 
     /// Refuses a start in an engine that no worker serves.

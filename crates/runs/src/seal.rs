@@ -200,7 +200,7 @@ impl Seal {
 
     /// Returns the entry stored as `text`, in JSON; a mark without a known value appears as hidden.
     pub(crate) fn open(&self, text: String) -> String {
-        if !text.contains(MARK_START) {
+        if !has_marks(&text) {
             return text;
         }
         let mut opened = String::with_capacity(text.len());
@@ -228,6 +228,11 @@ impl Seal {
         opened.push_str(remaining);
         opened
     }
+}
+
+/// Returns whether a stored entry has marks in place of secrets.
+pub(crate) fn has_marks(text: &str) -> bool {
+    text.contains(MARK_START)
 }
 
 /// Replaces numbered secrets by marks. Works in one pass, so that it does not search in marks. Of two secrets at one

@@ -12,16 +12,15 @@ use steplatch_store::Journal as _;
 use steplatch_workflow::{Definition, Event, GatelessNames, RecordedPart, Start, TakeOverError, secret_variable};
 
 use crate::definition_source::{DefinitionSource, RunTarget};
-use crate::engine::StartError;
 use crate::event::{HistoryError, Unreadable};
 use crate::function::RunArguments;
 use crate::kind::Kind;
 use crate::lookup::RunLookupError;
-use crate::machine::{MachineLaunch, Rerun, prepare};
+use crate::machine::{MachineLaunch, Rerun};
 use crate::not_started::not_started;
 use crate::run::Run;
 use crate::runs::{Runs, limits};
-use crate::seal::Seal;
+use crate::seal::{Seal, has_marks};
 use crate::start_key::StartKey;
 
 /// Failure to run a run again.
@@ -36,7 +35,7 @@ enum RerunError {
     /// It has not ended.
     #[error("run {0} has not ended; wait for its end, or cancel it")]
     UnderWay(RunId),
-    /// It is no machine, and only machines have states.
+    /// It is a function or a remote workflow, without states.
     #[error(
         "run {0} is a function or a remote workflow, which has no states; run it again as a whole, without from_state"
     )]
@@ -44,8 +43,8 @@ enum RerunError {
     /// The text of the function is in no library.
     #[error("run {0} is a function from a file; run the file again")]
     FromFile(RunId),
-    /// The named workflow is no machine.
-    #[error("the workflow beside 'again' is to be a machine, as run {0} is")]
+    /// The named workflow is not a machine.
+    #[error("the workflow beside 'again' must be a machine, because run {0} is one")]
     NoDefinition(RunId),
     /// An outer engine cannot take over a part.
     #[error("a run on Temporal begins at its first state; leave from_state out, or run it with --on sqlite")]
@@ -56,6 +55,11 @@ enum RerunError {
     /// A recorded result has a secret.
     #[error("a result before state '{0}' contains a secret, which is not recorded; begin at an earlier state")]
     SecretResult(String),
+    /// The definition of the run has a secret.
+    #[error(
+        "the definition of run {0} contains a secret, which is not recorded; name the workflow to run beside 'again'"
+    )]
+    SecretDefinition(RunId),
     /// Variables that would not fit the recorded results.
     #[error(
         "the results before the state came from the input of the run, so it takes no other one ({}); run it again as a whole, \
@@ -66,7 +70,7 @@ enum RerunError {
     #[error(transparent)]
     TakeOver(#[from] TakeOverError),
     /// A terminal that the part needs is closed.
-    #[error("terminal {session} of the run is closed{}", .opened_by.as_ref().map(|state| format!("; state '{state}' opened it, so begin at '{state}' or before it")).unwrap_or_default())]
+    #[error("terminal {session} of the run is closed; {}", .opened_by.as_ref().map_or_else(|| "run it again as a whole with another session_id".to_owned(), |state| format!("state '{state}' opened it, so begin at '{state}' or before it")))]
     Closed {
         /// The terminal.
         session: String,
@@ -82,9 +86,12 @@ enum RerunError {
     /// The start was refused.
     #[error("{}", .0.error.as_deref().unwrap_or("the run did not start"))]
     Refused(Box<RunReply>),
-    /// The run could not start.
-    #[error(transparent)]
-    Start(#[from] StartError),
+}
+
+impl From<Box<RunReply>> for RerunError {
+    fn from(reply: Box<RunReply>) -> Self {
+        Self::Refused(reply)
+    }
 }
 
 impl From<Unreadable> for RerunError {
@@ -93,11 +100,18 @@ impl From<Unreadable> for RerunError {
     }
 }
 
-/// The recorded beginning of a run of a machine.
-struct RecordedStart {
+/// The history of a run of a machine.
+struct RecordedRun {
     events: Vec<Event>,
     /// True for each event with a value that is hidden because it was secret.
     hides: Vec<bool>,
+}
+
+impl RecordedRun {
+    /// Returns whether a value of the start is hidden.
+    fn start_hides(&self, value: &Value) -> bool {
+        self.hides.first() == Some(&true) && is_hidden(value)
+    }
 }
 
 impl Runs {
@@ -128,7 +142,7 @@ impl Runs {
         }
         let recorded = self.recorded(&earlier).await?;
         let (definition, source) = self.definition_again(caller, &verb, &earlier, &recorded).await?;
-        let mut start = start_again(&verb, &recorded, request.from_state.is_some())?;
+        let start = start_again(&verb, &recorded, request.from_state.is_some())?;
         let part = match &request.from_state {
             None => None,
             Some(_) if !earlier.progress().state.is_over() => return Err(RerunError::UnderWay(earlier.id.clone())),
@@ -139,13 +153,10 @@ impl Runs {
             Some(_) => EngineKind::Sqlite,
             None => verb.engine.unwrap_or_else(|| self.shared.engine_policy.default_engine()),
         };
-        let refused = |error: String| RerunError::Refused(not_started("validation_failed", error));
-        prepare(&definition, caller, &mut start).map_err(|error| refused(error.to_string()))?;
-        self.check_engine_served(engine).await.map_err(RerunError::Refused)?;
         let about = RerunInfo { run_id: earlier.id.to_string(), from_state: request.from_state };
         let again = Some(Rerun { about, part });
         let launch = MachineLaunch { definition, source, start, key, engine, again };
-        Ok(self.shared.begin(caller, launch).await?)
+        Ok(self.launch_machine(caller, launch, None).await?)
     }
 
     /// Starts a function of a library, or a remote workflow, with the input of an earlier run.
@@ -163,23 +174,20 @@ impl Runs {
         if earlier.about.source == DefinitionSource::Function {
             return Err(RerunError::FromFile(earlier.id.clone()));
         }
-        let RunArguments { input, params } =
-            RunArguments { input: earlier.about.input.clone(), params: earlier.about.params.clone() };
-        let given = verb.initial_variables.clone().unwrap_or_default();
-        let mut hidden: Vec<String> =
-            params.iter().filter(|(_, value)| is_hidden(value)).map(|(name, _)| name.clone()).collect();
-        hidden.retain(|name| !given.contains_key(name));
-        if !hidden.is_empty() || is_hidden(&input) && given.is_empty() {
-            return Err(RerunError::Secrets(if hidden.is_empty() { vec!["input".to_owned()] } else { hidden }));
+        let (mut input, mut params) = (earlier.about.input.clone(), earlier.about.params.clone());
+        let other = verb.initial_variables.clone().unwrap_or_default();
+        if !other.is_empty() {
+            params.extend(other);
+            input = Value::Object(params.clone());
         }
-        let given = match given.is_empty() {
-            true => RunArguments { input, params },
-            false => {
-                let mut params = params;
-                params.extend(given);
-                RunArguments { input: Value::Object(params.clone()), params }
-            }
-        };
+        let mut hidden: Vec<String> = hidden_names(&params, is_hidden);
+        if hidden.is_empty() && is_hidden(&input) {
+            hidden.push("input".to_owned());
+        }
+        if !hidden.is_empty() {
+            return Err(RerunError::Secrets(hidden));
+        }
+        let given = RunArguments { input, params };
         let workflow_name = Some(earlier.about.workflow.clone());
         let verb = RunWorkflow {
             workflow_name,
@@ -189,14 +197,14 @@ impl Runs {
             again: None,
             ..verb
         };
-        self.start_named(caller, verb, Some(given), key, None).await.map_err(RerunError::Refused)
+        Ok(self.start_named(caller, verb, Some(given), key, None).await?)
     }
 
-    async fn recorded(&self, run: &Run) -> Result<RecordedStart, RerunError> {
+    async fn recorded(&self, run: &Run) -> Result<RecordedRun, RerunError> {
         let records = self.shared.journal.read(&run.id, 1).await.map_err(Unreadable::from)?;
-        let hides = records.iter().map(|record| Seal::default().open(record.text.clone()) != record.text).collect();
+        let hides = records.iter().map(|record| has_marks(&record.text)).collect();
         let events = self.shared.read_all(records, &Seal::default()).await?;
-        Ok(RecordedStart { events, hides })
+        Ok(RecordedRun { events, hides })
     }
 
     /// Returns the definition beside the request, or that of the earlier run.
@@ -205,19 +213,19 @@ impl Runs {
         caller: &Arc<Caller>,
         verb: &RunWorkflow,
         earlier: &Run,
-        recorded: &RecordedStart,
+        recorded: &RecordedRun,
     ) -> Result<(Definition, DefinitionSource), RerunError> {
         if verb.workflow_name.is_some() || verb.workflow_file.is_some() || verb.workflow_definition.is_some() {
-            return match self.shared.requested_target(caller, verb).await.map_err(RerunError::Refused)? {
+            return match self.shared.requested_target(caller, verb).await? {
                 RunTarget::Machine(definition, source) => Ok((*definition, source)),
                 RunTarget::Function(_) | RunTarget::Remote(_) => Err(RerunError::NoDefinition(earlier.id.clone())),
             };
         }
         let Some(Event::Started { definition: document, .. }) = recorded.events.first() else {
-            return Err(RerunError::NoMachine(earlier.id.clone()));
+            return Err(RerunError::Definition(NO_START.to_owned()));
         };
-        if document.to_string().contains(MASK) && recorded.hides.first() == Some(&true) {
-            return Err(RerunError::Secrets(vec!["the definition".to_owned()]));
+        if recorded.start_hides(document) {
+            return Err(RerunError::SecretDefinition(earlier.id.clone()));
         }
         let definition = Definition::parse(document, &TerminalTools)
             .map_err(|problems| RerunError::Definition(problems.to_string()))?;
@@ -232,25 +240,23 @@ impl Runs {
     async fn part_before(
         &self,
         named: &str,
-        recorded: &RecordedStart,
+        recorded: &RecordedRun,
         definition: &Definition,
         repeats_irreversible: bool,
     ) -> Result<RecordedPart, RerunError> {
-        let RecordedStart { events, hides } = recorded;
+        let RecordedRun { events, hides } = recorded;
         let (state, visit) = match named.rsplit_once('/').map(|(state, visit)| (state, visit.parse())) {
             Some((state, Ok(visit))) => (state, visit),
-            _ => (named, last_visit(events, named)),
+            _ => (named, RecordedPart::last_visit(events, named)),
         };
         let part = RecordedPart::before(events, definition, state, visit)?;
         let end = part.events().len() + 1;
         if hides.get(1..end).is_some_and(|hides| hides.contains(&true)) {
             return Err(RerunError::SecretResult(state.to_owned()));
         }
-        if let Some(started) = events.first() {
-            for (session, opened_by) in part.open_terminals(started) {
-                if self.shared.sessions.exists(&session).await.is_err() {
-                    return Err(RerunError::Closed { session, opened_by });
-                }
+        for (session, opened_by) in part.open_terminals(events) {
+            if self.shared.sessions.exists(&session).await.is_err() {
+                return Err(RerunError::Closed { session, opened_by });
             }
         }
         let repeated = part.states_to_repeat(events);
@@ -262,26 +268,25 @@ impl Runs {
     }
 }
 
-/// Returns the number of the last visit to a state.
-fn last_visit(events: &[Event], state: &str) -> u32 {
-    let visits = events.iter().filter_map(|event| match event {
-        Event::StateEntered { step, .. } if step.place == state => Some(step.visit),
-        _ => None,
-    });
-    visits.max().unwrap_or(1)
-}
-
 fn is_hidden(value: &Value) -> bool {
     value.to_string().contains(MASK)
 }
 
+/// Returns the names of the fields whose values are hidden.
+fn hidden_names(fields: &Map<String, Value>, is_hidden: impl Fn(&Value) -> bool) -> Vec<String> {
+    fields.iter().filter(|(_, value)| is_hidden(value)).map(|(name, _)| name.clone()).collect()
+}
+
+/// Error of a history that does not begin with a start.
+const NO_START: &str = "its history has no start";
+
 /// Returns the start of a run with the input of an earlier one. A run that takes over results has no other input.
-fn start_again(verb: &RunWorkflow, recorded: &RecordedStart, takes_over: bool) -> Result<Start, RerunError> {
+fn start_again(verb: &RunWorkflow, recorded: &RecordedRun, takes_over: bool) -> Result<Start, RerunError> {
     let Some(Event::Started {
         variables, session_id, limits: recorded_limits, keep_terminals, save_on_success, ..
     }) = recorded.events.first()
     else {
-        return Err(RerunError::Definition("its history has no start".to_owned()));
+        return Err(RerunError::Definition(NO_START.to_owned()));
     };
     let given: Map<String, Value> = verb
         .initial_variables
@@ -294,21 +299,20 @@ fn start_again(verb: &RunWorkflow, recorded: &RecordedStart, takes_over: bool) -
     // Secrets by reference come from the caller's environment.
     let by_reference = secret_variable("");
     variables.retain(|name, _| !name.starts_with(&by_reference));
-    let is_hiding = recorded.hides.first() == Some(&true);
-    let hidden: Vec<String> =
-        variables.iter().filter(|(_, value)| is_hiding && is_hidden(value)).map(|(name, _)| name.clone()).collect();
+    let hidden = hidden_names(&variables, |value| recorded.start_hides(value));
     let missing: Vec<String> = hidden.iter().filter(|name| !given.contains_key(*name)).cloned().collect();
     if !missing.is_empty() {
         return Err(RerunError::Secrets(missing));
     }
-    let others: Vec<String> = given.keys().filter(|name| !hidden.contains(name)).cloned().collect();
+    let terminal = verb.session_id.as_ref().map(|_| "session_id".to_owned());
+    let others: Vec<String> = given.keys().filter(|name| !hidden.contains(name)).cloned().chain(terminal).collect();
     if takes_over && !others.is_empty() {
         return Err(RerunError::OtherInput(others));
     }
     variables.extend(given);
     let limits = match (verb.max_states, verb.execution_timeout) {
         (None, None) => *recorded_limits,
-        _ => limits(verb).map_err(|error| RerunError::Refused(not_started("execution_error", error.to_string())))?,
+        _ => limits(verb).map_err(|error| not_started("execution_error", error.to_string()))?,
     };
     Ok(Start {
         run: RunId::random(),

@@ -4,11 +4,13 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 use steplatch_clock::Timestamp;
+use steplatch_ids::StepId;
 
 use super::{Decision, DecisionBuilder, Effect, Start, started};
 use crate::definition::Definition;
 use crate::event::{Event, Outcome};
-use crate::history::History;
+use crate::history::{Gate, History};
+use crate::question::AnsweredBy;
 
 /// Failure to take over the results of an earlier run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -57,6 +59,11 @@ pub enum TakeOverError {
         /// The state that has changed.
         changed: String,
     },
+    /// The arguments, the host or the first state are others now.
+    #[error(
+        "the workflow begins in another way now: its {0} changed, so the recorded results may be others; run it again as a whole"
+    )]
+    OtherBeginning(&'static str),
     /// The definition has no such state any more.
     #[error("the workflow has no state '{0}' any more")]
     Unknown(String),
@@ -81,45 +88,57 @@ impl RecordedPart {
     ///
     /// If there is no such entry, or another run must not take over the part.
     pub fn before(events: &[Event], definition: &Definition, state: &str, visit: u32) -> Result<Self, TakeOverError> {
-        let entered = |event: &Event| match event {
-            Event::StateEntered { step, .. } => Some((step.place.clone(), step.visit)),
-            _ => None,
-        };
-        let Some(end) =
-            events.iter().position(|event| entered(event).is_some_and(|entry| entry == (state.into(), visit)))
-        else {
-            let mut states: Vec<String> = events.iter().filter_map(entered).map(|(place, _)| place).collect();
-            states.dedup();
-            return Err(TakeOverError::NotEntered { state: state.to_owned(), visit, entered: states });
+        let is_entry = |step: &StepId| step.place == state && step.visit == visit;
+        let Some(end) = events.iter().position(|event| entered_step(event).is_some_and(is_entry)) else {
+            let mut entered: Vec<_> = events.iter().filter_map(entered_step).map(|step| step.place.clone()).collect();
+            entered.dedup();
+            return Err(TakeOverError::NotEntered { state: state.to_owned(), visit, entered });
         };
         let state = state.to_owned();
         if definition.state(&state).is_none() {
             return Err(TakeOverError::Unknown(state));
         }
-        let earlier = events.get(1..end).unwrap_or_default();
-        let mut last_entered = state.clone();
+        let (earlier, document) = (events.get(..end).unwrap_or_default(), definition.document());
+        let mut history = History::new();
+        let mut from = state.clone();
         for event in earlier {
-            let from = last_entered.clone();
             match event {
-                Event::StateEntered { step, .. } if !is_unchanged(events, definition, &step.place) => {
-                    return Err(TakeOverError::Changed { state, changed: step.place.clone() });
+                Event::Started { definition: before, .. } => {
+                    let changed =
+                        ["initial_state", "arguments", "host"].into_iter().find(|key| before[*key] != document[*key]);
+                    if let Some(changed) = changed {
+                        return Err(TakeOverError::OtherBeginning(changed));
+                    }
                 }
-                Event::StateEntered { step, .. } => last_entered.clone_from(&step.place),
+                Event::StateEntered { step, .. } => {
+                    let before = history.definition().map(|before| &before["states"][&step.place]);
+                    if before != Some(&document["states"][&step.place]) {
+                        return Err(TakeOverError::Changed { state, changed: step.place.clone() });
+                    }
+                    from.clone_from(&step.place);
+                }
+                Event::GateAnswered { choice, .. }
+                    if history.gate().is_some_and(|gate| is_for_person(gate, choice)) =>
+                {
+                    return Err(TakeOverError::Approved { state, from });
+                }
                 // A run below it has waited for an answer, maybe that of a person.
                 Event::ChildWaits { .. } => return Err(TakeOverError::Approved { state, from }),
                 Event::PatchProposed { .. } => return Err(TakeOverError::Repaired { state, from }),
                 Event::FinallyBegan { .. } => return Err(TakeOverError::Finally(state)),
                 _ => {}
             }
+            history.apply(event);
         }
-        let history = History::from_iter(events.iter().take(end));
-        match history.approved_at() {
-            Some(gate) => Err(TakeOverError::Approved { state, from: gate.place.clone() }),
-            None => {
-                let semantics_version = history.semantics_version();
-                Ok(Self { events: earlier.to_vec(), state, semantics_version })
-            }
-        }
+        let semantics_version = history.semantics_version();
+        Ok(Self { events: earlier.iter().skip(1).cloned().collect(), state, semantics_version })
+    }
+
+    /// Returns the number of the last visit to a state; 1 if the run has not entered it.
+    #[must_use]
+    pub fn last_visit(events: &[Event], state: &str) -> u32 {
+        let visits = events.iter().filter_map(entered_step).filter(|step| step.place == state).map(|step| step.visit);
+        visits.max().unwrap_or(1)
     }
 
     /// Returns the recorded events, without the start.
@@ -128,10 +147,11 @@ impl RecordedPart {
         &self.events
     }
 
-    /// Returns the terminals that the part leaves open, each with the state that opened it.
+    /// Returns the terminals that the part leaves open, each with the state that opened it. `events` are all events of
+    /// the run.
     #[must_use]
-    pub fn open_terminals(&self, started: &Event) -> Vec<(String, Option<String>)> {
-        let history = History::from_iter([started].into_iter().chain(&self.events));
+    pub fn open_terminals(&self, events: &[Event]) -> Vec<(String, Option<String>)> {
+        let history = History::from_iter(events.iter().take(self.events.len() + 1));
         let opened_by = |session: &str| {
             self.events.iter().find_map(|event| match event {
                 Event::StateCompleted { step, outcome: Outcome::Finished { result }, .. } => {
@@ -153,11 +173,7 @@ impl RecordedPart {
     #[must_use]
     pub fn states_to_repeat<'e>(&self, events: &'e [Event]) -> BTreeSet<&'e str> {
         let later = events.get(self.events.len() + 1..).unwrap_or_default();
-        let entered = later.iter().filter_map(|event| match event {
-            Event::StateEntered { step, .. } => Some(step.place.as_str()),
-            _ => None,
-        });
-        entered.collect()
+        later.iter().filter_map(entered_step).map(|step| step.place.as_str()).collect()
     }
 
     /// Returns the part as it is recorded in the run that takes it over at `now`: the clock of that run begins then.
@@ -171,11 +187,17 @@ impl RecordedPart {
     }
 }
 
-/// Returns whether a state is the same in the definition of a run, given by its events, and in another one.
-fn is_unchanged(events: &[Event], definition: &Definition, state: &str) -> bool {
-    let Some(Event::Started { definition: before, .. }) = events.first() else { return false };
-    let document = definition.document();
-    before["states"][state] == document["states"][state] && before["initial_state"] == document["initial_state"]
+/// Returns the step of the entry of a state.
+fn entered_step(event: &Event) -> Option<&StepId> {
+    match event {
+        Event::StateEntered { step, .. } => Some(step),
+        _ => None,
+    }
+}
+
+/// Returns whether only a person makes a choice at a gate.
+fn is_for_person(gate: &Gate, choice: &str) -> bool {
+    gate.answered_by() == AnsweredBy::Human || gate.choices_for_person().contains(&choice)
 }
 
 /// Returns the first decision of a run that begins at a state of an earlier one.

@@ -76,6 +76,9 @@ fn a_changed_state_before_it_is_refused_and_one_behind_it_is_taken() {
     let changed = RecordedPart::before(&run.events, &definition(&document), "ship", 1).unwrap_err();
     assert!(matches!(&changed, TakeOverError::Changed { changed, .. } if changed == "test"), "{changed}");
     assert!(RecordedPart::before(&run.events, &definition(&document), "test", 1).is_ok());
+    document["arguments"] = json!({"VERSION": {"default": "2"}});
+    let other = RecordedPart::before(&run.events, &definition(&document), "test", 1).unwrap_err();
+    assert_eq!(other, TakeOverError::OtherBeginning("arguments"));
 }
 
 #[test]
@@ -107,6 +110,31 @@ fn an_answer_of_a_person_is_for_one_run() {
 }
 
 #[test]
+fn a_choice_that_only_a_person_takes_is_for_one_run() {
+    let mut document = commands();
+    document["states"]["build"]["transitions"] = json!([
+        {"condition": {"description": "all is well", "success": true}, "next_state": "test"},
+        {"condition": {"description": "delete the old one"}, "next_state": "ship"},
+    ]);
+    document["states"]["ship"]["action"]["params"]["command"] = "ship".into();
+    for (choice, is_refused) in [("delete the old one", true), ("all is well", false)] {
+        let mut run = Machine::start(&document);
+        run.result(&result("v1"));
+        let gate = run.events.iter_mut().find_map(|event| match event {
+            Event::GateOpened { choices, .. } => Some(choices),
+            _ => None,
+        });
+        // As for a state with "ask", whose choices lead to states that act.
+        gate.expect("a gate")[1].for_person = true;
+        let step = run.history.gate().expect("a gate").step.clone();
+        run.input(Input::GateAnswered { step, choice: choice.to_owned(), by: "ana".into() });
+        let state = run.step().place;
+        let part = RecordedPart::before(&run.events, &run.definition, &state, 1);
+        assert_eq!(matches!(part, Err(TakeOverError::Approved { .. })), is_refused, "{choice}: {part:?}");
+    }
+}
+
+#[test]
 fn an_answer_in_a_run_below_counts_as_that_of_a_person() {
     let mut document = commands();
     document["states"]["test"] = state("run_workflow", &json!({"workflow_name": "ask"}), Some("ship"));
@@ -132,10 +160,10 @@ fn terminals_that_the_recorded_part_needs_are_named() {
     run.result(&json!({"success": true, "session_id": "session_1"}));
     run.result(&result(""));
     let part = RecordedPart::before(&run.events, &run.definition, "ship", 1).unwrap();
-    let open = part.open_terminals(&run.events[0]);
+    let open = part.open_terminals(&run.events);
     assert_eq!(open, [("session_1".to_owned(), Some("build".to_owned()))]);
     let part = RecordedPart::before(&run.events, &run.definition, "build", 1).unwrap();
-    assert_eq!(part.open_terminals(&run.events[0]), []);
+    assert_eq!(part.open_terminals(&run.events), []);
 }
 
 #[test]

@@ -56,6 +56,18 @@ impl RecordedScreen for Rows {
 
 const SIZE: steplatch_terminal::Size = steplatch_terminal::Size { cols: 80, rows: 24 };
 
+/// Imports events that come a second apart.
+fn import_events<const COUNT: usize>(events: [TimelineEvent; COUNT]) -> ImportedRecording {
+    let events = events.into_iter().enumerate().map(|(index, event)| (index as f64, event)).collect();
+    import_timeline("x", Timeline { events, ..Timeline::default() })
+}
+
+/// Returns the texts of the inputs of a kind.
+fn texts_of(read: &ImportedRecording, kind: InputKind) -> Vec<&str> {
+    let inputs = read.log.moments.iter().map(|moment| &moment.input).filter(|input| input.kind == kind);
+    inputs.map(|input| input.text.as_deref().unwrap_or_default()).collect()
+}
+
 pub(crate) fn import_timeline(name: &str, timeline: Timeline) -> ImportedRecording {
     import_recording(name, timeline, &mut Rows { replay: steplatch_terminal::Replay::new(SIZE) })
 }
@@ -319,12 +331,8 @@ fn a_change_of_size_is_no_end_of_a_line() {
         input("b\r"),
         output("b\r\nana$ "),
     ];
-    let events = events.into_iter().enumerate().map(|(index, event)| (index as f64, event)).collect();
-    let read = import_timeline("x", Timeline { events, ..Timeline::default() });
-    let typed = |kind: InputKind| {
-        let inputs = read.log.moments.iter().map(|moment| &moment.input).filter(move |input| input.kind == kind);
-        inputs.map(|input| input.text.as_deref().unwrap_or_default()).collect::<Vec<_>>()
-    };
+    let read = import_events(events);
+    let typed = |kind: InputKind| texts_of(&read, kind);
     assert_eq!(typed(InputKind::Typed), ["touch hi\n", "ask\n", "bob\n"], "{read:#?}");
     assert_eq!(typed(InputKind::Entered), ["touch hi", "ask"]);
     assert_eq!(typed(InputKind::Resize).len(), 4);
@@ -358,12 +366,8 @@ fn a_report_of_the_terminal_within_a_line_is_no_part_and_no_end_of_it() {
             input("b\r"),
             output("b\r\nana$ "),
         ];
-        let events = events.into_iter().enumerate().map(|(index, event)| (index as f64, event)).collect();
-        let read = import_timeline("x", Timeline { events, ..Timeline::default() });
-        let typed = |kind: InputKind| {
-            let inputs = read.log.moments.iter().map(|moment| &moment.input).filter(move |input| input.kind == kind);
-            inputs.map(|input| input.text.as_deref().unwrap_or_default()).collect::<Vec<_>>()
-        };
+        let read = import_events(events);
+        let typed = |kind: InputKind| texts_of(&read, kind);
         assert_eq!(typed(InputKind::Typed), ["touch hi\n", "ask\n", "bob\n"], "{report:?} {read:#?}");
         assert_eq!(typed(InputKind::Entered), ["touch hi", "ask"], "{report:?}");
     }

@@ -18,6 +18,16 @@ fn until(session: &str, text: &str, until: AwaitUntil) -> SendInput {
     SendInput { until: Some(until), timeout: Some(60.0), screen, ..input(session, text) }
 }
 
+/// Returns the request to run a command in a terminal.
+fn command_in(session: &str, command: &str) -> RunCommand {
+    RunCommand {
+        session_id: Some(session.to_owned()),
+        command: command.to_owned(),
+        timeout: 60.0,
+        ..RunCommand::default()
+    }
+}
+
 #[tokio::test]
 async fn one_call_types_waits_for_the_prompt_and_returns_what_is_new() {
     let daemon = TestDaemon::new().await;
@@ -120,12 +130,7 @@ async fn a_line_that_was_not_entered_is_reported_and_a_password_at_a_prompt_is_r
 async fn a_command_that_asks_or_opens_a_pager_returns_at_once() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
-    let run = |command: &str| RunCommand {
-        session_id: Some(session.id.clone()),
-        command: command.to_owned(),
-        timeout: 60.0,
-        ..RunCommand::default()
-    };
+    let run = |command: &str| command_in(&session.id, command);
     let asked = daemon.call(run("read -p 'Name? ' name")).await;
     assert!(asked.awaiting_input && !asked.timed_out && !asked.success, "{asked:?}");
     assert_eq!((asked.output.as_str(), asked.exit_code), ("Name? ", None));
@@ -575,12 +580,7 @@ async fn a_wait_that_only_the_typed_text_matches_is_out_of_time() {
 async fn a_command_whose_end_or_output_the_shell_keeps_back_is_no_success() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
-    let run = |command: &str| RunCommand {
-        session_id: Some(session.id.clone()),
-        command: command.to_owned(),
-        timeout: 60.0,
-        ..RunCommand::default()
-    };
+    let run = |command: &str| command_in(&session.id, command);
     daemon.call(run("exec > >(cat)")).await;
     let ran = daemon.call(run("echo late")).await;
     assert_eq!((ran.success, ran.exit_code, ran.outcome_unknown), (false, Some(0), None));

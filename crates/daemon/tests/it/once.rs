@@ -27,6 +27,14 @@ async fn end_of(daemon: &TestDaemon, run: &str) -> RunReply {
     .await
 }
 
+/// Waits for the ends of runs, all of which complete.
+async fn all_complete(daemon: &TestDaemon, ids: &[String]) {
+    for id in ids {
+        let ended = end_of(daemon, id).await;
+        assert_eq!((ended.status.as_str(), ended.error.as_deref()), ("completed", None), "{ended:?}");
+    }
+}
+
 async fn no_terminal_is_left(daemon: &TestDaemon) {
     eventually("no terminal is left", async || {
         let open = daemon.call(ListTerminalSessions {}).await.sessions;
@@ -70,10 +78,7 @@ async fn commands_in_shells_of_their_own_are_run_once_and_no_run_fails_while_the
         tokio::time::sleep(Duration::from_millis(pause)).await;
         daemon = daemon.restarted().await;
     }
-    for id in &ids {
-        let ended = end_of(&daemon, id).await;
-        assert_eq!((ended.status.as_str(), ended.error.as_deref()), ("completed", None), "{ended:?}");
-    }
+    all_complete(&daemon, &ids).await;
     let text = std::fs::read_to_string(&file).unwrap();
     let mut lines: Vec<&str> = text.lines().collect();
     lines.sort_unstable();
@@ -111,10 +116,7 @@ async fn runs_wait_for_a_place_where_as_many_terminals_as_may_be_are_open() {
         ids.push(begin(&daemon, definition.clone()).await);
         ids.push(begin(&daemon, in_a_terminal.clone()).await);
     }
-    for id in &ids {
-        let ended = end_of(&daemon, id).await;
-        assert_eq!((ended.status.as_str(), ended.error.as_deref()), ("completed", None), "{ended:?}");
-    }
+    all_complete(&daemon, &ids).await;
     no_terminal_is_left(&daemon).await;
     daemon.stop().await;
 }
@@ -157,10 +159,7 @@ async fn branches_wait_for_a_place_where_as_many_terminals_as_may_be_are_open() 
     for definition in definitions {
         ids.push(begin(&daemon, definition).await);
     }
-    for id in &ids {
-        let ended = end_of(&daemon, id).await;
-        assert_eq!((ended.status.as_str(), ended.error.as_deref()), ("completed", None), "{ended:?}");
-    }
+    all_complete(&daemon, &ids).await;
     no_terminal_is_left(&daemon).await;
     daemon.stop().await;
 }

@@ -19,6 +19,7 @@ use crate::integration::Kind;
 use crate::limit::Limit;
 use crate::lines::settled;
 use crate::process::{Exit, InputState, takes_entries};
+use crate::terminal::draft::is_blank;
 use crate::terminal::excerpt;
 use crate::terminal::input_watch::{Awaited, InputWatch, ScreenState};
 use crate::terminal::shell::Shell;
@@ -534,7 +535,7 @@ impl Task {
             is_piped: false,
             hook_began: None,
             hooks: Vec::new(),
-            has_command: line.lines().map(str::trim_start).any(|line| !line.is_empty() && !line.starts_with('#')),
+            has_command: !is_blank(&line),
             is_passed: false,
             asks,
             refused: None,

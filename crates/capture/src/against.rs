@@ -299,7 +299,7 @@ impl Alignment {
             }
             if value.is_empty() || other_value.is_empty() {
                 self.undecided.push(format!(
-                    "{} is {} in the other capture: select the one that the workflow types",
+                    "{} is {} in the other capture: select the input for the workflow",
                     step.describe(),
                     other_step.describe()
                 ));

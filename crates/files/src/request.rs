@@ -134,7 +134,7 @@ pub struct FileFacts {
     pub identity: FileIdentity,
 }
 
-/// Distinguishes a file from another one that replaces it later.
+/// Identity of a file, which differs from that of a later file at the same path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileIdentity {
     /// `st_dev`.

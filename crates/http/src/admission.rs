@@ -253,7 +253,7 @@ mod tests {
         ] {
             assert!(admission.check_names(&request(&[("host", bad)])).is_err(), "{bad}");
         }
-        assert!(admission.check_names(&request(&[])).is_err(), "who names nobody is not answered");
+        assert!(admission.check_names(&request(&[])).is_err(), "a request without a host name is refused");
         let two = [("host", "localhost:7878"), ("host", "evil.example")];
         assert!(admission.check_names(&request(&two)).is_err());
         let mut proxied = request(&[("host", "localhost:7878")]);

@@ -1,7 +1,7 @@
 //! The open connections, up to a limit.
 //!
-//! Above the limit, a new connection replaces the one that has been idle for the longest time, first among those
-//! without credentials so far. A connection with a request in progress is never replaced. Idle connections therefore
+//! Above the limit, a new connection replaces the connection with the longest idle time; connections without
+//! credentials are replaced first. A connection with a request in progress is never replaced. Idle connections therefore
 //! cannot block other clients.
 
 use std::collections::BTreeMap;
@@ -138,7 +138,7 @@ mod tests {
         first.connection.mark_known();
         let answering = second.connection.begin_request();
         let fourth = connections.open_slot().unwrap();
-        assert!(third.connection.replaced.is_cancelled(), "a stranger before somebody who is known");
+        assert!(third.connection.replaced.is_cancelled(), "a connection without credentials is replaced first");
         let _fifth = connections.open_slot().unwrap();
         assert!(fourth.connection.replaced.is_cancelled() && !first.connection.replaced.is_cancelled());
         let _asked = (first.connection.begin_request(), _fifth.connection.begin_request());

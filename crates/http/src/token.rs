@@ -227,7 +227,7 @@ mod tests {
         let new = Token::renew(state.path()).unwrap();
         assert!(new != old && token.matches(&new) && !token.matches(&old));
         fs::remove_file(token_file(state.path())).unwrap();
-        assert!(!token.matches(&new), "without a token nobody is let in");
+        assert!(!token.matches(&new), "a server without a token accepts no request");
     }
 
     #[test]

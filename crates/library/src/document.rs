@@ -140,7 +140,7 @@ pub(crate) fn read(name: &WorkflowName, text: &[u8]) -> Result<Stored, FileError
     let hash = Signature::of_value(&definition);
     if metadata.hash != hash {
         metadata.status = Status::Draft;
-        // Without a hash, an edited file cannot be told from one that another program saved.
+        // Without a hash, an edit and a save by another program look the same.
         if !metadata.hash.as_str().is_empty() || metadata.version == 0 {
             metadata.version = metadata.version.saturating_add(1);
         }

@@ -676,7 +676,7 @@ pub struct GetScreenContentReply {
     pub screen_content: Option<String>,
     /// The part that screen_content lacks
     pub omitted: Option<OmittedOutput>,
-    /// What to read instead, where the text does not have what a full-screen program draws
+    /// The part to read instead, if the text lacks the screen of a full-screen program
     pub hint: Option<String>,
     /// The image, in base 64 (RFC 4648), instead of the text. Agents are given it as an image, so no tool has this field.
     #[schemars(skip)]

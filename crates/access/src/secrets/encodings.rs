@@ -1,6 +1,6 @@
 //! Encodings in which programs print their input: Base64, hexadecimal digits, and the escapes of URLs.
 //!
-//! The redactor searches for the encoding of a secret as it is. In Base64 (RFC 4648) a secret within a longer text
+//! The redactor searches for the complete encoding of a secret. In Base64 (RFC 4648) a secret within a longer text
 //! begins at one of three offsets in a group of three bytes, and its first and last characters depend on the
 //! neighbouring bytes. Without those characters, the encoding occurs in that of every text that has the secret at that
 //! offset.

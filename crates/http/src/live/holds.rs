@@ -1,6 +1,6 @@
 //! The terminals that people hold in the page.
 //!
-//! A hold has a random key of the tab. It outlives the tab's socket for some seconds, so that nobody else can type
+//! A hold has a random key of the tab. It outlives the tab's socket for some seconds, so that no other client can type
 //! during a reload or a lost connection.
 
 use std::collections::HashMap;

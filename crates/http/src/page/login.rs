@@ -56,8 +56,8 @@ fn is_same_origin(headers: &HeaderMap, origin: &str) -> bool {
     }
 }
 
-/// Returns whether a page of `origin` sent a request that always has an origin: one that changes something or opens a
-/// socket.
+/// Returns whether a page of `origin` sent a request. Browsers always send the origin with requests that change data or
+/// open a socket.
 pub(crate) fn is_from_page(headers: &HeaderMap, origin: &str) -> bool {
     headers.contains_key(ORIGIN) && is_same_origin(headers, origin)
 }

@@ -1,7 +1,7 @@
 //! Detection of circular and exploding references in a schema, before its compilation.
 //!
-//! Twenty definitions that each refer to the next one twice expand to a million schemas, and one that refers to itself
-//! expands without end.
+//! Twenty definitions with two references to the next definition each expand to a million schemas, and a definition
+//! with a reference to itself expands without end.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -496,7 +496,7 @@ impl MachineRun {
     /// Returns the patched machine, if an input accepts a patch.
     fn accepted_machine(&self, input: &Input) -> Option<Arc<Definition>> {
         let proposal = accepted_patch(&self.history, input)?;
-        // The patch was valid when it was proposed. Ignore one that this version cannot parse.
+        // The patch was valid at its proposal. This version ignores a patch that it cannot parse.
         let patched = Definition::parse(&proposal.definition, &TerminalTools).ok()?;
         Some(self.recorder.shared.definitions.share(patched))
     }

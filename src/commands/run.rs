@@ -133,6 +133,8 @@ impl Run {
     pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         let (json, detach) = (self.json, self.detach);
         let workflow = self.workflow.clone().or_else(|| self.again.clone()).unwrap_or_default();
+        let taken_over = self.from.as_ref().zip(self.again.as_ref());
+        let taken_over = taken_over.map(|(state, run)| format!("the steps before '{state}' are taken over from {run}"));
         let daemon = front::steady(paths)?;
         let mut verb = self.verb()?;
         if !json {
@@ -151,6 +153,9 @@ impl Run {
                 print::line(&started.run_id)?;
             }
             return Ok(ExitCode::SUCCESS);
+        }
+        if let Some(taken_over) = taken_over.filter(|_| !json) {
+            print::remark(&taken_over);
         }
         let (end, reply) = watch(&daemon, started.run_id, json).await?;
         if json {

@@ -41,18 +41,20 @@ fn a_failed_run_begins_again_at_the_state_that_failed() {
     assert_eq!(failed["status"], "failed", "{failed}");
     let run = failed["run_id"].as_str().unwrap();
     std::fs::write(home.path().join("route"), "").unwrap();
+    let seen = home.runs(&["run", "--again", run, "--from", "ship"]);
+    assert!(seen.stderr.contains(&format!("the steps before 'ship' are taken over from {run}")), "{seen:?}");
     let again = ran(&home.runs(&["run", "--again", run, "--from", "ship", "--json"]).well());
     assert_eq!(again["status"], "completed", "{again}");
-    assert_eq!(log(&home), ["build 7", "ship artifact-7", "ship artifact-7"]);
+    assert_eq!(log(&home), ["build 7", "ship artifact-7", "ship artifact-7", "ship artifact-7"]);
     let shown = home.runs(&["runs", "show", again["run_id"].as_str().unwrap()]).well();
     assert!(shown.contains(&format!("{run} from ship")), "{shown}");
     // The whole run, with its input, in another definition and by name.
     home.runs(&["workflow", "load", "release.json"]).well();
     home.runs(&["run", "--again", run, "release", "--json"]).well();
-    assert_eq!(log(&home)[3..], ["build 7", "ship artifact-7"]);
+    assert_eq!(log(&home)[4..], ["build 7", "ship artifact-7"]);
     // Another version is another run.
     home.runs(&["run", "--again", run, "-i", "VERSION=8", "--json"]).well();
-    assert_eq!(log(&home)[5..], ["build 8", "ship artifact-8"]);
+    assert_eq!(log(&home)[6..], ["build 8", "ship artifact-8"]);
 }
 
 #[test]

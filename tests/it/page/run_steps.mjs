@@ -100,6 +100,29 @@ await play(async (browser) => {
   await page.locator(".detail").getByRole("heading", { name: "fails" }).waitFor();
   await isAccessible(page);
 
+  // An ended run runs again from a step, without the steps before it; what cannot be taken back needs a second click.
+  const command = (line, next) => ({ action: { tool: "run_command", params: { command: line } }, transitions: next ? [{ condition: "success", next_state: next }] : [] });
+  const states = { build: command("echo built >> log", "wipe"), wipe: command("rm -rf gone; cat log", "check"), check: command("test -e route") };
+  await tell({ writes: "again.json", text: JSON.stringify({ name: "again", initial_state: "build", states }) });
+  const { run_id: failed } = await tell({ run: ["run", "again.json", "--json"] });
+  await tell({ writes: "route", text: "" });
+  await at(`runs/${failed}`);
+  await step("check").click();
+  await page.getByRole("button", { name: "Run again from here" }).click();
+  await page.getByText(`Runs ${failed} again from check/1`).waitFor();
+  await page.locator(".head .chip", { hasText: /^completed$/ }).waitFor();
+  await at(`runs/${failed}`);
+  await step("wipe").click();
+  await page.getByRole("button", { name: "Run again from here" }).click();
+  await page.getByRole("alert").filter({ hasText: "cannot be taken back" }).waitFor();
+  await isAccessible(page);
+  await page.getByRole("button", { name: "Do it again all the same" }).click();
+  await page.getByText(`Runs ${failed} again from wipe/1`).waitFor();
+  await page.locator(".head .chip", { hasText: /^completed$/ }).waitFor();
+  await step("wipe").click();
+  assert.match(await page.locator(".detail").getByLabel("Output").textContent(), /"output": "built"/);
+  await shot(page, "run-again");
+
   // Two runs of one machine with the same input, given on the command line and in the form, did the same.
   const { run_id: first } = await tell({ run: ["run", "count", "--json", "-i", "FOLDER=/dev", "-i", "SUFFIX=md"] });
   await at("workflows/count");

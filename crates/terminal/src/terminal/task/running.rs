@@ -535,7 +535,7 @@ impl Task {
             is_piped: false,
             hook_began: None,
             hooks: Vec::new(),
-            has_command: !is_blank(&line),
+            has_command: !is_blank(line),
             is_passed: false,
             asks,
             refused: None,

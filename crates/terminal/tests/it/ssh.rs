@@ -94,6 +94,9 @@ async fn a_line_that_a_shell_over_ssh_may_cut_is_refused() {
         start(&session, &format!("{} {shell}", with_key(&server))).await;
         session.types(&format!("echo {} | wc -c\n", "a".repeat(1500))).await;
         session.sees("^1501").await;
+        // Behind its output, a shell over there may work on until it has drawn its prompt, which nothing but the prompt shows.
+        let (waited, view) = session.waits(until_input()).await;
+        assert_eq!(waited.reason, Reason::Input, "{shell}:\n{}", view.screen);
         assert_eq!(
             gives(&session, &format!("printf %s {} | wc -c", "a".repeat(6000))).await,
             ("6000\n".into(), Some(0))

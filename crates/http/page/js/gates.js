@@ -26,7 +26,7 @@ const DONE_TIME = 5000;
  * @returns {{ element: HTMLElement, end: () => void }}
  */
 export function gatesList() {
-  /** @type {Map<string, { element: HTMLElement, end: () => void, update: (gate: any) => void, isAnswered: () => boolean }>} */
+  /** @type {Map<string, ReturnType<typeof card>>} */
   const shown = new Map();
   const locked = lockedCard();
   const list = h("div", { class: "gates" }, locked.element);
@@ -37,8 +37,8 @@ export function gatesList() {
     for (const [id, card] of shown) {
       if (currentIds.has(id)) continue;
       card.end();
-      // The result of an answer stays visible for a while.
-      setTimeout(() => remove(card.element), card.isAnswered() ? DONE_TIME : 0);
+      // The result of an answer stays visible for a while, also where the question is gone before its reply arrives.
+      card.answered().then((isSent) => setTimeout(() => remove(card.element), isSent ? DONE_TIME : 0));
       shown.delete(id);
     }
     for (const gate of open) {
@@ -152,6 +152,9 @@ function card(first) {
   let isAnswered = false;
   /** Whether an answer is on its way. */
   let isSending = false;
+  /** Whether an answer was sent, once its reply has arrived. */
+  let answered = Promise.resolve(false);
+  let finishAnswer = () => {};
   /** The passkeys that sign for this page. @type {any[]} */
   let passkeys = [];
   /** Whether all of the question is shown, which takes a request of its own. */
@@ -214,6 +217,7 @@ function card(first) {
       const hadFocus = element.contains(document.activeElement);
       fill(element, done);
       if (hadFocus) done.focus();
+      finishAnswer();
       announce("The answer is taken");
     } catch (error) {
       const reply = error instanceof ApiError ? error.reply : {};
@@ -230,6 +234,8 @@ function card(first) {
   /** Shows that an answer is on its way. Its button stays a button: one that is disabled loses the focus. @param {boolean} now */
   function sending(now) {
     isSending = now;
+    if (now) answered = new Promise((resolve) => (finishAnswer = () => resolve(true)));
+    else finishAnswer();
     for (const button of buttons) {
       if (now) button.setAttribute("aria-disabled", "true");
       else button.removeAttribute("aria-disabled");
@@ -345,5 +351,5 @@ function card(first) {
     }
   }
 
-  return { element, update, isAnswered: () => isAnswered, end: () => removeEventListener("focus", onFocus) };
+  return { element, update, answered: () => answered, end: () => removeEventListener("focus", onFocus) };
 }

@@ -316,6 +316,9 @@ pub struct RunReply {
     #[serde(default)]
     #[schemars(extend("nullable" = true))]
     pub error: Option<String>,
+    /// What the run to run again has done and cannot be taken back, which needs again.repeat_irreversible
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub irreversible: Vec<String>,
     /// Place in a function's file at which the exception was raised that error reports
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceback: Option<String>,

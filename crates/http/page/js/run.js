@@ -1,6 +1,6 @@
 // One run: its result or error and its input, a timeline of its steps with the input and output of each, and what can be done with it.
 
-import { ask } from "./api.js";
+import { ApiError, ask } from "./api.js";
 import { showBeside } from "./compare.js";
 import { diagram, showProgress } from "./diagram.js";
 import { fill, h, icon, setText } from "./dom.js";
@@ -315,19 +315,22 @@ export function show(into, parts) {
     const refusal = h("p", { class: "problem", role: "alert", hidden: true });
     const anyway = h("button", { class: "bad", hidden: true }, "Do it again all the same");
     const begin = h("button", {}, "Run again from here");
-    /** @param {boolean} repeats */
-    const start = async (repeats) => {
+    /** @param {boolean} isRepeated */
+    const start = async (isRepeated) => {
       refusal.hidden = true;
       anyway.hidden = true;
       begin.disabled = true;
       try {
-        const { run_id } = await ask("POST", "/runs", { again: { run_id: id, from_state: `${state}/${visit}`, repeat_irreversible: repeats || undefined }, wait_seconds: 0 });
+        const { run_id } = await ask("POST", "/runs", { again: { run_id: id, from_state: `${state}/${visit}`, repeat_irreversible: isRepeated || undefined }, wait_seconds: 0 });
         location.hash = `#/runs/${encodeURIComponent(run_id)}`;
       } catch (refused) {
         const reason = refused instanceof Error ? refused.message : String(refused);
-        setText(refusal, visible(reason.replace("; with repeat_irreversible it does", "")));
+        /** @type {string[]} */
+        const irreversible = (refused instanceof ApiError && refused.reply?.irreversible) || [];
+        const repeats = `The run has done this before, and it would happen again: ${irreversible.join("; ")}`;
+        setText(refusal, visible(irreversible.length > 0 ? repeats : reason));
         refusal.hidden = false;
-        anyway.hidden = !reason.includes("repeat_irreversible");
+        anyway.hidden = irreversible.length === 0;
         begin.disabled = false;
       }
     };

@@ -125,7 +125,13 @@ impl Runs {
     ) -> Result<Arc<Run>, Box<RunReply>> {
         Box::pin(self.try_run_again(caller, verb, request, key)).await.map_err(|error| match error {
             RerunError::Refused(reply) => reply,
-            error => not_started("execution_error", self.shared.secrets.masked(error.to_string())),
+            error => {
+                let mut reply = not_started("execution_error", self.shared.secrets.masked(error.to_string()));
+                if let RerunError::Irreversible(actions) = error {
+                    reply.irreversible = actions.into_iter().map(|action| self.shared.secrets.masked(action)).collect();
+                }
+                reply
+            }
         })
     }
 

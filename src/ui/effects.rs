@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use steplatch_protocol::{
     AnswerGate, AnswerGateReply, CancelWorkflow, DaemonStatus, GetGate, PauseWorkflow, PauseWorkflowReply,
-    ReconnectingClient, ResumeWorkflow,
+    ReconnectingClient, ResumeWorkflow, RunWorkflow,
 };
 use tokio::sync::mpsc;
 
@@ -42,6 +42,12 @@ impl EffectRunner {
                 }),
                 Effect::Pause(run_id) => UiEvent::Done(steering_result(daemon.call(PauseWorkflow { run_id }).await)),
                 Effect::Resume(run_id) => UiEvent::Done(steering_result(daemon.call(ResumeWorkflow { run_id }).await)),
+                Effect::RunAgain(request) => {
+                    let again = Some((*request).clone());
+                    let verb = RunWorkflow { again, wait_seconds: Some(0.0), ..RunWorkflow::default() };
+                    let reply = daemon.call(verb).await.map(Box::new).map_err(|error| error.to_string());
+                    UiEvent::RanAgain { request, reply }
+                }
                 // Repeats the call, because a killed daemon may accept a connection and then close it.
                 Effect::StartDaemon => match daemon.call(DaemonStatus {}).await {
                     // The lists, which arrive with the connection, show that the daemon is available.

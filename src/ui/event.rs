@@ -1,6 +1,8 @@
 //! Events of the full screen, and the effects that it requests.
 
-use steplatch_protocol::{AnswerGate, AnswerGateReply, GateInfo, RunEvent, RunRecord, ScreenChange, SessionInfo};
+use steplatch_protocol::{
+    AnswerGate, AnswerGateReply, GateInfo, RerunRequest, RunEvent, RunRecord, RunReply, ScreenChange, SessionInfo,
+};
 
 use super::key::TerminalInput;
 
@@ -48,6 +50,11 @@ pub(crate) enum UiEvent {
     },
     /// Seconds until the check of an answer, after wrong passphrases.
     AnswerWaits(u64),
+    /// The reply to a request to run an ended run again.
+    RanAgain {
+        request: Box<RerunRequest>,
+        reply: Result<Box<RunReply>, String>,
+    },
     /// A remark about a success or a failure.
     Done(Result<String, String>),
     /// The person has left a terminal that they had attached to.
@@ -71,6 +78,7 @@ pub(crate) enum Effect {
     Cancel(String),
     Pause(String),
     Resume(String),
+    RunAgain(Box<RerunRequest>),
     StartDaemon,
     /// Suspend the process, as Ctrl-Z does.
     Suspend,

@@ -58,6 +58,14 @@ pub(crate) struct Step {
     pub(crate) log: Vec<String>,
 }
 
+impl Step {
+    /// Returns the state of a machine that the step entered, as `NAME/VISIT`.
+    pub(crate) fn entered_state(&self) -> Option<String> {
+        let (state, visit) = self.key.strip_prefix("state ")?.rsplit_once(' ')?;
+        Some(format!("{state}/{visit}"))
+    }
+}
+
 /// The steps of one run, the oldest first.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Steps {

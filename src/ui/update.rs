@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use steplatch_protocol::{AnswerGate, AnswerGateReply, GateInfo, RunRecord};
+use steplatch_protocol::{AnswerGate, AnswerGateReply, GateInfo, RerunRequest, RunRecord, RunReply};
 
 use super::event::{Effect, UiEvent};
 use super::gate_view::{AnswerStep, GateView, INERT_TIME};
@@ -95,6 +95,7 @@ pub(crate) fn update(model: &mut Model, at: Duration, now: String, event: UiEven
             }
             Vec::new()
         }
+        UiEvent::RanAgain { request, reply } => handle_rerun(model, *request, reply.map(|reply| *reply)),
         UiEvent::Done(result) => {
             set_notice(model, result);
             Vec::new()
@@ -290,6 +291,11 @@ fn row_key(model: &mut Model, key: Key, row: Option<&Row>) -> Vec<Effect> {
                 return open_row(model, &RowId { section: Section::Gates, id: gate });
             }
         }
+        Key::Char('r') => {
+            if let Some(row) = row.filter(|row| row.id.section == Section::Runs) {
+                return run_again(model, &row.id.id, None);
+            }
+        }
         Key::Char('c' | 'p') => {
             if let Some(row) = row.filter(|row| row.id.section != Section::Terminals) {
                 // The id of a gate begins with that of its run.
@@ -316,9 +322,56 @@ fn control_run(model: &mut Model, key: Key, run_id: &str) -> Vec<Effect> {
         (Key::Char('p'), false) => confirm(model, format!("Pause {name}?"), &CONFIRMING_KEYS, Effect::Pause(run_id)),
         _ => {
             let question = format!("Cancel {name}? Its work is abandoned and its terminals are closed");
-            confirm(model, question, &CANCELLING_KEYS, Effect::Cancel(run_id))
+            confirm(model, question, &IRREVERSIBLE_KEYS, Effect::Cancel(run_id))
         }
     }
+}
+
+/// Runs an ended run again: as a whole, or from a state (`NAME/VISIT`) on with the results recorded before it.
+fn run_again(model: &mut Model, run_id: &str, from_state: Option<String>) -> Vec<Effect> {
+    let Some(run) = model.run(run_id) else { return Vec::new() };
+    let name = format!("{} {}", print::visible(&run.workflow_id), run.run_id);
+    if !has_ended(run) {
+        set_notice(model, Err(format!("{name} has not ended; c cancels it")));
+        return Vec::new();
+    }
+    let question = match &from_state {
+        Some(state) => {
+            format!("Run {name} again from '{}'?", print::visible(state.strip_suffix("/1").unwrap_or(state)))
+        }
+        None => format!("Run {name} again, with its input?"),
+    };
+    let request = RerunRequest { run_id: run.run_id.clone(), from_state, repeat_irreversible: false };
+    confirm(model, question, &CONFIRMING_KEYS, Effect::RunAgain(Box::new(request)))
+}
+
+/// Handles the reply to a request to run an ended run again: opens the new run where the request was made, or asks whether
+/// to repeat an action that cannot be taken back.
+fn handle_rerun(model: &mut Model, mut request: RerunRequest, reply: Result<RunReply, String>) -> Vec<Effect> {
+    let is_idle = model.confirmation.is_none() && model.typing.is_none() && !model.is_quiet();
+    let is_at_run = is_idle
+        && match model.opened.last() {
+            Some(Opened::Run(view)) => view.run_id == request.run_id,
+            Some(Opened::Gate(_)) => false,
+            None => model.selected.as_ref().is_some_and(|row| row.id == request.run_id),
+        };
+    match reply {
+        Ok(reply) if !reply.run_id.is_empty() => {
+            set_notice(model, Ok(format!("{} runs {} again", reply.run_id, request.run_id)));
+            if is_at_run {
+                model.open_run(reply.run_id);
+            }
+        }
+        Ok(reply) if is_at_run && !reply.irreversible.is_empty() => {
+            let actions = print::visible(&reply.irreversible.join("; "));
+            let question = format!("Repeat it? {actions}");
+            request.repeat_irreversible = true;
+            return confirm(model, question, &IRREVERSIBLE_KEYS, Effect::RunAgain(Box::new(request)));
+        }
+        Ok(reply) => set_notice(model, Err(reply.error.unwrap_or_default())),
+        Err(error) => set_notice(model, Err(error)),
+    }
+    Vec::new()
 }
 
 /// Returns the name of a terminal, or its id.
@@ -449,6 +502,10 @@ fn run_key(model: &mut Model, key: Key) -> Vec<Effect> {
             let question = format!("Attach to {}, the terminal of this step?", shown_name(model, &terminal));
             return confirm(model, question, &CONFIRMING_KEYS, Effect::Attach { terminal, hold: false });
         }
+        Key::Char('r') => {
+            let state = view.steps.steps.get(step).and_then(super::steps::Step::entered_state);
+            return run_again(model, &run_id, state);
+        }
         Key::Char('c' | 'p') => return control_run(model, key, &run_id),
         _ => return Vec::new(),
     };
@@ -523,7 +580,7 @@ fn gate_input(model: &mut Model, input: &TerminalInput, key: Option<Key>) -> Vec
 }
 
 /// Keys that are commands at the list or at a run.
-const COMMAND_KEYS: &str = "abcgGhjkpqst/?";
+const COMMAND_KEYS: &str = "abcgGhjkpqrst/?";
 
 /// Returns whether an input is text for a program, and not a command of the list or of a run.
 fn is_for_program(input: &TerminalInput) -> bool {
@@ -561,9 +618,9 @@ fn confirm_by_key(model: &mut Model, mut confirmation: Confirmation, key: Option
     Vec::new()
 }
 
-/// Keys that confirm an action, and keys that confirm a cancellation.
+/// Keys that confirm an action, and keys that confirm one that cannot be taken back.
 const CONFIRMING_KEYS: [Key; 1] = [Key::Enter];
-const CANCELLING_KEYS: [Key; 2] = [Key::Char('y'), Key::Enter];
+const IRREVERSIBLE_KEYS: [Key; 2] = [Key::Char('y'), Key::Enter];
 
 /// Asks for the confirmation of an effect by these keys.
 fn confirm(model: &mut Model, question: String, keys: &'static [Key], effect: Effect) -> Vec<Effect> {

@@ -105,6 +105,34 @@ async fn a_newcomer_answers_a_gate_attaches_comes_back_cancels_a_run_and_leaves(
 }
 
 #[tokio::test]
+async fn an_ended_run_begins_again_at_a_step_and_repeats_what_was_confirmed() {
+    let home = home();
+    let at = |name: &str| home.path().join(name).display().to_string();
+    let commands = [format!("echo built >> {}", at("log")), format!("rm -rf {}; test -e {}", at("old"), at("route"))];
+    let [build, ship] = commands.map(|command| json!({"tool": "run_command", "params": {"command": command}}));
+    let to_ship = json!([{"condition": "success", "next_state": "ship"}]);
+    let machine = json!({"name": "ships", "initial_state": "build", "states": {
+        "build": {"action": build, "transitions": to_ship}, "ship": {"action": ship}}});
+    fs::write(home.path().join("ships.json"), machine.to_string()).unwrap();
+    let failed = home.runs(&["run", "ships.json", "--json"]).stdout;
+    let failed: serde_json::Value = serde_json::from_str(&failed).unwrap();
+    let run = failed["run_id"].as_str().unwrap();
+    fs::write(at("route"), "").unwrap();
+    let desk = opens(&home, run, (100, 24), &[]).await;
+    desk.shows("r run again from here").await;
+    desk.shows("ship +run_command").await;
+    desk.presses("r").await;
+    desk.shows("Run ships run_\\w+ again from 'ship'\\?").await;
+    confirms(&desk).await;
+    desk.shows("Repeat it\\? .*rm -rf").await;
+    desk.presses("y").await;
+    confirms(&desk).await;
+    desk.shows("runs run_\\w+ again").await;
+    desk.shows("ships run_\\w+ completed").await;
+    assert_eq!(fs::read_to_string(at("log")).unwrap(), "built\n", "the first state is taken over");
+}
+
+#[tokio::test]
 async fn a_form_is_filled_in_field_by_field_and_the_passphrase_is_not_seen() {
     let home = home();
     home.pipes(&["approver", "set", "--stdin"], "correct horse\n").well();

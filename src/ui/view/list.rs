@@ -98,7 +98,7 @@ fn keys_of(model: &Model, selected: Option<&Row>) -> Vec<(&'static str, &'static
     keys.extend(match selected.map(|row| row.id.section) {
         Some(Section::Gates) => vec![("enter", "read and answer"), ("c", "cancel its run")],
         Some(Section::Terminals) => vec![("enter", "attach"), ("t", "take over")],
-        Some(Section::Runs) => vec![("enter", "open"), ("p", "pause/resume"), ("c", "cancel")],
+        Some(Section::Runs) => vec![("enter", "open"), ("p", "pause/resume"), ("c", "cancel"), ("r", "run again")],
         None => Vec::new(),
     });
     if model.daemon == DaemonState::Away {

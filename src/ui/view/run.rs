@@ -60,6 +60,9 @@ pub(super) fn draw(model: &Model, view: &RunView, buffer: &mut Buffer) {
     if run.is_some_and(|run| !has_ended(run)) {
         shown.extend([("p", "pause/resume"), ("c", "cancel"), ("b", "background")]);
     }
+    if run.is_some_and(has_ended) {
+        shown.push(("r", "run again from here"));
+    }
     if model.daemon == DaemonState::Away {
         shown.push(("s", "start the daemon"));
     }

@@ -8,8 +8,8 @@ use ratatui::backend::TestBackend;
 use ratatui::style::Modifier;
 use serde_json::json;
 use steplatch_protocol::{
-    AnswerGateReply, GateInfo, RunEvent, RunRecord, ScreenChange, ScreenCursor, ScreenRow, ScreenRun, ScreenState,
-    SessionInfo,
+    AnswerGateReply, GateInfo, RerunRequest, RunEvent, RunRecord, RunReply, ScreenChange, ScreenCursor, ScreenRow,
+    ScreenRun, ScreenState, SessionInfo,
 };
 
 use crate::ui::event::{Effect, UiEvent};
@@ -638,6 +638,64 @@ fn runs_are_steered_and_a_cancel_is_confirmed() {
 }
 
 #[test]
+fn an_ended_run_is_run_again_from_the_selected_step() {
+    let mut desk = Desk::usual(80, 24);
+    desk.presses(&[Key::Tab, Key::Tab]);
+    desk.types("r");
+    assert!(desk.screen().contains("release run_bbbb has not ended; c cancels it"), "{}", desk.screen());
+    desk.presses(&[Key::Down]);
+    desk.types("r");
+    assert!(desk.screen().contains("Run build run_aaaa again, with its input?"), "{}", desk.screen());
+    desk.passes(INERT_TIME);
+    let whole = RerunRequest { run_id: "run_aaaa".to_owned(), ..RerunRequest::default() };
+    assert!(matches!(&desk.presses(&[Key::Enter])[..], [Effect::RunAgain(request)] if **request == whole));
+    // From a step of the opened run.
+    let ended =
+        RunRecord { completed_at: Some("2026-01-01T10:00:40Z".to_owned()), ..run("run_bbbb", "release", "failed") };
+    desk.happens(UiEvent::Run(Box::new(ended)));
+    desk.types("gbb");
+    desk.presses(&[Key::Enter]);
+    run_events(&mut desk);
+    desk.presses(&[Key::Home]);
+    assert!(desk.screen().contains("r run again from here"), "{}", desk.screen());
+    desk.types("r");
+    assert!(desk.screen().contains("Run release run_bbbb again from 'build'?"), "{}", desk.screen());
+    desk.passes(INERT_TIME);
+    let mut request = RerunRequest {
+        run_id: "run_bbbb".to_owned(),
+        from_state: Some("build/1".to_owned()),
+        repeat_irreversible: false,
+    };
+    assert!(matches!(&desk.presses(&[Key::Enter])[..], [Effect::RunAgain(one)] if **one == request));
+    // Repeating what cannot be taken back is another decision, with other keys.
+    let reply = |request: &RerunRequest, reply: RunReply| UiEvent::RanAgain {
+        request: Box::new(request.clone()),
+        reply: Ok(Box::new(reply)),
+    };
+    let refused = RunReply {
+        irreversible: vec!["state 'build': rm \u{202e}x".to_owned()],
+        error: Some("it would happen again".to_owned()),
+        ..RunReply::default()
+    };
+    desk.happens(reply(&request, refused.clone()));
+    assert!(desk.screen().contains("Repeat it? state 'build': rm ·x"), "{}", desk.screen());
+    assert!(desk.presses(&[Key::Enter]).is_empty(), "Enter is not the default");
+    desk.passes(INERT_TIME);
+    desk.happens(reply(&request, refused.clone()));
+    desk.types("y");
+    desk.passes(INERT_TIME);
+    request.repeat_irreversible = true;
+    assert!(matches!(&desk.presses(&[Key::Enter])[..], [Effect::RunAgain(one)] if **one == request));
+    let started = RunReply { run_id: "run_dddd".to_owned(), status: "running".to_owned(), ..RunReply::default() };
+    desk.happens(reply(&request, started.clone()));
+    assert_eq!(desk.model.feed_selection().run.map(|(run, _)| run), Some("run_dddd".to_owned()));
+    assert!(desk.screen().contains("run_dddd runs run_bbbb again"), "{}", desk.screen());
+    // Whoever looks at something else is told, and asked nothing.
+    desk.happens(reply(&request, refused));
+    assert!(desk.model.confirmation.is_none() && desk.screen().contains("it would happen again"), "{}", desk.screen());
+}
+
+#[test]
 fn a_line_that_is_meant_for_a_program_does_nothing() {
     for line in [
         "clear; printf x\r",
@@ -649,6 +707,9 @@ fn a_line_that_is_meant_for_a_program_does_nothing() {
         "kill 5\r",
         "jobs\r",
         "git push\r",
+        "rm -rf a\r",
+        "run x\r",
+        "r\r",
         "cat\r",
         "cat a\r",
         "apt\r",
@@ -755,8 +816,8 @@ fn help_covers_what_is_shown_and_any_key_goes_back() {
         |   t, enter        take a terminal over: attach, and nothing else can type
         |   q               leave; terminals and runs continue
         | Run
-        |   enter           the run that a step started
-        |   t, enter        the terminal that a step worked in
+        |   enter; t, enter the run that a step started; the terminal that it worked in
+        |   r, enter        run an ended run again, from the selected step on
         |   b               leave it in the background; g comes back
         |   end             follow the last step again
         | Question

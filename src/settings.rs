@@ -168,6 +168,14 @@ pub(crate) const KEYS: &[Key] = &[
         hot: true,
     },
     Key {
+        name: "gates.remember_minutes",
+        variable: "STEPLATCH_GATES_REMEMBER_MINUTES",
+        former: None,
+        description: "minutes for which a tab of the page keeps the approver's passphrase, if the person wants that (0 = never)",
+        kind: Kind::Number(0, 0..=60),
+        hot: true,
+    },
+    Key {
         name: "commands.pagers",
         variable: "STEPLATCH_COMMANDS_PAGERS",
         former: None,
@@ -478,6 +486,7 @@ impl Settings {
             },
             remotes: self.remotes.iter().map(|remote| remote.config.clone()).collect(),
             hosts: self.hosts.iter().map(|host| host.config.clone()).collect(),
+            remember_minutes: self.number("gates.remember_minutes"),
             gate_proof: match self.value("gates.require") {
                 Value::Text(name) => find_proof(name).unwrap_or(Proof::Passphrase),
                 value => unreachable!("a proof must be text, and is {value:?}"),

@@ -210,8 +210,11 @@ async fn status(paths: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
         return Err(Failure::work(error.clone()).with(&reply));
     }
     if json {
-        let GetApproverReply { is_set, since, requires, unconfirmed, .. } = reply;
-        print::json(&json!({ "is_set": is_set, "since": since, "requires": requires, "unconfirmed": unconfirmed }))?;
+        let GetApproverReply { is_set, since, requires, unconfirmed, remember_minutes, .. } = reply;
+        print::json(&json!({
+            "is_set": is_set, "since": since, "requires": requires, "unconfirmed": unconfirmed,
+            "remember_minutes": remember_minutes,
+        }))?;
     } else {
         match &reply.since {
             Some(since) => print::line(format!("a passphrase is set, since {}", print::ago(since)))?,
@@ -219,6 +222,9 @@ async fn status(paths: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
         }
         if let Some(requires) = reply.requires.as_deref().filter(|requires| *requires != "none") {
             print::line(format!("gates for people require the proof '{requires}'"))?;
+        }
+        if let Some(minutes) = reply.remember_minutes {
+            print::line(format!("the page keeps the passphrase for {minutes} min where a person ticks that"))?;
         }
         if let Some(unconfirmed) = &reply.unconfirmed {
             print::remark(&unconfirmed_setting(unconfirmed));

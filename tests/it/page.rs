@@ -249,7 +249,11 @@ fn the_first_view_is_what_waits_and_the_browser_notifies_of_it() {
 fn a_person_answers_gates_with_the_passphrase_and_looks_at_runs() {
     let page = PageHome::new();
     let agent = Agent::new(&page.home);
+    let settings = page.home.path().join(".config/steplatch/config.toml");
+    std::fs::create_dir_all(settings.parent().unwrap()).unwrap();
+    std::fs::write(&settings, "gates.remember_minutes = 5\n").unwrap();
     page.home.pipes(&["approver", "set", "--stdin"], "correct horse\n").well();
+    page.home.runs(&["daemon", "restart"]).well();
     page.plays("gates.mjs", |page, wanted| page.command(wanted).unwrap_or_else(|| starts_run(&agent, wanted)));
 }
 

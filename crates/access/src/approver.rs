@@ -55,6 +55,11 @@ const SALT_BYTES: usize = 16;
 pub trait ProofPolicy: std::fmt::Debug + Send + Sync {
     /// Returns the weakest proof that counts now.
     fn weakest(&self) -> Proof;
+
+    /// Returns the minutes for which the page may keep the passphrase of a person who wants that; 0 if it may not.
+    fn remember_minutes(&self) -> u64 {
+        0
+    }
 }
 
 /// A constant requirement.
@@ -434,7 +439,8 @@ impl Approver {
     pub async fn status(&self) -> GetApproverReply {
         let requires = Some(self.requires().name().to_owned());
         let unconfirmed = self.requirement.unconfirmed().map(|setting| setting.name().to_owned());
-        GetApproverReply { requires, unconfirmed, ..self.passphrase_status().await }
+        let remember_minutes = Some(self.requirement.remember_minutes()).filter(|minutes| *minutes > 0);
+        GetApproverReply { requires, unconfirmed, remember_minutes, ..self.passphrase_status().await }
     }
 
     async fn passphrase_status(&self) -> GetApproverReply {

@@ -70,6 +70,11 @@ impl ProofRequirement {
         requirement
     }
 
+    /// Returns the minutes for which the page may keep a passphrase; 0 if it may not.
+    pub(crate) fn remember_minutes(&self) -> u64 {
+        self.policy.remember_minutes()
+    }
+
     /// Returns the current value. Records the setting if it is stricter.
     pub(crate) fn current(&self) -> Proof {
         self.updated_changes().last().map_or(Proof::Passkey, |change| change.require)

@@ -23,6 +23,8 @@ pub struct Configuration {
     pub hosts: Vec<RemoteHostConfig>,
     /// The weakest proof of a person that gates for people accept.
     pub gate_proof: Proof,
+    /// Minutes for which the page keeps the approver's passphrase, if the person wants that; 0 if it does not.
+    pub remember_minutes: u64,
     /// True if pagers and editors open in shells for one command.
     pub command_pagers: bool,
     /// True if inner shells are integrated with their first command.
@@ -38,6 +40,10 @@ pub(crate) struct GateProof(pub(crate) Receiver<Configuration>);
 impl ProofPolicy for GateProof {
     fn weakest(&self) -> Proof {
         self.0.borrow().gate_proof
+    }
+
+    fn remember_minutes(&self) -> u64 {
+        self.0.borrow().remember_minutes
     }
 }
 

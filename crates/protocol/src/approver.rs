@@ -35,6 +35,8 @@ pub struct GetApproverReply {
     pub requires: Option<String>,
     /// The setting gates.require, if it is weaker: it counts once a person has confirmed it
     pub unconfirmed: Option<String>,
+    /// Minutes for which the page may keep the passphrase (gates.remember_minutes); absent if it may not
+    pub remember_minutes: Option<u64>,
     /// The error and what to do
     pub error: Option<String>,
 }

@@ -153,6 +153,49 @@ await play(async (browser) => {
   const values = JSON.stringify(await tell({ run: ["runs", "show", typed, "--json"] }));
   for (const value of [/region\W+one/, /amount\W+4/, /day\W+2026-01-31/, /urgent\W+false/, /notify\W+true/]) assert.match(values, value);
 
+  // The passphrase is kept in this tab for the minutes that the settings allow, if the person wants that.
+  const keeps = page.getByRole("checkbox", { name: "keep it in this tab for 5 min" });
+  const kept = page.getByText(/^Your passphrase is kept in this tab until/);
+  const asks = async (prompt) => {
+    await tell({ starts: machine({ prompt, choices: ["yes", "no"] }) });
+    await page.getByRole("heading", { name: prompt }).waitFor();
+    await ready();
+  };
+  const isAnswered = async (prompt) => {
+    await page.getByRole("button", { name: "yes" }).click();
+    await page.getByRole("heading", { name: prompt }).waitFor({ state: "detached" });
+  };
+  await asks("First?");
+  assert.equal(await keeps.isChecked(), false, "only a person turns it on");
+  await passphrase.fill("correct horse");
+  await isAnswered("First?");
+  await asks("Second?");
+  assert.equal(await kept.count(), 0);
+  await passphrase.fill("correct horse");
+  await keeps.check();
+  await isAnswered("Second?");
+  await asks("Third?");
+  await kept.waitFor();
+  await isAccessible(page);
+  await shot(page, "kept-passphrase");
+  await isAnswered("Third?");
+  await asks("Fourth?");
+  await page.getByRole("button", { name: "Forget it" }).click();
+  await ready();
+  await page.getByRole("button", { name: "yes" }).click();
+  await page.getByRole("alert").filter({ hasText: /passphrase/ }).waitFor();
+  await passphrase.fill("correct horse");
+  await keeps.check();
+  await isAnswered("Fourth?");
+  await asks("Fifth?");
+  await kept.waitFor();
+  await page.reload();
+  await page.getByRole("heading", { name: "Fifth?" }).waitFor();
+  await ready();
+  assert.deepEqual([await kept.count(), await passphrase.inputValue()], [0, ""], "a reload forgets it");
+  await passphrase.fill("correct horse");
+  await isAnswered("Fifth?");
+
   // The runs, and one of them.
   await page.getByRole("link", { name: "Runs" }).click();
   await page.getByRole("row", { name: /release/ }).first().waitFor();

@@ -12,6 +12,7 @@ import { unified } from "./differences.js";
 import { announce, fill, h, setText } from "./dom.js";
 import { checkFields, formFields, formValue, markRefused } from "./form.js";
 import { registered, sign } from "./passkey.js";
+import { forgetPassphrase, rememberPassphrase, rememberedPassphrase, rememberedUntil, whenRemembered } from "./remembered.js";
 import { gates, listen, lockedRuns } from "./store.js";
 import { dayTime, timeAgo, visible } from "./words.js";
 
@@ -157,6 +158,10 @@ function card(first) {
   let finishAnswer = () => {};
   /** The passkeys that sign for this page. @type {any[]} */
   let passkeys = [];
+  /** Minutes for which the passphrase may be kept; 0 if it may not. */
+  let rememberMinutes = 0;
+  const remembers = h("input", { type: "checkbox" });
+  const proofRow = h("div", { class: "proof line" });
   /** Whether all of the question is shown, which takes a request of its own. */
   let isWhole = false;
 
@@ -184,8 +189,11 @@ function card(first) {
       tell("Not sent: see the fields that are marked.");
       return;
     }
-    const isSigned = gate.answered_by === "human" && !passphrase?.value && passkeys.length > 0;
-    if (gate.answered_by === "human" && !passphrase?.value && !isSigned) {
+    const isForPeople = gate.answered_by === "human";
+    const kept = isForPeople ? keptPassphrase() : undefined;
+    const typed = passphrase?.value || kept;
+    const isSigned = isForPeople && !typed && passkeys.length > 0;
+    if (isForPeople && !typed && !isSigned) {
       tell("Type the approver's passphrase first: it proves that a person answers.");
       await wantPassphrase();
       return;
@@ -193,7 +201,7 @@ function card(first) {
     sending(true);
     const shown = gate;
     /** @type {any} */
-    let proof = { passphrase: passphrase?.value || undefined };
+    let proof = { passphrase: typed || undefined };
     if (isSigned) {
       // A signature is of a text, so that a form is sent as one.
       if (answer["form"]) answer = { answer: JSON.stringify(answer["form"]) };
@@ -213,6 +221,7 @@ function card(first) {
         ...proof,
       });
       isAnswered = true;
+      if (passphrase?.value && remembers.checked && mayRemember()) rememberPassphrase(passphrase.value, rememberMinutes);
       const done = h("p", { class: "done question", role: "status", tabindex: "-1" }, `Answered: the run is ${reply.status}.`);
       const hadFocus = element.contains(document.activeElement);
       fill(element, done);
@@ -226,6 +235,8 @@ function card(first) {
       // A question that has changed takes an answer once it is shown, any other one from now on.
       if (error instanceof ApiError && error.status === 409) await load();
       sending(false);
+      // Another passphrase was set meanwhile.
+      if (reply.passphrase_wanted && kept) forgetPassphrase();
       if (reply.passphrase_wanted) await wantPassphrase(reply.retry_after_seconds);
       else if (reply.misread && entry.fields && answer["form"]) markRefused(entry.fields, why);
     }
@@ -250,15 +261,48 @@ function card(first) {
       return;
     }
     if (wait) tell(`Wrong passphrases came before; the next one is checked in ${wait} s.`);
-    const row = element.querySelector(".proof");
-    if (row instanceof HTMLElement) row.hidden = false;
+    proofRow.hidden = false;
     passphrase?.setAttribute("aria-invalid", "true");
     passphrase?.focus();
   }
 
+  /** Returns whether the passphrase may be kept. A passkey is asked for each time, so beside one nothing is kept. */
+  function mayRemember() {
+    return rememberMinutes > 0 && passkeys.length === 0;
+  }
+
+  function keptPassphrase() {
+    return mayRemember() ? rememberedPassphrase() : undefined;
+  }
+
+  /** Shows the proof that an answer takes: the kept passphrase, or the field for it. */
+  function paintProof() {
+    const hadFocus = proofRow.contains(document.activeElement);
+    if (keptPassphrase()) {
+      const forget = h("button", { type: "button", class: "quiet" }, "Forget it");
+      forget.addEventListener("click", forgetPassphrase);
+      const until = new Date(rememberedUntil() ?? 0).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+      fill(proofRow, h("span", {}, `Your passphrase is kept in this tab until ${until}.`), forget);
+    } else {
+      fill(
+        proofRow,
+        h("label", { class: "line" }, "Passphrase", passphrase),
+        h("span", { class: "hint" }, passkeys.length ? "or your passkey: leave this empty" : "proves that a person answers"),
+        mayRemember() ? h("label", { class: "line" }, remembers, `keep it in this tab for ${rememberMinutes} min`) : null,
+      );
+    }
+    const field = proofRow.querySelector("input, button");
+    if (hadFocus && !proofRow.contains(document.activeElement) && field instanceof HTMLElement) field.focus();
+  }
+
   /** Reads the whole question again, and shows it. */
   async function load() {
-    if (gate.answered_by === "human") passkeys = await registered();
+    if (gate.answered_by === "human") {
+      const unknown = { remember_minutes: 0 };
+      const [keys, approver] = await Promise.all([registered(), ask("GET", "/approver").catch(() => unknown)]);
+      passkeys = keys;
+      rememberMinutes = approver.remember_minutes ?? 0;
+    }
     try {
       const { gate: whole } = await ask("GET", `/runs/${encodeURIComponent(gate.run_id)}/gates/${encodeURIComponent(gate.gate_id)}`);
       if (whole) gate = { ...whole, workflow: first.workflow };
@@ -284,6 +328,8 @@ function card(first) {
     const focused = element.contains(document.activeElement) ? document.activeElement : null;
     const context = Object.entries(gate.context ?? {});
     buttons = [];
+    proofRow.hidden = gate.answered_by !== "human";
+    paintProof();
     /** @param {string} label @param {() => Record<string, any>} answer */
     const button = (label, answer) => {
       const made = h("button", { type: "button", disabled: !isWhole }, visible(label));
@@ -324,7 +370,7 @@ function card(first) {
             ? gate.choices.map((/** @type {string} */ choice, /** @type {number} */ index) => button(choice, () => ({ answer: choice, number: index + 1 })))
             : [text, button("Answer", () => ({ answer: text.value }))],
       ),
-      h("div", { class: "proof line", hidden: !isForPeople }, h("label", { class: "line" }, "Passphrase", passphrase), h("span", { class: "hint" }, passkeys.length ? "or your passkey: leave this empty" : "proves that a person answers")),
+      proofRow,
       told,
     );
     // A button that had the focus is another one now, which gets none.
@@ -335,6 +381,7 @@ function card(first) {
 
   const onFocus = () => inert();
   addEventListener("focus", onFocus);
+  const forgetListener = whenRemembered(paintProof);
   paint();
   load();
 
@@ -351,5 +398,5 @@ function card(first) {
     }
   }
 
-  return { element, update, answered: () => answered, end: () => removeEventListener("focus", onFocus) };
+  return { element, update, answered: () => answered, end: () => (removeEventListener("focus", onFocus), forgetListener()) };
 }

@@ -9,6 +9,7 @@ import * as overview from "./overview.js";
 import { openPalette } from "./palette.js";
 import { followOccasions } from "./notify.js";
 import * as passkey from "./passkey.js";
+import { forgetPassphrase } from "./remembered.js";
 import { chooseProject } from "./project.js";
 import * as recording from "./recording.js";
 import * as recordings from "./recordings.js";
@@ -207,6 +208,7 @@ const ENDED = "The session has ended.";
 
 whenLoggedOut(() => {
   live.disconnect();
+  forgetPassphrase();
   showLogin(ENDED);
 });
 whenLoggedInElsewhere(() => showFrame());

@@ -61,6 +61,7 @@ assets! {
         "js/pointer.js"
         "js/recording.js"
         "js/recordings.js"
+        "js/remembered.js"
         "js/run.js"
         "js/run_filter.js"
         "js/runs.js"

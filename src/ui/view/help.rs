@@ -43,7 +43,7 @@ pub(super) fn draw(model: &Model, buffer: &mut Buffer) {
     let inside = draw_border(buffer, screen, "Help; any key goes back");
     let rows = ROWS.iter().map(|(key, does)| match *key {
         "" => Line::styled(*does, STRONG),
-        key => Line::from(vec![Span::styled(format!("  {key:<16}"), STRONG), Span::raw(*does)]),
+        key => Line::from(vec![Span::styled(format!("  {key:<17}"), STRONG), Span::raw(*does)]),
     });
     let leaves = Line::styled(format!("  An attached terminal is left with {}.", DetachKey::default().name()), QUIET);
     write_all(buffer, inside, rows.chain([leaves]));

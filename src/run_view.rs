@@ -129,7 +129,10 @@ impl RunSummary {
         let outcome = Outcome::from_result(event.data.get("outcome").and_then(Value::as_str), result);
         let (mark, style) = outcome.mark();
         let detail = action::join_outcome(&current.detail, &outcome.describe(&current.tool, result));
-        let time = duration(Duration::from_secs_f64(seconds));
+        let time = match event.is_taken_over() {
+            true => "taken over".to_owned(),
+            false => duration(Duration::from_secs_f64(seconds)),
+        };
         let CurrentStep { state, tool, .. } = current;
         if outcome == Outcome::Failed {
             self.failed = Some(FailedState { state, tool, detail, time });

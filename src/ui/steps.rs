@@ -52,6 +52,8 @@ pub(crate) struct Step {
     pub(crate) ended: Option<String>,
     pub(crate) input: Value,
     pub(crate) output: Value,
+    /// True if an earlier run performed it.
+    pub(crate) is_taken_over: bool,
     /// The run that it started.
     pub(crate) child: Option<String>,
     /// Log of a function, or the questions that a dialogue answered.
@@ -208,6 +210,7 @@ impl Steps {
             ended: None,
             input,
             output: Value::Null,
+            is_taken_over: event.is_taken_over(),
             child: None,
             log: Vec::new(),
         });

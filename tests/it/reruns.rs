@@ -48,6 +48,20 @@ fn a_failed_run_begins_again_at_the_state_that_failed() {
     assert_eq!(log(&home), ["build 7", "ship artifact-7", "ship artifact-7", "ship artifact-7"]);
     let shown = home.runs(&["runs", "show", again["run_id"].as_str().unwrap()]).well();
     assert!(shown.contains(&format!("{run} from ship")), "{shown}");
+    // Whoever looks at the run sees which step an earlier one performed.
+    let is_of_earlier = |text: &str, state: &str, is_end: bool| {
+        let mut lines = text.lines().filter(|line| line.contains(state) && line.contains("taken over") == is_end);
+        lines.next().is_some()
+    };
+    let events = home.runs(&["runs", "events", again["run_id"].as_str().unwrap()]).well();
+    for text in [&shown, &events] {
+        assert!(is_of_earlier(text, "build", true) && is_of_earlier(text, "ship ", false), "{text}");
+    }
+    assert_eq!(shown.matches("taken over").count(), 1, "{shown}");
+    let entries = again["execution_log"].as_array().unwrap();
+    let taken = |entry: &&Value| entry["taken_over"] == true;
+    let states: Vec<&str> = entries.iter().filter(taken).filter_map(|entry| entry["state"].as_str()).collect();
+    assert!(!states.is_empty() && states.iter().all(|state| *state == "build"), "{again}");
     // The whole run, with its input, in another definition and by name.
     home.runs(&["workflow", "load", "release.json"]).well();
     home.runs(&["run", "--again", run, "release", "--json"]).well();

@@ -129,6 +129,7 @@ async fn an_ended_run_begins_again_at_a_step_and_repeats_what_was_confirmed() {
     confirms(&desk).await;
     desk.shows("runs run_\\w+ again").await;
     desk.shows("ships run_\\w+ completed").await;
+    desk.shows("build +run_command +taken over").await;
     assert_eq!(fs::read_to_string(at("log")).unwrap(), "built\n", "the first state is taken over");
 }
 

@@ -752,6 +752,8 @@ pub struct RerunInfo {
     pub run_id: String,
     /// The state at which this run began, with the results of the earlier run before it
     pub from_state: Option<String>,
+    /// Number of its events that are taken over from the earlier run; they follow its start
+    pub taken_over_events: Option<u64>,
 }
 
 /// A run's record.
@@ -859,6 +861,12 @@ impl RunEvent {
     pub fn is_last(&self) -> bool {
         let last = ["workflow_completed", "workflow_failed", "workflow_cancelled", Self::UNREADABLE];
         last.contains(&self.event_type.as_str())
+    }
+
+    /// Returns whether it is of an earlier run, which performed the step that this run has taken over.
+    #[must_use]
+    pub fn is_taken_over(&self) -> bool {
+        self.data.get("taken_over") == Some(&Value::Bool(true))
     }
 }
 

@@ -119,6 +119,9 @@ impl RunEvents {
     }
 }
 
+/// Field of an event, and of an entry of the execution log, of a step that an earlier run performed.
+pub(super) const TAKEN_OVER: &str = "taken_over";
+
 /// Failure to read a history entry.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unreadable {
@@ -151,7 +154,10 @@ pub(super) fn add_author(data: &mut Value, by: Option<By>) {
     }
 }
 
-pub(super) fn envelope(run: &Run, seq: u64, event_type: &str, data: Value, timestamp: String) -> RunEvent {
+pub(super) fn envelope(run: &Run, seq: u64, event_type: &str, mut data: Value, timestamp: String) -> RunEvent {
+    if run.has_taken_over(seq) {
+        data[TAKEN_OVER] = true.into();
+    }
     RunEvent {
         seq,
         run_id: run.id.to_string(),

@@ -281,6 +281,12 @@ impl RunHeader {
 }
 
 impl Run {
+    /// Returns whether the event of this number was taken over from an earlier run. The start, event 1, is its own.
+    pub(super) fn has_taken_over(&self, seq: u64) -> bool {
+        let events = self.about.again.as_ref().and_then(|again| again.taken_over_events).unwrap_or_default();
+        (2..=events.saturating_add(1)).contains(&seq)
+    }
+
     /// Returns a run with a driver, and the inputs and status of that driver.
     pub(super) fn driven(id: RunId, about: RunHeader) -> (Self, RunInputs, watch::Sender<RunStatus>) {
         let (inputs, received) = RunInbox::new();

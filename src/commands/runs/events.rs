@@ -124,6 +124,7 @@ fn line(event: &RunEvent) -> String {
         // This version does not know the event's type and shows its data as JSON.
         _ => (QUIET, visible(&Value::Object(event.data.clone()).to_string())),
     };
+    let about = if event.is_taken_over() { format!("{about}  taken over") } else { about };
     let name = print::padded(&event.event_type, 18);
     format!("{QUIET}{:>4}  {time}{QUIET:#}  {style}{name}{style:#}  {}", event.seq, print::fitted(&about, 160))
         .trim_end()

@@ -159,7 +159,7 @@ fn run_lines(record: &RunRecord, report: &RunReply, is_open: bool, steps: Vec<St
     if let Some(parent) = &record.parent_run_id {
         say("parent", parent.clone());
     }
-    if let Some(RerunInfo { run_id, from_state }) = &record.again {
+    if let Some(RerunInfo { run_id, from_state, .. }) = &record.again {
         let from = from_state.as_ref().map(|state| format!(" {QUIET}from {}{QUIET:#}", visible(state)));
         say("again", format!("{run_id}{}", from.unwrap_or_default()));
     }

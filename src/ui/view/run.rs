@@ -72,7 +72,10 @@ pub(super) fn draw(model: &Model, view: &RunView, buffer: &mut Buffer) {
 
 fn draw_step(model: &Model, step: &Step, buffer: &mut Buffer, row: Rect, is_selected: bool) {
     let (mark, style) = of_step(step.state);
-    let time = took(model, step).map(print::duration).unwrap_or_default();
+    let time = match step.is_taken_over {
+        true => "taken over".to_owned(),
+        false => took(model, step).map(print::duration).unwrap_or_default(),
+    };
     let room = usize::from(row.width).saturating_sub(4 + time.width() + 1);
     let name = fitted(&format!("{}  {}", step.name, step.kind), room);
     let line = Line::from(vec![

@@ -110,6 +110,8 @@ await play(async (browser) => {
   await step("check").click();
   await page.getByRole("button", { name: "Run again from here" }).click();
   await page.getByText(`Runs ${failed} again from check/1`).waitFor();
+  await step("build").getByText("taken over").waitFor();
+  assert.equal(await step("check").getByText("taken over").count(), 0);
   await page.locator(".head .chip", { hasText: /^completed$/ }).waitFor();
   await at(`runs/${failed}`);
   await step("wipe").click();

@@ -10,7 +10,7 @@ import { recordingOf } from "./marks.js";
 import { hasText } from "./run_filter.js";
 import { TONES } from "./runs.js";
 import { gates, lists, listen } from "./store.js";
-import { addEvent, duration, emptyTimeline, flatten, gist, isEmpty, isNext, lanes, layOut, telling } from "./timeline.js";
+import { addEvent, duration, emptyTimeline, flatten, gist, isEmpty, isNext, lanes, layOut, telling, took } from "./timeline.js";
 import { showTitle } from "./title.js";
 import { timeAgo, visible } from "./words.js";
 
@@ -165,7 +165,7 @@ export function show(into, parts) {
       h("span", { class: "hint" }, visible(step.kind)),
       h("span", { class: "gist" }, visible(gist(step))),
       bar,
-      h("span", { class: "took" }, step.outcome === "event" ? "" : duration((step.ended ?? now) - step.began)),
+      h("span", { class: "took" }, took(step, now)),
       h("span", { class: "unseen" }, step.outcome),
     );
     button.addEventListener("click", () => choose(step));
@@ -289,11 +289,10 @@ export function show(into, parts) {
     const state = [step.key, step.outcome, step.because, step.ended].join(" ");
     if (state === described) return;
     described = state;
-    const took = step.outcome === "event" ? "" : duration((step.ended ?? Date.now()) - step.began);
     fill(
       detail,
       h("h2", {}, visible(step.name)),
-      h("p", { class: "hint" }, [visible(step.kind), timeOf(step.began), took].filter(Boolean).join(" · ")),
+      h("p", { class: "hint" }, [visible(step.kind), timeOf(step.began), took(step, Date.now())].filter(Boolean).join(" · ")),
       step.because ? h("p", {}, visible(step.because)) : null,
       step.terminal ? h("p", {}, h("a", { href: `#/terminals/${encodeURIComponent(step.terminal)}` }, `Terminal ${step.terminal}`), step.offset === null ? null : [" · ", h("a", { href: `#/terminals/${encodeURIComponent(step.terminal)}/${step.offset}` }, "its output from there on")]) : null,
       recorded(step),
@@ -409,8 +408,8 @@ export function show(into, parts) {
     setText(name, visible(run.workflow_id));
     setText(state, run.paused ? "paused" : run.state);
     state.dataset["tone"] = TONES[run.state] ?? "soft";
-    const took = duration((isOver ? Date.parse(run.completed_at) : Date.now()) - Date.parse(run.started_at));
-    setText(when, `${run.run_id} · began ${timeAgo(run.started_at, Date.now())} · ${took}`);
+    const time = duration((isOver ? Date.parse(run.completed_at) : Date.now()) - Date.parse(run.started_at));
+    setText(when, `${run.run_id} · began ${timeAgo(run.started_at, Date.now())} · ${time}`);
     earlier.hidden = !run.again;
     if (run.again) fill(earlier, "Runs ", h("a", { href: `#/runs/${encodeURIComponent(run.again.run_id)}` }, run.again.run_id), ` again${run.again.from_state ? ` from ${visible(run.again.from_state)}` : ""}`);
     repaired.hidden = !run.repairs?.length;

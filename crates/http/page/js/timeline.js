@@ -1,10 +1,11 @@
 // The timeline of a run: its events as steps. Pure.
 
 /**
- * A step: something that began and, unless it is in progress, ended. Of an `event`, such as a printed text, there is one time.
+ * A step: something that began and, unless it is in progress, ended. Of an `event`, such as a printed text, there is one time. One that is
+ * taken over was performed by an earlier run.
  * @typedef {{
  *   key: string, name: string, kind: string, began: number, ended: number | null, outcome: "running" | "ok" | "failed" | "waiting" | "cancelled" | "event",
- *   input: unknown, output: unknown, because: string, depth: number, terminal: string | null, offset: number | null, run: string | null,
+ *   input: unknown, output: unknown, because: string, isTakenOver: boolean, depth: number, terminal: string | null, offset: number | null, run: string | null,
  * }} Step
  */
 
@@ -31,6 +32,15 @@ const ENDS = {
   gate_answered: "ok",
   gate_cancelled: "cancelled",
 };
+
+/**
+ * Returns the duration of a step in words, so far or whole.
+ * @param {Step} step @param {number} now
+ */
+export function took(step, now) {
+  if (step.outcome === "event") return "";
+  return step.isTakenOver ? "taken over" : duration((step.ended ?? now) - step.began);
+}
 
 /** @returns {Timeline} */
 export function emptyTimeline() {
@@ -59,7 +69,7 @@ export function addEvent(timeline, event) {
   /** @param {string} key @param {string} name @param {string} kind @param {Partial<Step>} more */
   const begin = (key, name, kind, more) => {
     /** @type {Step} */
-    const step = { key, name, kind, began: at, ended: null, outcome: "running", input: undefined, output: undefined, because: "", depth: 0, terminal: null, offset: null, run: null, ...more };
+    const step = { key, name, kind, began: at, ended: null, outcome: "running", input: undefined, output: undefined, because: "", isTakenOver: data.taken_over === true, depth: 0, terminal: null, offset: null, run: null, ...more };
     timeline.steps.push(step);
     timeline.open.set(key, step);
   };

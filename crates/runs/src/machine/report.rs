@@ -11,7 +11,7 @@ use steplatch_store::Record;
 use steplatch_workflow::{Event, History, LogBuilder, workflow_signature};
 
 use super::history::read;
-use crate::event::Unreadable;
+use crate::event::{TAKEN_OVER, Unreadable};
 use crate::run::{Run, RunState, RunStatus};
 use crate::seal::Seal;
 
@@ -66,7 +66,7 @@ pub(crate) fn build_report(
     gate: Option<GateInfo>,
     secrets: &Redactor,
 ) -> Result<RunReply, Unreadable> {
-    let (builder, log) = read_log(records)?;
+    let (builder, log) = read_log(run, records)?;
     let log_left_out = log.iter().find_map(|entry| entry[LEFT_OUT].as_u64());
     let history = builder.history();
     // Each result contains a screen, and the variables contain it again.
@@ -217,13 +217,17 @@ fn end_of(screen: &str, secrets: &Redactor) -> Option<String> {
 }
 
 /// Folds a history and keeps the beginning and the end of its log.
-fn read_log(records: Vec<Record>) -> Result<(LogBuilder, Vec<Value>), Unreadable> {
+fn read_log(run: &Run, records: Vec<Record>) -> Result<(LogBuilder, Vec<Value>), Unreadable> {
     let seal = Seal::default();
     let mut builder = LogBuilder::default();
     let (mut first, mut last) = (Vec::new(), VecDeque::new());
     let mut left_out = 0;
     for record in records {
-        for entry in entries_of(&read(record, &seal)?, &mut builder) {
+        let is_taken_over = run.has_taken_over(record.seq);
+        for mut entry in entries_of(&read(record, &seal)?, &mut builder) {
+            if is_taken_over {
+                entry[TAKEN_OVER] = true.into();
+            }
             if first.len() < ENTRIES.0 {
                 first.push(entry);
                 continue;

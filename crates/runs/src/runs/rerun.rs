@@ -159,7 +159,11 @@ impl Runs {
             Some(_) => EngineKind::Sqlite,
             None => verb.engine.unwrap_or_else(|| self.shared.engine_policy.default_engine()),
         };
-        let about = RerunInfo { run_id: earlier.id.to_string(), from_state: request.from_state };
+        let about = RerunInfo {
+            run_id: earlier.id.to_string(),
+            from_state: request.from_state,
+            taken_over_events: part.as_ref().map(|part| part.event_count() as u64),
+        };
         let again = Some(Rerun { about, part });
         let launch = MachineLaunch { definition, source, start, key, engine, again };
         Ok(self.launch_machine(caller, launch, None).await?)

@@ -81,6 +81,12 @@ pub struct RecordedPart {
 }
 
 impl RecordedPart {
+    /// Returns the number of events, which the other run records behind its start.
+    #[must_use]
+    pub fn event_count(&self) -> usize {
+        self.events.len()
+    }
+
     /// Returns the part of a run, given by all its events, before the entry number `visit` of a state. The states of
     /// that part must be the same in `definition`.
     ///

@@ -105,7 +105,7 @@ fn short_log(log: Vec<Value>) -> Vec<Value> {
 /// Returns the work of a state: its action with input and result, and the variables that it changed.
 fn short_execution(mut entry: Map<String, Value>, before: &mut Map<String, Value>) -> Map<String, Value> {
     let mut short = Map::new();
-    for key in ["state", "tool"] {
+    for key in ["state", "tool", "taken_over"] {
         short.extend(entry.remove(key).map(|value| (key.to_owned(), value)));
     }
     if entry.get("tool_success") == Some(&Value::Bool(false)) {
@@ -279,6 +279,10 @@ mod tests {
     #[test]
     fn a_state_tells_what_it_changed_and_where_it_led() {
         let short = reply(2).shortened();
+        assert_eq!(short.execution_log[0].get("taken_over"), None);
+        let mut earlier = reply(2);
+        earlier.execution_log[0]["taken_over"] = true.into();
+        assert_eq!(earlier.shortened().execution_log[0]["taken_over"], true, "an earlier run performed it");
         let entry = json!({"state": "state_1", "tool": "await_output", "elapsed_time": 0.123,
             "variables_after": {"STEP_1": "value 1"}, "next_state": "state_2",
             "result": {"match_text": "ready", "exit_code": 0, "reason": "match"}});

@@ -50,7 +50,7 @@ await play(async (browser) => {
   await stop.click();
   await page.getByRole("alert").filter({ hasText: /passphrase/i }).waitFor();
   await page.getByLabel("Approver's passphrase").fill("correct horse");
-  // The question may be gone before the reply to its answer arrives, which is shown all the same.
+  // The list may lose the question before the reply to its answer arrives; the result is shown nevertheless.
   await page.route("**/gates/*", async (route) => {
     const response = await route.fetch();
     if (route.request().method() === "POST") await page.waitForFunction(() => !document.title.startsWith("("));
@@ -153,7 +153,7 @@ await play(async (browser) => {
   const values = JSON.stringify(await tell({ run: ["runs", "show", typed, "--json"] }));
   for (const value of [/region\W+one/, /amount\W+4/, /day\W+2026-01-31/, /urgent\W+false/, /notify\W+true/]) assert.match(values, value);
 
-  // The passphrase is kept in this tab for the minutes that the settings allow, if the person wants that.
+  // A tab keeps the passphrase only after the person has ticked the box.
   const keeps = page.getByRole("checkbox", { name: "keep it in this tab for 5 min" });
   const kept = page.getByText(/^Your passphrase is kept in this tab until/);
   const asks = async (prompt) => {

@@ -12,7 +12,7 @@ import { unified } from "./differences.js";
 import { announce, fill, h, setText } from "./dom.js";
 import { checkFields, formFields, formValue, markRefused } from "./form.js";
 import { registered, sign } from "./passkey.js";
-import { forgetPassphrase, rememberPassphrase, rememberedPassphrase, rememberedUntil, whenRemembered } from "./remembered.js";
+import { forgetPassphrase, listenToPassphrase, rememberPassphrase, remembered } from "./remembered.js";
 import { gates, listen, lockedRuns } from "./store.js";
 import { dayTime, timeAgo, visible } from "./words.js";
 
@@ -153,14 +153,13 @@ function card(first) {
   let isAnswered = false;
   /** Whether an answer is on its way. */
   let isSending = false;
-  /** Whether an answer was sent, once its reply has arrived. */
+  /** Resolves once no answer is on its way, to whether one was sent. */
   let answered = Promise.resolve(false);
-  let finishAnswer = () => {};
   /** The passkeys that sign for this page. @type {any[]} */
   let passkeys = [];
   /** Minutes for which the passphrase may be kept; 0 if it may not. */
   let rememberMinutes = 0;
-  const remembers = h("input", { type: "checkbox" });
+  const rememberBox = h("input", { type: "checkbox" });
   const proofRow = h("div", { class: "proof line" });
   /** Whether all of the question is shown, which takes a request of its own. */
   let isWhole = false;
@@ -189,20 +188,24 @@ function card(first) {
       tell("Not sent: see the fields that are marked.");
       return;
     }
-    const isForPeople = gate.answered_by === "human";
-    const kept = isForPeople ? keptPassphrase() : undefined;
-    const typed = passphrase?.value || kept;
-    const isSigned = isForPeople && !typed && passkeys.length > 0;
-    if (isForPeople && !typed && !isSigned) {
+    if (isForPeople() && !passphrase?.value && !kept() && passkeys.length === 0) {
       tell("Type the approver's passphrase first: it proves that a person answers.");
       await wantPassphrase();
       return;
     }
+    answered = post(answer);
+    await answered;
+  }
+
+  /** Sends an answer with its proof, and shows the reply. @param {Record<string, any>} answer */
+  async function post(answer) {
     sending(true);
+    const sentKept = isForPeople() && !passphrase?.value ? kept()?.passphrase : undefined;
+    const sentPassphrase = passphrase?.value || sentKept;
     const shown = gate;
     /** @type {any} */
-    let proof = { passphrase: typed || undefined };
-    if (isSigned) {
+    let proof = { passphrase: sentPassphrase };
+    if (isForPeople() && !sentPassphrase) {
       // A signature is of a text, so that a form is sent as one.
       if (answer["form"]) answer = { answer: JSON.stringify(answer["form"]) };
       try {
@@ -211,7 +214,7 @@ function card(first) {
         const why = error instanceof Error ? error.message : String(error);
         tell(`The passkey did not sign: ${why} You can answer with the passphrase instead.`);
         sending(false);
-        return;
+        return true;
       }
     }
     try {
@@ -221,12 +224,11 @@ function card(first) {
         ...proof,
       });
       isAnswered = true;
-      if (passphrase?.value && remembers.checked && mayRemember()) rememberPassphrase(passphrase.value, rememberMinutes);
+      if (passphrase?.value && rememberBox.checked && mayRemember()) rememberPassphrase(passphrase.value, rememberMinutes);
       const done = h("p", { class: "done question", role: "status", tabindex: "-1" }, `Answered: the run is ${reply.status}.`);
       const hadFocus = element.contains(document.activeElement);
       fill(element, done);
       if (hadFocus) done.focus();
-      finishAnswer();
       announce("The answer is taken");
     } catch (error) {
       const reply = error instanceof ApiError ? error.reply : {};
@@ -236,17 +238,16 @@ function card(first) {
       if (error instanceof ApiError && error.status === 409) await load();
       sending(false);
       // Another passphrase was set meanwhile.
-      if (reply.passphrase_wanted && kept) forgetPassphrase();
+      if (reply.passphrase_wanted && sentKept) forgetPassphrase();
       if (reply.passphrase_wanted) await wantPassphrase(reply.retry_after_seconds);
       else if (reply.misread && entry.fields && answer["form"]) markRefused(entry.fields, why);
     }
+    return true;
   }
 
   /** Shows that an answer is on its way. Its button stays a button: one that is disabled loses the focus. @param {boolean} now */
   function sending(now) {
     isSending = now;
-    if (now) answered = new Promise((resolve) => (finishAnswer = () => resolve(true)));
-    else finishAnswer();
     for (const button of buttons) {
       if (now) button.setAttribute("aria-disabled", "true");
       else button.removeAttribute("aria-disabled");
@@ -266,29 +267,35 @@ function card(first) {
     passphrase?.focus();
   }
 
-  /** Returns whether the passphrase may be kept. A passkey is asked for each time, so beside one nothing is kept. */
+  function isForPeople() {
+    return gate.answered_by === "human";
+  }
+
+  /** Returns whether the tab may keep the passphrase. Each answer needs a new signature of a passkey, so it keeps none beside one. */
   function mayRemember() {
     return rememberMinutes > 0 && passkeys.length === 0;
   }
 
-  function keptPassphrase() {
-    return mayRemember() ? rememberedPassphrase() : undefined;
+  /** Returns the passphrase that the tab keeps for this question. */
+  function kept() {
+    return mayRemember() ? remembered() : null;
   }
 
-  /** Shows the proof that an answer takes: the kept passphrase, or the field for it. */
+  /** Draws the kept passphrase, or the field for it. */
   function paintProof() {
     const hadFocus = proofRow.contains(document.activeElement);
-    if (keptPassphrase()) {
+    const keptNow = kept();
+    if (keptNow) {
       const forget = h("button", { type: "button", class: "quiet" }, "Forget it");
       forget.addEventListener("click", forgetPassphrase);
-      const until = new Date(rememberedUntil() ?? 0).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+      const until = dayTime(keptNow.until, Date.now());
       fill(proofRow, h("span", {}, `Your passphrase is kept in this tab until ${until}.`), forget);
     } else {
       fill(
         proofRow,
         h("label", { class: "line" }, "Passphrase", passphrase),
         h("span", { class: "hint" }, passkeys.length ? "or your passkey: leave this empty" : "proves that a person answers"),
-        mayRemember() ? h("label", { class: "line" }, remembers, `keep it in this tab for ${rememberMinutes} min`) : null,
+        mayRemember() ? h("label", { class: "line" }, rememberBox, `keep it in this tab for ${rememberMinutes} min`) : null,
       );
     }
     const field = proofRow.querySelector("input, button");
@@ -297,9 +304,8 @@ function card(first) {
 
   /** Reads the whole question again, and shows it. */
   async function load() {
-    if (gate.answered_by === "human") {
-      const unknown = { remember_minutes: 0 };
-      const [keys, approver] = await Promise.all([registered(), ask("GET", "/approver").catch(() => unknown)]);
+    if (isForPeople()) {
+      const [keys, approver] = await Promise.all([registered(), ask("GET", "/approver").catch(() => ({}))]);
       passkeys = keys;
       rememberMinutes = approver.remember_minutes ?? 0;
     }
@@ -328,7 +334,7 @@ function card(first) {
     const focused = element.contains(document.activeElement) ? document.activeElement : null;
     const context = Object.entries(gate.context ?? {});
     buttons = [];
-    proofRow.hidden = gate.answered_by !== "human";
+    proofRow.hidden = !isForPeople();
     paintProof();
     /** @param {string} label @param {() => Record<string, any>} answer */
     const button = (label, answer) => {
@@ -337,7 +343,6 @@ function card(first) {
       buttons.push(made);
       return made;
     };
-    const isForPeople = gate.answered_by === "human";
     const question = h("h2", { class: "question", tabindex: "-1" }, visible(gate.prompt));
     fill(
       element,
@@ -346,7 +351,7 @@ function card(first) {
         { class: "line asked" },
         h("span", {}, "Asked by ", h("strong", {}, visible(gate.workflow ?? "")), " "),
         h("span", { class: "hint" }, since),
-        isForPeople ? null : h("span", { class: "tag" }, `for ${gate.answered_by}`),
+        isForPeople() ? null : h("span", { class: "tag" }, `for ${gate.answered_by}`),
         gate.expires_at ? h("span", { class: "hint" }, "until ", h("time", { datetime: gate.expires_at }, dayTime(gate.expires_at, Date.now()))) : null,
         h("a", { class: "hint", href: `#/runs/${encodeURIComponent(gate.run_id)}` }, gate.run_id),
       ),
@@ -381,7 +386,7 @@ function card(first) {
 
   const onFocus = () => inert();
   addEventListener("focus", onFocus);
-  const forgetListener = whenRemembered(paintProof);
+  const endListener = listenToPassphrase(paintProof);
   paint();
   load();
 
@@ -398,5 +403,5 @@ function card(first) {
     }
   }
 
-  return { element, update, answered: () => answered, end: () => (removeEventListener("focus", onFocus), forgetListener()) };
+  return { element, update, answered: () => answered, end: () => (removeEventListener("focus", onFocus), endListener()) };
 }

@@ -1,39 +1,42 @@
-// The approver's passphrase, in the memory of this tab for some minutes: where the setting gates.remember_minutes allows
-// it and the person asks for it. It is stored nowhere, and other tabs and a reload do not have it.
+// The approver's passphrase in the memory of this tab, for the minutes of the setting gates.remember_minutes.
+//
+// A person turns it on for each passphrase. It is stored nowhere: other tabs do not have it, and a reload removes it.
 
 /** @type {{ passphrase: string, until: number, timer: ReturnType<typeof setTimeout> } | null} */
-let kept = null;
+let current = null;
 
 /** @type {Set<() => void>} */
 const listeners = new Set();
 
-/** Returns the kept passphrase. */
-export function rememberedPassphrase() {
-  return kept?.passphrase;
+/** Returns the passphrase, and the time of its removal in milliseconds since the Unix epoch. */
+export function remembered() {
+  return current;
 }
 
-/** Returns the time at which it is forgotten, in milliseconds since 1970. */
-export function rememberedUntil() {
-  return kept?.until;
-}
-
-/** Keeps a passphrase. Its time does not begin anew with its use. @param {string} passphrase @param {number} minutes */
+/** Stores a passphrase. Its use does not extend the time. @param {string} passphrase @param {number} minutes */
 export function rememberPassphrase(passphrase, minutes) {
-  forgetPassphrase();
   const time = minutes * 60_000;
-  kept = { passphrase, until: Date.now() + time, timer: setTimeout(forgetPassphrase, time) };
-  for (const changed of listeners) changed();
+  replace({ passphrase, until: Date.now() + time, timer: setTimeout(forgetPassphrase, time) });
 }
 
+/** Removes the passphrase. */
 export function forgetPassphrase() {
-  if (!kept) return;
-  clearTimeout(kept.timer);
-  kept = null;
+  if (current) replace(null);
+}
+
+/** @param {typeof current} next */
+function replace(next) {
+  clearTimeout(current?.timer);
+  current = next;
   for (const changed of listeners) changed();
 }
 
-/** Calls `changed` when a passphrase is kept or forgotten. Returns the function that ends this. @param {() => void} changed */
-export function whenRemembered(changed) {
-  listeners.add(changed);
-  return () => void listeners.delete(changed);
+/**
+ * Calls a listener when a passphrase is stored or removed.
+ * @param {() => void} listener
+ * @returns {() => void} Ends it.
+ */
+export function listenToPassphrase(listener) {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
 }

@@ -10,7 +10,7 @@ import { recordingOf } from "./marks.js";
 import { hasText } from "./run_filter.js";
 import { TONES } from "./runs.js";
 import { gates, lists, listen } from "./store.js";
-import { addEvent, duration, emptyTimeline, flatten, gist, isEmpty, isNext, lanes, layOut, telling, took } from "./timeline.js";
+import { addEvent, duration, emptyTimeline, flatten, gist, isEmpty, isNext, lanes, layOut, stepTime, telling } from "./timeline.js";
 import { showTitle } from "./title.js";
 import { timeAgo, visible } from "./words.js";
 
@@ -165,7 +165,7 @@ export function show(into, parts) {
       h("span", { class: "hint" }, visible(step.kind)),
       h("span", { class: "gist" }, visible(gist(step))),
       bar,
-      h("span", { class: "took" }, took(step, now)),
+      h("span", { class: "took" }, stepTime(step, now)),
       h("span", { class: "unseen" }, step.outcome),
     );
     button.addEventListener("click", () => choose(step));
@@ -292,7 +292,7 @@ export function show(into, parts) {
     fill(
       detail,
       h("h2", {}, visible(step.name)),
-      h("p", { class: "hint" }, [visible(step.kind), timeOf(step.began), took(step, Date.now())].filter(Boolean).join(" · ")),
+      h("p", { class: "hint" }, [visible(step.kind), timeOf(step.began), stepTime(step, Date.now())].filter(Boolean).join(" · ")),
       step.because ? h("p", {}, visible(step.because)) : null,
       step.terminal ? h("p", {}, h("a", { href: `#/terminals/${encodeURIComponent(step.terminal)}` }, `Terminal ${step.terminal}`), step.offset === null ? null : [" · ", h("a", { href: `#/terminals/${encodeURIComponent(step.terminal)}/${step.offset}` }, "its output from there on")]) : null,
       recorded(step),

@@ -1,8 +1,8 @@
 // The timeline of a run: its events as steps. Pure.
 
 /**
- * A step: something that began and, unless it is in progress, ended. Of an `event`, such as a printed text, there is one time. One that is
- * taken over was performed by an earlier run.
+ * A step: something that began and, unless it is in progress, ended. Of an `event`, such as a printed text, there is one time. An
+ * earlier run performed a step that is taken over.
  * @typedef {{
  *   key: string, name: string, kind: string, began: number, ended: number | null, outcome: "running" | "ok" | "failed" | "waiting" | "cancelled" | "event",
  *   input: unknown, output: unknown, because: string, isTakenOver: boolean, depth: number, terminal: string | null, offset: number | null, run: string | null,
@@ -34,10 +34,11 @@ const ENDS = {
 };
 
 /**
- * Returns the duration of a step in words, so far or whole.
- * @param {Step} step @param {number} now
+ * Formats the duration of a step, until now if it is in progress.
+ * @param {Step} step
+ * @param {number} now In milliseconds since the Unix epoch.
  */
-export function took(step, now) {
+export function stepTime(step, now) {
   if (step.outcome === "event") return "";
   return step.isTakenOver ? "taken over" : duration((step.ended ?? now) - step.began);
 }

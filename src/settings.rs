@@ -171,7 +171,7 @@ pub(crate) const KEYS: &[Key] = &[
         name: "gates.remember_minutes",
         variable: "STEPLATCH_GATES_REMEMBER_MINUTES",
         former: None,
-        description: "minutes for which a tab of the page keeps the approver's passphrase, if the person wants that (0 = never)",
+        description: "minutes for which a tab of the page may keep the approver's passphrase (0 = never)",
         kind: Kind::Number(0, 0..=60),
         hot: true,
     },

@@ -224,7 +224,7 @@ async fn status(paths: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {
             print::line(format!("gates for people require the proof '{requires}'"))?;
         }
         if let Some(minutes) = reply.remember_minutes {
-            print::line(format!("the page keeps the passphrase for {minutes} min where a person ticks that"))?;
+            print::line(format!("a tab of the page may keep the passphrase for {minutes} min"))?;
         }
         if let Some(unconfirmed) = &reply.unconfirmed {
             print::remark(&unconfirmed_setting(unconfirmed));

@@ -8,7 +8,7 @@ use steplatch_protocol::{
 };
 use tokio::sync::mpsc;
 
-use super::event::{Effect, UiEvent};
+use super::event::{Effect, UiEvent, refusal_text};
 
 /// Performs effects in separate tasks, which report their results as events.
 #[derive(Debug)]
@@ -82,8 +82,4 @@ fn steering_result<E: std::fmt::Display>(reply: Result<PauseWorkflowReply, E>) -
         Ok(reply) => Err(refusal_text(reply.error)),
         Err(error) => Err(error.to_string()),
     }
-}
-
-fn refusal_text(error: Option<String>) -> String {
-    error.unwrap_or_else(|| "the daemon refused it without a reason".to_owned())
 }

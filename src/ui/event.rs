@@ -95,3 +95,8 @@ pub(crate) struct FeedSelection {
     /// The run on the screen, with the number of its opening: its events come from the first one for each opening.
     pub(crate) run: Option<(String, u64)>,
 }
+
+/// Returns the error of a reply that reports a refusal.
+pub(crate) fn refusal_text(error: Option<String>) -> String {
+    error.unwrap_or_else(|| "the daemon refused it without a reason".to_owned())
+}

@@ -52,7 +52,7 @@ pub(crate) struct Step {
     pub(crate) ended: Option<String>,
     pub(crate) input: Value,
     pub(crate) output: Value,
-    /// True if an earlier run performed it.
+    /// True if an earlier run performed the step.
     pub(crate) is_taken_over: bool,
     /// The run that it started.
     pub(crate) child: Option<String>,
@@ -61,7 +61,7 @@ pub(crate) struct Step {
 }
 
 impl Step {
-    /// Returns the state of a machine that the step entered, as `NAME/VISIT`.
+    /// Returns the entered state of a machine as `NAME/VISIT`; `None` for other steps.
     pub(crate) fn entered_state(&self) -> Option<String> {
         let (state, visit) = self.key.strip_prefix("state ")?.rsplit_once(' ')?;
         Some(format!("{state}/{visit}"))

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use steplatch_protocol::{AnswerGate, AnswerGateReply, GateInfo, RerunRequest, RunRecord, RunReply};
 
-use super::event::{Effect, UiEvent};
+use super::event::{Effect, UiEvent, refusal_text};
 use super::gate_view::{AnswerStep, GateView, INERT_TIME};
 use super::key::{Key, TerminalInput};
 use super::layout::Places;
 use super::line_input::{Edit, LineInput};
 use super::model::{Confirmation, DaemonState, ListLine, Model, Notice, Opened, Row, RowId, Section, Typing, lines};
 use super::picture::Picture;
+use super::steps::Step;
 use crate::commands::gates::answer_text;
 use crate::print;
 use crate::run_changes::has_ended;
@@ -345,8 +346,8 @@ fn run_again(model: &mut Model, run_id: &str, from_state: Option<String>) -> Vec
     confirm(model, question, &CONFIRMING_KEYS, Effect::RunAgain(Box::new(request)))
 }
 
-/// Handles the reply to a request to run an ended run again: opens the new run where the request was made, or asks whether
-/// to repeat an action that cannot be taken back.
+/// Handles the reply to a request to run an ended run again: opens the new run, or requests the confirmation of irreversible
+/// actions, if the person still looks at the earlier run.
 fn handle_rerun(model: &mut Model, mut request: RerunRequest, reply: Result<RunReply, String>) -> Vec<Effect> {
     let is_idle = model.confirmation.is_none() && model.typing.is_none() && !model.is_quiet();
     let is_at_run = is_idle
@@ -363,12 +364,11 @@ fn handle_rerun(model: &mut Model, mut request: RerunRequest, reply: Result<RunR
             }
         }
         Ok(reply) if is_at_run && !reply.irreversible.is_empty() => {
-            let actions = print::visible(&reply.irreversible.join("; "));
-            let question = format!("Repeat it? {actions}");
+            let question = format!("Repeat it? {}", print::visible(&reply.irreversible.join("; ")));
             request.repeat_irreversible = true;
             return confirm(model, question, &IRREVERSIBLE_KEYS, Effect::RunAgain(Box::new(request)));
         }
-        Ok(reply) => set_notice(model, Err(reply.error.unwrap_or_default())),
+        Ok(reply) => set_notice(model, Err(refusal_text(reply.error))),
         Err(error) => set_notice(model, Err(error)),
     }
     Vec::new()
@@ -503,7 +503,7 @@ fn run_key(model: &mut Model, key: Key) -> Vec<Effect> {
             return confirm(model, question, &CONFIRMING_KEYS, Effect::Attach { terminal, hold: false });
         }
         Key::Char('r') => {
-            let state = view.steps.steps.get(step).and_then(super::steps::Step::entered_state);
+            let state = view.steps.steps.get(step).and_then(Step::entered_state);
             return run_again(model, &run_id, state);
         }
         Key::Char('c' | 'p') => return control_run(model, key, &run_id),
@@ -514,7 +514,7 @@ fn run_key(model: &mut Model, key: Key) -> Vec<Effect> {
 }
 
 /// Returns the terminal that a step used.
-fn terminal_of(step: &super::steps::Step) -> Option<String> {
+fn terminal_of(step: &Step) -> Option<String> {
     let session_id = |value: &serde_json::Value| Some(value.get("session_id")?.as_str()?.to_owned());
     session_id(&step.output).or_else(|| session_id(&step.input))
 }
@@ -618,8 +618,10 @@ fn confirm_by_key(model: &mut Model, mut confirmation: Confirmation, key: Option
     Vec::new()
 }
 
-/// Keys that confirm an action, and keys that confirm one that cannot be taken back.
+/// Keys that confirm an action.
 const CONFIRMING_KEYS: [Key; 1] = [Key::Enter];
+
+/// Keys that confirm a cancellation, or the repetition of an irreversible action.
 const IRREVERSIBLE_KEYS: [Key; 2] = [Key::Char('y'), Key::Enter];
 
 /// Asks for the confirmation of an effect by these keys.

@@ -316,7 +316,7 @@ pub struct RunReply {
     #[serde(default)]
     #[schemars(extend("nullable" = true))]
     pub error: Option<String>,
-    /// What the run to run again has done and cannot be taken back, which needs again.repeat_irreversible
+    /// Irreversible actions of the earlier run that would happen again; again.repeat_irreversible permits them
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub irreversible: Vec<String>,
     /// Place in a function's file at which the exception was raised that error reports
@@ -752,7 +752,7 @@ pub struct RerunInfo {
     pub run_id: String,
     /// The state at which this run began, with the results of the earlier run before it
     pub from_state: Option<String>,
-    /// Number of its events that are taken over from the earlier run; they follow its start
+    /// Number of events that were taken over from the earlier run; they follow the start of this run
     pub taken_over_events: Option<u64>,
 }
 
@@ -863,10 +863,11 @@ impl RunEvent {
         last.contains(&self.event_type.as_str())
     }
 
-    /// Returns whether it is of an earlier run, which performed the step that this run has taken over.
+    /// Returns whether an earlier run performed the step of this event.
     #[must_use]
     pub fn is_taken_over(&self) -> bool {
-        self.data.get("taken_over") == Some(&Value::Bool(true))
+        // Authors determine the data of their own events.
+        Self::is_own(&self.event_type) && self.data.get("taken_over") == Some(&Value::Bool(true))
     }
 }
 

@@ -26,7 +26,7 @@ const ROWS: [(&str, &str); 22] = [
     ("t, enter", "take a terminal over: attach, and nothing else can type"),
     ("q", "leave; terminals and runs continue"),
     ("", "Run"),
-    ("enter; t, enter", "the run that a step started; the terminal that it worked in"),
+    ("enter", "the run that a step started; t, enter: its terminal"),
     ("r, enter", "run an ended run again, from the selected step on"),
     ("b", "leave it in the background; g comes back"),
     ("end", "follow the last step again"),
@@ -43,7 +43,7 @@ pub(super) fn draw(model: &Model, buffer: &mut Buffer) {
     let inside = draw_border(buffer, screen, "Help; any key goes back");
     let rows = ROWS.iter().map(|(key, does)| match *key {
         "" => Line::styled(*does, STRONG),
-        key => Line::from(vec![Span::styled(format!("  {key:<17}"), STRONG), Span::raw(*does)]),
+        key => Line::from(vec![Span::styled(format!("  {key:<16}"), STRONG), Span::raw(*does)]),
     });
     let leaves = Line::styled(format!("  An attached terminal is left with {}.", DetachKey::default().name()), QUIET);
     write_all(buffer, inside, rows.chain([leaves]));

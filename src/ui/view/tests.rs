@@ -667,7 +667,7 @@ fn an_ended_run_is_run_again_from_the_selected_step() {
         repeat_irreversible: false,
     };
     assert!(matches!(&desk.presses(&[Key::Enter])[..], [Effect::RunAgain(one)] if **one == request));
-    // Repeating what cannot be taken back is another decision, with other keys.
+    // Irreversible actions need a second confirmation, with other keys.
     let reply = |request: &RerunRequest, reply: RunReply| UiEvent::RanAgain {
         request: Box::new(request.clone()),
         reply: Ok(Box::new(reply)),
@@ -690,7 +690,7 @@ fn an_ended_run_is_run_again_from_the_selected_step() {
     desk.happens(reply(&request, started.clone()));
     assert_eq!(desk.model.feed_selection().run.map(|(run, _)| run), Some("run_dddd".to_owned()));
     assert!(desk.screen().contains("run_dddd runs run_bbbb again"), "{}", desk.screen());
-    // Whoever looks at something else is told, and asked nothing.
+    // In another view, the refusal is a notice without a confirmation.
     desk.happens(reply(&request, refused));
     assert!(desk.model.confirmation.is_none() && desk.screen().contains("it would happen again"), "{}", desk.screen());
 }
@@ -802,27 +802,27 @@ fn help_covers_what_is_shown_and_any_key_goes_back() {
     desk.looks(&expect![[r#"
         |─ Help; any key goes back ──────────────────────────────────────────────────────
         | Everywhere
-        |   ↑ ↓, space       select, scroll
-        |   enter            opens: reads a question, attaches to a terminal, shows a r…
-        |   esc              back
-        |   a                answer the question of a run or gate
-        |   p, enter         pause a run, or resume it
-        |   c, y, enter      cancel a run
-        |   ctrl-z, ctrl-l   suspend, draw again
+        |   ↑ ↓, space      select, scroll
+        |   enter           opens: reads a question, attaches to a terminal, shows a run
+        |   esc             back
+        |   a               answer the question of a run or gate
+        |   p, enter        pause a run, or resume it
+        |   c, y, enter     cancel a run
+        |   ctrl-z, ctrl-l  suspend, draw again
         | List
-        |   tab              the next section
-        |   /                filter by words
-        |   g                go to a run or terminal by the beginning of its id, or its…
-        |   t, enter         take a terminal over: attach, and nothing else can type
-        |   q                leave; terminals and runs continue
+        |   tab             the next section
+        |   /               filter by words
+        |   g               go to a run or terminal by the beginning of its id, or its …
+        |   t, enter        take a terminal over: attach, and nothing else can type
+        |   q               leave; terminals and runs continue
         | Run
-        |   enter; t, enter  the run that a step started; the terminal that it worked in
-        |   r, enter         run an ended run again, from the selected step on
-        |   b                leave it in the background; g comes back
-        |   end              follow the last step again
+        |   enter           the run that a step started; t, enter: its terminal
+        |   r, enter        run an ended run again, from the selected step on
+        |   b               leave it in the background; g comes back
+        |   end             follow the last step again
         | Question
-        |   a, text, enter   answers it, once its end was on the screen
-        |   esc              leaves it open
+        |   a, text, enter  answers it, once its end was on the screen
+        |   esc             leaves it open
         |   An attached terminal is left with ctrl-\.
     "#]]);
     assert!(desk.types("q").is_empty(), "the key does nothing else");

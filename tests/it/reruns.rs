@@ -48,7 +48,7 @@ fn a_failed_run_begins_again_at_the_state_that_failed() {
     assert_eq!(log(&home), ["build 7", "ship artifact-7", "ship artifact-7", "ship artifact-7"]);
     let shown = home.runs(&["runs", "show", again["run_id"].as_str().unwrap()]).well();
     assert!(shown.contains(&format!("{run} from ship")), "{shown}");
-    // Whoever looks at the run sees which step an earlier one performed.
+    // The views mark the step that the earlier run performed.
     let is_of_earlier = |text: &str, state: &str, is_end: bool| {
         let mut lines = text.lines().filter(|line| line.contains(state) && line.contains("taken over") == is_end);
         lines.next().is_some()

@@ -56,7 +56,7 @@ pub trait ProofPolicy: std::fmt::Debug + Send + Sync {
     /// Returns the weakest proof that counts now.
     fn weakest(&self) -> Proof;
 
-    /// Returns the minutes for which the page may keep the passphrase of a person who wants that; 0 if it may not.
+    /// Returns the number of minutes for which a tab of the page may keep the passphrase; 0 if that is off.
     fn remember_minutes(&self) -> u64 {
         0
     }

@@ -70,7 +70,7 @@ impl ProofRequirement {
         requirement
     }
 
-    /// Returns the minutes for which the page may keep a passphrase; 0 if it may not.
+    /// Returns the number of minutes for which a tab of the page may keep the passphrase; 0 if that is off.
     pub(crate) fn remember_minutes(&self) -> u64 {
         self.policy.remember_minutes()
     }

@@ -23,7 +23,7 @@ pub struct Configuration {
     pub hosts: Vec<RemoteHostConfig>,
     /// The weakest proof of a person that gates for people accept.
     pub gate_proof: Proof,
-    /// Minutes for which the page keeps the approver's passphrase, if the person wants that; 0 if it does not.
+    /// Minutes for which a tab of the page may keep the approver's passphrase; 0 if that is off.
     pub remember_minutes: u64,
     /// True if pagers and editors open in shells for one command.
     pub command_pagers: bool,

@@ -35,7 +35,7 @@ pub struct GetApproverReply {
     pub requires: Option<String>,
     /// The setting gates.require, if it is weaker: it counts once a person has confirmed it
     pub unconfirmed: Option<String>,
-    /// Minutes for which the page may keep the passphrase (gates.remember_minutes); absent if it may not
+    /// Minutes for which a tab of the page may keep the passphrase (gates.remember_minutes); absent if that is off
     pub remember_minutes: Option<u64>,
     /// The error and what to do
     pub error: Option<String>,

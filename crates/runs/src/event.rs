@@ -119,7 +119,7 @@ impl RunEvents {
     }
 }
 
-/// Field of an event, and of an entry of the execution log, of a step that an earlier run performed.
+/// Field that marks an event, or an entry of the execution log, of a step that an earlier run performed.
 pub(super) const TAKEN_OVER: &str = "taken_over";
 
 /// Failure to read a history entry.

@@ -281,12 +281,6 @@ impl RunHeader {
 }
 
 impl Run {
-    /// Returns whether the event of this number was taken over from an earlier run. The start, event 1, is its own.
-    pub(super) fn has_taken_over(&self, seq: u64) -> bool {
-        let events = self.about.again.as_ref().and_then(|again| again.taken_over_events).unwrap_or_default();
-        (2..=events.saturating_add(1)).contains(&seq)
-    }
-
     /// Returns a run with a driver, and the inputs and status of that driver.
     pub(super) fn driven(id: RunId, about: RunHeader) -> (Self, RunInputs, watch::Sender<RunStatus>) {
         let (inputs, received) = RunInbox::new();
@@ -344,6 +338,12 @@ impl Run {
         let (inputs, _) = RunInbox::new();
         let (_, progress) = watch::channel(progress);
         Self::from_parts(id, about, inputs, progress)
+    }
+
+    /// Returns whether the event with number `seq` was taken over from an earlier run. Event 1, the start, never is.
+    pub(super) fn has_taken_over(&self, seq: u64) -> bool {
+        let events = self.about.again.as_ref().and_then(|again| again.taken_over_events).unwrap_or_default();
+        (2..=events.saturating_add(1)).contains(&seq)
     }
 
     fn from_parts(id: RunId, about: RunHeader, inputs: RunInbox, progress: watch::Receiver<RunStatus>) -> Self {

@@ -94,7 +94,7 @@ async fn a_line_that_a_shell_over_ssh_may_cut_is_refused() {
         start(&session, &format!("{} {shell}", with_key(&server))).await;
         session.types(&format!("echo {} | wc -c\n", "a".repeat(1500))).await;
         session.sees("^1501").await;
-        // Behind its output, a shell over there may work on until it has drawn its prompt, which nothing but the prompt shows.
+        // The remote shell may still be busy after this output; only its prompt shows that it reads input.
         let (waited, view) = session.waits(until_input()).await;
         assert_eq!(waited.reason, Reason::Input, "{shell}:\n{}", view.screen);
         assert_eq!(

@@ -81,7 +81,7 @@ pub struct RecordedPart {
 }
 
 impl RecordedPart {
-    /// Returns the number of events, which the other run records behind its start.
+    /// Returns the number of events in this part.
     #[must_use]
     pub fn event_count(&self) -> usize {
         self.events.len()

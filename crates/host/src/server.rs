@@ -80,9 +80,11 @@ impl Shared {
         self.retiring.load(Ordering::Relaxed)
     }
 
-    /// Has it looked at whether there is a reason to stay.
+    /// Has the host check for a reason to stay if it may have lost the last one.
     pub(crate) fn check_retirement(&self) {
-        self.connections.send_modify(|_| {});
+        if self.is_retiring() || *self.connections.borrow() == 0 {
+            self.connections.send_modify(|_| {});
+        }
     }
 
     /// Closes terminals of single commands, unless a person holds them.

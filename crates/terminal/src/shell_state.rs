@@ -485,7 +485,7 @@ fn has_hook_code(name: &str, text: &str) -> bool {
     const INTEGRATION_CODE: [&str; 8] = [
         r"\$((__steplatch_count += 1))",
         r"\${__steplatch_elsewhere:+\$(__steplatch_mark_start)}",
-        r##"\${__steplatch_hook#\"\${PROMPT_COMMAND[999]:=\$__steplatch_hook}\"}"##,
+        r##"\${__steplatch_hook##\"\${PROMPT_COMMAND[999]:=\$__steplatch_hook}\"}"##,
         r##"\${__steplatch_bang:+\${histchars##\"\${histchars:=\$__steplatch_bang}\"}}"##,
         "{ __steplatch_end; } >/dev/null 2>&1",
         "{ __steplatch_prompt; } 3>&2 4>&1 >/dev/null 2>&1",
@@ -582,7 +582,7 @@ mod tests {
     fn what_runs_with_each_command_is_named_as_traps_are() {
         let hook =
             "[0]=\"{ __steplatch_end; } >/dev/null 2>&1\" [999]=\"{ __steplatch_prompt; } 3>&2 4>&1 >/dev/null 2>&1\"";
-        let mark = "\\e]133;R;k=0a;s=\\$?;n=\\$((__steplatch_count += 1))\\a\\${__steplatch_bang:+\\${histchars##\\\"\\${histchars:=\\$__steplatch_bang}\\\"}}\\${__steplatch_hook#\\\"\\${PROMPT_COMMAND[999]:=\\$__steplatch_hook}\\\"}\\\\e]133;C;k=0a\\\\a\\${__steplatch_elsewhere:+\\$(__steplatch_mark_start)}";
+        let mark = "\\e]133;R;k=0a;s=\\$?;n=\\$((__steplatch_count += 1))\\a\\${__steplatch_bang:+\\${histchars##\\\"\\${histchars:=\\$__steplatch_bang}\\\"}}\\${__steplatch_hook##\\\"\\${PROMPT_COMMAND[999]:=\\$__steplatch_hook}\\\"}\\\\e]133;C;k=0a\\\\a\\${__steplatch_elsewhere:+\\$(__steplatch_mark_start)}";
         for (variable, name) in [
             (format!("declare -- PS0=\"{mark}\""), None),
             (format!("declare -- PS0=\"\\$(test -e flag && evil){mark}\""), Some("PS0")),

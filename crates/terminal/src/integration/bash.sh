@@ -101,9 +101,23 @@ builtin unset STEPLATCH_SHELL_NONCE STEPLATCH_SHELL_EXCHANGE
 if [[ -n $__steplatch_key ]]; then
   # Runs before every prompt, after all other hooks: they may set PS1 and PS0 anew each time. bash gives every hook the
   # exit code of the command, whatever the hooks before it did.
+  # bash copies a function whenever it is called, so the rare cases are in functions of their own.
   __steplatch_prompt() {
     __steplatch_code=$?
     builtin local __steplatch_real=1
+    # bash prints its prompts to standard error, which is 3 here; 4 is standard output.
+    if [[ -n ${__steplatch_real-} && ${PROMPT_COMMAND[*]-} == "$__steplatch_hook" && (-o emacs || -o vi) &&
+      -z ${__steplatch_bang-} && -z $__steplatch_plain && -t 3 && -t 4 && :$BASHOPTS: == *:promptvars:* &&
+      ${PS0-}${PS1-}${PS2-} == *"133;C;k=$__steplatch_key"*"133;B;k=$__steplatch_key"*"133;P;k=s;k=$__steplatch_key"* ]]; then
+      __steplatch_without= __steplatch_elsewhere=
+      builtin printf "$__steplatch_form" "${__steplatch_status:-$__steplatch_code}" "$((__steplatch_count += 1))" \
+        "${__steplatch_ended:-0}" >/dev/tty
+      __steplatch_ended=
+    else
+      __steplatch_prompt_otherwise
+    fi
+  }
+  __steplatch_prompt_otherwise() {
     if [[ -n ${__steplatch_real-} ]]; then
       __steplatch_report
     else
@@ -121,9 +135,7 @@ if [[ -n $__steplatch_key ]]; then
     fi
   }
   __steplatch_report() {
-    builtin local __steplatch_said_code="${__steplatch_status:-$__steplatch_code}"
     __steplatch_without= __steplatch_elsewhere=
-    # A call takes longer than these conditions, and mostly this is the only hook.
     [[ ${PROMPT_COMMAND[*]-} == "$__steplatch_hook" ]] || __steplatch_keep_first
     # Without a line editor there is no key that has a line taken plainly.
     [[ -o emacs || -o vi ]] || builtin set +H
@@ -137,15 +149,16 @@ if [[ -n $__steplatch_key ]]; then
       *"133;C;k=$__steplatch_key"*"133;B;k=$__steplatch_key"*"133;P;k=s;k=$__steplatch_key"*) ;;
       *) __steplatch_marks '' ;;
     esac
-    # bash prints its prompts to standard error, which is 3 here.
     [[ -t 3 ]] || __steplatch_elsewhere=1 __steplatch_without+=B${__steplatch_plain:+C}
     # What goes through a pipe, as after `exec > >(tee log)`, may come later than this.
     __steplatch_piped=
     [[ ! -p /dev/fd/4 && ! -p /dev/fd/3 ]] || __steplatch_piped=';o=p'
-    builtin printf '\e]133;D;%s;k=%s;n=%s;e=%s%s\a\e]133;A;k=%s;w=%s\a' "$__steplatch_said_code" "$__steplatch_key" \
-      "$((__steplatch_count += 1))" "${__steplatch_ended:-0}" "$__steplatch_piped" "$__steplatch_key" "$__steplatch_without" >/dev/tty
+    builtin printf "$__steplatch_form" "${__steplatch_status:-$__steplatch_code}" "$((__steplatch_count += 1))" \
+      "${__steplatch_ended:-0}" "$__steplatch_piped" "$__steplatch_without" >/dev/tty
     __steplatch_ended=
   }
+  # Exit code, count, and whether the end is marked already; missing arguments are empty.
+  __steplatch_form="\\e]133;D;%s;k=$__steplatch_key;n=%s;e=%s%s\\a\\e]133;A;k=$__steplatch_key;w=%s\\a"
   # Uses marks without variables where prompts do not expand them (`shopt -u promptvars`), which $1 says.
   __steplatch_change_marks() {
     if [[ -n ${PS0-} ]] && ! __steplatch_is_fixed PS0; then
@@ -263,7 +276,7 @@ if [[ -n $__steplatch_key ]]; then
     __steplatch_second=nobody
     [[ ${PROMPT_COMMAND[*]-} == "$__steplatch_hook" ]] || __steplatch_keep_first
     # Where a command has taken the hook away, the next command puts it back: this expands to nothing, and sets it.
-    __steplatch_started="\${__steplatch_hook#\"\${PROMPT_COMMAND[999]:=\$__steplatch_hook}\"}$__steplatch_started"
+    __steplatch_started="\${__steplatch_hook##\"\${PROMPT_COMMAND[999]:=\$__steplatch_hook}\"}$__steplatch_started"
   else
     __steplatch_keep_first() { builtin :; }
     PROMPT_COMMAND="__steplatch_status=\$?

@@ -133,6 +133,7 @@ impl Pty {
     }
 
     /// Returns whether there is something to read. [`Pty::read`] may find nothing if the reactor has no news yet.
+    /// Costly: poll(2) on a terminal waits for the kernel worker that moves its output.
     pub(crate) fn has_unread(&self) -> bool {
         let mut polled = [PollFd::new(self.master.get_ref(), PollFlags::IN)];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };

@@ -729,11 +729,13 @@ impl Task {
 
     /// Returns whether the inner shell has exited and its last output has arrived.
     fn has_inner_shell_ended(&mut self) -> bool {
-        let has_left = self.shell.has_left();
+        if !self.shell.has_left() {
+            return false;
+        }
         let is_around_reporting = self.outer_shells.last().is_some_and(Shell::is_reporting);
         let has_traffic = self.has_traffic();
         let now = Instant::now();
-        let Some(running) = self.running.as_mut().filter(|_| has_left) else { return false };
+        let Some(running) = &mut self.running else { return false };
         let patience = if is_around_reporting { OUTER_PROMPT_TIMEOUT } else { INNER_EXIT_TIMEOUT };
         let look_at = *running.exit_check_at.get_or_insert(now + patience);
         let settled = self.last_output + INNER_EXIT_TIMEOUT;

@@ -15,7 +15,7 @@ use steplatch_workflow::Outcome;
 use super::child::CancelOnDrop;
 use super::start_key::StartKey;
 use super::{function, pins};
-use crate::engine::Attempt;
+use crate::engine::{Attempt, StartError, begin_for_step};
 use crate::engine_state::Engine;
 use crate::nodes::{self, NodeCall};
 use crate::runs::Runs;
@@ -59,8 +59,9 @@ pub(super) async fn perform(shared: &Arc<Engine>, caller: &Arc<Caller>, request:
             return outcome_of(shared.nodes.call(caller, &project, called, None).await);
         }
     }
-    let key = Some(StartKey::of_step(step.to_string()));
-    let run = match shared.begin_call(caller, &project, id.clone(), input.clone(), timeout, key).await {
+    let key = StartKey::of_step(step.to_string());
+    let begin = || shared.begin_call(caller, &project, id.clone(), input.clone(), timeout, Some(key.clone()));
+    let run = match begin_for_step(StartError::lacks_room, begin).await {
         Ok(run) => run,
         Err(error) => return refused(error.to_string()),
     };

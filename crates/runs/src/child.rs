@@ -21,6 +21,7 @@ use super::machine::{MachineLaunch, prepare};
 use super::remote::RemoteLaunch;
 use super::run::{Run, RunInbox, RunState, RunStatus};
 use crate::definition_source::{DefinitionSource, ResolvedTarget};
+use crate::engine::begin_for_step;
 use crate::engine_state::Engine;
 use crate::quota::DescendantQuota;
 use crate::result_error::ResultError;
@@ -49,7 +50,7 @@ pub(super) fn perform(
     is_branch: bool,
 ) -> Pin<Box<dyn Future<Output = Outcome> + Send>> {
     Box::pin(async move {
-        let begins = |id| begin(&shared, &caller, id, step.clone(), child, EngineKind::Sqlite);
+        let begins = |id| begin(&shared, &caller, id, step.clone(), child.clone(), EngineKind::Sqlite);
         let child = match RunningChild::start(&shared, &parent, &step, begins).await {
             Ok(child) => child,
             Err(error) => return refused(error.to_string()),
@@ -96,7 +97,7 @@ impl RunningChild {
         shared: &Arc<Engine>,
         parent: &RunInbox,
         step: &StepId,
-        begin: impl FnOnce(RunId) -> B,
+        begin: impl Fn(RunId) -> B,
     ) -> Result<Self, ChildError>
     where
         B: Future<Output = Result<Arc<Run>, E>>,
@@ -110,7 +111,10 @@ impl RunningChild {
         let quota = DescendantQuota::reserve(shared, step, known.is_some())?;
         let run = match known {
             Some(run) => run,
-            None => Box::pin(begin(id)).await?,
+            None => {
+                let begin = async || Ok(begin(id.clone()).await?);
+                begin_for_step(ChildError::lacks_room, begin).await?
+            }
         };
         // A paused parent pauses its child as well. A parent that has finished, or has this entry already, ignores the
         // input.

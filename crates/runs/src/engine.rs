@@ -13,7 +13,7 @@ mod runner;
 mod start_error;
 mod work_clock;
 
-pub(crate) use launch::{LaunchParts, uncancelled};
+pub(crate) use launch::{LaunchParts, begin_for_step, uncancelled};
 pub(crate) use recorder::{ENTRY_VERSION, Recorder};
 pub(crate) use recovery::{RecoveredRun, Recovery, StoredRun};
 pub(crate) use recovery_error::RecoveryError;

@@ -47,7 +47,7 @@ const EMPTY_LOG_DELAY: Duration = Duration::from_secs(2);
 const MAX_EMPTY_ATTEMPTS: usize = 60;
 
 /// First and maximum delay before a retry of a failed write to the journal.
-const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+pub(super) const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
 /// Inverse of the fraction of finished runs to delete at a time when the journal is full.
 const EVICTION_DIVISOR: usize = 16;

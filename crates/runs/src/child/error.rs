@@ -35,6 +35,13 @@ pub(crate) enum ChildError {
     NotStarted(#[from] ChildStartError),
 }
 
+impl ChildError {
+    /// Returns whether a later attempt succeeds if there is room on the disk.
+    pub(super) fn lacks_room(&self) -> bool {
+        matches!(self, Self::NotStarted(ChildStartError::Start(error)) if error.lacks_room())
+    }
+}
+
 /// Failure to start the run of a step.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ChildStartError {

@@ -9,7 +9,7 @@ use steplatch_store::{AppendError, Appended};
 use super::recorder::{Recorder, RecorderParts};
 use super::runner::{Attempt, RunKind, drive};
 use super::start_error::StartError;
-use crate::engine_state::Engine;
+use crate::engine_state::{Engine, RETRY_PAUSES};
 use crate::locked::PrivateForm;
 use crate::origin::Environment;
 use crate::run::{Run, RunHeader};
@@ -79,4 +79,49 @@ pub(crate) async fn uncancelled(
     start: impl Future<Output = Result<Arc<Run>, StartError>> + Send + 'static,
 ) -> Result<Arc<Run>, StartError> {
     tokio::spawn(start).await.unwrap_or_else(|error| Err(StartError::Interrupted(error)))
+}
+
+/// Starts the run of a step with `begin`. Waits while the journal is full: like the step, its run is only delayed.
+///
+/// # Errors
+/// All errors of `begin` that do not pass `lacks_room`.
+pub(crate) async fn begin_for_step<T, E, B>(lacks_room: impl Fn(&E) -> bool, begin: impl Fn() -> B) -> Result<T, E>
+where
+    B: Future<Output = Result<T, E>>,
+    E: std::fmt::Display,
+{
+    let mut pause = RETRY_PAUSES.0;
+    loop {
+        match Box::pin(begin()).await {
+            Err(error) if lacks_room(&error) => {
+                tracing::warn!(%error, "the run of a step waits for the journal");
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(RETRY_PAUSES.1);
+            }
+            begun => return begun,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use steplatch_store::StorageError;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_run_of_a_step_begins_once_there_is_room_and_every_other_error_is_returned() {
+        let full = || StartError::NotStored(StorageError::Full("full".into()));
+        for (last, expected) in [(Ok(7), Some(7)), (Err(StartError::Stopping), None)] {
+            let (last, attempts) = (Cell::new(Some(last)), Cell::new(0));
+            let begin = async || {
+                attempts.set(attempts.get() + 1);
+                if attempts.get() < 9 { Err(full()) } else { last.take().expect("one further attempt") }
+            };
+            let begun = begin_for_step(StartError::lacks_room, begin).await;
+            assert_eq!((begun.ok(), attempts.get()), (expected, 9));
+        }
+    }
 }

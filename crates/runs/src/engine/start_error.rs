@@ -51,3 +51,10 @@ pub(crate) enum StartError {
     #[error("the run could not be started: {0}")]
     Interrupted(#[source] JoinError),
 }
+
+impl StartError {
+    /// Returns whether a later attempt succeeds if there is room on the disk.
+    pub(crate) fn lacks_room(&self) -> bool {
+        matches!(self, Self::NotStored(StorageError::Full(_)))
+    }
+}

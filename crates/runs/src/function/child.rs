@@ -38,6 +38,7 @@ use crate::time_span::TimeSpan;
 const MAX_DEPTH: u32 = 16;
 
 /// The request of a call to start a run.
+#[derive(Clone)]
 pub(super) struct ChildRequest {
     /// Step of the call. The daemon finds the run by it.
     pub(super) step: StepId,
@@ -82,7 +83,7 @@ pub(super) fn perform(
             if request.depth > MAX_DEPTH {
                 return Err(ChildError::TooDeep(MAX_DEPTH));
             }
-            Ok(begin_child(&shared, &caller, id, file.as_deref(), request, EngineKind::Sqlite).await?)
+            Ok(begin_child(&shared, &caller, id, file.as_deref(), request.clone(), EngineKind::Sqlite).await?)
         };
         let child = match RunningChild::start(&shared, &parent, &step, start_run).await {
             Ok(child) => child,

@@ -13,8 +13,8 @@ mod tree;
 pub use child::Exit;
 pub(crate) use child::{Child, signal_group};
 pub(crate) use look::{
-    InputState, ProcessImage, catches, folder_of, input_state, is_relay, name_of, name_of_group, program_of,
-    reader_of_group, takes_entries,
+    InputState, ProcessImage, catches, folder_of, input_state, is_multiplexer, is_relay, name_of, name_of_group,
+    program_of, reader_of_group, takes_entries,
 };
 pub(crate) use orphans::Orphans;
 pub use piped::{Piped, PipedSpec, ProcessEnd, Programs, Stdin};

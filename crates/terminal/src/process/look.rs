@@ -144,6 +144,14 @@ const RELAYS: &[&str] = &[
 const POLLING_RELAYS: &[&str] =
     &["autossh", "docker", "kubectl", "nerdctl", "plink", "podman", "socat", "ssh", "sshpass"];
 
+/// Relays with terminals of their own, whose modes are not those of the programs in them.
+const MULTIPLEXERS: &[&str] = &["screen", "tmux: client", "zellij"];
+
+/// Returns whether a relay is a terminal multiplexer.
+pub(crate) fn is_multiplexer(name: &str) -> bool {
+    MULTIPLEXERS.contains(&name)
+}
+
 /// Returns whether a program relays typed input to another machine or another terminal.
 pub(crate) fn is_relay(name: &str) -> bool {
     RELAYS.contains(&name)

@@ -49,7 +49,8 @@ use crate::keys;
 use crate::line_limit::{self, LineTooLong, MAX_BUSYBOX_LINE_BYTES, MAX_LINE_BYTES};
 use crate::mouse;
 use crate::process::{
-    Child, Discipline, Exit, InputState, Pty, Read, Reading, SessionLeader, end_all, is_relay, signal_group,
+    Child, Discipline, Exit, InputState, Pty, Read, Reading, SessionLeader, end_all, is_multiplexer, is_relay,
+    signal_group,
 };
 use crate::prompt::LearnedPrompt;
 use crate::screen::{Screen, Size, highlights, row_of_cursor, styled_rows};
@@ -918,12 +919,12 @@ impl Task {
         if self.shell_name().as_deref().is_some_and(command::is_busybox) {
             return Err(LineTooLong { bytes, relay: None, max_bytes });
         }
-        let modes = self.intake.screen.modes();
-        // A line editor or full-screen program has no limit.
-        if modes.bracketed_paste || modes.alternate_screen {
+        // A line editor or full-screen program has no limit, but a terminal within this one looks like both, whatever its
+        // program is. The screen behind a relay may be that of such a terminal.
+        let Some(relay) = self.foreground_name().filter(|name| is_relay(name)) else { return Ok(()) };
+        if self.intake.screen.modes().bracketed_paste && !is_multiplexer(&relay) {
             return Ok(());
         }
-        let Some(relay) = self.foreground_name().filter(|name| is_relay(name)) else { return Ok(()) };
         // The program behind the relay is unknown, unless it is a shell that reported its kind.
         let inner = self.shell.integration.as_ref().filter(|_| self.shell.is_inner);
         match inner.is_some_and(|integration| integration.kind != Kind::Posix) {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use steplatch_patience::eventually;
-use steplatch_terminal::{CommandRequest, CommandResult, InputWait, Reason, RunError, Wait};
+use steplatch_terminal::{CommandRequest, CommandResult, Input, InputError, InputWait, Reason, RunError, Wait};
 
 use super::inner_shells::{entry, until_input};
 use super::shells::{Session, World, request, until_prompt};
@@ -158,6 +158,29 @@ async fn a_shell_whose_prompts_are_read_only_takes_commands() {
         }
         let screen = session.view().await.screen;
         assert!(!screen.contains("readonly") && !screen.contains("read-only"), "{shell}, {rc}:\n{screen}");
+    }
+}
+
+/// The modes of a terminal within this one are not those of the program that reads there.
+#[tokio::test]
+async fn a_line_that_a_program_within_another_terminal_may_cut_is_refused() {
+    let world = World::new();
+    world.file(".screenrc", "startup_message off\n");
+    for program in ["screen", "tmux -f /dev/null new"] {
+        let session = world.open(&["bash"]).await;
+        let until = Wait { input: Some(InputWait::KnownOrQuiet), ..until_prompt() };
+        session.types(&format!("SHELL=/bin/dash {program}\n")).await;
+        let (waited, view) = session.waits(until.clone()).await;
+        assert_eq!(waited.reason, Reason::Input, "{program}:\n{}", view.screen);
+        for bytes in [1100, 4104] {
+            let typed = Input { text: format!("echo {}\n", "a".repeat(bytes)), ..Input::default() };
+            assert!(matches!(session.0.send(typed).await, Err(InputError::LineTooLong(_))), "{program}: {bytes}");
+        }
+        session.types("echo short\n").await;
+        let (_, view) = session.waits(until).await;
+        assert!(view.screen.contains("\nshort"), "{program}:\n{}", view.screen);
+        session.types("exit\n").await;
+        session.waits(until_input()).await;
     }
 }
 

@@ -455,12 +455,14 @@ impl RunInTerminal {
         if self.json {
             print::json(&reply)?;
         }
-        if reply.exit_code.is_none() && !self.json {
-            print::remark("the exit code is unknown; in a shell, --integrate reports exit codes");
+        if reply.exit_code_unknown {
+            print::remark(
+                "the shell reports no exit codes, so the command may have failed; --integrate has it report them",
+            );
         }
-        // The exit code of the command, as a shell returns it. Without a known exit code, the command counts as
-        // successful.
-        let code = reply.exit_code.map_or(0, |code| u8::try_from(code & 0xff).unwrap_or(FAILED));
+        // The exit code of the command, as a shell returns it. An interpreter's entry has none.
+        let ended = reply.exit_code.map_or(0, |code| u8::try_from(code & 0xff).unwrap_or(FAILED));
+        let code = if reply.exit_code_unknown { FAILED } else { ended };
         Ok(ExitCode::from(code))
     }
 }

@@ -652,6 +652,10 @@ impl MachineWriter<'_> {
             params.insert("working_directory".to_owned(), directory.into());
         }
         params.insert("timeout".to_owned(), json!(wait_seconds(turn.elapsed)));
+        if exit_code.is_none() && !self.is_imported() {
+            // A shell that reported no exit code can be made to; an interpreter is left alone.
+            params.insert("integrate".to_owned(), true.into());
+        }
         self.set_terminal(&mut params, turn);
         let expected = exit_code.filter(|code| *code != 0);
         let condition = expected.map_or("success".into(), |code| json!({"field_equals": {"exit_code": code}}));

@@ -907,6 +907,10 @@ pub struct RunCommandReply {
     pub screen_content: Option<String>,
     /// True if it is unknown whether it happened
     pub outcome_unknown: Option<bool>,
+    /// True if the command ended in a shell that reports no exit codes, so it may have failed; integrate: true has the shell
+    /// report them
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub exit_code_unknown: bool,
 }
 
 /// Read variables of the live shell in a terminal, exported or not, without a trace on its screen.

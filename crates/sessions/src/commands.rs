@@ -199,7 +199,17 @@ impl Sessions {
                 if caller.run.is_some() && !(is_whole && ran.dropped_before.is_none()) {
                     return incomplete_output(session_id, &ran);
                 }
-                self.to_reply(terminal, ran)
+                let question = if ran.timed_out { awaited_row(terminal).await } else { None };
+                let mut reply = self.to_reply(terminal, ran);
+                if let Some(row) = question {
+                    let row = self.secrets.within(terminal.id()).masked(row);
+                    reply.awaiting_input = true;
+                    reply.error = Some(format!(
+                        "timed out: the command waits for input at '{row}'; type it with send_input, or interrupt the \
+                         command with keys: [\"ctrl-c\"]"
+                    ));
+                }
+                reply
             }
             Err(TerminalError::Refused(RunError::Held(holder))) => {
                 RunCommandReply { session_id, ..failure_reply(held_text(&holder)) }
@@ -283,6 +293,7 @@ impl Sessions {
             password,
             screen_content,
             outcome_unknown: ran.is_unreported.then_some(true),
+            exit_code_unknown: ran.lacks_exit_code && ran.exit_code.is_none(),
         }
     }
 
@@ -417,6 +428,12 @@ fn describe_input_request(asks: &InputRequest) -> String {
     format!(
         "{program} {what} (until: prompt waits for the end of the command), or interrupt it with keys: [\"ctrl-c\"]"
     )
+}
+
+/// Returns the last row of the screen, if the foreground program waits for input there.
+async fn awaited_row(terminal: &HostedTerminal) -> Option<String> {
+    let view = terminal.view(false).await.ok().filter(|view| view.awaiting_input == Some(true))?;
+    view.screen.lines().rev().map(str::trim).find(|row| !row.is_empty()).map(str::to_owned)
 }
 
 /// Returns the input request of the foreground program, such as an editor, a pager or an interpreter, if it is the

@@ -86,6 +86,9 @@ pub struct CommandResult {
     /// The output of the shell goes through a pipe, as after `exec > >(tee log)`: some of it may come later.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_piped: bool,
+    /// The command has ended at the prompt of what may be a shell, and that prompt reports no exit codes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lacks_exit_code: bool,
     /// Offset at which the output begins.
     pub offset: u64,
     /// Offset after the output.

@@ -65,16 +65,29 @@ pub(crate) fn judged<'o>(
 /// Maximum number of characters of a command's last line in an error.
 const MAX_LINE_CHARS: usize = 200;
 
-/// Returns the reason that a completed command has failed: its exit code, and the last line that it printed.
+/// Error of a command in a shell that reports no exit codes.
+const EXIT_CODE_UNKNOWN: &str = "the shell reports no exit codes, so it is unknown whether the command succeeded; \
+                                 \"integrate\": true has the shell report them";
+
+/// Returns the reason that a completed command counts as failed: its exit code, and the last line that it printed; or an
+/// unknown exit code.
 fn command_failed(tool: &str, result: &Map<String, Value>) -> Option<String> {
-    let code = result.get("exit_code").and_then(Value::as_i64).filter(|code| *code != 0)?;
     if tool != tool::RUN_COMMAND || !tool::succeeded(result) {
         return None;
     }
+    if result.get("exit_code_unknown") == Some(&Value::Bool(true)) {
+        return Some(EXIT_CODE_UNKNOWN.to_owned());
+    }
+    let code = result.get("exit_code").and_then(Value::as_i64).filter(|code| *code != 0)?;
     let output = result.get("output").and_then(Value::as_str).unwrap_or_default();
     let last = output.lines().rev().map(str::trim).find(|line| !line.is_empty());
-    let last = last.map(|line| format!(": {}", line.chars().take(MAX_LINE_CHARS).collect::<String>()));
+    let last = last.map(|line| format!(": {}", last_line(line)));
     Some(format!("the command ended with exit code {code}{}", last.unwrap_or_default()))
+}
+
+/// Returns a line of a screen or an output as an error has it, without what exceeds [`MAX_LINE_CHARS`].
+fn last_line(line: &str) -> String {
+    line.chars().take(MAX_LINE_CHARS).collect()
 }
 
 /// Returns the reason that a wait ended without a match, as a sentence without a full stop.
@@ -114,9 +127,13 @@ fn missed(params: &Map<String, Value>, result: &Map<String, Value>) -> String {
                 .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
                 .map(|time| format!(" within {}", time::spoken(time)))
                 .unwrap_or_default();
+            let question = text(result, "screen_content")
+                .filter(|_| reads.is_none() && result.get("awaiting_input") == Some(&Value::Bool(true)))
+                .and_then(|screen| screen.lines().rev().map(str::trim).find(|row| !row.is_empty()).map(last_line))
+                .map_or_else(String::new, |row| format!("; the program waits for input at '{row}'"));
             match reads {
                 Some(_) => format!("the program did not wait for input at {awaited}{echo}{within}"),
-                None => format!("{awaited} did not come{within}"),
+                None => format!("{awaited} did not come{within}{question}"),
             }
         }
     }
@@ -137,6 +154,11 @@ mod tests {
         for (tool, result, expected) in [
             ("run_command", json!({"success": true, "exit_code": 0, "output": "ok"}), None),
             ("run_command", json!({"success": true, "exit_code": null}), None),
+            (
+                "run_command",
+                json!({"success": true, "exit_code": null, "exit_code_unknown": true}),
+                Some(EXIT_CODE_UNKNOWN),
+            ),
             (
                 "run_command",
                 json!({"success": true, "exit_code": 2, "output": "a\n  No rule\n\n"}),
@@ -185,6 +207,16 @@ mod tests {
                 "the program did not wait for input at /Go on/ within 2s",
             ),
             (json!({}), json!({"elapsed_time": 1.5}), "what it waited for did not come within 1.5s"),
+            (
+                json!({"until": "prompt", "timeout": 2}),
+                json!({"timeout_occurred": true, "awaiting_input": true, "screen_content": "$ sh ask\nGo on? \n\n"}),
+                "'prompt' did not come within 2s; the program waits for input at 'Go on?'",
+            ),
+            (
+                json!({"until": "prompt", "timeout": 2}),
+                json!({"timeout_occurred": true, "awaiting_input": false, "screen_content": "$ make"}),
+                "'prompt' did not come within 2s",
+            ),
         ] {
             assert_eq!(missed(&map(&params), &map(&result)), expected, "{params} {result}");
         }

@@ -370,6 +370,73 @@ async fn a_state_whose_command_did_not_run_has_failed() {
 }
 
 #[tokio::test]
+async fn a_command_in_a_shell_that_reports_no_exit_codes_is_no_success() {
+    let daemon = TestDaemon::new().await;
+    let rows = [
+        ("dash", None, "true", false, "unknown"),
+        ("dash", None, "sh -c 'exit 3'", false, "unknown"),
+        ("busybox sh", None, "true", false, "unknown"),
+        ("bash", Some("PS1='inner$ ' bash --norc"), "false", false, "unknown"),
+        ("bash", Some("PS1='inner$ ' dash"), "false", false, "unknown"),
+        ("dash", None, "true", true, "ran"),
+        ("dash", None, "sh -c 'exit 3'", true, "failed"),
+        ("bash", Some("PS1='inner$ ' bash --norc"), "true", true, "ran"),
+        // An entry of an interpreter has no exit code.
+        ("bash", Some("python3 -q"), "1 + 1", false, "ran"),
+        ("bash", Some("python3 -q"), "1 + 1", true, "ran"),
+    ];
+    for (program, inner, command, integrate, expected) in rows {
+        let program: Vec<&str> = program.split(' ').collect();
+        let goes = |action: Value, next: &[(Value, &str)]| {
+            let transitions: Vec<Value> =
+                next.iter().map(|(condition, state)| json!({"condition": condition, "next_state": state})).collect();
+            json!({"action": action, "transitions": transitions})
+        };
+        let set = |value: &str| json!({"action": {"tool": "return", "params": {"result": value}}});
+        let start = json!({"tool": "send_input",
+            "params": {"input_text": format!("{}\n", inner.unwrap_or_default()), "pattern": r"(?m)^(>>> |inner\$ )"}});
+        let open = json!({"tool": "open_terminal", "params": {"command": program}});
+        let command_action = json!({"tool": "run_command", "params": {"command": command, "integrate": integrate}});
+        let first = if inner.is_some() { "start" } else { "do" };
+        let definition = json!({"initial_state": "open", "states": {
+            "open": goes(open, &[("success".into(), first)]),
+            "start": goes(start, &[("success".into(), "do")]),
+            "do": goes(command_action, &[
+                ("success".into(), "ran"), (json!({"field_equals": {"exit_code_unknown": true}}), "unknown"),
+                ("failure".into(), "failed"),
+            ]),
+            "ran": set("ran"),
+            "unknown": set("unknown"),
+            "failed": set("failed"),
+        }});
+        let ended = daemon.run(definition).await;
+        assert_eq!(ended.result, Some(json!(expected)), "{program:?}: {inner:?}: {command}: {ended:?}");
+    }
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_state_that_ran_out_of_time_names_the_question_of_the_program() {
+    let daemon = TestDaemon::new().await;
+    let question = "read -p 'Go on? ' answer";
+    let typed = json!({"input_text": format!("{question}\n"), "until": "prompt", "timeout": 1});
+    for action in [
+        json!({"tool": "run_command", "params": {"command": question, "timeout": 1}}),
+        json!({"tool": "send_input", "params": typed}),
+    ] {
+        let definition = json!({"initial_state": "open", "states": {
+            "open": {"action": {"tool": "open_terminal", "params": {"shell": "bash"}},
+                     "transitions": [{"condition": "success", "next_state": "ask"}]},
+            "ask": {"action": action},
+        }});
+        let ended = daemon.run(definition).await;
+        let error = ended.error.unwrap_or_default();
+        assert!(error.contains("waits for input at 'Go on?'"), "{action}: {error}");
+    }
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn a_variable_in_lower_case_is_the_argument_in_capitals() {
     let daemon = TestDaemon::new().await;
     let says = json!({"tool": "run_command", "params": {"command": "echo {PROJECT}"}});

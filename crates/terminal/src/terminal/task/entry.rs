@@ -375,7 +375,8 @@ impl Task {
             Verdict::Complete if !entry.pending_lines.is_empty() => self.type_next_entry(true),
             Verdict::Complete => {
                 self.reached_prompt = entry.group.map(|group| (group, self.last_input));
-                self.end_entry(|_| {});
+                let lacks_exit_code = entry.prompt.may_be_shell();
+                self.end_entry(|result| result.lacks_exit_code = lacks_exit_code);
             }
             Verdict::Incomplete
                 if !entry.pending_lines.is_empty() && !entry.taken_back && !entry.prompt.takes_statements() =>
@@ -467,6 +468,7 @@ impl Task {
             asks: None,
             is_unreported: false,
             is_piped: false,
+            lacks_exit_code: false,
             offset: ranges.first().map_or(0, |range| range.start),
             end: ranges.last().map_or(0, |range| range.end),
             version: Some(self.screen_version),

@@ -109,17 +109,25 @@ impl Menu {
             !entered.text.is_empty() && line.ends_with(&entered.text)
                 || entered.row.as_deref().is_some_and(|row| !row.is_empty() && line == row)
         };
-        let above = lines[..cursor].iter().rposition(|line| line.is_empty() || is_entered(line));
-        let first = match is_line(act) {
-            true if !row.is_empty() => cursor,
-            // The program draws and reads at different places.
-            true => lines.iter().rposition(|line| is_entered(line)).map_or(0, |entered| entered + 1),
-            false => above.map_or(0, |above| above + 1),
+        let entered = lines[..cursor].iter().rposition(|line| is_entered(line)).map_or(0, |above| above + 1);
+        let is_selected = |row: &str| {
+            is_selected(row) || highlighted.iter().any(|text| !text.trim().is_empty() && row.contains(text.trim()))
         };
-        let rows = filled_rows(lines[first.min(last)..=last].iter().copied());
-        if rows.is_empty() || rows.len() > MAX_ROWS {
+        let question = without_frame(row);
+        let first = match is_line(act) {
+            true if !question.is_empty() => cursor,
+            // The program draws and reads at different places.
+            true if row.is_empty() => lines.iter().rposition(|line| is_entered(line)).map_or(0, |entered| entered + 1),
+            true => first_of_blocks(&lines, entered, cursor, |rows| rows.iter().any(|row| asks(row))),
+            false => first_of_blocks(&lines, entered, cursor, |rows| {
+                rows.iter().any(|row| asks(row)) && rows.iter().any(|row| is_selected(row))
+            }),
+        };
+        let mut rows = filled_rows(lines[first.min(last)..=last].iter().copied());
+        if rows.is_empty() {
             return Self::None;
         }
+        rows.drain(..rows.len().saturating_sub(MAX_ROWS));
         let highlighted = if is_line(act) { Vec::new() } else { highlighted_from(highlighted, &lines, first) };
         Self::Drawn { rows, is_last: true, highlighted }
     }
@@ -331,6 +339,28 @@ fn default_of(question: &str) -> Option<&str> {
         }
     });
     defaults.next()
+}
+
+/// Returns the index of the row with which the last blocks of rows down from `cursor` begin that pass `is_whole`, or else
+/// `entered`. Empty rows divide blocks: prompts stand above their entries, and hints below them.
+fn first_of_blocks(lines: &[&str], entered: usize, cursor: usize, is_whole: impl Fn(&[&str]) -> bool) -> usize {
+    let begins_block = |index: &usize| lines[*index - 1].is_empty() && !lines[*index].is_empty();
+    let mut begins = (entered + 1..=cursor).rev().filter(begins_block);
+    begins.find(|first| is_whole(&lines[*first..])).unwrap_or(entered)
+}
+
+/// Returns whether a row may be the prompt of a menu.
+fn asks(row: &str) -> bool {
+    row.contains('?') || without_frame(row).ends_with(':')
+}
+
+/// Marks of a selected entry without a blank behind them, or within a frame.
+const SELECTION_MARKS: [char; 6] = ['❯', '●', '◉', '◼', '»', '▸'];
+
+/// Returns whether a row of a menu that is drawn in place is the selected entry.
+fn is_selected(row: &str) -> bool {
+    let row = without_frame(row);
+    has_pointer(row) || row.starts_with(SELECTION_MARKS)
 }
 
 /// Marks at the beginning of the selected row.
@@ -723,6 +753,36 @@ mod tests {
         let line = typed("demo\n");
         let asks = "$ node x.js\n✔ Where to? staging\n? Project name? (demo)\n";
         assert_eq!(drawn(asks, "? Project name? ", &line), ["? Project name? (demo)"]);
+    }
+
+    #[test]
+    fn a_menu_with_empty_rows_is_all_of_its_blocks_from_the_question_on() {
+        for (screen, row, rows) in [
+            ("$ node x.js\n? Where to?\n❯ dev\n  staging\n\n↑↓ navigate • ⏎ select\n", "", 4),
+            ("$ node x.js\nbuilt in 3 s\n\n? Where to?\n❯ dev\n  staging\n\n↑↓ navigate\n", "", 4),
+            ("$ node x.js\n? Which?\n❯◯ a\n ◯ b\n\n↑↓ navigate • space select\n", "? Which?", 4),
+            ("$ node x.js\nbuilt in 3 s\n\nDeploy where?\n\n> dev\n  staging\n\n\nEnter: choose\n", "", 4),
+            ("$ node x.js\nDeploy where?\n\nuse the arrow keys\n\n> dev\n  staging\n", "", 4),
+            ("$ node x.js\nDeploy to:\n\n  dev\n  staging\n\nEnter chooses\n", "", 4),
+        ] {
+            let shown = drawn(screen, row, &pressed(&["down", "enter"]));
+            assert_eq!(shown.len(), rows, "{screen}: {shown:?}");
+            let pattern = pattern_of_rows(&shown, &[], &KnownFacts::default(), Leeway::Identifiers, true);
+            assert!(matches_in(&pattern, screen), "{pattern} {screen}");
+            let first = shown[0].clone();
+            for changed in [screen.replace(&first, "Delete which?"), screen.replace("staging", "prod")] {
+                assert!(changed == screen || !matches_in(&pattern, &changed), "{changed}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_typed_in_a_frame_belongs_to_the_question_above_it() {
+        let screen = "$ node x.js\n┌  New\n│\n◆  Project name?\n│  demo\n└\n";
+        let rows = drawn(screen, "│  ", &typed("shop\n"));
+        let pattern = pattern_of_rows(&rows, &[], &KnownFacts::default(), Leeway::Identifiers, true);
+        assert!(matches_in(&pattern, screen), "{pattern}");
+        assert!(!matches_in(&pattern, &screen.replace("Project name?", "Delete which project?")), "{pattern}");
     }
 
     #[test]

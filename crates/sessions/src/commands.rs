@@ -204,10 +204,11 @@ impl Sessions {
                 if let Some(row) = question {
                     let row = self.secrets.within(terminal.id()).masked(row);
                     reply.awaiting_input = true;
-                    reply.error = Some(format!(
-                        "timed out: the command waits for input at '{row}'; type it with send_input, or interrupt the \
-                         command with keys: [\"ctrl-c\"]"
-                    ));
+                    let advice = match caller.run {
+                        Some(_) => "a dialogue answers it",
+                        None => "type it with send_input, or interrupt the command with keys: [\"ctrl-c\"]",
+                    };
+                    reply.error = Some(format!("timed out: the command waits for input at '{row}'; {advice}"));
                 }
                 reply
             }

@@ -56,8 +56,52 @@ echo "Scaffolded $name"
 echo "${entries[$at]} $name" >> log
 "#;
 
+/// Draws a menu with empty rows around its entries, and then a question above a field in a frame.
+const MENU_IN_BLOCKS: &str = r#"entries=(dev staging prod)
+at=0
+draw() {
+  printf 'Where to?\n\n'
+  for i in "${!entries[@]}"; do
+    [ "$i" = "$at" ] && printf '❯ %s\n' "${entries[$i]}" || printf '  %s\n' "${entries[$i]}"
+  done
+  printf '\narrows move, enter selects'
+}
+erase() { printf '\r\033[%dA\033[J' $((${#entries[@]} + 3)); }
+echo "built in $SECONDS s"
+echo
+draw
+while :; do
+  IFS= read -rsn1 key
+  [ -z "$key" ] && break
+  [ "$key" = $'\e' ] && read -rsn2 rest && [ "$rest" = '[B' ] && at=$(((at + 1) % ${#entries[@]}))
+  erase
+  draw
+done
+erase
+stty -icanon
+printf '┌  New\n│\n◆  Project name?\n│  demo\n└'
+printf '\033[1A\r\033[3C'
+read -r name
+stty icanon
+printf '\n'
+echo "${entries[$at]} $name" >> log
+"#;
+
 fn programs() -> Vec<Program> {
     vec![
+        Program {
+            text: MENU_IN_BLOCKS,
+            answers: vec![pressed(&["down", "enter"]), typed("shop\n")],
+            done: "staging shop\n",
+            changes: vec![
+                ("dev staging prod", "dev prod staging", false),
+                ("dev staging prod", "dev staging", false),
+                ("at=0", "at=1", false),
+                ("Where to?\\n", "What is erased?\\n", false),
+                ("◆  Project name?", "◆  Delete which project?", false),
+                ("built in", "made in", true),
+            ],
+        },
         Program {
             text: MENU,
             answers: vec![pressed(&["down", "enter"]), typed("demo\n")],

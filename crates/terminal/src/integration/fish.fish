@@ -13,6 +13,10 @@ if status is-interactive; and set -q STEPLATCH_SHELL_NONCE
     # The end of a command has a number that no earlier one had.
     set -g __steplatch_count 0
     function __steplatch_end
+        # A command that emits the events of the shell is at no prompt. The first event is that of the first prompt.
+        set -l __steplatch_running (builtin status current-command 2>/dev/null)
+        set -q __steplatch_idle; or set -g __steplatch_idle "$__steplatch_running"
+        test "$__steplatch_running" = "$__steplatch_idle"; or return
         set -g __steplatch_count (builtin math $__steplatch_count + 1)
         builtin printf '\e]133;D;%s;n=%s;k=%s\a\e]133;A;k=%s\a' "$argv[1]" $__steplatch_count $__steplatch_key $__steplatch_key
     end

@@ -31,7 +31,10 @@ if [[ -o interactive && -n ${STEPLATCH_SHELL_NONCE-} ]]; then
   # Runs before every prompt. The other hooks come first: they may set the prompts anew each time.
   __steplatch_precmd() {
     local __steplatch_code=$?
-    if (( ${+functions[builtin]} )); then __steplatch_past __steplatch_report $__steplatch_code; else __steplatch_report $__steplatch_code; fi
+    # A command that calls the hooks is at no prompt.
+    if [[ ${ZSH_EVAL_CONTEXT-} != toplevel* ]]; then
+      if (( ${+functions[builtin]} )); then __steplatch_past __steplatch_report $__steplatch_code; else __steplatch_report $__steplatch_code; fi
+    fi
   }
   __steplatch_report() {
     local __steplatch_code=$1

@@ -112,6 +112,8 @@ async fn what_a_command_prints_is_no_mark_of_its_shell() {
         ("bash", "echo \"${PS1@P}${PS0@P}${PS2@P}\"; echo -e \"$PS1\""),
         ("zsh", "echo $PS1; print -P $PS1 $PS2; print -P \"$PROMPT_EOL_MARK\""),
         ("fish", "fish_prompt"),
+        ("zsh", "for hook in $precmd_functions; do $hook; done"),
+        ("fish", "emit fish_prompt; emit fish_postexec x; emit fish_cancel"),
     ] {
         let world = World::new();
         let session = world.open(&[shell]).await;

@@ -25,6 +25,12 @@ const MAX_SCREEN_CHARS: usize = 8192;
 /// Maximum distance to look back for the beginning of a line that a shell took, in bytes.
 const MAX_LINE_BYTES: u64 = 16 * 1024;
 
+/// Returns whether a row has box characters only: the question of its program is in another row.
+fn is_frame(row: &str) -> bool {
+    let row = row.trim();
+    !row.is_empty() && row.chars().all(|character| matches!(character, '\u{2500}'..='\u{259f}' | ' '))
+}
+
 impl Task {
     /// Returns the program's current output. `unseen` states that it reads without an echo.
     pub(super) fn input_context(&self, unseen: bool) -> InputContext {
@@ -83,7 +89,7 @@ impl Task {
         let printed = settled(self.intake.transcript.history().open_line());
         // The screen has blanks for a tab.
         let without_blanks = |text: &str| text.split_whitespace().collect::<String>();
-        is_key || !without_blanks(&printed).ends_with(&without_blanks(row))
+        is_key || is_frame(row) || !without_blanks(&printed).ends_with(&without_blanks(row))
     }
 
     fn logged_screen(&self) -> String {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use steplatch_nodes::{Node, NodeKind};
 use steplatch_python_api::Declaration;
-use steplatch_workflow::suggestion;
+use steplatch_workflow::suggestion_or_known;
 
 use super::{nesting, python};
 use crate::error::{DeclarationError, DocumentError, FileReadError};
@@ -265,7 +265,7 @@ impl Project {
         for (table, entries) in tables {
             let trouble = |reason: String| InvalidDeclaration { name: None, file: file.to_owned(), reason };
             if !TABLES.contains(&table.as_str()) {
-                let nearest = suggestion(&table, TABLES.into_iter());
+                let nearest = suggestion_or_known(&table, TABLES.into_iter());
                 self.broken.push(trouble(format!("unknown key '{table}'{nearest}")));
                 continue;
             }

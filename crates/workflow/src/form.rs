@@ -10,10 +10,15 @@ mod kind;
 
 use serde_json::{Map, Value, json};
 
+use crate::definition::suggestion_or_known;
+
 pub use field::{Field, InvalidField};
 
 /// Maximum number of fields of a form.
 const MAX_FIELDS: usize = 20;
+
+/// The keys of a form.
+const FORM_KEYS: [&str; 6] = ["type", "title", "description", "properties", "required", "$schema"];
 
 /// Maximum length of the name of a field.
 const MAX_NAME_CHARS: usize = 64;
@@ -39,8 +44,9 @@ impl Form {
         };
         let mut problems = Vec::new();
         for key in document.keys() {
-            if !["$schema", "type", "title", "description", "properties", "required"].contains(&key.as_str()) {
-                problems.push(format!("'form' has an unknown key '{key}'"));
+            if !FORM_KEYS.contains(&key.as_str()) {
+                let or = suggestion_or_known(key, FORM_KEYS.into_iter());
+                problems.push(format!("'form' has an unknown key '{key}'{or}"));
             }
         }
         if document.get("type").is_some_and(|kind| kind != "object") {
@@ -237,7 +243,7 @@ mod tests {
         assert_eq!(
             refused(form).lines().collect::<Vec<_>>(),
             [
-                "'form' has an unknown key 'surprise'",
+                "'form' has an unknown key 'surprise', known are type, title, description, properties, required, $schema",
                 "'type' of 'form' is \"object\"",
                 "'required' names \"nobody\", which is no field of the form",
                 "field '1st' has no good name: it begins with a letter, and up to 64 letters, digits, '_' and '-' make it",

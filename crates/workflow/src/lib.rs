@@ -51,7 +51,7 @@ pub use decide::{
 };
 pub use definition::{
     Action, Definition, MAX_DOCUMENT_BYTES, PossibleOutcomes, Problem, Problems, Severity, State, ToolCatalog,
-    Transition, action_reference, documentation, schema, secret_variable, suggestion,
+    Transition, action_reference, documentation, schema, secret_variable, suggestion, suggestion_or_known,
 };
 pub use dialogue::{Conversation, DialogueScript};
 pub use event::{

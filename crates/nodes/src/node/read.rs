@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use serde_path_to_error::{Path, Segment};
-use steplatch_workflow::{Problem, Problems, suggestion};
+use steplatch_workflow::{Problem, Problems, suggestion, suggestion_or_known};
 
 use super::schema::schema_of;
 use super::{Node, NodeId, Seconds};
@@ -93,7 +93,7 @@ pub(crate) fn checked<T: DeserializeOwned + JsonSchema>(
     for (key, value) in fields {
         if !known.contains(key) {
             let candidates = known.iter().chain(besides).map(String::as_str);
-            let message = format!("unknown key '{key}' in {what}{}", suggestion(key, candidates));
+            let message = format!("unknown key '{key}' in {what}{}", suggestion_or_known(key, candidates));
             problems.push(Problem::error(format!("{pointer}/{}", escaped(key)), message));
         } else if !value.is_null() {
             right.insert(key.clone(), value.clone());

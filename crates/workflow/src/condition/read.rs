@@ -5,7 +5,8 @@ use serde_json::Value;
 use super::Condition;
 use super::test::{PatternText, Test, Word};
 use crate::definition::{
-    CONDITION_KEYS, CONDITION_WORDS, Diagnostics, JsonPath, MAX_DESCRIPTION_CHARS, ToolCatalog, kind, suggestion,
+    CONDITION_KEYS, CONDITION_WORDS, Diagnostics, JsonPath, MAX_DESCRIPTION_CHARS, ToolCatalog, kind,
+    suggestion_or_known,
 };
 use crate::event::NONE_OF_THESE;
 
@@ -65,8 +66,7 @@ fn read_word(
         findings.error(&pattern.pointer, format!("condition \"{name}\" takes no 'pattern'"));
     }
     let Some(word) = word else {
-        let hint = suggestion(name, CONDITION_WORDS.iter().map(String::as_str));
-        let or = if hint.is_empty() { format!(", known are {}", CONDITION_WORDS.join(", ")) } else { hint };
+        let or = suggestion_or_known(name, CONDITION_WORDS.iter().map(String::as_str));
         findings.error(&place.pointer, format!("unknown condition \"{name}\"{or}"));
         return None;
     };

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::document::{Diagnostics, JsonPath, Object, kind, suggestion};
+use super::document::{Diagnostics, JsonPath, Object, kind, suggestion_or_known};
 use super::shape::VARIABLE_KEYS;
 use super::{Problem, State};
 use crate::contract::{Contract, ContractVariable, KEYWORDS, ValueSchema, is_of_environment};
@@ -166,8 +166,7 @@ impl Diagnostics {
         let object = self.free_object(place, "'schema'")?;
         let mut known = true;
         for word in object.fields.keys().filter(|word| !KEYWORDS.contains(&word.as_str())) {
-            let hint = suggestion(word, KEYWORDS.iter().copied());
-            let or = if hint.is_empty() { format!(", known are {}", KEYWORDS.join(", ")) } else { hint };
+            let or = suggestion_or_known(word, KEYWORDS.iter().copied());
             let message = format!("'{word}' is not understood in the schema of a variable{or}");
             self.error(&format!("{}/{}", object.pointer, super::document::escaped(word)), message);
             known = false;

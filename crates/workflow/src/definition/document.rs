@@ -27,7 +27,7 @@ impl Diagnostics {
         let mut object = self.free_object(place, what)?;
         for key in object.fields.keys().filter(|key| !known.contains(key)) {
             let similar = meant_key(key, known);
-            let message = format!("unknown key '{key}' in {what}{}", hint(key, similar));
+            let message = format!("unknown key '{key}' in {what}{}", hint(key, similar, known));
             self.error(&format!("{}/{}", place.pointer, escaped(key)), message);
             object.meant.extend(similar.map(str::to_owned));
         }
@@ -157,14 +157,14 @@ pub(crate) fn meant_key<'k>(unknown: &str, known: &'k [String]) -> Option<&'k st
     synonym.or_else(|| nearest(unknown, known()))
 }
 
-/// Returns the end of a message about an unknown key: the key that it probably means.
-pub(crate) fn hint(unknown: &str, similar: Option<&str>) -> String {
+/// Returns the end of a message about an unknown key: the key that it probably means, or all known keys.
+pub(crate) fn hint(unknown: &str, similar: Option<&str>, known: &[String]) -> String {
     match similar {
         Some("field_equals") if SYNONYMS.contains(&(&unknown.to_lowercase(), "field_equals")) => {
             format!(", write {{\"field_equals\": {{\"{unknown}\": …}}}}")
         }
         Some(similar) => format!(", did you mean '{similar}'?"),
-        None => String::new(),
+        None => all_known(known.iter().map(String::as_str)),
     }
 }
 
@@ -176,6 +176,22 @@ const MAX_COMPARED_BYTES: usize = 128;
 /// Returns nothing where no word is near enough.
 pub fn suggestion<'k>(unknown: &str, known: impl Iterator<Item = &'k str>) -> String {
     nearest(unknown, known).map(|candidate| format!(", did you mean '{candidate}'?")).unwrap_or_default()
+}
+
+/// As [`suggestion`], with all known words where none is near enough: `, known are name, states`.
+pub fn suggestion_or_known<'k>(unknown: &str, known: impl Iterator<Item = &'k str> + Clone) -> String {
+    let suggestion = suggestion(unknown, known.clone());
+    if suggestion.is_empty() { all_known(known) } else { suggestion }
+}
+
+/// Returns the end of a message about an unknown word: all known words.
+fn all_known<'k>(known: impl Iterator<Item = &'k str>) -> String {
+    let known: Vec<&str> = known.collect();
+    match known.as_slice() {
+        [] => String::new(),
+        [only] => format!(", known is only {only}"),
+        known => format!(", known are {}", known.join(", ")),
+    }
 }
 
 fn nearest<'k>(unknown: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {

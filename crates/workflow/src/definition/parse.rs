@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use steplatch_ids::{InvalidId, WorkflowName};
 
-use super::document::{Diagnostics, JsonPath, Object, hint, kind, meant_key, suggestion};
+use super::document::{Diagnostics, JsonPath, Object, hint, kind, meant_key, suggestion, suggestion_or_known};
 use super::needs::{self, NeededVariable};
 use super::shape::{
     ACTION_KEYS, DIALOGUE_KEYS, DOCUMENT_KEYS, FAIL_KEYS, FOR_EACH_KEYS, GATE_KEYS, PARALLEL_KEYS, RETURN_KEYS,
@@ -417,8 +417,7 @@ impl Reader<'_> {
         let mut known = self.tools.tools();
         known.extend(tool::OF_MACHINES.iter().map(ToString::to_string));
         if !known.iter().any(|known| known == tool) {
-            let hint = suggestion(tool, known.iter().map(String::as_str));
-            let or = if hint.is_empty() { format!(", known are {}", known.join(", ")) } else { hint };
+            let or = suggestion_or_known(tool, known.iter().map(String::as_str));
             self.findings.error(&place.pointer, format!("unknown tool '{tool}'{or}"));
             return None;
         }
@@ -618,7 +617,7 @@ fn check_sleep(params: &Map<String, Value>) -> Vec<Problem> {
 fn unknown_keys(params: &Map<String, Value>, what: &str, known: &[String]) -> Vec<Problem> {
     let unknown = params.keys().filter(|key| !known.contains(key));
     let problem = |key: &String| {
-        let message = format!("unknown key '{key}' in {what}{}", hint(key, meant_key(key, known)));
+        let message = format!("unknown key '{key}' in {what}{}", hint(key, meant_key(key, known), known));
         Problem::error(format!("/{}", super::document::escaped(key)), message)
     };
     unknown.map(problem).collect()

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::{Dialogue, Next, problems, secret_names};
-use crate::definition::{Problem, secret_variable};
+use crate::definition::{Problem, secret_variable, suggestion_or_known};
 use crate::event::DialogueAnswer;
 use crate::substitute::{Lookup, Placeholder, placeholders};
 
@@ -49,7 +49,7 @@ impl DialogueScript {
         let unknown = unknown.map(|key| {
             Problem::error(
                 format!("/{key}"),
-                format!("unknown key '{key}' in a dialogue, known are {}", KEYS.join(", ")),
+                format!("unknown key '{key}' in a dialogue{}", suggestion_or_known(key, KEYS.into_iter())),
             )
         });
         let problem = problems(params).into_iter().map(|problem| Problem::error(problem.pointer, problem.message));

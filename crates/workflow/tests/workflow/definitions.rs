@@ -106,7 +106,7 @@ fn all_problems_are_told_at_once_with_their_places() {
         /states/start/timeout: a timeout is a number of seconds from 0.1 to 7200, not 7201
         /states/start/on_timeout: State 'start' timeout target 'nowhere' not found
         /states/wait~11: 'wait/1' is not a name for a state (1 to 64 letters, digits or '_')
-        /states/wait~11/action/retries: unknown key 'retries' in an action
+        /states/wait~11/action/retries: unknown key 'retries' in an action, known are tool, params
         /states/wait~11/action/params: 'pattern' is missing
         /states/wait~11/transitions/0/condition/pattern_match: pattern 'a(b' does not compile: unclosed group at position 1
         /states/wait~11/transitions/1/condition/succes: unknown key 'succes' in a condition, did you mean 'success'?

@@ -161,7 +161,7 @@ fn mistakes_are_named_with_their_place() {
         "tool": "dialogue", "params": {"rule": [], "rules": [{"wenn": "x", "when": "(", "type": "x"}], "until": "ok"}}}}});
     expect_test::expect![[r#"
         /states/a/action/params/rule: unknown key 'rule' in a dialogue, did you mean 'rules'?
-        /states/a/action/params/rules/0/wenn: unknown key 'wenn' in a rule
+        /states/a/action/params/rules/0/wenn: unknown key 'wenn' in a rule, known are when, type, press, secret, times
         /states/a/action/params/rules/0/when: pattern '(' does not compile: unclosed group at position 0
         /arguments/PW: warning: the secret argument 'PW' is not exported, and no state uses {PW}; write {PW|sh} where it is typed, or add "export": true if programs are to find it in their environment"#]].assert_eq(&problems(&document));
     let document = json!({"initial_state": "a", "arguments": {"PW": {"secret": true}}, "states": {"a": {"action": {

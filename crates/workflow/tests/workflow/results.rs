@@ -127,7 +127,7 @@ fn mistakes_in_a_set_and_a_return_have_places() {
         /states/names/action/params/1st: '1st' is no name for a variable: letters, digits, '_' and '-', with a letter or '_' first
         /states/names/action/params/error: 'error' is set by actions; choose another name
         /states/names/action/params/a b: 'a b' is no name for a variable: letters, digits, '_' and '-', with a letter or '_' first
-        /states/back/action/params/value: unknown key 'value' in a return
+        /states/back/action/params/value: unknown key 'value' in a return, known is only result
         /states/back/transitions: a return ends the run, so it has no transitions
         /states/empty: warning: State 'empty' cannot reach an end: every way from it goes on
         /states/names: warning: State 'names' cannot reach an end: every way from it goes on

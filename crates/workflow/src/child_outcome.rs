@@ -8,6 +8,20 @@ use crate::event::Outcome;
 use crate::history::History;
 use crate::tool;
 
+/// Maximum bytes, as JSON, of all variables of a child in its result, which the journal stores with the run above. The
+/// result cuts none: it omits the longest, and a state that reads one of those fails. This does not bound what a child
+/// returns.
+pub const MAX_CHILD_VARIABLES_BYTES: usize = 64 << 10;
+
+/// Maximum bytes of the log of a child, as JSON, in its result. The result omits a longer one as a whole.
+pub const MAX_CHILD_LOG_BYTES: usize = 64 << 10;
+
+/// Field of the result of a child with the names of its omitted variables.
+pub const OMITTED_VARIABLES: &str = "omitted_variables";
+
+/// Field of the result of a child whose log is omitted.
+pub const LOG_OMITTED: &str = "log_omitted";
+
 /// Returns the outcome of a child for its parent: the result of the action that started it.
 ///
 /// `status` is the kind of the child's end. The child's failure is the action's error. `session_id` is the terminal

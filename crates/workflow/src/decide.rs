@@ -566,7 +566,7 @@ impl<'a> DecisionBuilder<'a> {
         }
         match next(state, ending, history.variables()) {
             Next::Unresolved(unresolved) => {
-                let error = self.unresolved(name, &unresolved);
+                let error = self.unresolved(name, &unresolved, &history.variables().after(name, &result));
                 let way = Branch::Fail { reason: FailureReason::UnresolvedVariable, error };
                 self.follow(name, way, history.variables(), &terminals)
             }
@@ -641,7 +641,7 @@ impl<'a> DecisionBuilder<'a> {
             && let Some(unresolved) =
                 state.for_each().and_then(|for_each| substitute::unresolved(&for_each.items, &entering))
         {
-            let error = self.unresolved(name, unresolved);
+            let error = self.unresolved(name, unresolved, &entering);
             return self.fail(FailureReason::UnresolvedVariable, error, terminals);
         }
         if let Some((for_each, at_once)) = state.for_each_at_once() {
@@ -652,7 +652,7 @@ impl<'a> DecisionBuilder<'a> {
                     self.enter_step(CurrentStep { step, tool, params, limit, entered_at })
                 }
                 Err(NotEntered::Unresolved(unresolved)) => {
-                    let error = self.unresolved(name, &unresolved);
+                    let error = self.unresolved(name, &unresolved, &entering);
                     self.fail(FailureReason::UnresolvedVariable, error, terminals)
                 }
                 Err(NotEntered::Items(error)) => {
@@ -677,7 +677,7 @@ impl<'a> DecisionBuilder<'a> {
         if self.history.rules().refuses_unresolved()
             && let Some(unresolved) = state.unresolved(variables)
         {
-            let error = self.unresolved(name, unresolved);
+            let error = self.unresolved(name, unresolved, variables);
             return self.fail(FailureReason::UnresolvedVariable, error, terminals);
         }
         let mut params = params(state, variables, terminals);
@@ -813,8 +813,8 @@ impl<'a> DecisionBuilder<'a> {
     }
 
     /// Returns the problem of a placeholder of a state that has no value.
-    fn unresolved(&self, state: &str, name: &str) -> String {
-        format!("State '{state}': {}", names::no_value(self.definition, self.history, name))
+    fn unresolved(&self, state: &str, name: &str, variables: &dyn Lookup) -> String {
+        format!("State '{state}': {}", names::no_value(self.definition, self.history, variables, name))
     }
 
     /// Ends a run that completed, by way of its finally state.

@@ -39,7 +39,9 @@ mod variables;
 pub use steplatch_clock::Timestamp;
 
 pub use child::{Child, ChildWorkflow, MAX_LEVELS};
-pub use child_outcome::child_outcome;
+pub use child_outcome::{
+    LOG_OMITTED, MAX_CHILD_LOG_BYTES, MAX_CHILD_VARIABLES_BYTES, OMITTED_VARIABLES, child_outcome,
+};
 pub use condition::{Condition, ConditionError};
 pub use contract::{
     Contract, ContractVariable, InvalidVariables, ValueSchema, contract_variables, is_of_environment,

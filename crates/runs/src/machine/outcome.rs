@@ -1,7 +1,10 @@
 //! The outcome of a finished machine, for the run that started it.
 
 use serde_json::{Map, Value};
-use steplatch_workflow::{Event, History, LogBuilder, Outcome, child_outcome};
+use steplatch_workflow::{
+    Event, History, LOG_OMITTED, LogBuilder, MAX_CHILD_LOG_BYTES, MAX_CHILD_VARIABLES_BYTES, OMITTED_VARIABLES,
+    Outcome, child_outcome,
+};
 
 use super::report;
 use crate::child::refused;
@@ -9,14 +12,6 @@ use crate::engine_state::Engine;
 use crate::result_error::ResultError;
 use crate::run::Run;
 use crate::seal::Seal;
-
-/// Maximum bytes, as JSON, of all variables of a child in its result, which the journal stores with the run above. The
-/// result cuts none: it omits the longest, and a state that reads one of those fails. This does not bound what a child
-/// returns.
-const MAX_VARIABLES_BYTES: usize = 64 << 10;
-
-/// Maximum bytes of the log of a child, as JSON, in its result. The result omits a longer one as a whole.
-const MAX_LOG_BYTES: usize = 64 << 10;
 
 /// Returns the outcome of a finished machine, for a machine that waits for it, with its log if `with_log`.
 pub(crate) async fn outcome(shared: &Engine, run: &Run, with_log: bool) -> Outcome {
@@ -48,15 +43,15 @@ pub(crate) async fn outcome(shared: &Engine, run: &Run, with_log: bool) -> Outco
             }
             if let Some(Value::Object(variables)) = result.get_mut("final_variables") {
                 shared.secrets.mask_fields(variables);
-                let omitted = omit_longest(variables, MAX_VARIABLES_BYTES);
+                let omitted = omit_longest(variables, MAX_CHILD_VARIABLES_BYTES);
                 if !omitted.is_empty() {
-                    result.insert("omitted_variables".to_owned(), omitted.into());
+                    result.insert(OMITTED_VARIABLES.to_owned(), omitted.into());
                 }
             }
             if let Some(mut log) = log.map(Value::Array) {
                 shared.secrets.mask_in(&mut log);
-                if log.to_string().len() > MAX_LOG_BYTES {
-                    result.insert("log_omitted".to_owned(), true.into());
+                if log.to_string().len() > MAX_CHILD_LOG_BYTES {
+                    result.insert(LOG_OMITTED.to_owned(), true.into());
                 } else {
                     result.insert(report::LOG.to_owned(), log);
                 }

@@ -285,6 +285,30 @@ fn a_child_tells_what_its_run_would_tell() {
 }
 
 #[test]
+fn a_value_that_a_nested_run_left_out_is_named_with_its_bound_and_the_way_to_it() {
+    let failed = |read: &str, result: &Value| {
+        let mut document = nesting(&json!({"workflow_name": "inner"}));
+        document["states"]["nest"]["transitions"] = json!([{"condition": "success", "next_state": "read"}]);
+        document["states"]["read"] = json!({"action": {"tool": "send_input", "params": {"input_text": read}}});
+        document["states"].as_object_mut().unwrap().remove("mend");
+        let mut run = Machine::start(&document);
+        run.result(result);
+        run.history.error().map(str::to_owned)
+    };
+    let result = json!({
+        "success": true, "run_id": "run_0123456789abcdef", "final_variables": {"short": "x"},
+        "omitted_variables": ["long"], "log_omitted": true
+    });
+    expect!["State 'read': {nest_final_variables.long} has no value: the variables of the nested run are longer than 64 KiB together, so the longest were left out, 'long' among them. Have that workflow return it, and read {nest_result} or {nest_return_values}, which are whole"]
+        .assert_eq(&failed("{nest_final_variables.long}", &result).unwrap());
+    expect!["State 'read': {nest_execution_log.0.result} has no value: the log of the nested run is longer than 64 KiB, so it was left out. Have that workflow return what you need, and read {nest_result} or {nest_return_values}; get_run of run_0123456789abcdef has the log"]
+        .assert_eq(&failed("{nest_execution_log.0.result}", &result).unwrap());
+    let other = failed("{nest_final_variables.other}", &result).unwrap();
+    assert!(other.contains("does not have it. If it is meant as text"), "{other}");
+    assert_eq!(failed("{nest_final_variables.short}", &result), None);
+}
+
+#[test]
 fn the_terminal_that_a_child_leaves_open_becomes_that_of_a_run_that_has_none() {
     // Document 000, lines 640-656: the session_id of a nested run is the session_id from there on.
     let left = |opened: &Value| json!({"success": true, "status": "completed", "session_id": "term_7", "open_terminals": opened});

@@ -195,6 +195,13 @@ mod tests {
         // 003 L674: `Invalid choice 'd'. Must be one of: ['a', 'b', 'c']`
         let refused = read(&["a", "b", "c"], "d").unwrap_err().to_string();
         assert_eq!(refused, "Invalid choice 'd'. Must be one of: ['a', 'b', 'c']");
+        let numbered = read(&["red", "blue"], "2").unwrap_err().to_string();
+        let advice = "Choice 2 is answered with its text: blue";
+        assert_eq!(numbered, format!("Invalid choice '2'. Must be one of: ['red', 'blue']. {advice}"));
+        for number in ["0", "3", "-1"] {
+            let refused = read(&["red", "blue"], number).unwrap_err().to_string();
+            assert_eq!(refused, format!("Invalid choice '{number}'. Must be one of: ['red', 'blue']"));
+        }
         // 003 L1038: `answer is required`
         for choices in [&[][..], &["a"]] {
             assert!(read(choices, " ").unwrap_err().to_string().starts_with("answer is required"));

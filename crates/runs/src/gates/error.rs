@@ -183,7 +183,7 @@ pub(crate) enum InvalidAnswer {
         choices: Vec<String>,
     },
     /// The answer is not among the choices.
-    #[error("Invalid choice '{answer}'. Must be one of: {}", listed(.choices))]
+    #[error("Invalid choice '{answer}'. Must be one of: {}{}", listed(.choices), meant_by_number(.answer, .choices))]
     OtherChoice {
         /// The answer, at most 200 characters.
         answer: String,
@@ -195,6 +195,15 @@ pub(crate) enum InvalidAnswer {
 /// Formats the reason that a run cannot continue, as the end of a sentence.
 fn reason(trouble: Option<&str>) -> String {
     trouble.map(|trouble| format!(": {trouble}")).unwrap_or_default()
+}
+
+/// Returns a sentence about the choice whose number was answered instead of its text.
+fn meant_by_number(answer: &str, choices: &[String]) -> String {
+    let number = answer.trim().parse::<usize>().ok();
+    match number.and_then(|number| Some((number, choices.get(number.checked_sub(1)?)?))) {
+        Some((number, choice)) => format!(". Choice {number} is answered with its text: {choice}"),
+        None => String::new(),
+    }
 }
 
 /// Describes an answer with the required proof.

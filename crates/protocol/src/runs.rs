@@ -596,7 +596,8 @@ pub struct AnswerGateReply {
     pub passphrase_wanted: bool,
     /// Seconds until a passphrase is checked again; set where this one was not checked, because wrong ones came before it
     pub retry_after_seconds: Option<u64>,
-    /// True if it was not taken because it is not an answer that the gate takes; another one may be
+    /// True if the answer does not fit the gate, such as a text that is none of its choices, or an invalid form. Nothing was recorded
+    /// and the gate still waits; correct the answer and send it again
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub misread: bool,
     /// Parts of the terminals that are not compared before the run does what was approved, a sentence each

@@ -4,18 +4,19 @@
 //! It runs to the end of the process, so the next [`Person`] receives its lines from the same thread. A line that was
 //! read before a question does not answer it.
 
+use std::borrow::Cow;
 use std::io::{self, BufRead as _, IsTerminal as _};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use rustix::termios::{QueueSelector, tcflush};
 use serde_json::Value;
-use steplatch_protocol::GateInfo;
+use steplatch_protocol::{GateInfo, WITHOUT_ANSWER};
 use tokio::sync::mpsc;
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::passphrase::EchoOff;
-use crate::print::{QUIET, STRONG, visible, wrapped};
+use crate::print::{self, QUIET, STRONG, visible, wrapped};
 
 /// Within this time, a second Ctrl-C at the same question cancels the run. The first one leaves the question open.
 pub(crate) const SECOND_INTERRUPT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -238,6 +239,7 @@ pub(crate) fn content_lines(gate: &GateInfo) -> Vec<String> {
     let mut lines = Vec::new();
     let parts = gate.to_judge();
     for (name, text) in &parts {
+        let text = in_local_time(gate, name, text);
         // A single screen needs no name.
         if parts.len() == 1 && ["screen_content", "match_text"].contains(name) {
             lines.extend(text.lines().map(visible));
@@ -255,9 +257,21 @@ pub(crate) fn content_lines(gate: &GateInfo) -> Vec<String> {
     lines
 }
 
+/// Returns a field of the context with the time limit of the gate as people read times. Other texts are not the
+/// daemon's, and stay.
+fn in_local_time<'t>(gate: &GateInfo, name: &str, text: &'t str) -> Cow<'t, str> {
+    match &gate.expires_at {
+        Some(at) if name == WITHOUT_ANSWER => match text.strip_prefix(&format!("after {at}, ")) {
+            Some(follows) => format!("after {}, {follows}", print::local_time(at)).into(),
+            None => text.into(),
+        },
+        _ => text.into(),
+    }
+}
+
 /// Returns whether a question with its choices fits its limit, in rows of this terminal's width.
 pub(crate) fn is_shown_whole(gate: &GateInfo) -> bool {
-    let room = crate::print::width().unwrap_or(120).clamp(20, 120) - 8;
+    let room = print::width().unwrap_or(120).clamp(20, 120) - 8;
     let rows = |text: &str| wrapped(text, room).len();
     let judge: usize = content_lines(gate).iter().map(|line| rows(line)).sum();
     let choices: usize = gate.choices.iter().map(|choice| rows(choice)).sum();
@@ -332,6 +346,18 @@ mod tests {
         let long = GateInfo { prompt: "a\n".repeat(3000), ..self::gate(&["yes"]) };
         assert!(!is_shown_whole(&long), "a prompt counts");
         assert!(!is_shown_whole(&self::gate(&[&"x".repeat(54_000)])), "and so do choices");
+    }
+
+    #[test]
+    fn the_time_limit_of_a_gate_is_shown_in_local_time() {
+        let at = "2026-11-30T04:15:18.959Z";
+        let mut gate = GateInfo { expires_at: Some(at.to_owned()), ..gate(&["yes"]) };
+        gate.context = json!({"command": format!("at {at}"), "without an answer": format!("after {at}, it counts as not answered")})
+            .as_object()
+            .unwrap()
+            .clone();
+        let limit = format!("without an answer: after {}, it counts as not answered", print::local_time(at));
+        assert_eq!(content_lines(&gate), [format!("command: at {at}"), limit], "other fields are unchanged");
     }
 
     #[test]

@@ -410,6 +410,10 @@ pub struct TypedInput {
     pub last_at: String,
 }
 
+/// Field of the context of a gate that states what follows without an answer: `after TIME, …`, with the time of
+/// `expires_at`.
+pub const WITHOUT_ANSWER: &str = "without an answer";
+
 impl GateInfo {
     /// Returns the gate's name in commands: with the beginning of the digest of its shown question, so that the answer
     /// is to that question.

@@ -136,6 +136,17 @@ function judged(text) {
   return unified(shown)?.map((line) => textLine(line.is, line.text)) ?? shown;
 }
 
+/**
+ * Returns a field of the context with the time limit of the gate as people read times. Other texts stay.
+ * @param {any} gate @param {string} name @param {string} text
+ * @returns {string}
+ */
+function inLocalTime(gate, name, text) {
+  const limit = `after ${gate.expires_at}, `;
+  if (name !== "without an answer" || !text.startsWith(limit)) return text;
+  return `after ${dayTime(gate.expires_at, Date.now())}, ${text.slice(limit.length)}`;
+}
+
 /** @param {any} first */
 function card(first) {
   /** The question as it is shown, with its digest. @type {any} */
@@ -359,7 +370,7 @@ function card(first) {
       context.length
         ? h("dl", { class: "context" }, context.flatMap(([name, value]) => [
             h("dt", {}, visible(name)),
-            h("dd", {}, h("pre", { class: "judged", tabindex: "0", "aria-label": visible(name) }, judged(typeof value === "string" ? value : JSON.stringify(value, null, 2)))),
+            h("dd", {}, h("pre", { class: "judged", tabindex: "0", "aria-label": visible(name) }, judged(typeof value === "string" ? inLocalTime(gate, name, value) : JSON.stringify(value, null, 2)))),
           ]))
         : null,
       gate.shortened ? h("p", { class: "hint" }, "Parts of this are left out. All of it: ", h("code", {}, `steplatch gates show ${gate.gate_id}`)) : null,

@@ -5,7 +5,7 @@ use steplatch_access::{MASK, Redactor};
 use steplatch_clock as clock;
 use steplatch_ids::StepId;
 use steplatch_library::Signature;
-use steplatch_protocol::{GateInfo, without_free_space};
+use steplatch_protocol::{GateInfo, WITHOUT_ANSWER, without_free_space};
 use steplatch_workflow::{AnsweredBy, Gate, Timestamp};
 
 use crate::machine::{MAX_TEXT_CHARS, shorten};
@@ -17,9 +17,6 @@ const DIGEST_DIGITS: usize = 32;
 /// The fields of the context that say where the hosts of the run lead.
 const HOSTS: &str = "hosts";
 const OTHER_HOSTS: &str = "hosts of the run";
-
-/// Field of the context that states what follows without an answer.
-const WITHOUT_ANSWER: &str = "without an answer";
 
 /// A gate that waits for its answer.
 #[derive(Debug, Clone)]

@@ -3,7 +3,8 @@
 //! `anstream` drops colours if the output is not a terminal or `NO_COLOR` is set.
 
 use std::fmt::{Display, Write as _};
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal, Write as _};
+use std::os::fd::AsFd;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -199,23 +200,28 @@ pub(crate) fn size(bytes: u64) -> String {
     if exponent > 0 && integer < 10 { format!("{integer}.{tenths} {unit}") } else { format!("{integer} {unit}") }
 }
 
-/// Prints an error for people on standard error.
+/// Prints an error for people on standard error, wrapped to its terminal.
 pub(crate) fn error(message: &str) {
-    let message = harmless(&for_people(message));
+    const LABEL: &str = "error: ";
+    let message = message_rows(&harmless(&for_people(message)), LABEL.len(), width_of(&io::stderr()));
     // Ignores a failure of standard error itself.
-    let _ = writeln!(anstream::stderr().lock(), "{BAD}error:{BAD:#} {message}");
+    let _ = writeln!(anstream::stderr().lock(), "{BAD}{}{BAD:#} {message}", LABEL.trim_end());
 }
 
-/// Prints a remark on standard error.
+/// Prints a remark on standard error, wrapped to its terminal.
 pub(crate) fn remark(message: &str) {
-    let message = harmless(message);
+    let message = message_rows(&harmless(message), 0, width_of(&io::stderr()));
     let _ = writeln!(anstream::stderr().lock(), "{QUIET}{message}{QUIET:#}");
 }
 
 /// Returns the width of the terminal of standard output, if it is one.
 pub(crate) fn width() -> Option<usize> {
-    let out = io::stdout();
-    let size = out.is_terminal().then(|| rustix::termios::tcgetwinsize(&out).ok()).flatten()?;
+    width_of(&io::stdout())
+}
+
+/// Returns the width of the terminal of a stream, if it is one.
+fn width_of(stream: &(impl IsTerminal + AsFd)) -> Option<usize> {
+    let size = stream.is_terminal().then(|| rustix::termios::tcgetwinsize(stream).ok()).flatten()?;
     Some(usize::from(size.ws_col)).filter(|width| *width > 0)
 }
 
@@ -276,35 +282,72 @@ pub(crate) fn visible_lines(text: &str, indent: &str) -> String {
 
 /// Wraps a text into lines of at most `room` columns, between words if possible.
 pub(crate) fn wrapped(text: &str, room: usize) -> Vec<String> {
-    let mut lines = Vec::new();
-    for paragraph in text.lines() {
-        let mut line = String::new();
-        for word in visible(paragraph).split(' ') {
-            if !line.is_empty() && line.width() + 1 + word.width() > room {
-                lines.push(std::mem::take(&mut line));
-            }
-            if !line.is_empty() {
-                line.push(' ');
-            }
-            for character in word.chars() {
-                if line.width() + character.width().unwrap_or(0) > room {
-                    lines.push(std::mem::take(&mut line));
+    text.lines().flat_map(|line| wrapped_line(&visible(line), room, LongWord::Cut)).collect()
+}
+
+/// Handling of a word that is wider than a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LongWord {
+    /// Continues in the next row.
+    Cut,
+    /// Stays whole, for people who copy an address or a path: the terminal itself continues it.
+    Keep,
+}
+
+/// Wraps one line into rows of at most `room` columns, between words if possible.
+fn wrapped_line(line: &str, room: usize, long_word: LongWord) -> Vec<String> {
+    let mut rows = Vec::new();
+    let mut row = String::new();
+    for word in line.split(' ') {
+        if !row.is_empty() && row.width() + 1 + word.width() > room {
+            rows.push(std::mem::take(&mut row));
+        }
+        if !row.is_empty() {
+            row.push(' ');
+        }
+        match long_word {
+            LongWord::Keep => row.push_str(word),
+            LongWord::Cut => {
+                for character in word.chars() {
+                    if row.width() + character.width().unwrap_or(0) > room {
+                        rows.push(std::mem::take(&mut row));
+                    }
+                    row.push(character);
                 }
-                line.push(character);
             }
         }
-        lines.push(line);
     }
-    lines
+    rows.push(row);
+    rows
 }
+
+/// Minimum width in which wrapping helps.
+const MIN_COLUMNS: usize = 24;
 
 /// Returns text as [`visible`], wrapped to the terminal of standard output if it is one. Lines after the first begin
 /// with `indent` blanks.
 pub(crate) fn hanging(text: &str, indent: usize) -> String {
-    /// Minimum width in which wrapping helps.
-    const MIN_COLUMNS: usize = 24;
     let room = width().map_or(usize::MAX, |width| width.saturating_sub(indent).max(MIN_COLUMNS));
     wrapped(text, room).join(&format!("\n{}", " ".repeat(indent)))
+}
+
+/// Wraps a message behind a label of `label` columns to a terminal of that width; unchanged without one.
+///
+/// Rows below the first begin below the first word after the label, and those of a further line below its own indent
+/// and two blanks more.
+fn message_rows(message: &str, label: usize, width: Option<usize>) -> String {
+    let Some(width) = width else { return message.to_owned() };
+    let mut rows = Vec::new();
+    for (index, line) in message.lines().enumerate() {
+        let text = line.trim_start_matches(' ');
+        let indent = line.len() - text.len();
+        let hang = if index == 0 && label > 0 { label } else { indent + 2 };
+        let room = width.saturating_sub(hang.max(indent)).max(MIN_COLUMNS);
+        for (row, words) in wrapped_line(text, room, LongWord::Keep).into_iter().enumerate() {
+            rows.push(format!("{}{words}", " ".repeat(if row == 0 { indent } else { hang })));
+        }
+    }
+    rows.join("\n")
 }
 
 /// Cuts text to `columns` columns, with an ellipsis if it is longer.
@@ -440,6 +483,18 @@ mod tests {
         assert_eq!(fitted("abcdef", 4), "abc…");
         assert_eq!(fitted("漢字漢字", 5), "漢字…");
         assert_eq!(fitted("abc", 3), "abc");
+    }
+
+    #[test]
+    fn messages_wrap_between_words_with_a_hanging_indent() {
+        let message = "there is no workflow 'nope'; steplatch workflow load saves one\n  nope  a line of its own, which is long\nend";
+        assert_eq!(
+            message_rows(message, 7, Some(40)),
+            "there is no workflow 'nope';\n       steplatch workflow load saves one\n  nope  a line of its own, which is\n    long\nend"
+        );
+        assert_eq!(message_rows(message, 7, None), message, "a program reads whole lines");
+        let address = "open http://127.0.0.1:7080/a/very/long/address here";
+        assert_eq!(message_rows(address, 0, Some(30)), "open\n  http://127.0.0.1:7080/a/very/long/address\n  here");
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod mcp;
 mod moment;
 mod nodes;
 mod open;
+mod overview;
 mod remote;
 mod run;
 pub(crate) mod runs;
@@ -45,9 +46,9 @@ const START_WITH: &str = "Start with:
 
 /// Drive real terminals and run repeatable workflows, for agents and people
 #[derive(Debug, Parser)]
-#[command(name = "steplatch", version, max_term_width = 100, after_help = START_WITH)]
+#[command(name = "steplatch", version, max_term_width = overview::MAX_COLUMNS, after_help = START_WITH)]
 pub(crate) struct Arguments {
-    /// State directory (one daemon per directory) [default: ~/.local/state/steplatch]
+    /// State directory; each has a daemon of its own [env: STEPLATCH_STATE_DIR] [default: ~/.local/state/steplatch]
     #[arg(long, global = true, value_name = "DIR", help_heading = "Global options")]
     state_dir: Option<PathBuf>,
 
@@ -81,7 +82,7 @@ enum Command {
     /// List and run the graphs of this project
     #[command(subcommand)]
     Graph(graphs::Graphs),
-    /// Add, check and list other machines on which terminals can be opened
+    /// Add, check and list the other machines that terminals open on
     #[command(subcommand)]
     Hosts(hosts::HostsCommand),
     Cp(cp::Cp),
@@ -100,9 +101,9 @@ enum Command {
     Setup(setup::Setup),
     /// Check the installation and suggest fixes
     Doctor(doctor::Doctor),
-    /// Serve an MCP client on standard input and output, or clients over HTTP
+    /// Serve an MCP client on standard input and output, or over HTTP
     Mcp(mcp::Mcp),
-    /// Serve the page and an HTTP API with events and MCP, also for other instances
+    /// Serve the page, and an HTTP API with events and MCP
     Serve(serve::Serve),
     /// Start, stop and inspect the daemon
     #[command(subcommand)]
@@ -114,7 +115,7 @@ enum Command {
     #[command(hide = true)]
     Host(host::HostRelay),
     Man(man::Man),
-    /// Print a script with which a shell completes commands, ids and names
+    /// Print a script for a shell to complete commands, ids and names
     #[command(after_help = COMPLETIONS)]
     Completions {
         /// The shell
@@ -131,7 +132,7 @@ Add one of these lines to the configuration of your shell:
 Ids and names come from the running daemon.";
 
 impl Arguments {
-    /// Returns the grammar of the command line.
+    /// Returns the grammar of the command line, the same on every machine.
     pub(crate) fn grammar() -> clap::Command {
         Self::command()
     }
@@ -141,7 +142,11 @@ impl Arguments {
     /// # Errors
     /// If it is invalid, or requests help.
     pub(crate) fn read() -> Result<(Self, bool), clap::Error> {
-        let matches = Self::command().try_get_matches()?;
+        let grammar = Self::grammar();
+        let template = overview::template(&grammar);
+        let grammar = grammar.help_template(template);
+        let grammar = grammar.mut_arg("state_dir", |argument| argument.help(overview::state_directory()));
+        let matches = grammar.try_get_matches()?;
         let json = wants_json(&matches);
         Ok((Self::from_arg_matches(&matches)?, json))
     }

@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::print::{self, QUIET};
 use crate::{completion, front};
 
-/// Copy files between machines: each is written atomically, and checked by its SHA-256 digest
+/// Copy files between machines, each checked by its SHA-256 digest
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Cp {
@@ -39,7 +39,8 @@ Examples:
   steplatch cp build:/var/log/app.log .       from there
   steplatch cp -r site web:/srv               a directory
 A path on another machine that is not absolute begins at the home directory there.
-A local file with a colon in its name is written ./a:b.";
+A local file with a colon in its name is written ./a:b.
+Each file is written atomically: whole, or not at all.";
 
 /// Maximum number of attempts of a copy after the loss of the daemon.
 const MAX_ATTEMPTS: usize = 5;

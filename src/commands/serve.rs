@@ -13,7 +13,7 @@ use crate::print::{self, QUIET};
 use crate::{front, page_server};
 
 #[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(args_conflicts_with_subcommands = true, after_help = OTHER_INSTANCES)]
 pub(crate) struct Serve {
     #[command(subcommand)]
     command: Option<ServeRequest>,
@@ -29,6 +29,8 @@ pub(crate) struct Serve {
     #[arg(long, hide = true)]
     detached: bool,
 }
+
+const OTHER_INSTANCES: &str = "Other instances of steplatch use the API to run workflows here.";
 
 #[derive(Debug, Subcommand)]
 enum ServeRequest {

@@ -21,7 +21,7 @@ use crate::run_changes::{RECONNECT_TIMEOUT, RunChange, RunChanges, RunUpdate, ha
 use crate::wait::{TimeLimit, WaitOptions, WaitOutcome};
 use crate::{completion, front};
 
-/// Print a line for each event of runs, gates and terminals, as it happens
+/// Follow runs, gates and terminals, with a line for each event
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Watch {

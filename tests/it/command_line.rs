@@ -490,7 +490,9 @@ fn helps(home: &Home, command: &[String], all: &mut String) {
     let arguments: Vec<&str> = command.iter().map(String::as_str).chain(["--help"]).collect();
     let help = home.runs(&arguments).well();
     all.push_str(&format!("## steplatch {}\n\n{help}\n", command.join(" ")).replace("steplatch \n", "steplatch\n"));
-    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    // The help of the whole command line has groups of commands between its usage and its options.
+    let (begin, end) = if command.is_empty() { ("Terminals:", "Options:") } else { ("Commands:", "") };
+    let listed = help.lines().skip_while(|line| *line != begin).skip(1).take_while(|line| *line != end);
     // Continuation lines are indented more.
     let names = listed.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
     for name in names.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help") {
@@ -501,10 +503,37 @@ fn helps(home: &Home, command: &[String], all: &mut String) {
 #[test]
 fn the_help_of_every_command_is_that_of_the_golden_file() {
     let mut home = Home::new(STEPLATCH);
-    // It names no directory of this user or machine.
-    home.sets("XDG_STATE_HOME", "/elsewhere/state");
+    // It names no directory of this user or machine, except the state directory in force.
+    home.sets("STEPLATCH_STATE_DIR", "");
+    home.sets("XDG_STATE_HOME", "");
     home.sets("XDG_CONFIG_HOME", "/elsewhere/config");
     let mut all = String::new();
     helps(&home, &[], &mut all);
     expect_test::expect_file!["../golden/help.txt"].assert_eq(&all);
+}
+
+#[test]
+fn help_names_the_state_directory_in_force() {
+    let mut home = Home::new(STEPLATCH);
+    let help = home.runs(&["--help"]).well();
+    let words = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("[env: STEPLATCH_STATE_DIR=~/state]"), "{help}");
+    home.sets("STEPLATCH_STATE_DIR", "");
+    home.sets("XDG_STATE_HOME", "/elsewhere/state");
+    let help = home.runs(&["daemon", "status", "--help"]).well();
+    let words = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("[env: STEPLATCH_STATE_DIR] [default: /elsewhere/state/steplatch]"), "{help}");
+}
+
+#[test]
+fn commands_are_listed_in_groups_however_help_is_requested() {
+    let home = Home::new(STEPLATCH);
+    let help = home.runs(&["--help"]).well();
+    assert_eq!(home.runs(&["help"]).well(), help);
+    assert_eq!(home.runs(&["-h"]).well(), help);
+    let bare = home.runs(&[]);
+    assert_eq!((bare.code, &bare.stderr), (2, &help), "and without arguments on standard error");
+    for heading in ["Terminals", "Workflows", "People", "Machines", "Set up", "Start with"] {
+        assert!(help.contains(&format!("\n\n{heading}:\n")), "no {heading} in {help}");
+    }
 }

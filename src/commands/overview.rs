@@ -1,0 +1,122 @@
+//! The help of the whole command line: its commands in groups, and the state directory in force.
+
+use std::env;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use steplatch_protocol::DaemonPaths;
+
+use crate::print::{self, padded, visible};
+
+/// The headings of the help, each with its commands in the order of use. clap has no headings of subcommands.
+const GROUPS: [(&str, &[&str]); 5] = [
+    ("Terminals", &["terminal", "watch"]),
+    ("Workflows", &["run", "workflow", "runs", "nodes", "graph"]),
+    ("People", &["gates", "ui", "open", "commander", "approver"]),
+    ("Machines", &["hosts", "cp", "remote"]),
+    ("Set up", &["setup", "doctor", "config", "daemon", "mcp", "serve", "worker", "completions", "man", HELP]),
+];
+
+/// The command that clap adds once it has read the command line.
+const HELP: &str = "help";
+const ABOUT_HELP: &str = "Print this help, or the help of a command";
+
+/// Number of columns of the names of commands, with the blanks around them.
+const NAME_COLUMNS: usize = 15;
+
+/// Maximum number of columns of the help; clap's limit for the other parts.
+pub(super) const MAX_COLUMNS: usize = 100;
+
+/// The variable that names the state directory.
+const STATE_VARIABLE: &str = "STEPLATCH_STATE_DIR";
+
+/// Returns the template of clap for the help of `grammar`.
+pub(super) fn template(grammar: &clap::Command) -> String {
+    let columns = print::width().unwrap_or(MAX_COLUMNS).min(MAX_COLUMNS);
+    let styles = grammar.get_styles();
+    let (header, literal) = (styles.get_header(), styles.get_literal());
+    let mut groups = String::new();
+    for (heading, names) in GROUPS {
+        let _ = writeln!(groups, "{header}{heading}:{header:#}");
+        for name in names {
+            let about = print::wrapped(&about(grammar, name), columns.saturating_sub(NAME_COLUMNS).max(1));
+            let about = about.join(&format!("\n{}", " ".repeat(NAME_COLUMNS)));
+            let _ = writeln!(groups, "  {literal}{}{literal:#}{about}", padded(name, NAME_COLUMNS - 2));
+        }
+        groups.push('\n');
+    }
+    format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{groups}{header}Options:{header:#}\n{{options}}{{after-help}}"
+    )
+}
+
+/// Returns the short description of a command.
+fn about(grammar: &clap::Command, name: &str) -> String {
+    match grammar.find_subcommand(name).and_then(clap::Command::get_about) {
+        Some(about) => about.to_string(),
+        None => ABOUT_HELP.to_owned(),
+    }
+}
+
+/// Describes the option of the state directory with the directory in force, in the notation of clap.
+///
+/// clap's own `env` would pass the variable on as if the option was given, which 'setup' refuses.
+pub(super) fn state_directory() -> String {
+    let is_named = env::var_os(STATE_VARIABLE).is_some_and(|folder| !folder.is_empty());
+    let home = env::var_os("HOME").filter(|home| !home.is_empty());
+    let directory = DaemonPaths::from_environment(None).ok();
+    let directory = directory.map(|paths| in_home(paths.state(), home.as_deref().map(Path::new)));
+    let origin = match directory {
+        Some(directory) if is_named => format!("[env: {STATE_VARIABLE}={directory}]"),
+        Some(directory) => format!("[env: {STATE_VARIABLE}] [default: {directory}]"),
+        None => format!("[env: {STATE_VARIABLE}]"),
+    };
+    format!("State directory; each has a daemon of its own {origin}")
+}
+
+/// Formats a directory for people, below the home directory as `~/…`.
+fn in_home(directory: &Path, home: Option<&Path>) -> String {
+    match home.and_then(|home| directory.strip_prefix(home).ok()) {
+        Some(below) if !below.as_os_str().is_empty() => visible(&format!("~/{}", below.display())),
+        _ => visible(&directory.display().to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use unicode_width::UnicodeWidthStr as _;
+
+    use super::super::Arguments;
+    use super::*;
+
+    #[test]
+    fn every_command_is_in_one_group_of_the_help() {
+        let grammar = Arguments::grammar();
+        let visible = grammar.get_subcommands().filter(|command| !command.is_hide_set());
+        let mut known: Vec<&str> = visible.map(clap::Command::get_name).chain([HELP]).collect();
+        let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
+        known.sort_unstable();
+        grouped.sort_unstable();
+        assert_eq!(grouped, known);
+    }
+
+    #[test]
+    fn a_command_takes_one_row_of_eighty_columns_in_the_help() {
+        let grammar = Arguments::grammar();
+        for (_, names) in GROUPS {
+            for name in names {
+                assert!(name.width() + 4 <= NAME_COLUMNS, "{name}");
+                let about = about(&grammar, name);
+                assert!(NAME_COLUMNS + about.width() <= 80, "{name}: {about}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_directory_below_the_home_directory_is_shown_with_a_tilde() {
+        let shown = |directory: &str| in_home(Path::new(directory), Some(Path::new("/home/ana")));
+        assert_eq!(shown("/home/ana/.local/state/steplatch"), "~/.local/state/steplatch");
+        assert_eq!(shown("/srv/state"), "/srv/state");
+        assert_eq!(in_home(Path::new("/srv"), None), "/srv");
+    }
+}

@@ -5,12 +5,13 @@
 //!
 //! The modules, in order of execution: `turn` pairs each input with its outcome, `noise` selects inputs to omit,
 //! `against` compares with another capture of the same procedure, `template` and `provenance` replace values with
-//! variables, `question` and `menu` turn prompts of programs into patterns, and `machine` writes the states. `golden`
-//! is the recording that a proof compares with. `variation` removes text that differs between runs.
+//! variables, `question`, `menu` and `drawing` turn prompts of programs into patterns, and `machine` writes the states.
+//! `golden` is the recording that a proof compares with. `variation` removes text that differs between runs.
 
 mod against;
 mod ahead;
 mod comparison;
+mod drawing;
 mod effects;
 #[cfg(test)]
 mod fuzz;

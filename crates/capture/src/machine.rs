@@ -14,6 +14,7 @@ use crate::menu::{ANOTHER_ENTRY, Menu, PrintedMenu};
 use crate::provenance::{Extraction, OTHER_ROWS, find_extractions};
 use crate::question::{
     Leeway, escape, general_pattern, landmark, matches_in, names_subject, question, varying_words, without_classes,
+    without_frame,
 };
 use crate::session_log::{KnownFacts, MASK, SessionLog};
 use crate::template::{Binding, Use, typed_template};
@@ -136,11 +137,13 @@ fn turns_of(logs: &[SessionLog]) -> (Vec<Turn>, Vec<OmittedInput>) {
     (all_turns, omitted_inputs)
 }
 
-/// Removes the rows above the prompts of an interpreter, because they are results. Such a prompt has no word, occurs
-/// several times, and is below a row that is not a question.
+/// Removes the rows above the prompts of an interpreter, because they are results. Such a prompt has no word, is not the
+/// frame of a prompt, occurs several times, and is below a row that is not a question.
 fn remove_rows_above_prompts(turns: &mut [Turn], log: usize) {
     let prompt = |turn: &Turn| match &turn.ending {
-        Ending::Question(line) if turn.log == log && !has_word(&escape(line)) => Some(line.trim().to_owned()),
+        Ending::Question(line) if turn.log == log && !has_word(&escape(line)) && !without_frame(line).is_empty() => {
+            Some(line.trim().to_owned())
+        }
         _ => None,
     };
     let prompts: Vec<String> = turns.iter().filter_map(prompt).collect();
@@ -775,11 +778,13 @@ impl MachineWriter<'_> {
                 waits.push(Wait { params: vec![("until", "prompt".into())], condition, on_screen: false });
             }
             Ending::Question(_) | Ending::Password(_) | Ending::Screen(_)
-                if let Menu::Drawn { rows, is_last, highlighted } = &turn.menu =>
+                if let Menu::Drawn { rows, output_rows, is_last, highlighted } = &turn.menu =>
             {
                 // The rows of a choice must equal the recorded ones.
                 let leeway = if turn.leeway == Leeway::Data { Leeway::Data } else { Leeway::Nothing };
-                let pattern = crate::question::rows(rows, &self.shown_bindings(), &self.facts, leeway, *is_last);
+                let (output, rows) = rows.split_at(*output_rows);
+                let bindings = self.shown_bindings();
+                let pattern = crate::question::rows(output, rows, &bindings, &self.facts, leeway, *is_last);
                 self.record_used_in(&pattern);
                 self.add_guess(
                     state,
@@ -788,7 +793,6 @@ impl MachineWriter<'_> {
                 );
                 let mut wait = Wait { on_screen: true, ..Wait::pattern(pattern) };
                 if !highlighted.is_empty() {
-                    let bindings = self.shown_bindings();
                     let templates = highlighted.iter().map(|text| typed_template(text, &bindings, Use::Plain));
                     let (texts, names): (Vec<String>, Vec<Vec<String>>) = templates.unzip();
                     self.record_used(&names.concat());

@@ -133,8 +133,17 @@ impl LastRow {
     }
 }
 
-/// Returns the pattern of consecutive rows of a screen. `is_last`: the screen is empty below them.
-pub(crate) fn rows(rows: &[String], bindings: &[Binding], facts: &KnownFacts, leeway: Leeway, is_last: bool) -> String {
+/// Returns the pattern of consecutive rows of a screen, with the rows of `output` above them. `is_last`: the screen is
+/// empty below them.
+pub(crate) fn rows(
+    output: &[String],
+    rows: &[String],
+    bindings: &[Binding],
+    facts: &KnownFacts,
+    leeway: Leeway,
+    is_last: bool,
+) -> String {
+    let output = output.iter().map(|row| general_pattern(row, bindings, facts, Leeway::Data));
     let end = format!(r" *{FRAME}\n{FRAME}");
     // An editor fills the rest of its window with rows of one character.
     let is_filler = |row: &str| row.chars().count() == 1 && !row.contains(char::is_alphanumeric);
@@ -147,7 +156,7 @@ pub(crate) fn rows(rows: &[String], bindings: &[Binding], facts: &KnownFacts, le
     });
     format!(
         "^{FRAME}{}{}",
-        patterns.collect::<Vec<_>>().join(&end),
+        output.chain(patterns).collect::<Vec<_>>().join(&end),
         if is_last { format!(r" *{FRAME}\Z") } else { String::new() }
     )
 }
@@ -193,7 +202,7 @@ pub(crate) fn without_frame(row: &str) -> &str {
 }
 
 /// Returns whether a character draws a line, a box or a block.
-fn is_frame(character: char) -> bool {
+pub(crate) fn is_frame(character: char) -> bool {
     ('\u{2500}'..='\u{259f}').contains(&character)
 }
 

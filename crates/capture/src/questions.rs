@@ -255,6 +255,37 @@ fn what_a_question_without_a_subject_is_about_is_compared() {
 }
 
 #[test]
+fn an_answer_below_a_placeholder_belongs_to_the_question_above_it() {
+    for (recorded, others) in [
+        (
+            "┌  hello\n│\n◆  Project name?\n│  demo\n└\n",
+            &[("Project name?", "Delete which project?"), ("◆  Project name?\n", ""), ("demo", "all")][..],
+        ),
+        (
+            "Where does it go?\n\n╭─────╮\n│ demo │\n╰─────╯\n",
+            &[("does it go", "is erased"), ("demo", "all"), ("│ demo │\n", "")],
+        ),
+        ("Project name:\n  demo\n> ", &[("Project name", "Erase"), ("demo", "all")]),
+    ] {
+        let row = if recorded.ends_with('\n') { "" } else { "> " };
+        // The same frame is below the next question. The prompt of an interpreter is repeated too, and compared alone.
+        let (next_row, again) = match row {
+            "" => ("", recorded.replace("Project name", "Title")),
+            _ => ("Title: ", "Title: ".to_owned()),
+        };
+        let log = Log::default().starts("node x", 0, recorded).answers(row, "shop", &again);
+        let log = log.answers(next_row, "Box", "");
+        let captured = log.runs("true", 0, "").captured(&[], "/srv");
+        let printed = |text: &str| format!("node x\n{text}");
+        assert!(answers(&captured, &printed(recorded)), "{recorded}");
+        assert!(answers(&captured, &printed(&format!("Took 3 s\n\n{recorded}"))), "{recorded}");
+        for (part, other) in others {
+            assert!(!answers(&captured, &printed(&recorded.replace(part, other))), "{recorded}: {other}");
+        }
+    }
+}
+
+#[test]
 fn ordinals_stay_and_numbers_with_decimals_are_numbers() {
     for (recorded, answer, printed, goes_on) in [
         ("Size of the 2nd disk: ", "100", "Size of the 3rd disk: ", false),

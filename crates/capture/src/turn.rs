@@ -11,9 +11,10 @@ use crate::OmittedInput;
 use crate::ahead::{
     is_question, keys_of, later_question, move_lines_to_prompt, split_inputs, without_answered_question,
 };
+use crate::drawing::{Entered, asks};
 use crate::effects::starts_with_stem;
-use crate::menu::{Entered, Menu, heading_index, trimmed_lines};
-use crate::question::{LastRow, Leeway};
+use crate::menu::{Menu, heading_index, trimmed_lines};
+use crate::question::{LastRow, Leeway, is_frame, without_frame};
 use crate::session_log::{MASK, Moment, SessionLog};
 
 /// An input, with its output and the state of the program after it.
@@ -383,7 +384,9 @@ impl Reader<'_> {
         let leeway = match (&ending, next) {
             // A number that chooses an entry is not data.
             _ if matches!(menu, Menu::Printed(_)) => Leeway::Identifiers,
-            (Ending::Question(line), Some(next)) => leeway_of(&act_of(next), line),
+            (Ending::Question(line), Some(next)) => {
+                leeway_of(&act_of(next), &drawn_text(&menu).unwrap_or(line.clone()))
+            }
             (Ending::Screen(rows), Some(next)) => leeway_of(&act_of(next), rows),
             (Ending::Password(_), Some(_)) => Leeway::Identifiers,
             _ => Leeway::Data,
@@ -419,8 +422,7 @@ impl Reader<'_> {
         match (ending, &next.screen) {
             (Ending::Screen(rows), _) => Menu::from_screen(rows, &next.highlighted, &act),
             (Ending::Question(_) | Ending::Password(_), Some(screen)) => {
-                let entered = self.moments[..=at].iter().rev().find_map(|moment| entered_line(&moment.input));
-                let entered = entered.unwrap_or_default();
+                let entered = self.lines_since_prompt(at);
                 Menu::from_rows_in_place(
                     screen,
                     &next.highlighted,
@@ -432,6 +434,12 @@ impl Reader<'_> {
             (Ending::Question(_), None) => Menu::printed(printed, &act),
             _ => Menu::None,
         }
+    }
+
+    /// Returns the lines that were entered up to an entry, from the last one at a prompt on.
+    fn lines_since_prompt(&self, at: usize) -> Vec<Entered> {
+        let prompt = self.moments[..=at].iter().rposition(|moment| is_at_prompt(&moment.input)).unwrap_or(0);
+        self.moments[prompt..=at].iter().filter_map(|moment| entered_line(&moment.input)).collect()
     }
 
     /// Returns the output from an entry up to the next input.
@@ -564,16 +572,41 @@ fn expand_tabs(line: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
+/// Returns the rows of a menu that a program draws.
+fn drawn_text(menu: &Menu) -> Option<String> {
+    if let Menu::Drawn { rows, .. } = menu { Some(rows.join("\n")) } else { None }
+}
+
 /// Returns the heading above the question at the end of an output, and the rows between them. The first line is the
 /// previous input of the program.
 fn rows_above(printed: &str, question: &str) -> Vec<String> {
     let lines: Vec<&str> = printed.trim_end().lines().collect();
     match lines.split_last() {
         Some((last, [_, lines @ ..])) if last.trim() == question.trim() => {
-            trimmed_lines(&lines[heading_index(lines, lines.len())..])
+            trimmed_lines(&lines[subject_index(lines, question)..])
         }
         _ => Vec::new(),
     }
+}
+
+/// Maximum number of rows between a question and the row without a word in which it is answered.
+const MAX_ROWS_BELOW_QUESTION: usize = 5;
+
+/// Returns the index of the row that names the subject of the question below these lines: the last row with a word. If
+/// the last row of a prompt is a part of its frame, or a sign such as `> `, that word may be a placeholder, and the
+/// question is above it.
+fn subject_index(lines: &[&str], last: &str) -> usize {
+    let heading = heading_index(lines, lines.len());
+    if last.contains(char::is_alphanumeric) || last.trim().is_empty() {
+        return heading;
+    }
+    let filled = (0..lines.len()).rev().filter(|row| !lines[*row].trim().is_empty());
+    if without_frame(last).is_empty() {
+        let is_outside = |row: &usize| !lines[*row].trim_start().starts_with(is_frame);
+        return filled.clone().find(is_outside).or_else(|| filled.last()).map_or(heading, |row| row.min(heading));
+    }
+    let asked = filled.take(MAX_ROWS_BELOW_QUESTION).find(|row| asks(lines, *row));
+    asked.map_or(heading, |row| row.min(heading))
 }
 
 /// Returns the permitted variation of a question in the next run. Only an answer with a digit, a path or an address is
@@ -627,6 +660,8 @@ impl Turn {
     /// Marks the answer to the question as data: it is the value of an argument.
     pub(crate) fn mark_answer_as_data(&mut self) {
         let (Ending::Question(question) | Ending::Screen(question)) = &self.ending else { return };
+        let drawn = drawn_text(&self.menu);
+        let question = drawn.as_ref().unwrap_or(question);
         if matches!(&self.menu, Menu::Printed(menu) if menu.is_numbered) {
             return;
         }

@@ -11,6 +11,8 @@ use steplatch_testkit::TestDaemon;
 struct Program {
     text: &'static str,
     answers: Vec<Value>,
+    /// An argument with its recorded value and another one.
+    argument: Option<(&'static str, &'static str, &'static str)>,
     /// Its notes by then.
     done: &'static str,
     /// Parts of the program, other parts, and whether the workflow continues nevertheless.
@@ -56,19 +58,21 @@ echo "Scaffolded $name"
 echo "${entries[$at]} $name" >> log
 "#;
 
-/// Draws a menu with empty rows around its entries, and then a question above a field in a frame.
-const MENU_IN_BLOCKS: &str = r#"entries=(dev staging prod)
+/// Draws a menu with empty rows around its entries below an answered prompt, as current prompts of Node do. What it
+/// prints between them differs in each run.
+const MENU_WITH_BLANKS: &str = r#"read -p '? Name? ' name
+printf '\033[1A\r\033[J✔ Name? %s\n' "$name"
+echo "Checked in $RANDOM ms"
+entries=(dev staging prod)
 at=0
 draw() {
-  printf 'Where to?\n\n'
+  printf '? Where to?\n\n'
   for i in "${!entries[@]}"; do
     [ "$i" = "$at" ] && printf '❯ %s\n' "${entries[$i]}" || printf '  %s\n' "${entries[$i]}"
   done
-  printf '\narrows move, enter selects'
+  printf '\n\narrows move, enter selects'
 }
-erase() { printf '\r\033[%dA\033[J' $((${#entries[@]} + 3)); }
-echo "built in $SECONDS s"
-echo
+erase() { printf '\r\033[%dA\033[J' $((${#entries[@]} + 4)); }
 draw
 while :; do
   IFS= read -rsn1 key
@@ -78,33 +82,50 @@ while :; do
   draw
 done
 erase
-stty -icanon
-printf '┌  New\n│\n◆  Project name?\n│  demo\n└'
-printf '\033[1A\r\033[3C'
-read -r name
-stty icanon
-printf '\n'
-echo "${entries[$at]} $name" >> log
+printf '✔ Where to? %s\n' "${entries[$at]}"
+echo "$name ${entries[$at]}" >> log
+"#;
+
+/// Draws prompts between frames, with a cursor of its own: a text with a placeholder, a text, and a menu.
+const FRAMED: &str = r#"stty -icanon -echo
+printf '\033[?25l┌  hello\n│\n'
+ask() {
+  value= shown=$2
+  while :; do
+    printf '◆  %s\n│  %s\n└\n' "$1" "$shown"
+    IFS= read -rn1 key
+    printf '\033[3A\r\033[J'
+    [ -z "$key" ] && break
+    value=$value$key shown=${value}_
+  done
+  printf '◇  %s\n│  %s\n│\n' "$1" "$value"
+}
+ask 'Project name?' demo; name=$value
+ask 'Title?' _; title=$value
+entries=(eu us)
+at=0
+while :; do
+  printf '◆  Region?\n'
+  for i in "${!entries[@]}"; do
+    [ "$i" = "$at" ] && printf '│  ● %s\n' "${entries[$i]}" || printf '│  ○ %s\n' "${entries[$i]}"
+  done
+  printf '└\n'
+  IFS= read -rn1 key
+  [ -z "$key" ] && break
+  [ "$key" = $'\e' ] && read -rn2 rest && [ "$rest" = '[B' ] && at=$(((at + 1) % ${#entries[@]}))
+  printf '\033[%dA\r\033[J' $((${#entries[@]} + 2))
+done
+printf '\033[?25h'
+stty icanon echo
+echo "$name $title ${entries[$at]}" >> log
 "#;
 
 fn programs() -> Vec<Program> {
     vec![
         Program {
-            text: MENU_IN_BLOCKS,
-            answers: vec![pressed(&["down", "enter"]), typed("shop\n")],
-            done: "staging shop\n",
-            changes: vec![
-                ("dev staging prod", "dev prod staging", false),
-                ("dev staging prod", "dev staging", false),
-                ("at=0", "at=1", false),
-                ("Where to?\\n", "What is erased?\\n", false),
-                ("◆  Project name?", "◆  Delete which project?", false),
-                ("built in", "made in", true),
-            ],
-        },
-        Program {
             text: MENU,
             answers: vec![pressed(&["down", "enter"]), typed("demo\n")],
+            argument: None,
             done: "staging demo\n",
             changes: vec![
                 ("dev staging prod", "dev prod staging", false),
@@ -121,6 +142,7 @@ fn programs() -> Vec<Program> {
         Program {
             text: "read -p 'Mail: ' mail\necho \"$mail\" >> log\n",
             answers: vec![typed("ana@example.org\n")],
+            argument: None,
             done: "ana@example.org\n",
             changes: vec![
                 ("read -p", "read -sp", false),
@@ -137,6 +159,7 @@ fn programs() -> Vec<Program> {
         Program {
             text: "printf '1) small\\n2) full\\n'; read -p '#? ' n; echo \"$n\" >> log\n",
             answers: vec![typed("2\n")],
+            argument: None,
             done: "2\n",
             changes: vec![
                 ("printf '", "printf '1) small\\n2) full\\nobsolete, new menu:\\n1) full\\n2) wipe\\n'; : '", false),
@@ -165,11 +188,19 @@ fn machine(answers: &[Value]) -> Value {
 }
 
 /// Runs a machine until it ends or asks, and returns its status with what the program has done.
-async fn run(daemon: &TestDaemon, folder: &Path, machine: &Value, session: Option<String>) -> (String, String) {
+async fn run(
+    daemon: &TestDaemon,
+    folder: &Path,
+    machine: &Value,
+    session: Option<String>,
+    arguments: &[(&str, &str)],
+) -> (String, String) {
     let _ = fs::remove_file(folder.join("log"));
+    let variables = arguments.iter().map(|(name, value)| ((*name).to_owned(), json!(value)));
     let verb = RunWorkflow {
         workflow_definition: Some(machine.clone()),
         session_id: session,
+        initial_variables: Some(variables.collect()),
         save_on_success: false,
         wait_seconds: Some(120.0),
         ..RunWorkflow::default()
@@ -182,30 +213,40 @@ async fn run(daemon: &TestDaemon, folder: &Path, machine: &Value, session: Optio
     (status.trim().to_owned(), fs::read_to_string(folder.join("log")).unwrap_or_default())
 }
 
-#[tokio::test]
-async fn an_answer_is_typed_only_at_the_screen_that_it_was_captured_at() {
-    for program in programs() {
+/// Captures the answers of each program, and runs the workflow with the program unchanged and with each change.
+async fn check_programs(programs: Vec<Program>) {
+    for program in programs {
         let daemon = TestDaemon::new().await;
         let folder = daemon.place().state().parent().unwrap().to_owned();
         let write = |text: &str| fs::write(folder.join("program"), text).unwrap();
         write(program.text);
         let session = daemon.bash().await.id;
-        let first = run(&daemon, &folder, &machine(&program.answers), Some(session.clone())).await;
+        let first = run(&daemon, &folder, &machine(&program.answers), Some(session.clone()), &[]).await;
         assert_eq!(first, ("completed".to_owned(), program.done.to_owned()));
-        let capture =
-            CaptureWorkflow { session_ids: vec![session], name: "again".to_owned(), ..CaptureWorkflow::default() };
+        let recorded = program.argument.iter().map(|(name, value, _)| ((*name).to_owned(), (*value).to_owned()));
+        let capture = CaptureWorkflow {
+            session_ids: vec![session],
+            name: "again".to_owned(),
+            inputs: recorded.collect(),
+            ..CaptureWorkflow::default()
+        };
         let captured = daemon.call(capture).await;
         assert!(captured.success && captured.undecided.is_empty(), "{captured:#?}");
         let definition = captured.workflow_definition;
+        let given = program.argument.map(|(name, value, _)| (name, value));
         for _ in 0..2 {
-            let again = run(&daemon, &folder, &definition, None).await;
+            let again = run(&daemon, &folder, &definition, None, given.as_slice()).await;
             assert_eq!(again, ("completed".to_owned(), program.done.to_owned()), "{definition:#}");
+        }
+        if let Some((name, value, other)) = program.argument {
+            let again = run(&daemon, &folder, &definition, None, &[(name, other)]).await;
+            assert_eq!(again, ("completed".to_owned(), program.done.replace(value, other)), "{definition:#}");
         }
         for (part, other, goes_on) in program.changes {
             let changed = program.text.replacen(part, other, 1);
             assert_ne!(changed, program.text, "{part}");
             write(&changed);
-            let (status, done) = run(&daemon, &folder, &definition, None).await;
+            let (status, done) = run(&daemon, &folder, &definition, None, given.as_slice()).await;
             if goes_on {
                 assert_eq!((status.as_str(), done.as_str()), ("completed", program.done), "{other}: {definition:#}");
             } else {
@@ -214,4 +255,50 @@ async fn an_answer_is_typed_only_at_the_screen_that_it_was_captured_at() {
         }
         daemon.stop().await;
     }
+}
+
+#[tokio::test]
+async fn an_answer_is_typed_only_at_the_screen_that_it_was_captured_at() {
+    check_programs(programs()).await;
+}
+
+#[tokio::test]
+async fn a_menu_with_empty_rows_is_compared_from_its_question_to_its_hint() {
+    let program = Program {
+        text: MENU_WITH_BLANKS,
+        answers: vec![typed("shop\n"), pressed(&["down", "enter"])],
+        argument: Some(("NAME", "shop", "mill")),
+        done: "shop staging\n",
+        changes: vec![
+            ("dev staging prod", "dev prod staging", false),
+            ("dev staging prod", "dev wipe staging prod", false),
+            ("dev staging prod", "dev staging", false),
+            ("at=0", "at=1", false),
+            ("Where to?\\n", "What is erased?\\n", false),
+            ("enter selects", "enter erases", false),
+            ("Checked in", "Checked all rows in", true),
+        ],
+    };
+    check_programs(vec![program]).await;
+}
+
+#[tokio::test]
+async fn an_answer_in_a_frame_is_typed_only_below_its_question() {
+    let program = Program {
+        text: FRAMED,
+        answers: vec![typed("shop\n"), typed("Box\n"), pressed(&["down", "enter"])],
+        argument: Some(("NAME", "shop", "mill")),
+        done: "shop Box us\n",
+        changes: vec![
+            ("Project name?", "Delete which project?", false),
+            ("demo", "all", false),
+            ("Title?", "Erase which title?", false),
+            ("Region?", "Erase which region?", false),
+            ("eu us", "us eu", false),
+            ("eu us", "eu asia us", false),
+            ("eu us", "eu", false),
+            ("hello", "welcome", true),
+        ],
+    };
+    check_programs(vec![program]).await;
 }

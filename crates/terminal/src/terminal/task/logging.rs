@@ -25,12 +25,6 @@ const MAX_SCREEN_CHARS: usize = 8192;
 /// Maximum distance to look back for the beginning of a line that a shell took, in bytes.
 const MAX_LINE_BYTES: u64 = 16 * 1024;
 
-/// Returns whether a row has box characters only: the question of its program is in another row.
-fn is_frame(row: &str) -> bool {
-    let row = row.trim();
-    !row.is_empty() && row.chars().all(|character| matches!(character, '\u{2500}'..='\u{259f}' | ' '))
-}
-
 impl Task {
     /// Returns the program's current output. `unseen` states that it reads without an echo.
     pub(super) fn input_context(&self, unseen: bool) -> InputContext {
@@ -57,6 +51,12 @@ impl Task {
             InputContext::Program { row } => is_typed && self.draws_in_place(row, &action),
             InputContext::Prompt | InputContext::Password { .. } => false,
         };
+        // The text goes to a cursor that the program draws, so this row is not its question.
+        let is_elsewhere = has_screen && !is_key(&action) && !self.intake.screen.cursor().visible;
+        let context = match context {
+            InputContext::Program { .. } if is_elsewhere => InputContext::Program { row: String::new() },
+            context => context,
+        };
         let screen = has_screen.then(|| self.logged_screen());
         let highlighted = if has_screen { styled_rows(&self.intake.screen.picture(), 0..MAX_ROWS) } else { Vec::new() };
         let is_asked = matches!(context, InputContext::Program { .. } | InputContext::Password { .. });
@@ -71,8 +71,8 @@ impl Task {
     }
 
     /// Returns whether an input goes into rows that a program draws in place: it takes keys, and the input is a key
-    /// that may choose from them, or `row`, that of the cursor, is not the end of the printed text. A program that
-    /// takes lines draws where text stands below the cursor.
+    /// that may choose from them, the program draws a cursor of its own, or `row`, that of the cursor, is not the end of
+    /// the printed text. A program that takes lines draws where text stands below the cursor.
     fn draws_in_place(&self, row: &str, action: &LoggedAction) -> bool {
         match self.pty.line_discipline() {
             None => return false,
@@ -82,14 +82,12 @@ impl Task {
             }
             Some(_) => {}
         }
-        // A chord with Ctrl ends or interrupts a program, and chooses nothing.
-        let is_chord = |key: &String| key.to_ascii_lowercase().starts_with("ctrl-");
-        let is_key = matches!(action, LoggedAction::Typed { text, keys } if text.text.trim().is_empty()
-            && (keys.is_empty() || !keys.iter().all(is_chord)));
         let printed = settled(self.intake.transcript.history().open_line());
         // The screen has blanks for a tab.
         let without_blanks = |text: &str| text.split_whitespace().collect::<String>();
-        is_key || is_frame(row) || !without_blanks(&printed).ends_with(&without_blanks(row))
+        is_key(action)
+            || !self.intake.screen.cursor().visible
+            || !without_blanks(&printed).ends_with(&without_blanks(row))
     }
 
     fn logged_screen(&self) -> String {
@@ -196,4 +194,11 @@ impl Task {
         let context = self.input_context(unseen);
         self.log_input(Some(by), context, action);
     }
+}
+
+/// Returns whether an input is a key that may choose from drawn rows. A chord with Ctrl ends or interrupts a program.
+fn is_key(action: &LoggedAction) -> bool {
+    let is_chord = |key: &String| key.to_ascii_lowercase().starts_with("ctrl-");
+    matches!(action, LoggedAction::Typed { text, keys } if text.text.trim().is_empty()
+        && (keys.is_empty() || !keys.iter().all(is_chord)))
 }

@@ -114,6 +114,8 @@ await play(async (browser) => {
   assert.equal(await step("check").getByText("taken over").count(), 0);
   await page.locator(".head .chip", { hasText: /^completed$/ }).waitFor();
   await at(`runs/${failed}`);
+  // The run that is left has a step of this name, too.
+  await page.locator(".head .chip", { hasText: /^failed$/ }).waitFor();
   await step("wipe").click();
   await page.getByRole("button", { name: "Run again from here" }).click();
   await page.getByRole("alert").filter({ hasText: "cannot be taken back" }).waitFor();

@@ -561,23 +561,12 @@ fn boxed(future: impl Future<Output = ()> + Send + 'static) -> Pin<Box<dyn Futur
 }
 
 fn compiled(wait: WaitRequest) -> Result<Wait, InvalidPattern> {
-    let WaitRequest {
-        patterns,
-        target,
-        since,
-        until,
-        input,
-        reads,
-        reads_lines,
-        highlighted,
-        timeout,
-        by,
-        after_input,
-    } = wait;
+    let WaitRequest { patterns, target, since, until, input, reads, reads_lines, highlighted, timeout, by, line } =
+        wait;
     let patterns =
         patterns.iter().map(|source| Pattern::new(source).map_err(|error| InvalidPattern(error.to_string())));
     let patterns = patterns.collect::<Result<_, _>>()?;
-    Ok(Wait { patterns, target, since, until, input, reads, reads_lines, highlighted, timeout, by, after_input })
+    Ok(Wait { patterns, target, since, until, input, reads, reads_lines, highlighted, timeout, by, line })
 }
 
 #[cfg(test)]

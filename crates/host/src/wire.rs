@@ -540,9 +540,9 @@ pub struct WaitRequest {
     /// The client or run that waits, for the log of inputs. A host of an older version overlooks it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// True if the wait belongs to the input at `since`. A host of an older version overlooks it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub after_input: bool,
+    /// The line whose prompt ends the wait, see [`Wait::line`]. A host of an older version overlooks it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<u64>,
 }
 
 /// The screen that a new viewer sees first.

@@ -450,7 +450,7 @@ impl Sessions {
         let result = match (wait, sent.view) {
             // The wait searches from the input on, so that it misses no output in between.
             (Some(wait), _) => {
-                let waited = self.wait_after_input(caller, &terminal, wait, sent.offset).await;
+                let waited = self.wait_after_input(caller, &terminal, wait, (sent.offset, sent.line)).await;
                 waited.map(|(view, waited)| (view, Some(waited)))
             }
             (None, Some(view)) => Ok((view, None)),
@@ -624,8 +624,8 @@ impl Sessions {
                     return Err(incomplete_text("the output", excerpt.dropped_before, READ_IN_PARTS_ADVICE).into());
                 }
                 let (truncated, next) = (excerpt.left_out > 0, excerpt.next);
-                let end = excerpt.output_bytes.filter(|_| with_output).and_then(|end| usize::try_from(end).ok());
-                let command_output = end.and_then(|end| excerpt.head.get(..end));
+                let command_output = excerpt.command_output.as_ref().filter(|_| with_output);
+                let command_output = command_output.and_then(|output| output.text(&excerpt.head));
                 output = command_output.map(|text| secrets.masked_screen(text.to_owned()));
                 let excerpt = match verb.offset {
                     Some(offset) => mask_divided_secrets(&terminal, &secrets, offset, excerpt).await?,

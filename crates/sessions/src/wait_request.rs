@@ -91,7 +91,7 @@ pub(crate) fn wait_request(caller: &Caller, verb: &AwaitOutput) -> Result<WaitRe
         highlighted: verb.highlighted.clone(),
         timeout: Duration::from_secs_f64(verb.timeout),
         by: caller.label(),
-        after_input: false,
+        line: None,
     })
 }
 

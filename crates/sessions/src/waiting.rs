@@ -92,16 +92,16 @@ impl Sessions {
         Ok(AwaitOutputReply { success, error, terminals, timeout_occurred, ran_nothing, ..reply })
     }
 
-    /// Waits for the output after an input at `offset`.
+    /// Waits for the output after an input.
     pub(crate) async fn wait_after_input(
         &self,
         caller: &Caller,
         terminal: &HostedTerminal,
         wait: WaitRequest,
-        offset: u64,
+        (offset, line): (u64, Option<u64>),
     ) -> Result<(View, WaitInfo), SessionError> {
         let began = Instant::now();
-        let (waited, view) = terminal.wait(WaitRequest { since: Some(offset), after_input: true, ..wait }).await?;
+        let (waited, view) = terminal.wait(WaitRequest { since: Some(offset), line, ..wait }).await?;
         if let Some(gave_up) = &waited.gave_up {
             return Err(format!("the input was sent; {gave_up}").into());
         }

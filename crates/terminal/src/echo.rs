@@ -23,6 +23,8 @@ struct Awaited {
     /// Number of bytes of the first line that have come back, and since where.
     matched: usize,
     start: u64,
+    /// Number of blanks behind the text of that line.
+    blanks: usize,
 }
 
 /// The result of following more output.
@@ -52,6 +54,7 @@ impl Echo {
             lines,
             matched: 0,
             start: offset,
+            blanks: 0,
         });
     }
 
@@ -66,11 +69,26 @@ impl Echo {
                 awaited.start = at;
             }
             at += character.len_utf8() as u64;
-            // A line that a program wraps itself has returns in it.
-            if character == '\r' && awaited.matched > 0 {
-                continue;
+            match character {
+                // A line that a program wraps itself has returns in it, and so has the row of a progress bar before it.
+                '\r' => continue,
+                // Line editors draw a blank behind a full row, and the last character again.
+                ' ' if expected == Some('\n') => {
+                    awaited.blanks += 1;
+                    continue;
+                }
+                '\x08' if awaited.blanks > 0 => {
+                    awaited.blanks -= 1;
+                    continue;
+                }
+                '\x08' if awaited.matched > 0 => {
+                    awaited.matched -= line[..awaited.matched].chars().next_back().map_or(0, char::len_utf8);
+                    continue;
+                }
+                '\n' => awaited.blanks = 0,
+                _ => {}
             }
-            if expected != Some(character) {
+            if awaited.blanks > 0 || expected != Some(character) {
                 let withdrawn = awaited.start;
                 let began = awaited.matched > 0;
                 self.awaited = None;
@@ -132,6 +150,13 @@ mod tests {
     #[test]
     fn a_line_that_comes_back_is_echo_and_what_follows_is_not() {
         assert_eq!(after("hello\n", &["hel", "lo\nhello\n"]).0, [0..6]);
+    }
+
+    #[test]
+    fn a_line_that_an_editor_draws_twice_at_the_margin_is_echo() {
+        assert_eq!(after("abc\n", &["abc ", "\x08\x08c\n", "abc\n"]).0, [0..8]);
+        assert_eq!(after("abc\n", &["abc \rd\n"]).0, [], "the program prints behind a blank");
+        assert_eq!(after("foo\n", &["\rfoo\n"]).0, [1..5], "over the row of a progress bar");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::guard::ControlStringLimiter;
 use crate::screen::control::Control;
 use crate::screen::{Cursor, Screen, Size};
 use crate::transcript::{Pause, Transcript};
-use unicode_width::UnicodeWidthChar as _;
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 /// The parsers get output in pieces no larger than this: one of them looks ahead for each invalid byte.
 const PIECE: usize = 4096;
@@ -108,6 +108,41 @@ impl OutputPipeline {
     /// Returns the text that the screen shows from the end of the prompt to the row of the cursor; nothing without a
     /// known prompt.
     pub(crate) fn behind_prompt(&self) -> Option<String> {
+        self.rows_behind_prompt().map(|rows| rows.concat())
+    }
+
+    /// Returns the text between the last prompt and the cursor, if it is on rows without a gap: other text below the
+    /// prompt is output of a program in the background.
+    pub(crate) fn before_cursor(&self) -> Option<String> {
+        let columns = usize::from(self.screen.size().cols);
+        let mut rows = self.rows_behind_prompt()?;
+        let last = rows.pop()?;
+        let cursor = self.screen.cursor();
+        let (prompt, _) = self.prompted?;
+        let begin = if rows.is_empty() { prompt.col } else { 0 };
+        let is_full = |(index, row): (usize, &String)| {
+            let begin = if index == 0 { usize::from(prompt.col) } else { 0 };
+            begin + row.width() >= columns
+        };
+        if !rows.iter().enumerate().all(is_full) {
+            return None;
+        }
+        let mut left = usize::from(cursor.col.saturating_sub(begin));
+        rows.push(
+            last.chars()
+                .take_while(|character| {
+                    let width = character.width().unwrap_or(0);
+                    let is_before = left > 0;
+                    left = left.saturating_sub(width);
+                    is_before
+                })
+                .collect(),
+        );
+        Some(rows.concat())
+    }
+
+    /// Returns the text of each row from the last prompt to the row of the cursor, if the prompt is known.
+    fn rows_behind_prompt(&self) -> Option<Vec<String>> {
         let (prompt, size) = self.prompted?;
         let here = self.screen.cursor().row;
         if size != self.screen.size() || here < prompt.row {
@@ -115,16 +150,16 @@ impl OutputPipeline {
         }
         let text = self.screen.text();
         let rows = text.lines().skip(prompt.row.into()).take(usize::from(here - prompt.row) + 1);
-        let mut shown = String::new();
-        for (index, row) in rows.enumerate() {
+        let shown = rows.enumerate().map(|(index, row)| {
             let mut left = if index == 0 { usize::from(prompt.col) } else { 0 };
-            shown.extend(row.chars().skip_while(|character| {
-                let within = left > 0;
+            let is_before_end = |character: &char| {
+                let is_within = left > 0;
                 left = left.saturating_sub(character.width().unwrap_or(0));
-                within
-            }));
-        }
-        Some(shown)
+                is_within
+            };
+            row.chars().skip_while(is_before_end).collect()
+        });
+        Some(shown.collect())
     }
 
     /// Changes the size of the screen.

@@ -63,8 +63,8 @@ pub use screen::{
 };
 pub use shell_state::NotedState;
 pub use terminal::{
-    Attached, Closed, Closing, Description, Excerpt, Handover, HoldKey, Input, InputError, LockHolder, Output, Part,
-    QueryFilter, ScreenDelta, ScreenLine, ScreenUpdate, Sent, Settle, Terminal, View,
+    Attached, Closed, Closing, CommandOutput, Description, Excerpt, Handover, HoldKey, Input, InputError, LockHolder,
+    Output, Part, QueryFilter, ScreenDelta, ScreenLine, ScreenUpdate, Sent, Settle, Terminal, View,
 };
 pub use terminals::{OpenError, Opened, Options, Place, Spec, Terminals};
 pub use wait::{InputReading, InputWait, PatternMatch, Quiet, Reason, Target, Until, Wait, Waited};

@@ -238,6 +238,10 @@ pub struct Sent {
     /// Version of the screen just before the input, see [`View::version`]. None from a host of an older version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u64>,
+    /// Number of the last line that the input enters, among all lines of the terminal. None if it enters no line, or from
+    /// a host of an older version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<u64>,
     /// The current state of the terminal, unless the input is [without a view](Input::without_view).
     pub view: Option<View>,
 }
@@ -388,13 +392,32 @@ pub struct Excerpt {
     /// For [`Part::New`], text before `head`, to find a secret that ends in `head`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub before: String,
-    /// For [`Part::SinceInput`], the length of `head` without the shell's own output after its last command, in bytes.
-    /// `None` if unknown, or if text is missing.
+    /// For [`Part::SinceInput`], the output of the commands alone. `None` if unknown, or if text is missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub output_bytes: Option<u64>,
+    pub command_output: Option<CommandOutput>,
     /// For [`Part::New`], the lines of the screen instead of text, if the program drew on several of its rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rows: Option<Vec<ScreenLine>>,
+}
+
+/// The output of the commands since an input, without what the shell prints itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CommandOutput {
+    /// This number of bytes at the beginning of the excerpt.
+    Prefix(u64),
+    /// Another text: without the prompts between several commands and the lines that are typed at them.
+    Text(String),
+}
+
+impl CommandOutput {
+    /// Returns the text, of which `excerpt` may be longer.
+    #[must_use]
+    pub fn text<'t>(&'t self, excerpt: &'t str) -> Option<&'t str> {
+        match self {
+            Self::Prefix(bytes) => excerpt.get(..usize::try_from(*bytes).ok()?),
+            Self::Text(text) => Some(text),
+        }
+    }
 }
 
 impl Excerpt {

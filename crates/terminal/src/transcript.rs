@@ -411,7 +411,10 @@ impl Writer {
 
     fn end_line(&mut self) {
         self.record_untracked();
-        self.rows_above = self.rows_above.max(self.line.rows_below(&self.history));
+        match self.line.rows_below(&self.history) {
+            1 if self.line.is_blank_below(&self.history) => self.moved_rows |= !self.alternate,
+            rows => self.rows_above = self.rows_above.max(rows),
+        }
         // The row below has text already.
         let is_drawn = self.rows_above > 0 && !self.alternate;
         if is_drawn {
@@ -473,6 +476,15 @@ impl Writer {
             self.line.float();
             self.rows_above = rows_above.min(ROWS_BEYOND_SCREEN);
         }
+    }
+
+    /// Moves the cursor up within the rows of the open line. Returns false if it does not have as many above.
+    fn moves_up_in_line(&mut self, count: usize) -> bool {
+        let is_followed = !self.alternate && !self.line.is_floating() && self.rows_above == 0;
+        let moves = is_followed && self.line.move_up(&self.history, count);
+        // The screen has the rows of a wrapped line joined, whatever comes after the move.
+        self.moved_rows |= moves;
+        moves
     }
 
     fn move_left(&mut self, count: usize) {
@@ -856,6 +868,8 @@ impl Perform for Writer {
         let first = params.iter().next().and_then(|param| param.first().copied()).unwrap_or(0);
         let count = usize::from(first.max(1));
         match (intermediates, action) {
+            // Line editors draw a wrapped line so.
+            ([], 'A') if self.moves_up_in_line(count) => self.returned = false,
             // CUU, CPL, RI.
             ([], 'A' | 'F') => self.leave_row(self.rows_above + count),
             // CUD, CNL, VPR: down.

@@ -41,8 +41,9 @@ pub struct Wait {
     pub timeout: Duration,
     /// The client or run that waits. A wait without one is not in the log of inputs.
     pub by: Option<String>,
-    /// True if the wait belongs to the input of `by` at `since`, and not to a later request.
-    pub after_input: bool,
+    /// The line whose prompt ends the wait, see [`Sent::line`](crate::Sent::line). Left out, it is the last one that `by`
+    /// entered at or before `since`, if its prompt is still to come.
+    pub line: Option<u64>,
 }
 
 /// Text in which a wait searches for its patterns.

@@ -198,7 +198,7 @@ impl PtyNodes {
         if pane.given_up {
             let busy = self.read_content(caller, &session, GetScreenContent::default()).await.busy;
             // Since the last input, which was that of the abandoned call.
-            self.ready(caller, pty, &session, busy, None).await?;
+            self.ready(caller, pty, &session, busy, None, true).await?;
             pane.given_up = false;
         }
         let before = self.read_tail(caller, &session).await;
@@ -222,7 +222,7 @@ impl PtyNodes {
         sent: &SendInputReply,
         pane: &mut PtyNode,
     ) -> Result<(Value, serde_json::Map<String, Value>), PtyNodeError> {
-        let waited = self.ready(caller, pty, session, sent.busy, sent.offset).await?;
+        let waited = self.ready(caller, pty, session, sent.busy, sent.offset, text.contains('\n')).await?;
         let read = self.sessions.read_since_input(caller, session.as_str().to_owned(), MAX_OUTPUT_CHARS).await;
         // The text has nothing of what a full-screen program draws.
         let is_drawn = read.0.hint.is_some();
@@ -237,8 +237,8 @@ impl PtyNodes {
         let is_at_prompt = matches!(waited.reason, AwaitReason::Prompt | AwaitReason::Input);
         let output = match (&reading, printed.filter(|_| is_at_prompt)) {
             // A reader of shells knows the last row of a prompt only.
-            (None, Some(printed)) => behind_echo(&printed, text),
-            (Some(_), Some(printed)) if pty.parser == Some(Parser::Shell) => behind_echo(&printed, text),
+            (None, Some(printed)) => trimmed(&printed),
+            (Some(_), Some(printed)) if pty.parser == Some(Parser::Shell) => trimmed(&printed),
             (Some(reading), _) => reading.answer(),
             (None, None) if is_drawn => {
                 let screen = self.read_content(caller, session, GetScreenContent::default()).await;
@@ -370,7 +370,7 @@ impl PtyNodes {
                     // The opening waits for a prompt only for some seconds. What is typed before that is echoed twice,
                     // and a program that starts looks like one that reads.
                     if waits {
-                        self.ready(caller, pty, &session, None, Some(0)).await?;
+                        self.ready(caller, pty, &session, None, Some(0), false).await?;
                     }
                     return Ok((session, true));
                 }
@@ -381,7 +381,8 @@ impl PtyNodes {
         }
     }
 
-    /// Waits until the program is ready for its next input, or has ended, without a limit: the call has one.
+    /// Waits until the program is ready for its next input, or has ended, without a limit: the call has one. `has_lines`: the
+    /// input has several lines.
     async fn ready(
         &self,
         caller: &Arc<Caller>,
@@ -389,7 +390,9 @@ impl PtyNodes {
         session: &PtyTerminal,
         busy: Option<bool>,
         mut since: Option<u64>,
+        has_lines: bool,
     ) -> Result<AwaitOutputReply, PtyNodeError> {
+        let input_offset = since;
         // A question does not end a node's call.
         let caller = &Arc::new(caller.unattended());
         let (pattern, mut how) = match &pty.ready {
@@ -421,6 +424,14 @@ impl PtyNodes {
                 since = Some(waited.offset);
                 continue;
             }
+            // The program may be ready for a line that is typed already.
+            if has_lines
+                && waited.reason == AwaitReason::Match
+                && self.reads_on(caller, session, input_offset, waited.offset).await?
+            {
+                since = Some(waited.offset);
+                continue;
+            }
             if !waited.timeout_occurred {
                 let reads = pty.parser.is_some() && waited.reason != AwaitReason::Exit;
                 if reads && !self.parsed(caller, pty, session, "").await.is_none_or(|reading| reading.is_ready) {
@@ -445,6 +456,32 @@ impl PtyNodes {
             return false;
         }
         !self.more_output(caller, session, waited.offset, REDRAW_TIMEOUT).await.timeout_occurred
+    }
+
+    /// Waits until the program has read all that is typed since an offset, and returns whether it has printed text after
+    /// another one.
+    async fn reads_on(
+        &self,
+        caller: &Arc<Caller>,
+        session: &PtyTerminal,
+        input_offset: Option<u64>,
+        matched_offset: u64,
+    ) -> Result<bool, PtyNodeError> {
+        let wait = AwaitOutput {
+            session_id: session.as_str().to_owned(),
+            timeout: MAX_WAIT.as_secs_f64(),
+            since: input_offset.map(Since::Offset),
+            until: AwaitUntil::Input,
+            ..AwaitOutput::default()
+        };
+        let read = self.sessions.wait(caller, wait).await;
+        if !read.success {
+            return Err(PtyNodeError(ErrorType::Connection, read.error.unwrap_or_default()));
+        }
+        let content_mode = ContentMode::History;
+        let behind = GetScreenContent { content_mode, offset: Some(matched_offset), ..GetScreenContent::default() };
+        let behind = self.read_content(caller, session, behind).await.screen_content.unwrap_or_default();
+        Ok(read.reason != AwaitReason::Exit && !behind.trim().is_empty())
     }
 
     /// Waits for any output after an offset.
@@ -604,33 +641,75 @@ fn answer_in(raw: &str, typed: &str, prompt: &str, pty: &Pty, waited: &AwaitOutp
         _ if waited.reason == AwaitReason::Prompt => raw.rsplit_once('\n').map_or("", |(before, _)| before).to_owned(),
         _ => raw.to_owned(),
     };
-    behind_echo(&text, typed)
+    behind_echo(&text, typed, prompt)
 }
 
-/// Returns the output of a program after the echo of its input, if there is one.
-fn behind_echo(printed: &str, typed: &str) -> String {
+/// Returns the output of a program after the echo of its input, if there is one, without the prompts and echoes of the
+/// later lines of the input.
+fn behind_echo(printed: &str, typed: &str, prompt: &str) -> String {
     let mut text = printed;
-    for line in typed.lines() {
+    let mut lines = typed.split('\n').map(str::trim_end).peekable();
+    while let Some(line) = lines.peek() {
         let (first, behind) = text.split_once('\n').unwrap_or((text, ""));
         // A program prints its prompt before each of several lines.
-        if !ends_with_echo(first.trim_end(), line.trim_end()) {
+        if before_echo(first.trim_end(), line).is_none() {
             break;
         }
         text = behind;
+        lines.next();
     }
+    let mut rows: Vec<&str> = text.lines().collect();
+    let mut next = 0;
+    for line in lines {
+        next = remove_entry(&mut rows, next, line, prompt);
+    }
+    trimmed(&rows.join("\n"))
+}
+
+/// Returns a text without the empty rows around it, and without the blanks at its end.
+fn trimmed(text: &str) -> String {
     text.trim_matches(['\r', '\n']).trim_end().to_owned()
 }
 
-/// Returns whether a row ends with the echo of a typed line. The line editor of busybox shows a question mark for a
-/// character that it cannot measure, and tcsh shows its number.
-fn ends_with_echo(row: &str, line: &str) -> bool {
-    line.chars()
-        .rev()
-        .try_fold(row, |row, typed| {
-            let shown = || row.strip_suffix('?').or_else(|| row.strip_suffix(&format!("\\U+{:X}", u32::from(typed))));
-            row.strip_suffix(typed).or_else(|| if typed.is_ascii() { None } else { shown() })
-        })
-        .is_some()
+/// Prompts of interpreters for the next line of an entry.
+const CONTINUATION_PROMPTS: [&str; 3] = ["...", ">", "...>"];
+
+/// Removes the first row, from `next` on, that is a prompt with a typed line, and the rows of the prompt above it; a row
+/// with the prompt for more has precedence only if no row has the prompt itself. Returns the index of the next row.
+fn remove_entry(rows: &mut Vec<&str>, next: usize, line: &str, prompt: &str) -> usize {
+    let (above, last) = prompt.rsplit_once('\n').unwrap_or(("", prompt));
+    let entry = rows.iter().enumerate().skip(next).find_map(|(index, row)| {
+        let printed = before_echo(row.trim_end(), line)?.trim_end().strip_suffix(last.trim_end())?;
+        (!last.is_empty()).then_some((index, printed))
+    });
+    if let Some((index, printed)) = entry {
+        let above: Vec<&str> = above.lines().map(str::trim_end).collect();
+        let begin = index.saturating_sub(above.len()).max(next);
+        let has_above = rows[begin..index].iter().map(|row| row.trim_end()).eq(above);
+        let begin = if has_above { begin } else { index };
+        // Output that does not end with a newline stands before the prompt.
+        rows.splice(begin..=index, Some(printed).filter(|printed| !printed.is_empty()));
+        return begin + usize::from(!printed.is_empty());
+    }
+    let is_continued = |row: &&str| {
+        before_echo(row.trim_end(), line).is_some_and(|prompt| CONTINUATION_PROMPTS.contains(&prompt.trim()))
+    };
+    match rows[next..].iter().position(is_continued) {
+        Some(index) => {
+            rows.remove(next + index);
+            next + index
+        }
+        None => next,
+    }
+}
+
+/// Returns the text before the echo of a typed line in a row that ends with it. The line editor of busybox shows a
+/// question mark for a character that it cannot measure, and tcsh shows its number.
+fn before_echo<'r>(row: &'r str, line: &str) -> Option<&'r str> {
+    line.chars().rev().try_fold(row, |row, typed| {
+        let shown = || row.strip_suffix('?').or_else(|| row.strip_suffix(&format!("\\U+{:X}", u32::from(typed))));
+        row.strip_suffix(typed).or_else(|| if typed.is_ascii() { None } else { shown() })
+    })
 }
 
 #[cfg(test)]
@@ -651,12 +730,18 @@ mod tests {
             (&shell, &at_prompt, "cd /; echo a", "a\n/ # ", "a"),
             (&shell, &at_prompt, "echo a", "$ echo a\na\nb\n$ ", "a\nb"),
             (&shell, &at_prompt, "true", "$ ", ""),
+            (&shell, &at_prompt, "echo a\necho b", "a\n$ echo b\nb\n$ ", "a\nb"),
+            (&shell, &at_prompt, "printf a\necho b", "a$ echo b\nb\n$ ", "a\nb"),
+            (&shell, &at_prompt, "echo '> b'\nb", "> b\n$ b\nsh: b: not found\n$ ", "> b\nsh: b: not found"),
+            (&shell, &at_prompt, "if true; then\necho b; fi", "> echo b; fi\nb\n$ ", "b"),
             (&repl, &matched, "1 + 1", "1 + 1\n2\n>>>", "2"),
-            (&repl, &matched, "for x in y:\n  x\n", "for x in y:\n...   x\n... \n1\n>>> ", "... \n1"),
+            (&repl, &matched, "for x in y:\n  x\n", "for x in y:\n...   x\n... \n1\n>>> ", "1"),
+            (&repl, &matched, "1\n2", "1\n1\n>>> 2\n2\n>>> ", "1\n2"),
             (&repl, &matched, "x = 1", "x = 1\n>>> ", ""),
         ] {
             let NodeKind::Pty(pty) = Node::parse(declared).unwrap().kind else { panic!("it is one") };
-            assert_eq!(answer_in(raw, typed, "$", &pty, waited), expected, "{raw:?}");
+            let prompt = if matches!(pty.ready, Ready::Pattern(_)) { ">>>" } else { "$" };
+            assert_eq!(answer_in(raw, typed, prompt, &pty, waited), expected, "{raw:?}");
         }
     }
 

@@ -19,6 +19,8 @@ pub(super) struct Draft {
     entered_by: Option<String>,
     /// True if it includes a key that does not mean the same in every mode of every shell.
     uncertain: bool,
+    /// True if its last part was typed in canonical mode, in which the kernel keeps it until Enter.
+    pub(super) is_held: bool,
     /// The last byte, and how much of the marker of a paste has matched.
     last: u8,
     matched: usize,
@@ -156,6 +158,13 @@ impl Draft {
         seen().map(line_of).filter(|seen| self.is_empty() && !seen.is_empty())
     }
 
+    /// Returns the text that `seen` finds between the prompt and the cursor and that no known key has put there: the shell
+    /// has (`print -z` of zsh), or it is a part of what was typed while a program ran.
+    pub(super) fn unknown(&self, seen: impl FnOnce() -> Option<String>) -> Option<String> {
+        let is_known = !self.is_empty() && !self.ahead;
+        if is_known { None } else { seen().map(|seen| seen.trim().to_owned()).filter(|seen| !seen.is_empty()) }
+    }
+
     /// Records where a bracketed paste begins and ends: `CSI 200 ~` and `CSI 201 ~`.
     fn follow_paste(&mut self, byte: u8) {
         const BEGIN: &[u8] = b"\x1b[200~";
@@ -183,7 +192,7 @@ impl Draft {
         }
         let seen = seen().map(line_of);
         // Typed ahead: on the line if it is visible there.
-        if self.ahead && (text.is_empty() || !seen.as_ref().is_some_and(|seen| seen.contains(&text))) {
+        if self.ahead && (text.is_empty() || !seen.as_ref().is_some_and(|seen| seen.contains(text.trim()))) {
             return None;
         }
         match seen {
@@ -287,8 +296,14 @@ mod tests {
         draft.record_prompt();
         assert_eq!(draft.standing(|| Some(String::new())), None, "a program has read it");
         assert_eq!(draft.standing(|| Some("yes".into())).as_deref(), Some("yes"));
+        assert_eq!(draft.unknown(|| Some("es ".into())).as_deref(), Some("es"), "a program has read a part");
+        assert_eq!(draft.unknown(|| Some(String::new())), None);
         draft.type_in(b"!", None);
         assert_eq!(draft.standing(|| None).as_deref(), Some("yes!"));
+        assert_eq!(draft.unknown(|| Some("yes!".into())), None, "it is known who typed it");
+        draft.type_in(b"\rmake ", None);
+        draft.record_prompt();
+        assert_eq!(draft.standing(|| Some("make".into())).as_deref(), Some("make "), "a row has no blanks at its end");
     }
 
     #[test]

@@ -24,7 +24,12 @@ pub(super) fn read_part(history: &History, part: Part, input_offset: u64, limit:
         // A tail does not include dropped output.
         Part::Tail(count) => (Pieces::from(history, held, |_, _| true).last_lines(history, count), None),
     };
-    let format = if let Part::RawFrom(_) = part { str::to_owned } else { settled };
+    let format = match part {
+        Part::RawFrom(_) => str::to_owned,
+        // Pages are joined, so the blanks at the ends of their lines stay.
+        Part::From(_) => as_printed,
+        Part::SinceInput | Part::New { .. } | Part::Tail(_) => settled,
+    };
     read_limited(history, &pieces, history.end(), dropped_before, limit, format)
 }
 
@@ -402,15 +407,17 @@ mod tests {
             }
             let skipped = whole.lines().count().saturating_sub(lines);
             let tail: String = whole.split_inclusive('\n').skip(skipped).collect();
-            for (part, text) in [(Part::From(0), &whole), (Part::Tail(lines), &tail)] {
+            for (part, text, format) in
+                [(Part::From(0), &whole, as_printed as fn(&str) -> String), (Part::Tail(lines), &tail, settled)]
+            {
                 let excerpt = read_part(&history, part, 0, Limit::HeadAndTail(max_chars));
                 if text.chars().count() <= max_chars {
-                    prop_assert_eq!(excerpt.head, settled(text));
+                    prop_assert_eq!(excerpt.head, format(text));
                     prop_assert_eq!((excerpt.tail, excerpt.left_out), (None, 0));
                 } else {
                     let (cut, resume) = (cut_before(text, max_chars / 2), cut_after(text, max_chars - max_chars / 2));
-                    prop_assert_eq!(excerpt.head, settled(&text[..cut]));
-                    prop_assert_eq!(excerpt.tail, Some(settled(&text[resume..])));
+                    prop_assert_eq!(excerpt.head, format(&text[..cut]));
+                    prop_assert_eq!(excerpt.tail, Some(format(&text[resume..])));
                     prop_assert_eq!(excerpt.left_out, (resume - cut) as u64);
                 }
             }

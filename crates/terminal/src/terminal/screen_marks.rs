@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
 
-use super::{Excerpt, Limit, Part, ScreenLine, excerpt};
-use crate::history::History;
+use super::{CommandOutput, Excerpt, Limit, Part, ScreenLine, excerpt};
+use crate::history::{History, Zone};
 use crate::intake::OutputPipeline;
 use crate::lines::settled;
 use crate::screen::Screen;
@@ -242,10 +242,17 @@ impl EndedOutput {
         if !is_divided && !shell_output.head.is_empty() {
             output.head.push('\n');
         }
-        let output_bytes = output.head.len();
+        let has_prompts = || history.zones(input_offset..self.offset).any(|(_, zone)| zone == Zone::Prompt);
+        let command_output = match &self.rows {
+            None if has_prompts() => {
+                let output = input_offset..self.offset;
+                CommandOutput::Text(excerpt::read_printed(history, &[output], Zone::Output, limit).head)
+            }
+            _ => CommandOutput::Prefix(output.head.len() as u64),
+        };
         output.head.push_str(&shell_output.head);
         let is_within = output.head.chars().nth(limit.chars()).is_none();
-        is_within.then(|| Excerpt { output_bytes: Some(output_bytes as u64), next: history.end(), ..output })
+        is_within.then(|| Excerpt { command_output: Some(command_output), next: history.end(), ..output })
     }
 }
 
@@ -595,8 +602,8 @@ mod tests {
     }
 
     /// Returns the replies to clients after the output of `portions`, which come after an input at a prompt: the text
-    /// since the input, the number of its bytes that are output, and the new output.
-    fn client_replies<'a>(portions: impl IntoIterator<Item = &'a [u8]>) -> (String, Option<u64>, String) {
+    /// since the input, the output of the commands, and the new output.
+    fn client_replies<'a>(portions: impl IntoIterator<Item = &'a [u8]>) -> (String, Option<CommandOutput>, String) {
         let mut watched = Watched::with(Some("n1"), Size { cols: 30, rows: 12 });
         watched.print(ended(1).as_bytes());
         watched.look();
@@ -604,7 +611,7 @@ mod tests {
         portions.into_iter().for_each(|portion| watched.print(portion));
         let since_input = watched.since_input();
         assert_eq!(since_input.tail, None);
-        (since_input.head, since_input.output_bytes, format!("{:?}", watched.look()))
+        (since_input.head, since_input.command_output, format!("{:?}", watched.look()))
     }
 
     #[test]
@@ -619,8 +626,9 @@ mod tests {
         ] {
             let bytes = format!("{COMMAND}{output}{}", ended(2)).into_bytes();
             for portion in [1, 7, bytes.len()] {
-                let (text, output_bytes, _) = client_replies(bytes.chunks(portion));
-                let (output, prompt) = text.split_at(output_bytes.unwrap_or_default() as usize);
+                let (text, command_output, _) = client_replies(bytes.chunks(portion));
+                let output = command_output.unwrap().text(&text).unwrap().to_owned();
+                let prompt = text.strip_prefix(&output).unwrap();
                 assert_eq!(
                     (output.trim_end(), prompt.trim_start()),
                     (expected.trim_end(), "~\n$"),

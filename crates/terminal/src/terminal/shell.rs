@@ -40,7 +40,7 @@ pub(super) struct Shell {
     untaken: usize,
     /// Number of all lines typed so far.
     lines: u64,
-    /// The last line of each client or run, oldest first.
+    /// The last lines of clients and runs, oldest first.
     last_lines: VecDeque<ClientLine>,
     /// A command has begun since the last prompt.
     has_begun: bool,
@@ -86,8 +86,8 @@ pub(super) struct ClientLine {
     ran_nothing: bool,
 }
 
-/// Maximum number of clients whose last lines are stored.
-const MAX_LAST_LINES: usize = 16;
+/// Maximum number of stored lines of clients.
+const MAX_LAST_LINES: usize = 64;
 
 /// A prompt that counts when the shell reads at it.
 #[derive(Debug, Clone, Copy)]
@@ -113,6 +113,8 @@ impl Doubt {
     const MIN_PAUSE: Duration = Duration::from_millis(30);
     /// The same behind a relay, whose state does not show it.
     const RELAYED_PAUSE: Duration = Duration::from_millis(300);
+    /// Time in which a shell draws its prompt again after Ctrl-C.
+    const INTERRUPT_PAUSE: Duration = Duration::from_millis(300);
     const MAX_PAUSE: Duration = Duration::from_secs(1);
 
     fn new(prompt: DoubtfulPrompt, pause: Duration) -> Self {
@@ -190,7 +192,6 @@ impl Shell {
         self.untaken += lines;
         self.lines += lines as u64;
         if let Some(by) = by {
-            self.last_lines.retain(|line| line.by != by || line.offset != offset);
             let (by, number) = (by.to_owned(), self.lines);
             self.last_lines.push_back(ClientLine { by, offset, number, has_text, outcome: None, ran_nothing: false });
             if self.last_lines.len() > MAX_LAST_LINES {
@@ -199,9 +200,15 @@ impl Shell {
         }
     }
 
-    /// Returns the number of the last line that a client typed at or before `since`.
+    /// Returns the number of the last line of all.
+    pub(super) fn last_line(&self) -> u64 {
+        self.lines
+    }
+
+    /// Returns the number of the last line that a client typed at or before `since`, if its prompt is still to come.
     pub(super) fn line_before(&self, by: &str, since: u64) -> Option<u64> {
-        self.last_lines.iter().rev().find(|line| line.by == by && line.offset <= since).map(|line| line.number)
+        let line = self.last_lines.iter().rev().find(|line| line.by == by && line.offset <= since)?;
+        line.outcome.is_none().then_some(line.number)
     }
 
     /// Returns the exit code at the prompt after a line of a client, if that was shown.
@@ -217,6 +224,15 @@ impl Shell {
     /// Returns whether the last of all lines is of this client, and the shell ran nothing of it.
     pub(super) fn ran_nothing_last(&self, by: &str) -> bool {
         self.ran_nothing && self.last_lines.back().is_some_and(|line| line.by == by && line.number == self.lines)
+    }
+
+    /// Records that Ctrl-C gives up the line at the prompt. The next prompt is still to come, except in fish at an empty
+    /// line.
+    pub(super) fn expect_prompt(&mut self) {
+        if self.at_prompt && !self.running {
+            self.at_prompt = false;
+            self.doubt = Some(Doubt::new(DoubtfulPrompt::Shown, Doubt::INTERRUPT_PAUSE));
+        }
     }
 
     /// Records Ctrl-C: it gives up a line that the shell has not run.

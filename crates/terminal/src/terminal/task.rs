@@ -227,6 +227,8 @@ enum Reply {
         version: u64,
         /// Number of bytes written to the terminal at the end of the input.
         input_end: u64,
+        /// The last line that the input enters.
+        line: Option<u64>,
         reply: oneshot::Sender<Result<Sent, InputError>>,
     },
     Ready(oneshot::Sender<View>),
@@ -668,7 +670,7 @@ impl Task {
     }
 
     /// Returns the shell's current reading mode, if it reads and has read all typed input.
-    fn shell_reading_mode(&self) -> ReadingMode {
+    pub(super) fn shell_reading_mode(&self) -> ReadingMode {
         if self.has_traffic() || self.pty.has_unread_input() || self.is_input_in_transit() {
             return ReadingMode::NotYet;
         }
@@ -810,12 +812,15 @@ impl Task {
         let prompts = self.shell.prompts;
         let has_text = !(self.shell.draft.is_blank() && has_nothing_to_run(input));
         self.shell.draft.type_in(bytes, input.run.as_deref());
+        self.shell.draft.is_held = self.collects_lines();
         let lines = bytes.iter().filter(|byte| matches!(byte, b'\r' | b'\n')).count();
         if lines > 0 {
             self.shell.record_lines(lines, has_text, input.by.as_deref(), offset);
         }
+        let line = (lines > 0).then(|| self.shell.last_line());
         if bytes.contains(&0x03) {
             self.shell.give_up_line();
+            self.shell.expect_prompt();
         }
         self.description.last_activity = SystemTime::now();
         let now = Instant::now();
@@ -824,7 +829,7 @@ impl Task {
         self.outgoing.type_in(&keystrokes);
         self.write_input();
         self.restart_input_watches();
-        self.answer_input((offset, input_end), prompts, input, reply);
+        self.answer_input((offset, input_end), line, prompts, input, reply);
     }
 
     /// Removes the text at the prompt, unless this run typed all of it, so that an approved input begins its own line.
@@ -854,17 +859,18 @@ impl Task {
     fn answer_input(
         &mut self,
         (offset, input_end): (u64, u64),
+        line: Option<u64>,
         prompts: u64,
         input: &Input,
         reply: oneshot::Sender<Result<Sent, InputError>>,
     ) {
         match input.settle {
             None => {
-                let sent = self.immediate_answer(offset, self.screen_version, input);
+                let sent = self.immediate_answer(offset, line, input);
                 let _ = reply.send(Ok(sent));
             }
             Some(settle) => {
-                let reply = Reply::Sent { offset, version: self.screen_version, input_end, reply };
+                let reply = Reply::Sent { offset, version: self.screen_version, input_end, line, reply };
                 let mut wait = self.new_wait(Vec::new(), offset, settle.at_most, reply);
                 // The program reacts to the last byte, which the pauses of the input delay.
                 wait.deadline += self.outgoing.delay(wait.began);
@@ -876,9 +882,9 @@ impl Task {
     }
 
     /// Returns the answer to an input that does not settle.
-    fn immediate_answer(&mut self, offset: u64, version: u64, input: &Input) -> Sent {
+    fn immediate_answer(&mut self, offset: u64, line: Option<u64>, input: &Input) -> Sent {
         let view = (!input.without_view).then(|| self.view(false, self.states()));
-        Sent { offset, version: Some(version), view }
+        Sent { offset, version: Some(self.screen_version), line, view }
     }
 
     /// Returns whether the terminal is in canonical mode, in which the kernel passes whole lines on.
@@ -1082,11 +1088,7 @@ impl Task {
     fn begin_wait(&mut self, wait: Wait, number: u64, reply: oneshot::Sender<(Waited, View)>) {
         let from = wait.since.unwrap_or(self.input_offset);
         // Prompts after earlier lines do not end this wait.
-        let own_line = wait
-            .by
-            .as_deref()
-            .and_then(|by| self.shell.line_before(by, from))
-            .filter(|line| wait.after_input || self.shell.outcome_of(*line).is_none());
+        let own_line = wait.line.or_else(|| self.shell.line_before(wait.by.as_deref()?, from));
         let logged = wait.by.map(|by| LoggedWait {
             by,
             patterns: wait.patterns.iter().map(|pattern| pattern.as_str().to_owned()).collect(),
@@ -1104,7 +1106,7 @@ impl Task {
             Until::Match | Until::Exit => {}
             Until::Prompt => {
                 // Text without Enter begins no command, so its prompt is not the end of one.
-                let is_over = self.shell.at_prompt && (wait.input.is_none() || self.half_typed().is_none());
+                let is_over = self.shell.at_prompt && (wait.input.is_none() || self.typed_line().is_none());
                 pending.prompt_after = Some(if is_over { 0 } else { self.shell.prompts });
                 pending.own_line = own_line;
             }
@@ -1302,8 +1304,8 @@ impl Task {
             Reply::Sent { input_end, reply, .. } if input_end > self.outgoing.written() && self.outgoing.is_empty() => {
                 drop(reply.send(Err(InputError::InDoubt)));
             }
-            Reply::Sent { offset, version, reply, .. } => {
-                drop(reply.send(Ok(Sent { offset, version: Some(version), view: Some(view) })));
+            Reply::Sent { offset, version, line, reply, .. } => {
+                drop(reply.send(Ok(Sent { offset, version: Some(version), line, view: Some(view) })));
             }
             Reply::Wait(_, reply) => {
                 let is_match = found.as_ref().filter(|found| !found.in_echo);
@@ -1424,7 +1426,7 @@ impl Task {
 
 /// Mode in which a shell reads that may have shown its prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ReadingMode {
+pub(super) enum ReadingMode {
     /// Single keys, with its line editor.
     Keys,
     /// Whole lines.

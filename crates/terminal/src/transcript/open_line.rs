@@ -104,6 +104,14 @@ impl OpenLine {
         self.rendered.width().saturating_sub(row.end).div_ceil(self.columns)
     }
 
+    /// Returns whether the row below the cursor has only a blank at its beginning, which line editors draw behind a full
+    /// row for the cursor to be in the next one.
+    pub(super) fn is_blank_below(&mut self, history: &History) -> bool {
+        let Some(row) = self.row(history).filter(|_| self.render(history)) else { return false };
+        let width = self.rendered.width();
+        width == row.end + 1 && self.rendered.text_in_columns(row.end..width) == " "
+    }
+
     /// Returns whether the next tab stop is certainly within the row.
     fn has_room_for_tab(&mut self, history: &History) -> bool {
         let is_short = !self.has_tabs && history.end() - self.start + 8 < self.columns as u64;
@@ -176,6 +184,20 @@ impl OpenLine {
         self.is_rewound = true;
     }
 
+    /// Moves the cursor up, if the line has as many rows above it.
+    pub(super) fn move_up(&mut self, history: &History, count: usize) -> bool {
+        let Some(row) = self.row(history) else { return false };
+        let Some(target) = count.checked_mul(self.columns).and_then(|columns| row.begin.checked_sub(columns)) else {
+            return false;
+        };
+        if self.columns == 0 {
+            return false;
+        }
+        self.target = Some(target + row.cursor - row.begin);
+        self.is_rewound = true;
+        true
+    }
+
     /// Moves the cursor to the right, at most to the last column.
     pub(super) fn move_right(&mut self, history: &History, count: usize) {
         if let Some(row) = self.row(history) {
@@ -234,8 +256,11 @@ impl OpenLine {
     pub(super) fn write_motion(&mut self, history: &mut History) {
         let Some(target) = self.target.take() else { return };
         if target == 0 {
-            let is_there = history.at_line_start() || history.newest().1.ends_with('\r');
-            if !is_there {
+            // A return at the beginning of a line changes nothing; fish prints one before each output.
+            if history.at_line_start() {
+                return;
+            }
+            if !history.newest().1.ends_with('\r') {
                 history.push('\r');
             }
             self.is_rewound = true;

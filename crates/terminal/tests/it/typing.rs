@@ -247,7 +247,7 @@ async fn each_client_waits_for_the_prompt_after_its_own_line() {
         for (by, line) in lines {
             let input = Input { text: format!("{line}\n"), by: Some(by.to_owned()), ..Input::default() };
             let sent = session.0.send(input).await.unwrap();
-            let wait = Wait { since: Some(sent.offset), by: Some(by.to_owned()), after_input: true, ..until_prompt() };
+            let wait = Wait { since: Some(sent.offset), by: Some(by.to_owned()), line: sent.line, ..until_prompt() };
             waits.push((by, wait));
         }
         let open_gate = async || {

@@ -170,7 +170,9 @@ impl Task {
         }
         let draft = self.shell.draft.text();
         let typed = draft.trim();
-        (!typed.is_empty() && text_before.trim_end().ends_with(typed)).then(|| typed.to_owned())
+        // The echo of what was typed ahead is above the prompt.
+        let is_held = self.shell.draft.is_held && self.collects_lines();
+        (!typed.is_empty() && (is_held || text_before.trim_end().ends_with(typed))).then(|| typed.to_owned())
     }
 
     /// Returns whether a tab is text to the foreground program, rather than a key that completes words.

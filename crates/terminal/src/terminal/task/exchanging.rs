@@ -69,7 +69,7 @@ impl Task {
             // It receives a typed line.
             _ if self.shell.is_inner => Ok(integration),
             // Its prompt would come back, but the typed text would be in the history twice.
-            Kind::Bash => match self.half_typed() {
+            Kind::Bash => match self.typed_line() {
                 Some(text) => Err(VariablesError::HalfTyped { text }),
                 None => Ok(integration),
             },

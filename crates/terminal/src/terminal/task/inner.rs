@@ -52,7 +52,7 @@ impl Task {
         reply: oneshot::Sender<Result<Vec<u8>, VariablesError>>,
     ) {
         let line = self.fit_to_answer().and_then(|integration| {
-            if let Some(text) = self.half_typed() {
+            if let Some(text) = self.typed_line() {
                 return Err(VariablesError::HalfTyped { text });
             }
             // The shell may have ended since the caller wrote the script.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::Task;
+use super::{ReadingMode, Task};
 use crate::command::{self, CommandRequest, CommandResult, Editor, InputRequest, RunError};
 use crate::history::Zone;
 use crate::integration::Kind;
@@ -506,6 +506,14 @@ impl Task {
 
     /// Returns the unentered text at the prompt.
     pub(super) fn half_typed(&self) -> Option<String> {
+        // What the last keys have done may be drawn a moment later.
+        let is_settled = || self.shell_reading_mode() != ReadingMode::NotYet;
+        let unknown = || self.shell.draft.unknown(|| self.intake.before_cursor()).filter(|_| is_settled());
+        self.typed_line().or_else(unknown)
+    }
+
+    /// Returns the line at the prompt that clients have typed and not entered.
+    pub(super) fn typed_line(&self) -> Option<String> {
         self.shell.draft.standing(|| self.intake.behind_prompt())
     }
 

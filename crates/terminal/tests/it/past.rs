@@ -1,0 +1,106 @@
+//! Waits and commands after inputs that enter no line: an outcome of an earlier line is past, and typed text stays typed.
+
+use std::time::Duration;
+
+use steplatch_terminal::{Input, Reason, RunError, Wait};
+
+use super::inner_shells::{start, until_input};
+use super::shells::{SHELLS, Session, World, request, until_prompt};
+
+/// Sends an input as a client, and waits for the prompt after it.
+async fn send(session: &Session, input: Input) -> (Reason, Option<i32>) {
+    let sent = session.0.send(Input { by: Some("agent".to_owned()), ..input }).await.unwrap();
+    let wait = Wait { since: Some(sent.offset), by: Some("agent".to_owned()), line: sent.line, ..until_prompt() };
+    let (waited, view) = session.waits(wait).await;
+    (waited.reason, view.exit_code)
+}
+
+fn typed(text: &str) -> Input {
+    Input { text: text.to_owned(), ..Input::default() }
+}
+
+fn pressed(key: &str) -> Input {
+    Input { keys: vec![key.to_owned()], ..Input::default() }
+}
+
+#[tokio::test]
+async fn a_key_of_a_running_command_is_followed_by_the_prompt_after_that_command() {
+    let asking = "sh -c 'printf \"key? \"; stty -icanon; read -r x; stty icanon; sleep 0.3; exit 7'";
+    let trapping = "sh -c 'trap \"sleep 0.3; exit 5\" INT; sleep 60'";
+    for shell in SHELLS {
+        for (command, input, code) in [
+            (asking, typed("y\n"), 7),
+            (asking, pressed("enter"), 7),
+            (trapping, pressed("ctrl-c"), 5),
+            ("sh -c 'cat >/dev/null; sleep 0.3; exit 6'", pressed("ctrl-d"), 6),
+        ] {
+            let world = World::new();
+            let session = world.open(&[shell]).await;
+            assert_eq!(send(&session, typed("true\n")).await, (Reason::Prompt, Some(0)), "{shell}");
+            let mut run = request(command);
+            (run.input, run.timeout) = (true, Duration::from_millis(700));
+            session.0.run(run).await.unwrap();
+            assert_eq!(send(&session, input).await, (Reason::Prompt, Some(code)), "{shell}: {command}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn each_of_two_lines_of_one_client_has_its_own_exit_code() {
+    for shell in SHELLS {
+        let world = World::new();
+        let session = world.open(&[shell]).await;
+        let lines = ["sh -c 'sleep 0.3; exit 3'\n", "sh -c 'sleep 0.3; exit 4'\n"];
+        let (first, second) = tokio::join!(send(&session, typed(lines[0])), send(&session, typed(lines[1])));
+        assert_eq!((first, second), ((Reason::Prompt, Some(3)), (Reason::Prompt, Some(4))), "{shell}");
+    }
+}
+
+#[tokio::test]
+async fn ctrl_c_at_a_line_that_is_not_entered_is_followed_by_the_next_prompt() {
+    for shell in SHELLS {
+        let world = World::new();
+        let session = world.open(&[shell]).await;
+        for _ in 0..10 {
+            session.types("sleep 5; false").await;
+            session.comes_to("the line is shown", |view| view.screen.ends_with("sleep 5; false")).await;
+            let prompts = session.view().await.screen.matches("sleep 5").count();
+            assert_eq!(send(&session, pressed("ctrl-c")).await.0, Reason::Prompt, "{shell}");
+            let view = session.view().await;
+            assert_eq!(view.typed, None, "{shell}:\n{}", view.screen);
+            assert_eq!(view.screen.matches("sleep 5").count(), prompts, "{shell}");
+            assert!(!view.screen.ends_with("sleep 5; false"), "{shell}:\n{}", view.screen);
+        }
+        assert_eq!(session.gives("echo hi").await, ("hi\n".into(), Some(0)), "{shell}");
+    }
+}
+
+#[tokio::test]
+async fn a_command_is_not_joined_to_text_that_is_at_the_prompt() {
+    // Text that clients type while a command runs.
+    let ahead = ["bash", "zsh", "fish"].map(|shell| (shell, "", "sleep 0.5", "echo AHEAD "));
+    let inner = ["bash --norc", "dash"].map(|inner| ("bash", inner, "sleep 0.5", "echo AHEAD "));
+    // Text that the shell puts there itself.
+    let put = [("zsh", "", "print -z 'echo PUT '", ""), ("fish", "", "commandline 'echo PUT '", "")];
+    for (shell, inner, command, text) in ahead.into_iter().chain(inner).chain(put) {
+        let world = World::new();
+        let session = world.open(&[shell]).await;
+        if !inner.is_empty() {
+            start(&session, inner).await;
+        }
+        session.types(&format!("{command}\n")).await;
+        if text.is_empty() {
+            session.comes_to("the text is at the prompt", |view| view.screen.ends_with("echo PUT")).await;
+        } else {
+            session.types(text).await;
+            tokio::time::sleep(Duration::from_millis(800)).await;
+        }
+        let refused = session.0.run(request("echo hi; false")).await;
+        let is_refused = matches!(refused, Err(RunError::HalfTyped { .. } | RunError::Busy { .. }));
+        assert!(is_refused, "{shell} {inner}: {refused:?}");
+        session.0.send(pressed("ctrl-c")).await.unwrap();
+        session.waits(until_input()).await;
+        let ran = session.0.run(request("echo hi")).await.unwrap();
+        assert_eq!(ran.output, "hi\n", "{shell} {inner}");
+    }
+}

@@ -40,8 +40,13 @@ pub(crate) fn inspects(home: &Home, server: &[&str], era: &str, asked: &[&str]) 
 
 /// Returns a command of a recent Node, ready to run in a home.
 pub(crate) fn node(home: &Home) -> Command {
+    home.inside(&node_program())
+}
+
+/// Returns the path of a recent Node.
+pub(crate) fn node_program() -> PathBuf {
     let architecture = if cfg!(target_arch = "aarch64") { "arm64" } else { "x64" };
-    home.inside(&installed(Path::new(&format!("node/node_modules/node-linux-{architecture}/bin/node"))))
+    installed(Path::new(&format!("node/node_modules/node-linux-{architecture}/bin/node")))
 }
 
 /// Returns a path in the target directory, which also contains this program.

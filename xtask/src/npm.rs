@@ -1,6 +1,6 @@
 //! The npm packages that the tests use: the asciinema player, which plays recordings, a third-party MCP server, the
 //! public test suite for MCP servers and the MCP inspector, with the Node that these two need; and for the page, a driver
-//! of browsers (without a browser), a checker of accessibility and a checker of types.
+//! of browsers (without a browser), a checker of accessibility and a checker of types. And libraries of prompts.
 //!
 //! Each has a directory in the target directory, with a note of its installed packages.
 
@@ -12,8 +12,8 @@ use anyhow::Context as _;
 use crate::clients::quietly;
 use crate::repository::Repository;
 
-/// The directory of each package, and the package.
-const PACKAGES: [(&str, &str); 8] = [
+/// Directories, and the packages of each.
+const PACKAGES: [(&str, &str); 9] = [
     ("player", "asciinema-player@3.17.0"),
     ("mcp-server", "@modelcontextprotocol/server-everything@2026.8.31"),
     ("node", NODE),
@@ -22,6 +22,7 @@ const PACKAGES: [(&str, &str); 8] = [
     ("playwright", "playwright-core@1.65.1"),
     ("axe", "axe-core@4.14.1"),
     ("typescript", "typescript@7.0.2"),
+    ("prompts", "inquirer@8.2.7 @inquirer/prompts@8.7.5 @clack/prompts@1.9.0"),
 ];
 
 /// A recent Node, because that of the system may be too old.
@@ -49,7 +50,7 @@ fn install(repository: &Repository, folder: &str, package: &str) -> anyhow::Resu
     // Development dependencies and install scripts are not needed.
     npm.args(["install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix"])
         .arg(&folder)
-        .arg(package);
+        .args(package.split(' '));
     quietly(&mut npm).with_context(|| {
         format!("{package} could not be installed; the installation needs the network or a mirror.")
     })?;

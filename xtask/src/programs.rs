@@ -37,6 +37,7 @@ pub(crate) const FOR_TESTS: &[Program] = &[
     program("busybox", &["busybox"]),
     program("ksh", &["ksh"]),
     program("tcsh", &["tcsh"]),
+    program("fzf", &["fzf"]),
     program("screen", &["screen"]),
     program("tmux", &["tmux"]),
     program("sqlite3", &["sqlite3"]),

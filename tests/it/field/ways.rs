@@ -1,5 +1,7 @@
 //! The ways in which a command reaches a shell, and each of them through the whole table of shells and commands.
 
+use std::fs;
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -92,6 +94,13 @@ impl Field {
         let home = Home::new(STEPLATCH);
         let agent = Agent::new(&home);
         Self { home, agent }
+    }
+
+    /// Creates a directory with this name.
+    pub(crate) fn folder(&self, name: &str) -> PathBuf {
+        let folder = self.home.path().join(name);
+        fs::create_dir(&folder).unwrap();
+        folder
     }
 
     pub(crate) fn open(&self, opening: Value) -> String {

@@ -1,0 +1,193 @@
+//! Menus of real prompt libraries: each question is in the reply, and what was captured at them chooses nothing else.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::clients::{installed, node_program};
+use crate::field::ways::{COMMAND_TIMEOUT, Failures, Field};
+
+/// A program that asks, as a script with its name, and the answers of a person.
+struct Menu {
+    name: &'static str,
+    script: (&'static str, &'static str),
+    /// A part of each question, and the text or the keys of its answer.
+    answers: &'static [(&'static str, Answer)],
+    /// Its notes in the file `chosen` by then.
+    chosen: &'static str,
+    /// Parts of the script and other parts, with which the captured workflow stops.
+    changes: &'static [(&'static str, &'static str)],
+}
+
+enum Answer {
+    Text(&'static str),
+    Keys(&'static [&'static str]),
+}
+
+use Answer::{Keys, Text};
+
+/// The table of menus.
+const MENUS: &[Menu] = &[
+    Menu {
+        name: "inquirer 8",
+        script: (
+            "menu.cjs",
+            "const ask = require('inquirer').prompt;
+ask([{type: 'input', name: 'n', message: 'Project name?'},
+     {type: 'list', name: 'w', message: 'Where to?', choices: ['dev', 'staging', 'prod']},
+     {type: 'checkbox', name: 'f', message: 'Features?', choices: ['api', 'web', 'docs']},
+     {type: 'confirm', name: 'g', message: 'Go on?'}])
+  .then(a => require('fs').writeFileSync('chosen', [a.n, a.w, a.f, a.g].join(' ')));
+",
+        ),
+        answers: &[
+            ("Project name?", Text("shop\n")),
+            ("Where to?", Keys(&["down", "enter"])),
+            ("Features?", Keys(&["down", "space", "enter"])),
+            ("Go on?", Text("y\n")),
+        ],
+        chosen: "shop staging web true",
+        changes: &[
+            ("Project name?", "Delete which project?"),
+            ("'staging', 'prod'", "'prod', 'staging'"),
+            ("'dev', 'staging'", "'dev', 'wipe', 'staging'"),
+            ("'api', 'web'", "'api', 'reset', 'web'"),
+            ("Go on?", "Erase all?"),
+        ],
+    },
+    Menu {
+        name: "@inquirer/prompts",
+        script: (
+            "menu.mjs",
+            "import {input, select, checkbox, confirm} from '@inquirer/prompts'; import fs from 'fs';
+const choices = texts => texts.map(value => ({value}));
+const n = await input({message: 'Project name?'});
+const w = await select({message: 'Where to?', choices: choices(['dev', 'staging', 'prod'])});
+const f = await checkbox({message: 'Features?', choices: choices(['api', 'web', 'docs'])});
+const g = await confirm({message: 'Go on?'});
+fs.writeFileSync('chosen', [n, w, f, g].join(' '));
+",
+        ),
+        answers: &[
+            ("Project name?", Text("shop\n")),
+            ("Where to?", Keys(&["down", "enter"])),
+            ("Features?", Keys(&["down", "space", "enter"])),
+            ("Go on?", Text("y\n")),
+        ],
+        chosen: "shop staging web true",
+        changes: &[
+            ("Project name?", "Delete which project?"),
+            ("'staging', 'prod'", "'prod', 'staging'"),
+            ("'dev', 'staging'", "'dev', 'wipe', 'staging'"),
+            ("'api', 'web'", "'api', 'reset', 'web'"),
+            ("Go on?", "Erase all?"),
+        ],
+    },
+    Menu {
+        name: "@clack/prompts",
+        script: (
+            "menu.mjs",
+            "import * as p from '@clack/prompts'; import fs from 'fs';
+const options = texts => texts.map(value => ({value, label: value}));
+p.intro('hello');
+const n = await p.text({message: 'Project name?', placeholder: 'demo'});
+const w = await p.select({message: 'Where to?', options: options(['dev', 'staging', 'prod'])});
+const f = await p.multiselect({message: 'Features?', options: options(['api', 'web', 'docs'])});
+const g = await p.confirm({message: 'Go on?'});
+fs.writeFileSync('chosen', [n, w, f, g].join(' '));
+p.outro('bye');
+",
+        ),
+        answers: &[
+            ("Project name?", Text("shop\n")),
+            ("Where to?", Keys(&["down", "enter"])),
+            ("Features?", Keys(&["down", "space", "enter"])),
+            ("Go on?", Keys(&["enter"])),
+        ],
+        chosen: "shop staging web true",
+        changes: &[
+            ("Project name?", "Delete which project?"),
+            ("'staging', 'prod'", "'prod', 'staging'"),
+            ("'dev', 'staging'", "'dev', 'wipe', 'staging'"),
+            ("'api', 'web'", "'api', 'reset', 'web'"),
+            ("Go on?", "Erase all?"),
+        ],
+    },
+    Menu {
+        name: "fzf",
+        script: ("menu.sh", "printf 'dev\\nstaging\\nprod\\n' | fzf --height 8 > chosen\n"),
+        answers: &[("3/3", Keys(&["up", "enter"]))],
+        chosen: "staging\n",
+        changes: &[("staging\\nprod", "prod\\nstaging"), ("dev\\nstaging", "dev\\nwipe\\nstaging"), ("dev\\n", "")],
+    },
+];
+
+impl Menu {
+    fn check(&self, field: &Field, failures: &mut Failures) {
+        let folder = field.folder(&format!("menu-{}", self.name.replace(['/', ' ', '@'], "-")));
+        symlink(installed(Path::new("prompts/node_modules")), folder.join("node_modules")).unwrap();
+        let write = |text: &str| fs::write(folder.join(self.script.0), text).unwrap();
+        let chosen = || fs::read_to_string(folder.join("chosen")).unwrap_or_default();
+        write(self.script.1);
+        let program = if self.script.0.ends_with("sh") { "sh".into() } else { node_program() };
+        let session = field.open(json!({"shell": "bash", "working_directory": folder}));
+        let line = format!("{} {}\n", program.display(), self.script.0);
+        let mut asked = field.reply(
+            "send_input",
+            json!({"session_id": session, "input_text": line, "until": "input", "timeout": COMMAND_TIMEOUT}),
+        );
+        for (number, (question, answer)) in self.answers.iter().enumerate() {
+            let shown = asked["screen_content"].as_str().unwrap_or_default();
+            if asked["waited"]["reason"] != "input" || !shown.contains(question) {
+                return failures.add(format!("{} / {question}: {asked}", self.name));
+            }
+            let until = if number + 1 == self.answers.len() { "prompt" } else { "input" };
+            let mut input = json!({"session_id": session, "until": until, "timeout": COMMAND_TIMEOUT});
+            match answer {
+                Text(text) => input["input_text"] = (*text).into(),
+                Keys(keys) => input["keys"] = json!(keys),
+            }
+            asked = field.reply("send_input", input);
+        }
+        if asked["waited"]["reason"] != "prompt" || asked["exit_code"] != 0 || chosen() != self.chosen {
+            return failures.add(format!("{}: {:?}, {asked}", self.name, chosen()));
+        }
+        let captured = field.reply("capture_workflow", json!({"session_ids": [session], "name": "again"}));
+        let definition = &captured["workflow_definition"];
+        let status = run(field, definition);
+        if status != "completed" || chosen() != self.chosen {
+            failures.add(format!("{} / captured: {status}, {:?}: {definition:#}", self.name, chosen()));
+        }
+        for (part, other) in self.changes {
+            let changed = self.script.1.replacen(part, other, 1);
+            assert_ne!(changed, self.script.1, "{} / {part}", self.name);
+            write(&changed);
+            fs::remove_file(folder.join("chosen")).unwrap();
+            let status = run(field, definition);
+            if status == "completed" || !chosen().is_empty() {
+                failures.add(format!("{} / {other}: {status}, {:?}: {definition:#}", self.name, chosen()));
+            }
+            fs::write(folder.join("chosen"), "").unwrap();
+        }
+    }
+}
+
+/// Runs a definition until it ends or asks, and returns its status.
+fn run(field: &Field, definition: &Value) -> String {
+    let ran = field.reply(
+        "run_workflow",
+        json!({"workflow_definition": definition, "wait_seconds": 2.0 * COMMAND_TIMEOUT, "save_on_success": false}),
+    );
+    if ran["status"] == "waiting" {
+        field.reply("cancel_run", json!({"run_id": ran["run_id"]}));
+    }
+    ran["status"].as_str().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn every_menu_of_a_library_is_answered_and_a_captured_answer_chooses_nothing_else() {
+    let field = Field::new();
+    Failures::of_rows(MENUS, |menu, failures| menu.check(&field, failures));
+}

@@ -192,7 +192,8 @@ impl Draft {
         }
         let seen = seen().map(line_of);
         // Typed ahead: on the line if it is visible there.
-        if self.ahead && (text.is_empty() || !seen.as_ref().is_some_and(|seen| seen.contains(text.trim()))) {
+        let is_seen = || seen.as_ref().is_some_and(|seen| seen.contains(text.trim()));
+        if self.ahead && (text.trim().is_empty() || !is_seen()) {
             return None;
         }
         match seen {
@@ -298,6 +299,10 @@ mod tests {
         assert_eq!(draft.standing(|| Some("yes".into())).as_deref(), Some("yes"));
         assert_eq!(draft.unknown(|| Some("es ".into())).as_deref(), Some("es"), "a program has read a part");
         assert_eq!(draft.unknown(|| Some(String::new())), None);
+        let mut blanks = Draft::default();
+        blanks.type_in(b"  ", None);
+        blanks.record_prompt();
+        assert_eq!(blanks.standing(|| Some(String::new())), None, "keys of a program");
         draft.type_in(b"!", None);
         assert_eq!(draft.standing(|| None).as_deref(), Some("yes!"));
         assert_eq!(draft.unknown(|| Some("yes!".into())), None, "it is known who typed it");

@@ -230,7 +230,7 @@ impl Shell {
     /// line.
     pub(super) fn expect_prompt(&mut self) {
         if self.at_prompt && !self.running {
-            self.at_prompt = false;
+            (self.at_prompt, self.fresh) = (false, true);
             self.doubt = Some(Doubt::new(DoubtfulPrompt::Shown, Doubt::INTERRUPT_PAUSE));
         }
     }

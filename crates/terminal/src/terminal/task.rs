@@ -655,6 +655,10 @@ impl Task {
     fn check_doubtful_prompt(&mut self) {
         let Some(doubt) = self.shell.doubt.take_if(|doubt| Instant::now() >= doubt.look_at) else { return };
         match (doubt.prompt, self.shell_reading_mode()) {
+            // It may not have read the last key.
+            (DoubtfulPrompt::Shown, _) if doubt.is_new() && self.last_output < self.last_input => {
+                self.shell.doubt = Some(doubt.postpone());
+            }
             (DoubtfulPrompt::Shown, ReadingMode::Keys | ReadingMode::Lines) => self.shell.record_prompt(),
             // A command printed it, for example `echo $PS1`.
             (DoubtfulPrompt::Claimed, ReadingMode::Other) => {}

@@ -58,6 +58,9 @@ enum ExpectedPrompt {
     No,
 }
 
+/// Time in which a shell draws its line again after a key.
+const REDRAW_TIMEOUT: Duration = Duration::from_millis(500);
+
 impl Entering {
     /// Restarts the wait for the prompt: the shell has just been integrated.
     pub(super) fn renew(&mut self) {
@@ -319,6 +322,8 @@ impl Task {
             || self.has_unread_prompt()
             || self.has_command_just_begun()
             || self.has_unread_start()
+            || self.shell.doubt.is_some()
+            || self.shell.is_idle() && self.unknown_line().is_some()
         {
             ExpectedPrompt::Soon
         } else {
@@ -498,6 +503,9 @@ impl Task {
         if let Some(text) = self.half_typed() {
             return Err(RunError::HalfTyped { text });
         }
+        if self.unknown_line().is_some() {
+            return Err(RunError::Busy { program: self.reader_name() });
+        }
         if !self.outgoing.is_empty() {
             return Err(RunError::Full { waiting: self.outgoing.len() });
         }
@@ -506,10 +514,18 @@ impl Task {
 
     /// Returns the unentered text at the prompt.
     pub(super) fn half_typed(&self) -> Option<String> {
-        // What the last keys have done may be drawn a moment later.
-        let is_settled = || self.shell_reading_mode() != ReadingMode::NotYet;
-        let unknown = || self.shell.draft.unknown(|| self.intake.before_cursor()).filter(|_| is_settled());
-        self.typed_line().or_else(unknown)
+        self.typed_line().or_else(|| self.unknown_line().filter(|_| !self.is_drawing_line()))
+    }
+
+    /// Returns the text at the prompt that no known key has put there.
+    fn unknown_line(&self) -> Option<String> {
+        self.shell.draft.unknown(|| self.intake.before_cursor())
+    }
+
+    /// Returns whether the shell may still draw what the last keys have done.
+    fn is_drawing_line(&self) -> bool {
+        let is_key_new = self.last_output < self.last_input && Instant::now() < self.last_input + REDRAW_TIMEOUT;
+        is_key_new || self.shell_reading_mode() == ReadingMode::NotYet
     }
 
     /// Returns the line at the prompt that clients have typed and not entered.

@@ -338,16 +338,38 @@ pub(crate) fn hanging(text: &str, indent: usize) -> String {
 fn message_rows(message: &str, label: usize, width: Option<usize>) -> String {
     let Some(width) = width else { return message.to_owned() };
     let mut rows = Vec::new();
-    for (index, line) in message.lines().enumerate() {
+    for (index, line) in with_whole_commands(message).lines().enumerate() {
         let text = line.trim_start_matches(' ');
         let indent = line.len() - text.len();
         let hang = if index == 0 && label > 0 { label } else { indent + 2 };
-        let room = width.saturating_sub(hang.max(indent)).max(MIN_COLUMNS);
+        let begin = if index == 0 { label.max(indent) } else { indent };
+        let is_short = begin + text.width() <= width;
+        let room = if is_short { width } else { width.saturating_sub(hang.max(indent)).max(MIN_COLUMNS) };
         for (row, words) in wrapped_line(text, room, LongWord::Keep).into_iter().enumerate() {
             rows.push(format!("{}{words}", " ".repeat(if row == 0 { indent } else { hang })));
         }
     }
-    rows.join("\n")
+    rows.join("\n").replace(NO_BREAK_SPACE, " ")
+}
+
+/// A blank at which no row ends.
+const NO_BREAK_SPACE: char = '\u{a0}';
+
+/// Replaces the blanks within commands of this program, which people copy.
+fn with_whole_commands(message: &str) -> String {
+    let mut text = String::with_capacity(message.len());
+    let mut is_command = false;
+    for word in message.split_inclusive([' ', '\n']) {
+        let (name, end) = word.split_at(word.trim_end_matches([' ', '\n']).len());
+        is_command = (is_command || name == "steplatch") && !name.ends_with([';', ',', ':', '.']);
+        text.push_str(name);
+        match end {
+            " " if is_command => text.push(NO_BREAK_SPACE),
+            end => text.push_str(end),
+        }
+        is_command &= !end.contains('\n');
+    }
+    text
 }
 
 /// Cuts text to `columns` columns, with an ellipsis if it is longer.
@@ -487,12 +509,15 @@ mod tests {
 
     #[test]
     fn messages_wrap_between_words_with_a_hanging_indent() {
-        let message = "there is no workflow 'nope'; steplatch workflow load saves one\n  nope  a line of its own, which is long\nend";
+        let message = "there is no workflow 'nope'; steplatch workflow load saves one\n  nope  a line of its own, which is longer\nend";
         assert_eq!(
             message_rows(message, 7, Some(40)),
-            "there is no workflow 'nope';\n       steplatch workflow load saves one\n  nope  a line of its own, which is\n    long\nend"
+            "there is no workflow 'nope';\n       steplatch workflow load saves one\n  nope  a line of its own, which is\n    longer\nend"
         );
         assert_eq!(message_rows(message, 7, None), message, "a program reads whole lines");
+        let command = "detached; the terminal keeps running: steplatch terminal attach shared";
+        let rows = "detached; the terminal keeps running:\n  steplatch terminal attach shared";
+        assert_eq!(message_rows(command, 0, Some(66)), rows, "commands are copied");
         let address = "open http://127.0.0.1:7080/a/very/long/address here";
         assert_eq!(message_rows(address, 0, Some(30)), "open\n  http://127.0.0.1:7080/a/very/long/address\n  here");
     }

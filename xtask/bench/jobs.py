@@ -1256,7 +1256,7 @@ def strace(hand, home):
     need("TracerPid:\t0\n" in read(f"/proc/{pid}/status"), "not detached")
     need(found["match_text"].split('"')[1].removesuffix("\\n") in read(f"{home}/ticks").splitlines(), found)
     hand.say(term, "strace -c -e trace=mkdir mkdir one two three", r"\n[ .\d]+ 3 +mkdir\n[\s\S]*total")
-    hand.say(term, "kill %1; wait", r"Terminated")
+    hand.say(term, "kill %1; wait", r"[$#] ?$")
     need(not os.path.exists(f"/proc/{pid}"), "still runs")
 
 
@@ -1466,7 +1466,8 @@ def htop_kill(hand, _home):
     hand.keys(term, "f10", expect=r"[$#] ?$")
     hand.say(term, "jobs", r"Running +sleep 4343")
     hand.say(term, "pgrep -fx 'sleep 4242' || echo gone_$?", r"\ngone_1\n")
-    hand.say(term, "kill %2; wait", r"Terminated +sleep 4343")
+    hand.say(term, "kill %2; wait", r"[$#] ?$")
+    hand.say(term, "pgrep -fx 'sleep 4343' || echo over_$?", r"\nover_1\n")
 
 
 @job("watch until a word comes", trial="28")

@@ -42,7 +42,7 @@ cargo xtask check                        Check format and lints; dependencies wi
                                          they are installed.
 cargo xtask bench terminals [--no-peer]  Measure terminals over MCP, beside a peer (which needs tmux) and a bare
                                          pseudo-terminal, and print one table.
-cargo xtask bench jobs [--no-peer]       Perform 47 jobs of an agent with real programs, and print the calls, seconds and bytes
+cargo xtask bench jobs [--no-peer]       Perform 78 jobs of an agent with real programs, and print the calls, seconds and bytes
                                          of each. Adds users and servers: run it as root in a container.
 cargo xtask bench functions              Measure the cost of runs of functions, with the published binary.
 cargo xtask bench crowd                  Measure 10,000 runs at once: their rate beside that of 50 at once, and memory.

@@ -101,6 +101,14 @@ pub(crate) const FOR_JOBS: &[Program] = &[
     program("openssl", &["openssl"]),
     program("bc", &["bc"]),
     program("/usr/games/worm", &["bsdgames"]),
+    program("make", &["make"]),
+    program("strace", &["strace"]),
+    program("fzf", &["fzf"]),
+    program("gpg", &["gnupg"]),
+    program("ed", &["ed"]),
+    program("watch", &["procps"]),
+    program("screen", &["screen"]),
+    program("tmux", &["tmux"]),
 ];
 
 /// The program in which the benchmark's peer keeps its terminals.

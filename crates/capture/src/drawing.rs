@@ -119,7 +119,7 @@ pub(crate) fn plain_prompt(lines: &[&str], cursor: Option<usize>) -> Option<usiz
     let last = lines.len().checked_sub(1)?;
     let is_end = |end: char| end.is_alphanumeric() || ".,:;!?)%…".contains(end);
     let is_plain = |line: &&str| line.is_empty() || line.starts_with(char::is_alphanumeric) && line.ends_with(is_end);
-    if cursor != Some(last) || names_subject(lines[last]) || !lines.iter().all(|line| is_plain(&line)) {
+    if cursor != Some(last) || names_subject(lines[last]) || !lines.iter().all(is_plain) {
         return None;
     }
     let paragraph = lines[..last].iter().rposition(|line| line.is_empty()).map_or(0, |blank| blank + 1);

@@ -103,7 +103,7 @@ impl Menu {
         let cursor = lines.iter().rposition(|line| !row.is_empty() && line.starts_with(row));
         let is_question = names_subject(row) && !row.starts_with(is_frame);
         let at_cursor = cursor.filter(|_| is_line(act) && is_question);
-        let (first, question) = at_cursor.map(|row| (row, row)).unwrap_or_else(|| {
+        let rows_of_drawing = || {
             let first = first_row(&lines, entered, cursor);
             let (drawn, is_styled) = (&lines[first..], !highlighted_from(highlighted, &lines, first).is_empty());
             match drawn_question(drawn) {
@@ -114,7 +114,8 @@ impl Menu {
                     _ => (first, first),
                 },
             }
-        });
+        };
+        let (first, question) = at_cursor.map_or_else(rows_of_drawing, |row| (row, row));
         let output = filled_rows(lines[first..question].iter().copied());
         let output_rows = output.len();
         let rows: Vec<String> = output.into_iter().chain(filled_rows(lines[question..].iter().copied())).collect();

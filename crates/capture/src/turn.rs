@@ -600,10 +600,10 @@ fn subject_index(lines: &[&str], last: &str) -> usize {
     if last.contains(char::is_alphanumeric) || last.trim().is_empty() {
         return heading;
     }
-    let filled = (0..lines.len()).rev().filter(|row| !lines[*row].trim().is_empty());
+    let mut filled = (0..lines.len()).rev().filter(|row| !lines[*row].trim().is_empty());
     if without_frame(last).is_empty() {
         let is_outside = |row: &usize| !lines[*row].trim_start().starts_with(is_frame);
-        return filled.clone().find(is_outside).or_else(|| filled.last()).map_or(heading, |row| row.min(heading));
+        return filled.clone().find(is_outside).or_else(|| filled.next_back()).map_or(heading, |row| row.min(heading));
     }
     let asked = filled.take(MAX_ROWS_BELOW_QUESTION).find(|row| asks(lines, *row));
     asked.map_or(heading, |row| row.min(heading))

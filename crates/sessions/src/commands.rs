@@ -423,6 +423,10 @@ fn describe_input_request(asks: &InputRequest) -> String {
     let program = asks.program.as_ref().map_or("the command".to_owned(), |program| format!("'{program}'"));
     let what = match asks {
         InputRequest { password: true, .. } => "asks for a password; type it with send_input and secret: true",
+        InputRequest { full_screen: true, .. } if asks.is_of_shell() => {
+            "waits for input on a full screen, which a program that has ended may have left on: leave it with input_text: \
+             \"tput rmcup\\n\"; type with send_input"
+        }
         InputRequest { full_screen: true, .. } => "controls the screen and waits for keys; press them with send_input",
         _ => "waits for input; type it with send_input",
     };

@@ -112,6 +112,14 @@ pub struct InputRequest {
     pub screen: String,
 }
 
+impl InputRequest {
+    /// Returns whether it is a shell. A shell draws no full screen; a program that has ended may have left one on.
+    #[must_use]
+    pub fn is_of_shell(&self) -> bool {
+        self.program.as_deref().is_some_and(is_shell_name)
+    }
+}
+
 /// Reason why a command was not run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum RunError {

@@ -111,34 +111,27 @@ impl OutputPipeline {
         self.rows_behind_prompt().map(|rows| rows.concat())
     }
 
-    /// Returns the text between the last prompt and the cursor, if it is on rows without a gap: other text below the
-    /// prompt is output of a program in the background.
-    pub(crate) fn before_cursor(&self) -> Option<String> {
+    /// Returns the line at the last prompt: the text up to the cursor, and behind it unless a gap follows, as before a
+    /// prompt at the right. `None` if its rows are not full, because output of a program in the background is on rows of
+    /// its own.
+    pub(crate) fn line_at_prompt(&self) -> Option<String> {
         let columns = usize::from(self.screen.size().cols);
+        let (prompt, _) = self.prompted?;
         let mut rows = self.rows_behind_prompt()?;
         let last = rows.pop()?;
-        let cursor = self.screen.cursor();
-        let (prompt, _) = self.prompted?;
-        let begin = if rows.is_empty() { prompt.col } else { 0 };
-        let is_full = |(index, row): (usize, &String)| {
-            let begin = if index == 0 { usize::from(prompt.col) } else { 0 };
-            begin + row.width() >= columns
-        };
-        if !rows.iter().enumerate().all(is_full) {
+        let first_column = |index: usize| if index == 0 { usize::from(prompt.col) } else { 0 };
+        if rows.iter().enumerate().any(|(index, row)| first_column(index) + row.width() < columns) {
             return None;
         }
-        let mut left = usize::from(cursor.col.saturating_sub(begin));
-        rows.push(
-            last.chars()
-                .take_while(|character| {
-                    let width = character.width().unwrap_or(0);
-                    let is_before = left > 0;
-                    left = left.saturating_sub(width);
-                    is_before
-                })
-                .collect(),
-        );
-        Some(rows.concat())
+        let mut left = usize::from(self.screen.cursor().col).saturating_sub(first_column(rows.len()));
+        let is_before_cursor = |character: &char| {
+            let is_before = left > 0;
+            left = left.saturating_sub(character.width().unwrap_or(0));
+            is_before
+        };
+        let before: String = last.chars().take_while(is_before_cursor).collect();
+        let behind = last[before.len()..].split("  ").next().filter(|behind| !behind.starts_with(' '));
+        Some(rows.concat() + &before + behind.unwrap_or_default())
     }
 
     /// Returns the text of each row from the last prompt to the row of the cursor, if the prompt is known.

@@ -545,6 +545,29 @@ async fn a_command_refused_at_an_editor_names_what_waits() {
 }
 
 #[tokio::test]
+async fn a_screen_that_a_program_left_on_at_a_shell_without_marks_is_named_with_a_way_out() {
+    let daemon = TestDaemon::new().await;
+    for shell in ["dash", "bash --norc", "ksh"] {
+        let session = daemon.bash().await;
+        daemon.call(until(&session.id, &format!("{shell}\n"), AwaitUntil::Input)).await;
+        // A full-screen program that was killed.
+        daemon.call(until(&session.id, "sh -c 'tput smcup; kill -9 $$'\n", AwaitUntil::Input)).await;
+        let run = || RunCommand {
+            session_id: Some(session.id.clone()),
+            command: "echo typed".to_owned(),
+            timeout: 20.0,
+            ..RunCommand::default()
+        };
+        let error = daemon.call(run()).await.error.unwrap();
+        assert!(error.contains("tput rmcup"), "{shell}: {error}");
+        daemon.call(until(&session.id, "tput rmcup\n", AwaitUntil::Input)).await;
+        let ran = daemon.call(run()).await;
+        assert_eq!((ran.output.trim(), ran.error), ("typed", None), "{shell}");
+    }
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn a_wait_that_only_the_typed_text_matches_is_out_of_time() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;

@@ -70,9 +70,9 @@ impl Draft {
         self.text.is_empty() && !self.edited
     }
 
-    /// Returns whether there is nothing to run on the line, according to the keys.
-    pub(super) fn is_blank(&self) -> bool {
-        !self.edited && is_blank(&self.text())
+    /// Returns whether there is nothing to run on the line. Of what was typed before the prompt, `seen` shows what is left.
+    pub(super) fn is_blank(&self, seen: impl FnOnce() -> Option<String>) -> bool {
+        !self.edited && is_blank(&self.text()) || self.ahead && self.standing(seen).is_none()
     }
 
     /// Returns whether this run typed all of it.
@@ -158,7 +158,7 @@ impl Draft {
         seen().map(line_of).filter(|seen| self.is_empty() && !seen.is_empty())
     }
 
-    /// Returns the text that `seen` finds between the prompt and the cursor and that no known key has put there: the shell
+    /// Returns the text that `seen` finds on the line and that no known key has put there: the shell
     /// has (`print -z` of zsh), or it is a part of what was typed while a program ran.
     pub(super) fn unknown(&self, seen: impl FnOnce() -> Option<String>) -> Option<String> {
         let is_known = !self.is_empty() && !self.ahead;
@@ -296,6 +296,7 @@ mod tests {
         draft.type_in(b"yes", None);
         draft.record_prompt();
         assert_eq!(draft.standing(|| Some(String::new())), None, "a program has read it");
+        assert!(draft.is_blank(|| Some(String::new())) && !draft.is_blank(|| Some("yes".into())));
         assert_eq!(draft.standing(|| Some("yes".into())).as_deref(), Some("yes"));
         assert_eq!(draft.unknown(|| Some("es ".into())).as_deref(), Some("es"), "a program has read a part");
         assert_eq!(draft.unknown(|| Some(String::new())), None);

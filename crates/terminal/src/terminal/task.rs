@@ -814,7 +814,7 @@ impl Task {
         self.log_typed(input, bytes, unseen);
         let input_end = self.outgoing.written() + (self.outgoing.len() + bytes.len()) as u64;
         let prompts = self.shell.prompts;
-        let has_text = !(self.shell.draft.is_blank() && has_nothing_to_run(input));
+        let has_text = !(has_nothing_to_run(input) && self.shell.draft.is_blank(|| self.intake.behind_prompt()));
         self.shell.draft.type_in(bytes, input.run.as_deref());
         self.shell.draft.is_held = self.collects_lines();
         let lines = bytes.iter().filter(|byte| matches!(byte, b'\r' | b'\n')).count();

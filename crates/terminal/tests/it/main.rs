@@ -5,6 +5,7 @@ mod approved;
 mod asking;
 mod inner_shells;
 mod leftovers;
+mod margins;
 mod past;
 mod piped;
 mod plain_commands;

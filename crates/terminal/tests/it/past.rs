@@ -46,6 +46,25 @@ async fn a_key_of_a_running_command_is_followed_by_the_prompt_after_that_command
 }
 
 #[tokio::test]
+async fn enter_alone_behind_keys_of_a_program_runs_nothing_and_is_no_failure() {
+    for shell in SHELLS {
+        for line in ["\n", "# a comment\n", "  \n"] {
+            let world = World::new();
+            let session = world.open(&[shell]).await;
+            session.runs("setopt interactive_comments 2>/dev/null; true").await;
+            session.types("seq 500 | less\n").await;
+            session.comes_to("the pager waits", |view| view.modes.alternate_screen).await;
+            assert_eq!(send(&session, typed("q")).await.0, Reason::Prompt, "{shell}");
+            let sent = session.0.send(Input { by: Some("agent".to_owned()), ..typed(line) }).await.unwrap();
+            let wait =
+                Wait { since: Some(sent.offset), by: Some("agent".to_owned()), line: sent.line, ..until_prompt() };
+            let (waited, view) = session.waits(wait).await;
+            assert!(!waited.ran_nothing, "{shell}, {line:?}:\n{}", view.screen);
+        }
+    }
+}
+
+#[tokio::test]
 async fn each_of_two_lines_of_one_client_has_its_own_exit_code() {
     for shell in SHELLS {
         let world = World::new();
@@ -84,8 +103,13 @@ async fn a_command_is_not_joined_to_text_that_is_at_the_prompt() {
     // Text that clients type while a command runs.
     let ahead = ["bash", "zsh", "fish"].map(|shell| (shell, "", "sleep 0.5", "echo AHEAD "));
     let inner = ["bash --norc", "dash"].map(|inner| ("bash", inner, "sleep 0.5", "echo AHEAD "));
-    // Text that the shell puts there itself.
-    let put = [("zsh", "", "print -z 'echo PUT '", ""), ("fish", "", "commandline 'echo PUT '", "")];
+    // Text that the shell puts there itself, also before its cursor.
+    let prefill = "zle-line-init() { (( n++ )) || BUFFER='echo PUT '; }; zle -N zle-line-init";
+    let put = [
+        ("zsh", "", "print -z 'echo PUT '", ""),
+        ("fish", "", "commandline 'echo PUT '", ""),
+        ("zsh", "", prefill, ""),
+    ];
     for (shell, inner, command, text) in ahead.into_iter().chain(inner).chain(put) {
         let world = World::new();
         let session = world.open(&[shell]).await;

@@ -44,7 +44,7 @@ fn everything_that_is_wrong_with_steps_is_told_at_once() {
         /steps/0: 'node' is missing
         /steps/0/on_error: unknown policy 'retri', did you mean 'retry'?
         /steps/1/id: '1st' is not an id: a letter, then letters, digits, '_' or '-', 64 in all at most
-        /steps/1/on_error/tries: unknown key 'tries' in policy retry
+        /steps/1/on_error/tries: unknown key 'tries' in policy retry, known are count, delay, backoff, timeout, then
         /steps/1/on_error: 'count' is missing
         /steps/2/on_error/count: 'count' must be 1 to 100
         /steps/2/on_error/backoff: 'backoff' must be 1 to 10

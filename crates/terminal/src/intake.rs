@@ -111,10 +111,10 @@ impl OutputPipeline {
         self.rows_behind_prompt().map(|rows| rows.concat())
     }
 
-    /// Returns the line at the last prompt: the text up to the cursor, and behind it unless a gap follows, as before a
-    /// prompt at the right. `None` if its rows are not full, because output of a program in the background is on rows of
+    /// Returns the text from the last prompt to the cursor; text behind the cursor may be that of an earlier program.
+    /// `None` if rows before that of the cursor are not full, because output of a program in the background is on rows of
     /// its own.
-    pub(crate) fn line_at_prompt(&self) -> Option<String> {
+    pub(crate) fn before_cursor(&self) -> Option<String> {
         let columns = usize::from(self.screen.size().cols);
         let (prompt, _) = self.prompted?;
         let mut rows = self.rows_behind_prompt()?;
@@ -130,8 +130,7 @@ impl OutputPipeline {
             is_before
         };
         let before: String = last.chars().take_while(is_before_cursor).collect();
-        let behind = last[before.len()..].split("  ").next().filter(|behind| !behind.starts_with(' '));
-        Some(rows.concat() + &before + behind.unwrap_or_default())
+        Some(rows.concat() + &before)
     }
 
     /// Returns the text of each row from the last prompt to the row of the cursor, if the prompt is known.

@@ -519,7 +519,7 @@ impl Task {
 
     /// Returns the text at the prompt that no known key has put there.
     fn unknown_line(&self) -> Option<String> {
-        self.shell.draft.unknown(|| self.intake.line_at_prompt())
+        self.shell.draft.unknown(|| self.intake.before_cursor())
     }
 
     /// Returns whether the shell may still draw what the last keys have done.

@@ -652,7 +652,8 @@ fn behind_echo(printed: &str, typed: &str, prompt: &str) -> String {
     while let Some(line) = lines.peek() {
         let (first, behind) = text.split_once('\n').unwrap_or((text, ""));
         // A program prints its prompt before each of several lines.
-        if before_echo(first.trim_end(), line).is_none() {
+        let is_echo = if line.is_empty() { first.trim().is_empty() } else { before_echo(first.trim_end(), line).is_some() };
+        if !is_echo {
             break;
         }
         text = behind;
@@ -680,7 +681,9 @@ fn remove_entry(rows: &mut Vec<&str>, next: usize, line: &str, prompt: &str) -> 
     let (above, last) = prompt.rsplit_once('\n').unwrap_or(("", prompt));
     let entry = rows.iter().enumerate().skip(next).find_map(|(index, row)| {
         let printed = before_echo(row.trim_end(), line)?.trim_end().strip_suffix(last.trim_end())?;
-        (!last.is_empty()).then_some((index, printed))
+        // Of an empty line, the prompt is all that is in its row.
+        let is_entry = !last.is_empty() && (!line.is_empty() || printed.is_empty());
+        is_entry.then_some((index, printed))
     });
     if let Some((index, printed)) = entry {
         let above: Vec<&str> = above.lines().map(str::trim_end).collect();
@@ -731,6 +734,9 @@ mod tests {
             (&shell, &at_prompt, "echo a", "$ echo a\na\nb\n$ ", "a\nb"),
             (&shell, &at_prompt, "true", "$ ", ""),
             (&shell, &at_prompt, "echo a\necho b", "a\n$ echo b\nb\n$ ", "a\nb"),
+            (&shell, &at_prompt, "", "\nhook\n$ ", "hook"),
+            (&shell, &at_prompt, "cat price\n", "5 $\n$ ", "5 $"),
+            (&shell, &at_prompt, "cat price\n", "5 $\n$\n$ ", "5 $"),
             (&shell, &at_prompt, "printf a\necho b", "a$ echo b\nb\n$ ", "a\nb"),
             (&shell, &at_prompt, "echo '> b'\nb", "> b\n$ b\nsh: b: not found\n$ ", "> b\nsh: b: not found"),
             (&shell, &at_prompt, "if true; then\necho b; fi", "> echo b; fi\nb\n$ ", "b"),

@@ -652,7 +652,8 @@ fn behind_echo(printed: &str, typed: &str, prompt: &str) -> String {
     while let Some(line) = lines.peek() {
         let (first, behind) = text.split_once('\n').unwrap_or((text, ""));
         // A program prints its prompt before each of several lines.
-        let is_echo = if line.is_empty() { first.trim().is_empty() } else { before_echo(first.trim_end(), line).is_some() };
+        let is_echo =
+            if line.is_empty() { first.trim().is_empty() } else { before_echo(first.trim_end(), line).is_some() };
         if !is_echo {
             break;
         }

@@ -564,7 +564,7 @@ fn is_exit_key(act: &Act) -> bool {
     text.eq_ignore_ascii_case("q") || is_key
 }
 
-/// Returns whether an input has a key other than Enter, such as one that moves to another entry.
+/// Returns whether an input has a key other than Enter and Space, such as an arrow key.
 fn moves(act: &Act) -> bool {
     let Act::Typed { keys, .. } = act else { return false };
     keys.iter().any(|key| !matches!(key.as_str(), "enter" | "return" | "space"))

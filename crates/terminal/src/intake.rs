@@ -117,20 +117,19 @@ impl OutputPipeline {
     pub(crate) fn before_cursor(&self) -> Option<String> {
         let columns = usize::from(self.screen.size().cols);
         let (prompt, _) = self.prompted?;
+        let cursor = self.screen.cursor();
+        // Most commands begin at an empty line: the text of the screen is not needed for that.
+        if (cursor.row, cursor.col) == (prompt.row, prompt.col) {
+            return Some(String::new());
+        }
         let mut rows = self.rows_behind_prompt()?;
         let last = rows.pop()?;
         let first_column = |index: usize| if index == 0 { usize::from(prompt.col) } else { 0 };
         if rows.iter().enumerate().any(|(index, row)| first_column(index) + row.width() < columns) {
             return None;
         }
-        let mut left = usize::from(self.screen.cursor().col).saturating_sub(first_column(rows.len()));
-        let is_before_cursor = |character: &char| {
-            let is_before = left > 0;
-            left = left.saturating_sub(character.width().unwrap_or(0));
-            is_before
-        };
-        let before: String = last.chars().take_while(is_before_cursor).collect();
-        Some(rows.concat() + &before)
+        let left = usize::from(cursor.col).saturating_sub(first_column(rows.len()));
+        Some(rows.concat() + split_at_column(&last, left).0)
     }
 
     /// Returns the text of each row from the last prompt to the row of the cursor, if the prompt is known.
@@ -143,13 +142,8 @@ impl OutputPipeline {
         let text = self.screen.text();
         let rows = text.lines().skip(prompt.row.into()).take(usize::from(here - prompt.row) + 1);
         let shown = rows.enumerate().map(|(index, row)| {
-            let mut left = if index == 0 { usize::from(prompt.col) } else { 0 };
-            let is_before_end = |character: &char| {
-                let is_within = left > 0;
-                left = left.saturating_sub(character.width().unwrap_or(0));
-                is_within
-            };
-            row.chars().skip_while(is_before_end).collect()
+            let first_column = if index == 0 { usize::from(prompt.col) } else { 0 };
+            split_at_column(row, first_column).1.to_owned()
         });
         Some(shown.collect())
     }
@@ -241,6 +235,17 @@ fn sequence(bytes: &[u8]) -> Sequence {
         [0x1b, b'[', .., 0x40..=0x7e] => Sequence::Whole,
         _ => Sequence::Other,
     }
+}
+
+/// Splits a row before the first character that begins at a column, or behind it.
+fn split_at_column(row: &str, column: usize) -> (&str, &str) {
+    let mut left = column;
+    let end = row.char_indices().find(|(_, character)| {
+        let is_behind = left == 0;
+        left = left.saturating_sub(character.width().unwrap_or(0));
+        is_behind
+    });
+    row.split_at(end.map_or(row.len(), |(index, _)| index))
 }
 
 #[cfg(test)]

@@ -41,8 +41,8 @@ pub struct Wait {
     pub timeout: Duration,
     /// The client or run that waits. A wait without one is not in the log of inputs.
     pub by: Option<String>,
-    /// The line whose prompt ends the wait, see [`Sent::line`](crate::Sent::line). Left out, it is the last one that `by`
-    /// entered at or before `since`, if its prompt is still to come.
+    /// The line whose prompt ends the wait, see [`Sent::line`](crate::Sent::line). If `None`,
+    /// the last line of `by` at or before `since` whose prompt is still to come.
     pub line: Option<u64>,
 }
 

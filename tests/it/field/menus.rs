@@ -28,6 +28,23 @@ enum Answer {
 
 use Answer::{Keys, Text};
 
+/// The answers to the wizard that each library of prompts draws.
+const ANSWERS: &[(&str, Answer)] = &[
+    ("Project name?", Text("shop\n")),
+    ("Where to?", Keys(&["down", "enter"])),
+    ("Features?", Keys(&["down", "space", "enter"])),
+    ("Go on?", Text("y\n")),
+];
+
+/// Changes of the scripts of that wizard.
+const CHANGES: &[(&str, &str)] = &[
+    ("Project name?", "Delete which project?"),
+    ("'staging', 'prod'", "'prod', 'staging'"),
+    ("'dev', 'staging'", "'dev', 'wipe', 'staging'"),
+    ("'api', 'web'", "'api', 'reset', 'web'"),
+    ("Go on?", "Erase all?"),
+];
+
 /// The table of menus.
 const MENUS: &[Menu] = &[
     Menu {
@@ -42,20 +59,9 @@ ask([{type: 'input', name: 'n', message: 'Project name?'},
   .then(a => require('fs').writeFileSync('chosen', [a.n, a.w, a.f, a.g].join(' ')));
 ",
         ),
-        answers: &[
-            ("Project name?", Text("shop\n")),
-            ("Where to?", Keys(&["down", "enter"])),
-            ("Features?", Keys(&["down", "space", "enter"])),
-            ("Go on?", Text("y\n")),
-        ],
+        answers: ANSWERS,
         chosen: "shop staging web true",
-        changes: &[
-            ("Project name?", "Delete which project?"),
-            ("'staging', 'prod'", "'prod', 'staging'"),
-            ("'dev', 'staging'", "'dev', 'wipe', 'staging'"),
-            ("'api', 'web'", "'api', 'reset', 'web'"),
-            ("Go on?", "Erase all?"),
-        ],
+        changes: CHANGES,
     },
     Menu {
         name: "@inquirer/prompts",
@@ -70,20 +76,9 @@ const g = await confirm({message: 'Go on?'});
 fs.writeFileSync('chosen', [n, w, f, g].join(' '));
 ",
         ),
-        answers: &[
-            ("Project name?", Text("shop\n")),
-            ("Where to?", Keys(&["down", "enter"])),
-            ("Features?", Keys(&["down", "space", "enter"])),
-            ("Go on?", Text("y\n")),
-        ],
+        answers: ANSWERS,
         chosen: "shop staging web true",
-        changes: &[
-            ("Project name?", "Delete which project?"),
-            ("'staging', 'prod'", "'prod', 'staging'"),
-            ("'dev', 'staging'", "'dev', 'wipe', 'staging'"),
-            ("'api', 'web'", "'api', 'reset', 'web'"),
-            ("Go on?", "Erase all?"),
-        ],
+        changes: CHANGES,
     },
     Menu {
         name: "@clack/prompts",
@@ -107,13 +102,7 @@ p.outro('bye');
             ("Go on?", Keys(&["enter"])),
         ],
         chosen: "shop staging web true",
-        changes: &[
-            ("Project name?", "Delete which project?"),
-            ("'staging', 'prod'", "'prod', 'staging'"),
-            ("'dev', 'staging'", "'dev', 'wipe', 'staging'"),
-            ("'api', 'web'", "'api', 'reset', 'web'"),
-            ("Go on?", "Erase all?"),
-        ],
+        changes: CHANGES,
     },
     Menu {
         name: "fzf",

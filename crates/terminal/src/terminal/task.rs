@@ -1381,7 +1381,7 @@ impl Task {
             cwd: states.cwd,
             awaiting_input: states.awaiting_input,
             password: states.password,
-            typed: self.half_typed().filter(|_| self.shell.is_idle()),
+            typed: if self.shell.is_idle() { self.half_typed() } else { None },
             name: self.description.name.clone(),
         }
     }

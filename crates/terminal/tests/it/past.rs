@@ -2,16 +2,21 @@
 
 use std::time::Duration;
 
-use steplatch_terminal::{Input, Reason, RunError, Wait};
+use steplatch_terminal::{Input, Reason, RunError, View, Wait, Waited};
 
 use super::inner_shells::{start, until_input};
 use super::shells::{SHELLS, Session, World, request, until_prompt};
 
 /// Sends an input as a client, and waits for the prompt after it.
-async fn send(session: &Session, input: Input) -> (Reason, Option<i32>) {
+async fn send_and_wait(session: &Session, input: Input) -> (Waited, View) {
     let sent = session.0.send(Input { by: Some("agent".to_owned()), ..input }).await.unwrap();
     let wait = Wait { since: Some(sent.offset), by: Some("agent".to_owned()), line: sent.line, ..until_prompt() };
-    let (waited, view) = session.waits(wait).await;
+    session.waits(wait).await
+}
+
+/// Returns the reason and the exit code of such a wait.
+async fn send(session: &Session, input: Input) -> (Reason, Option<i32>) {
+    let (waited, view) = send_and_wait(session, input).await;
     (waited.reason, view.exit_code)
 }
 
@@ -55,10 +60,7 @@ async fn enter_alone_behind_keys_of_a_program_runs_nothing_and_is_no_failure() {
             session.types("seq 500 | less\n").await;
             session.comes_to("the pager waits", |view| view.modes.alternate_screen).await;
             assert_eq!(send(&session, typed("q")).await.0, Reason::Prompt, "{shell}");
-            let sent = session.0.send(Input { by: Some("agent".to_owned()), ..typed(line) }).await.unwrap();
-            let wait =
-                Wait { since: Some(sent.offset), by: Some("agent".to_owned()), line: sent.line, ..until_prompt() };
-            let (waited, view) = session.waits(wait).await;
+            let (waited, view) = send_and_wait(&session, typed(line)).await;
             assert!(!waited.ran_nothing, "{shell}, {line:?}:\n{}", view.screen);
         }
     }

@@ -500,11 +500,14 @@ impl Task {
                 RunError::Busy { program: self.reader_name() }
             });
         }
-        if let Some(text) = self.half_typed() {
+        if let Some(text) = self.typed_line() {
             return Err(RunError::HalfTyped { text });
         }
-        if self.unknown_line().is_some() {
-            return Err(RunError::Busy { program: self.reader_name() });
+        if let Some(text) = self.unknown_line() {
+            return Err(match self.is_drawing_line() {
+                true => RunError::Busy { program: self.reader_name() },
+                false => RunError::HalfTyped { text },
+            });
         }
         if !self.outgoing.is_empty() {
             return Err(RunError::Full { waiting: self.outgoing.len() });

@@ -1,4 +1,4 @@
-//! The clock that a component's timers follow: the system's, or a clock that a test moves.
+//! The clock that a component's timers follow: the system's, a clock that a test moves, or that of a simulated runtime.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -18,6 +18,11 @@ pub struct Clock(Source);
 enum Source {
     #[default]
     System,
+    /// The clock of tokio, which a simulation pauses.
+    Runtime {
+        start: Timestamp,
+        origin: tokio::time::Instant,
+    },
     Manual(Arc<Mutex<ManualTime>>),
 }
 
@@ -33,11 +38,19 @@ impl Clock {
         Self::default()
     }
 
+    /// Returns the clock of the current runtime of tokio, which reads `start` now. A runtime whose clock is paused has
+    /// simulated time.
+    #[must_use]
+    pub fn of_runtime(start: Timestamp) -> Self {
+        Self(Source::Runtime { start, origin: tokio::time::Instant::now() })
+    }
+
     /// Reads the clock.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         match &self.0 {
             Source::System => crate::now(),
+            Source::Runtime { start, origin } => start.after(origin.elapsed()),
             Source::Manual(time) => time.lock().now,
         }
     }
@@ -45,7 +58,7 @@ impl Clock {
     /// Returns a future that completes `duration` after this call. The system's clock needs a runtime of tokio.
     pub fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send + use<> {
         match &self.0 {
-            Source::System => Timer::System(tokio::time::sleep(duration)),
+            Source::System | Source::Runtime { .. } => Timer::System(tokio::time::sleep(duration)),
             Source::Manual(time) => Timer::Manual(Sleeper::new(time.clone(), |now| now.after(duration))),
         }
         .elapse()
@@ -54,7 +67,7 @@ impl Clock {
     /// Returns a future that completes at a point in time; at once if that has passed.
     pub fn sleep_until(&self, deadline: Timestamp) -> impl Future<Output = ()> + Send + use<> {
         match &self.0 {
-            Source::System => Timer::System(tokio::time::sleep(deadline.since(crate::now()))),
+            Source::System | Source::Runtime { .. } => Timer::System(tokio::time::sleep(deadline.since(self.now()))),
             Source::Manual(time) => Timer::Manual(Sleeper::new(time.clone(), |_| deadline)),
         }
         .elapse()

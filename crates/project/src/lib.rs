@@ -34,5 +34,5 @@ pub use project::{FunctionWorkflow, InvalidDeclaration, NodeDeclaration, Project
 pub use projects::Projects;
 pub use repair::{RecordingCheck, RecordingError, SaveRepairError};
 pub use steplatch_diagram::svg as drawing;
-pub use workers::{Execution, Function, WorkerExited, WorkerStarter, Workers, WorkersError};
+pub use workers::{Execution, Function, WorkerExited, WorkerSource, WorkerStarter, Workers, WorkersError};
 pub use workflows::{SavedMachine, WorkflowRef, Workflows};

@@ -19,7 +19,7 @@ use steplatch_python_api::wire::{Ask, Begin, Reply};
 use steplatch_python_api::{Answer, Declaration, Divergence, Entry, Failure, Limits, Progress, Start};
 
 use worker::Worker;
-pub use worker::{WorkerExited, WorkerStarter};
+pub use worker::{WorkerExited, WorkerSource, WorkerStarter};
 
 /// Number of workers that compute at the same time, unless all of them are blocked: other processes need the machine,
 /// too.

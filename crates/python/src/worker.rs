@@ -54,6 +54,37 @@ pub fn serve(input: impl Read + Send, output: impl Write + Send, memory: usize) 
     })
 }
 
+/// A worker on the thread of its caller, without a limit of memory: for simulations.
+pub struct LocalWorker(Worker<Vec<u8>>);
+
+impl LocalWorker {
+    /// Creates a worker. Returns it with the bytes that it sends first.
+    ///
+    /// # Errors
+    /// Of writing to memory, which does not fail.
+    pub fn new() -> io::Result<(Self, Vec<u8>)> {
+        let mut worker = Worker::new(Vec::new());
+        worker.greet()?;
+        let greeting = std::mem::take(&mut worker.output);
+        Ok((Self(worker), greeting))
+    }
+
+    /// Executes the request of a line, and returns the bytes of the reply.
+    ///
+    /// # Errors
+    /// For a line that makes no sense.
+    pub fn take(&mut self, line: &str) -> io::Result<Vec<u8>> {
+        self.0.take(line)?;
+        Ok(std::mem::take(&mut self.0.output))
+    }
+}
+
+impl std::fmt::Debug for LocalWorker {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("LocalWorker").finish_non_exhaustive()
+    }
+}
+
 struct Worker<W> {
     output: W,
     /// The recently used files, with the last one at the end.
@@ -70,14 +101,23 @@ impl<W: Write> Worker<W> {
 
     fn serve(mut self, input: impl Read) -> io::Result<()> {
         let mut input = BufReader::new(input);
-        self.say(&ResponseLine::Hello { wire: WIRE_VERSION })?;
+        self.greet()?;
         while let Some(line) = read_line(&mut input)? {
-            let RequestLine { number, ask } = serde_json::from_str(&line)?;
-            let reply = self.answer(number, ask);
-            let memory = LIVE_MEMORY.load(std::sync::atomic::Ordering::Relaxed);
-            self.say(&ResponseLine::Replied { number, reply, memory })?;
+            self.take(&line)?;
         }
         Ok(())
+    }
+
+    fn greet(&mut self) -> io::Result<()> {
+        self.say(&ResponseLine::Hello { wire: WIRE_VERSION })
+    }
+
+    /// Executes the request of a line.
+    fn take(&mut self, line: &str) -> io::Result<()> {
+        let RequestLine { number, ask } = serde_json::from_str(line)?;
+        let reply = self.answer(number, ask);
+        let memory = LIVE_MEMORY.load(std::sync::atomic::Ordering::Relaxed);
+        self.say(&ResponseLine::Replied { number, reply, memory })
     }
 
     fn say(&mut self, line: &ResponseLine) -> io::Result<()> {

@@ -1,7 +1,8 @@
 //! The interface of a journal, with its arguments and results.
 
-use std::future::Future;
+use std::fmt::Debug;
 
+use async_trait::async_trait;
 use steplatch_ids::RunId;
 
 use crate::{AppendError, ReadError, StorageError};
@@ -148,32 +149,24 @@ pub struct Retention {
 /// # Ok(())
 /// # }
 /// ```
-pub trait Journal: Send + Sync + 'static {
+#[async_trait]
+pub trait Journal: Debug + Send + Sync + 'static {
     /// Appends entries with their further data atomically. Returns once they are stored with the durability of this
     /// journal. A caller that stops waiting does not cancel its append.
     ///
     /// # Errors
     /// If the append is based on an outdated history, or the journal cannot write.
-    fn write(&self, append: Append) -> impl Future<Output = Result<Appended, AppendError>> + Send;
+    async fn write(&self, append: Append) -> Result<Appended, AppendError>;
 
     /// Appends `texts` to the history of `run` atomically, after its entry number `after` (0: none yet). Returns the
     /// number of the last entry.
     ///
     /// # Errors
     /// As [`Self::write`].
-    fn append(
-        &self,
-        run: &RunId,
-        after: u64,
-        version: u16,
-        texts: Vec<String>,
-    ) -> impl Future<Output = Result<u64, AppendError>> + Send {
-        let append = Append::new(run.clone(), after, version, texts);
-        async move {
-            match self.write(append).await? {
-                Appended::Written { last } => Ok(last),
-                Appended::Existing { run } => unreachable!("{run} has a key, and none was given"),
-            }
+    async fn append(&self, run: &RunId, after: u64, version: u16, texts: Vec<String>) -> Result<u64, AppendError> {
+        match self.write(Append::new(run.clone(), after, version, texts)).await? {
+            Appended::Written { last } => Ok(last),
+            Appended::Existing { run } => unreachable!("{run} has a key, and none was given"),
         }
     }
 
@@ -182,53 +175,55 @@ pub trait Journal: Send + Sync + 'static {
     /// # Errors
     /// If an entry is damaged or has a newer version, or the journal cannot read. The entries after such an entry are
     /// useless without it.
-    fn read(&self, run: &RunId, from: u64) -> impl Future<Output = Result<Vec<Record>, ReadError>> + Send;
+    async fn read(&self, run: &RunId, from: u64) -> Result<Vec<Record>, ReadError>;
 
     /// Returns at most `at_most` entries of `run`, starting at number `from`, in order: fewer only at the end of the
     /// history.
     ///
     /// # Errors
     /// As [`Self::read`].
-    fn read_some(
-        &self,
-        run: &RunId,
-        from: u64,
-        at_most: usize,
-    ) -> impl Future<Output = Result<Vec<Record>, ReadError>> + Send;
+    async fn read_some(&self, run: &RunId, from: u64, at_most: usize) -> Result<Vec<Record>, ReadError>;
 
     /// Returns the runs that have a history, the newest first.
     ///
     /// # Errors
     /// If the journal cannot read.
-    fn runs(&self, filter: RunFilter) -> impl Future<Output = Result<Vec<KnownRun>, StorageError>> + Send;
+    async fn runs(&self, filter: RunFilter) -> Result<Vec<KnownRun>, StorageError>;
 
     /// Returns `run`, if it has a history.
     ///
     /// # Errors
     /// If the journal cannot read.
-    fn find(&self, run: &RunId) -> impl Future<Output = Result<Option<KnownRun>, StorageError>> + Send;
+    async fn find(&self, run: &RunId) -> Result<Option<KnownRun>, StorageError>;
 
     /// Returns the private data of `run`, which the journal stores until the run has ended.
     ///
     /// # Errors
     /// If the journal cannot read.
-    fn private(&self, run: &RunId) -> impl Future<Output = Result<Option<String>, StorageError>> + Send;
+    async fn private(&self, run: &RunId) -> Result<Option<String>, StorageError>;
 
     /// Returns the run that has `key`.
     ///
     /// # Errors
     /// If the journal cannot read.
-    fn run_with_key(&self, key: &str) -> impl Future<Output = Result<Option<RunId>, StorageError>> + Send;
+    async fn run_with_key(&self, key: &str) -> Result<Option<RunId>, StorageError>;
 
     /// Removes the history of `run`, its summary and its keys, if the run exists.
     ///
     /// # Errors
     /// If the journal cannot write.
-    fn forget(&self, run: &RunId) -> impl Future<Output = Result<(), StorageError>> + Send;
+    async fn forget(&self, run: &RunId) -> Result<(), StorageError>;
+
+    /// Ensures that overwritten and removed data no longer exists in any file. Returns false if it still does, because a
+    /// reader currently needs it.
+    ///
+    /// # Errors
+    /// If the journal cannot write.
+    async fn empty_log(&self) -> Result<bool, StorageError>;
 
     /// Removes the finished runs that `retention` does not keep. Returns them in the order of their ends.
     ///
     /// # Errors
     /// If the journal cannot write. Some may be removed already.
-    fn forget_finished(&self, retention: Retention) -> impl Future<Output = Result<Vec<RunId>, StorageError>> + Send;
+    async fn forget_finished(&self, retention: Retention) -> Result<Vec<RunId>, StorageError>;
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use async_trait::async_trait;
 use parking_lot::Mutex;
 use steplatch_ids::RunId;
 
@@ -116,6 +117,7 @@ impl MemoryJournal {
     }
 }
 
+#[async_trait]
 impl Journal for MemoryJournal {
     async fn write(&self, append: Append) -> Result<Appended, AppendError> {
         self.with(|histories| histories.write(append))
@@ -166,6 +168,10 @@ impl Journal for MemoryJournal {
     async fn forget(&self, run: &RunId) -> Result<(), StorageError> {
         self.with(|histories| histories.forget(run));
         Ok(())
+    }
+
+    async fn empty_log(&self) -> Result<bool, StorageError> {
+        Ok(true)
     }
 
     async fn forget_finished(&self, retention: Retention) -> Result<Vec<RunId>, StorageError> {

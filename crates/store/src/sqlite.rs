@@ -18,7 +18,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
-use async_recursion::async_recursion as boxed;
+use async_trait::async_trait;
 use rusqlite::ErrorCode;
 use steplatch_ids::RunId;
 use tokio::sync::{mpsc, oneshot};
@@ -100,16 +100,6 @@ impl SqliteJournal {
         self.epoch
     }
 
-    /// Moves the log into the database and empties it, so that overwritten data no longer exists in either. Costs a
-    /// synchronisation of both. Returns false if a reader currently needs the log.
-    ///
-    /// # Errors
-    /// If the journal cannot write.
-    #[boxed]
-    pub async fn empty_log(&self) -> Result<bool, StorageError> {
-        Ok(matches!(self.ask(WriterCommand::EmptyLog).await?, Answer::Emptied(true)))
-    }
-
     /// Finishes the pending requests and closes the file. Blocks until then; dropping a journal also finishes them,
     /// without waiting.
     pub fn close(self) {
@@ -137,6 +127,7 @@ impl SqliteJournal {
     }
 }
 
+#[async_trait]
 impl Journal for SqliteJournal {
     async fn write(&self, append: Append) -> Result<Appended, AppendError> {
         let (run, expected) = (append.run.clone(), append.after);
@@ -183,6 +174,11 @@ impl Journal for SqliteJournal {
 
     async fn forget(&self, run: &RunId) -> Result<(), StorageError> {
         self.ask(WriterCommand::Forget(run.clone())).await.map(|_| ())
+    }
+
+    /// Moves the log into the database and empties it. Costs a synchronisation of both.
+    async fn empty_log(&self) -> Result<bool, StorageError> {
+        Ok(matches!(self.ask(WriterCommand::EmptyLog).await?, Answer::Emptied(true)))
     }
 
     async fn forget_finished(&self, retention: Retention) -> Result<Vec<RunId>, StorageError> {

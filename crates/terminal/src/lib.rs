@@ -37,6 +37,8 @@ mod refusal;
 mod replay;
 mod screen;
 mod shell_state;
+#[cfg(feature = "simulation")]
+mod simulated;
 mod terminal;
 mod terminals;
 mod transcript;
@@ -62,6 +64,8 @@ pub use screen::{
     highlights, is_link_address,
 };
 pub use shell_state::NotedState;
+#[cfg(feature = "simulation")]
+pub use simulated::{SIMULATED_OUTPUT, SimulatedEffect, Simulation};
 pub use terminal::{
     Attached, Closed, Closing, CommandOutput, Description, Excerpt, Handover, HoldKey, Input, InputError, LockHolder,
     Output, Part, QueryFilter, ScreenDelta, ScreenLine, ScreenUpdate, Sent, Settle, Terminal, View,

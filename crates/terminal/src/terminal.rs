@@ -42,6 +42,7 @@ use crate::process::{Exit, Survivor};
 use crate::refusal::{TerminalClosed, changed};
 use crate::screen::{Cursor, Modes, Picture, Size};
 use crate::shell_state::{NotedState, OpenFiles, ShellState};
+use crate::terminals::Spec;
 use crate::wait::{InputWait, Quiet, Target, Until, Wait, Waited};
 
 /// A live terminal. Cheap to clone; the terminal itself stays in its task.
@@ -118,7 +119,7 @@ impl Lifecycle {
     }
 
     /// Records that it closes: lookups by id or name no longer return it.
-    fn close(&self) {
+    pub(crate) fn close(&self) {
         self.0.closed.store(true, Ordering::Relaxed);
     }
 }
@@ -475,6 +476,32 @@ pub struct Description {
     pub awaiting_input: Option<bool>,
     /// As in [`View::password`].
     pub password: bool,
+}
+
+impl Description {
+    /// Returns the description of a terminal that opens now, still without a program.
+    pub(crate) fn new(id: TerminalId, spec: &Spec) -> Self {
+        let now = SystemTime::now();
+        Self {
+            id,
+            command: spec.command.clone(),
+            name: spec.name.clone(),
+            opened_by: spec.opened_by.clone(),
+            created: now,
+            last_activity: now,
+            pid: 0,
+            title: String::new(),
+            size: spec.size,
+            busy: None,
+            exit_code: None,
+            exit: None,
+            viewers: 0,
+            holder: None,
+            cwd: None,
+            awaiting_input: None,
+            password: false,
+        }
+    }
 }
 
 /// Options for closing a terminal.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use steplatch_ids::TerminalId;
@@ -13,11 +13,13 @@ use tokio::sync::{mpsc, watch};
 use crate::activity::Activity;
 use crate::hidden_input::HiddenInputLog;
 use crate::history::{Disk, History};
-use crate::integration::Integration;
+use crate::integration::{Integration, IntegrationSession};
 use crate::memory::MemoryReturn;
 use crate::process::{Child, Orphans, Program, Pty, SpawnError, Streams, TERMINAL_VARIABLE};
 use crate::screen::{Emulator, Size};
-use crate::terminal::{Closing, Description, Lifecycle, Open, OutputScheduler, Terminal, TerminalParts, run};
+#[cfg(feature = "simulation")]
+use crate::simulated::{self, SimulatedEffect, Simulation};
+use crate::terminal::{Closing, Description, Lifecycle, Open, OutputScheduler, Request, Terminal, TerminalParts, run};
 use crate::transcript::Transcript;
 
 /// Options for every terminal of a process.
@@ -46,6 +48,9 @@ pub struct Options {
     /// True if this process may become the parent of what terminals leave behind. Only a process that starts all of its
     /// children through here may.
     pub adopt_orphans: bool,
+    /// The simulation that all terminals belong to: they have no programs.
+    #[cfg(feature = "simulation")]
+    pub simulation: Option<Arc<dyn Simulation>>,
 }
 
 impl Default for Options {
@@ -61,6 +66,8 @@ impl Default for Options {
             integration: None,
             descriptors: None,
             adopt_orphans: false,
+            #[cfg(feature = "simulation")]
+            simulation: None,
         }
     }
 }
@@ -242,6 +249,22 @@ impl Terminals {
 
     async fn start(&self, reservation: Reservation<'_>, spec: Spec) -> Result<Opened, OpenError> {
         let id = reservation.id.clone().expect("a reservation has its id until it is kept");
+        #[cfg(feature = "simulation")]
+        if let Some(simulation) = self.options.simulation.clone() {
+            tokio::time::sleep(simulation.delay()).await;
+            simulation.record(SimulatedEffect::Open, &id, spec.step.as_deref());
+            let description = Description { pid: simulated::SIMULATED_PID, ..Description::new(id, &spec) };
+            let life = Lifecycle::default();
+            let (terminal, received) = self.insert(reservation, description.pid, life.clone(), None);
+            let terminals = self.clone();
+            tokio::spawn(async move {
+                let id = description.id.clone();
+                simulated::run(description, received, &*simulation, life).await;
+                terminals.remove(&id);
+            });
+            return Ok(Opened { terminal, integrated: true });
+        }
+        let description = Description::new(id.clone(), &spec);
         let mut arguments = spec.arguments;
         let mut environment = environment_of(spec.inherited, spec.environment, &id);
         let integration = self
@@ -264,7 +287,6 @@ impl Terminals {
         let pid = child.pid().as_raw_nonzero().get();
         let integrated = integration.is_some();
         let nonce = integration.as_ref().map(|integration| integration.nonce.clone());
-        let now = SystemTime::now();
         let life = Lifecycle::default();
         let folder = self.options.history_folder.clone();
         let disk = folder.map(|folder| Disk { folder, budget: self.options.history_on_disk });
@@ -274,25 +296,7 @@ impl Terminals {
             child,
             screen: Box::new(Emulator::new(spec.size)),
             transcript: Transcript::new(history, nonce),
-            description: Description {
-                id: id.clone(),
-                command: spec.command,
-                name: spec.name,
-                opened_by: spec.opened_by,
-                created: now,
-                last_activity: now,
-                pid,
-                title: String::new(),
-                size: spec.size,
-                busy: None,
-                exit_code: None,
-                exit: None,
-                cwd: None,
-                awaiting_input: None,
-                password: false,
-                viewers: 0,
-                holder: None,
-            },
+            description: Description { pid, ..description },
             integration: integration.clone(),
             grace: self.options.grace,
             logs_inputs: self.options.logs_inputs,
@@ -302,14 +306,7 @@ impl Terminals {
             activity: self.activity.clone(),
             life: life.clone(),
         };
-        let terminal = reservation.into_id();
-        let (requests, received) = mpsc::unbounded_channel();
-        let terminal = {
-            let real = Terminal::new(terminal, pid, life, requests).with_integration(integration);
-            self.lock().insert(id.clone(), real.clone());
-            real
-        };
-        self.activity.record_event();
+        let (terminal, received) = self.insert(reservation, pid, life, integration);
         let terminals = self.clone();
         let memory = self.memory.clone();
         tokio::spawn(async move {
@@ -317,6 +314,22 @@ impl Terminals {
             memory.record_freed();
         });
         Ok(Opened { terminal, integrated })
+    }
+
+    /// Adds a terminal at its place. Returns it with the receiver of its requests.
+    fn insert(
+        &self,
+        reservation: Reservation<'_>,
+        pid: i32,
+        life: Lifecycle,
+        integration: Option<IntegrationSession>,
+    ) -> (Terminal, mpsc::UnboundedReceiver<Request>) {
+        let id = reservation.into_id();
+        let (requests, received) = mpsc::unbounded_channel();
+        let terminal = Terminal::new(id.clone(), pid, life, requests).with_integration(integration);
+        self.lock().insert(id, terminal.clone());
+        self.activity.record_event();
+        (terminal, received)
     }
 
     /// Returns the terminal with this id or name.

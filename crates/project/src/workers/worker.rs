@@ -1,6 +1,9 @@
 //! A worker: its process, and the requests that wait for its replies.
 
 use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,8 +15,8 @@ use parking_lot::Mutex;
 use steplatch_python_api::Limits;
 use steplatch_python_api::client::{ConversationError, WorkerError, WorkerEvent, WorkerProtocol};
 use steplatch_python_api::wire::{Ask, MAX_LINE_BYTES, Reply};
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader};
+use tokio::process::{Child, Command};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
@@ -35,8 +38,19 @@ pub enum WorkerStarter {
         /// The arguments that make it a worker.
         arguments: Vec<OsString>,
     },
+    /// By this source, each over a stream: for simulations.
+    Given(Arc<dyn WorkerSource>),
     /// None: this process executes no functions.
     Nobody,
+}
+
+/// A source of workers that are no child processes.
+pub trait WorkerSource: fmt::Debug + Send + Sync {
+    /// Starts a worker, and returns the stream to it. The worker ends with the stream.
+    ///
+    /// # Errors
+    /// If its start fails.
+    fn start(&self) -> io::Result<UnixStream>;
 }
 
 /// A worker that no longer answers.
@@ -91,6 +105,10 @@ struct WorkerStatus {
     at_it: Mutex<Option<Instant>>,
 }
 
+/// The streams to a worker and from it.
+type WorkerInput = Box<dyn AsyncWrite + Send + Unpin>;
+type WorkerOutput = Box<dyn AsyncRead + Send + Unpin>;
+
 /// Receiver of the answer, if there is one.
 type ReplySender = Option<oneshot::Sender<Result<Reply, WorkerExited>>>;
 
@@ -132,23 +150,36 @@ struct PendingRequest {
 
 impl Worker {
     pub(super) fn start(starter: &WorkerStarter, is_reserved: bool) -> Result<Self, WorkerExited> {
-        let WorkerStarter::Program { program, arguments } = starter else {
-            return Err(WorkerExited::new("functions are not executed by this daemon"));
+        let failed = |error: io::Error| {
+            WorkerExited::new(format!("a process to execute functions could not be started: {error}"))
         };
-        let mut child = Command::new(program)
-            .args(arguments)
-            .current_dir("/")
-            // It needs no environment variables, and gets none.
-            .env_clear()
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .map_err(|error| {
-                WorkerExited::new(format!("a process to execute functions could not be started: {error}"))
-            })?;
-        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(WorkerExited::new("the pipes of a worker are gone"));
+        let (child, input, output): (_, WorkerInput, WorkerOutput) = match starter {
+            WorkerStarter::Nobody => return Err(WorkerExited::new("functions are not executed by this daemon")),
+            WorkerStarter::Given(source) => {
+                let connect = || {
+                    let stream = source.start()?;
+                    stream.set_nonblocking(true)?;
+                    tokio::net::UnixStream::from_std(stream)
+                };
+                let (output, input) = connect().map_err(failed)?.into_split();
+                (None, Box::new(input), Box::new(output))
+            }
+            WorkerStarter::Program { program, arguments } => {
+                let mut child = Command::new(program)
+                    .args(arguments)
+                    .current_dir("/")
+                    // It needs no environment variables, and gets none.
+                    .env_clear()
+                    .stdin(Stdio::piped())
+                    .stdout(Stdio::piped())
+                    .kill_on_drop(true)
+                    .spawn()
+                    .map_err(failed)?;
+                let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+                    return Err(WorkerExited::new("the pipes of a worker are gone"));
+                };
+                (Some(child), Box::new(input), Box::new(output))
+            }
         };
         let (questions, asked) = mpsc::unbounded_channel();
         let known = Arc::new(WorkerStatus::default());
@@ -217,7 +248,8 @@ impl Worker {
 
 /// The task that owns a worker's process.
 struct Task {
-    child: Child,
+    /// None for a worker that is no child process.
+    child: Option<Child>,
     conversation: WorkerProtocol,
     /// Requests without an answer, in the order of sending.
     open: VecDeque<PendingRequest>,
@@ -234,7 +266,7 @@ struct Task {
 }
 
 impl Task {
-    fn new(child: Child, input: ChildStdin, output: ChildStdout, known: Arc<WorkerStatus>) -> Self {
+    fn new(child: Option<Child>, input: WorkerInput, output: WorkerOutput, known: Arc<WorkerStatus>) -> Self {
         let (lines, to_write) = mpsc::unbounded_channel();
         let (read, heard) = mpsc::channel(1);
         tokio::spawn(write(input, to_write));
@@ -256,10 +288,7 @@ impl Task {
                 line = self.heard.recv() => match line.map(|line| self.handle_line(&line)) {
                     Some(Ok(())) => {}
                     Some(Err(error)) => break WorkerError::from(error).to_string(),
-                    None => match self.child.wait().await {
-                        Ok(status) => break WorkerError::from_exit_status(status).to_string(),
-                        Err(error) => break WorkerError::from(error).to_string(),
-                    },
+                    None => break self.reason().await,
                 },
                 () = tokio::time::sleep_until(self.look_at), if !self.open.is_empty() => match self.look() {
                     Silence::Borne => {}
@@ -275,14 +304,27 @@ impl Task {
             }
         };
         self.known.gone.store(true, Ordering::Relaxed);
-        let _ = self.child.start_kill();
+        if let Some(child) = &mut self.child {
+            let _ = child.start_kill();
+        }
         // The end of the channel notifies the other waiting requests.
         for (at, PendingRequest { answer, .. }) in self.open.drain(..).enumerate() {
             if let Some(answer) = answer {
                 let _ = answer.send(Err(WorkerExited { why: reason.clone(), busy_with_this: at == 0, overran }));
             }
         }
-        let _ = self.child.wait().await;
+        if let Some(child) = &mut self.child {
+            let _ = child.wait().await;
+        }
+    }
+
+    /// Waits for the end of the worker and returns its reason.
+    async fn reason(&mut self) -> String {
+        let Some(child) = &mut self.child else { return "the worker ended".to_owned() };
+        match child.wait().await {
+            Ok(status) => WorkerError::from_exit_status(status).to_string(),
+            Err(error) => WorkerError::from(error).to_string(),
+        }
     }
 
     fn ask(&mut self, question: WorkerRequest) {
@@ -323,7 +365,8 @@ impl Task {
     /// for the processor.
     fn look(&mut self) -> Silence {
         let Some(PendingRequest { times, .. }) = self.open.front() else { return Silence::Borne };
-        let (now, used) = (Instant::now(), self.child.id().and_then(processor_time));
+        let used = self.child.as_ref().and_then(|child| processor_time(child.id()?));
+        let now = Instant::now();
         let since = *self.used.get_or_insert(used.unwrap_or_default());
         let computed = used.unwrap_or_default().saturating_sub(since);
         if computed > times.computing {
@@ -365,7 +408,7 @@ fn processor_time(process: u32) -> Option<Duration> {
     Some(clock.now().ok()?.into())
 }
 
-async fn write(mut input: ChildStdin, mut lines: mpsc::UnboundedReceiver<Vec<u8>>) {
+async fn write(mut input: WorkerInput, mut lines: mpsc::UnboundedReceiver<Vec<u8>>) {
     while let Some(line) = lines.recv().await {
         if input.write_all(&line).await.is_err() {
             return;
@@ -374,7 +417,7 @@ async fn write(mut input: ChildStdin, mut lines: mpsc::UnboundedReceiver<Vec<u8>
 }
 
 /// Forwards the output of a worker, line by line, until its end or an invalid line.
-async fn listen(output: ChildStdout, read: mpsc::Sender<String>) {
+async fn listen(output: WorkerOutput, read: mpsc::Sender<String>) {
     let mut output = BufReader::new(output);
     loop {
         let mut line = String::new();

@@ -24,6 +24,7 @@ impl Temporary {
     }
 }
 
+#[async_trait]
 impl Journal for Temporary {
     async fn write(&self, append: Append) -> Result<Appended, AppendError> {
         self.journal.write(append).await
@@ -55,6 +56,10 @@ impl Journal for Temporary {
 
     async fn forget(&self, run: &RunId) -> Result<(), StorageError> {
         self.journal.forget(run).await
+    }
+
+    async fn empty_log(&self) -> Result<bool, StorageError> {
+        self.journal.empty_log().await
     }
 
     async fn forget_finished(&self, retention: Retention) -> Result<Vec<RunId>, StorageError> {

@@ -1,0 +1,231 @@
+//! Terminals without programs, for simulations of what lies above them.
+//!
+//! A simulated terminal answers the requests of a [`Terminal`](crate::Terminal) like a shell at its prompt whose
+//! commands print one line. It reports each effect at the moment of its performance. Time passes before and after it,
+//! so that anything may happen in between.
+
+use std::fmt;
+use std::time::Duration;
+
+use steplatch_ids::TerminalId;
+use tokio::sync::mpsc;
+
+use crate::command::{CommandRequest, CommandResult, RunError};
+use crate::exchange::VariablesError;
+use crate::screen::{Cursor, Modes};
+use crate::terminal::{Closed, Description, Excerpt, Input, Lifecycle, Request, Sent, View};
+use crate::wait::{PatternMatch, Reason, Until, Wait, Waited};
+
+/// The line that a simulated command prints.
+pub const SIMULATED_OUTPUT: &str = "ok";
+
+/// The process id of its programs, of which there are none.
+pub(crate) const SIMULATED_PID: i32 = 1;
+
+/// The line that starts a program with questions.
+const QUESTIONS_COMMAND: &str = "./install";
+
+/// Number of its questions. Each line answers one.
+const MAX_QUESTIONS: u32 = 2;
+
+/// An effect in a simulated terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SimulatedEffect {
+    /// The terminal opened.
+    Open,
+    /// The shell began a command.
+    Run,
+    /// The program received typed input.
+    Type,
+    /// The terminal closed.
+    Close,
+}
+
+/// The simulation that terminals without programs belong to.
+pub trait Simulation: fmt::Debug + Send + Sync {
+    /// Returns the time until a program does something next.
+    fn delay(&self) -> Duration;
+
+    /// Records an effect in a terminal. `step` is the step that requested it, except for a close.
+    fn record(&self, effect: SimulatedEffect, terminal: &TerminalId, step: Option<&str>);
+}
+
+/// Serves the requests of a terminal until it closes.
+pub(crate) async fn run(
+    description: Description,
+    mut received: mpsc::UnboundedReceiver<Request>,
+    simulation: &dyn Simulation,
+    life: Lifecycle,
+) {
+    let mut shell = SimulatedShell { description, simulation, offset: 0, questions: 0 };
+    while let Some(request) = received.recv().await {
+        if let Request::Close(_, reply) = request {
+            life.close();
+            tokio::time::sleep(simulation.delay()).await;
+            simulation.record(SimulatedEffect::Close, &shell.description.id, None);
+            // A disconnected client needs no answer, here and below.
+            let _ = reply.send(Closed { exit: None, survivors: Vec::new() });
+            return;
+        }
+        shell.answer(request).await;
+    }
+}
+
+struct SimulatedShell<'a> {
+    description: Description,
+    simulation: &'a dyn Simulation,
+    /// Bytes of output.
+    offset: u64,
+    /// Open questions of the running program.
+    questions: u32,
+}
+
+impl SimulatedShell<'_> {
+    async fn answer(&mut self, request: Request) {
+        match request {
+            Request::Send(input, reply) => {
+                tokio::time::sleep(self.simulation.delay()).await;
+                // A step that was given up types nothing.
+                if !reply.is_closed() {
+                    let sent = self.type_input(&input);
+                    tokio::time::sleep(self.simulation.delay()).await;
+                    let _ = reply.send(Ok(sent));
+                }
+            }
+            Request::Run(request, reply) => {
+                tokio::time::sleep(self.simulation.delay()).await;
+                if !reply.is_closed() {
+                    let result = self.run_command(request).await;
+                    let _ = reply.send(result);
+                }
+            }
+            Request::Wait(wait, _, reply) => {
+                tokio::time::sleep(self.simulation.delay().min(wait.timeout)).await;
+                let _ = reply.send((self.waited(&wait), self.view()));
+            }
+            Request::Ready(_, at_most, reply) => {
+                tokio::time::sleep(self.simulation.delay().min(at_most)).await;
+                let _ = reply.send(self.view());
+            }
+            Request::View(_, reply) => drop(reply.send(self.view())),
+            Request::Read(_, _, reply) => {
+                drop(reply.send(Excerpt::from_text(SIMULATED_OUTPUT.to_owned(), self.offset)))
+            }
+            Request::Describe(reply) => drop(reply.send(self.description.clone())),
+            Request::Inputs(_, reply) => drop(reply.send(Vec::new())),
+            Request::Pieces(_, _, reply) => drop(reply.send(Vec::new())),
+            Request::Exchange(reply) => drop(reply.send(Err(VariablesError::NotIntegrated { program: None }))),
+            Request::Script(_, reply) => drop(reply.send(Err(VariablesError::NotIntegrated { program: None }))),
+            Request::InnerShell(reply) => drop(reply.send(None)),
+            Request::InputSettings(reply) => drop(reply.send(None)),
+            Request::Waiter(reply) => drop(reply.send(None)),
+            Request::ClearLine(_, reply) => drop(reply.send(Ok(()))),
+            Request::Resize(size, reply) => {
+                self.description.size = size;
+                let _ = reply.send(());
+            }
+            Request::Signal(_, reply) => drop(reply.send(Ok(()))),
+            Request::Hold(_, _, reply) => drop(reply.send(Ok(()))),
+            Request::GiveBack(_, _, reply) => drop(reply.send(())),
+            Request::HandedBack(reply) => drop(reply.send(None)),
+            // Nothing is drawn: the requester learns that there is no such answer.
+            Request::Forget(_)
+            | Request::Picture(_)
+            | Request::Scrollback(..)
+            | Request::WatchScreen(_)
+            | Request::Attach(_)
+            | Request::Close(..) => {}
+        }
+    }
+
+    fn type_input(&mut self, input: &Input) -> Sent {
+        self.simulation.record(SimulatedEffect::Type, &self.description.id, input.step.as_deref());
+        self.questions = match input.text.trim_end() {
+            QUESTIONS_COMMAND => MAX_QUESTIONS,
+            _ => self.questions.saturating_sub(1),
+        };
+        let offset = self.print();
+        Sent { offset, version: None, line: None, view: (!input.without_view).then(|| self.view()) }
+    }
+
+    async fn run_command(&mut self, request: CommandRequest) -> Result<CommandResult, RunError> {
+        self.simulation.record(SimulatedEffect::Run, &self.description.id, request.step.as_deref());
+        let duration = self.simulation.delay();
+        let timed_out = duration > request.timeout;
+        tokio::time::sleep(duration.min(request.timeout)).await;
+        let offset = self.print();
+        Ok(CommandResult {
+            output: format!("{SIMULATED_OUTPUT}\n"),
+            tail: None,
+            left_out: 0,
+            next: self.offset,
+            dropped_before: None,
+            exit_code: (!timed_out).then_some(0),
+            timed_out,
+            ended: None,
+            replaced_by: None,
+            not_entered: None,
+            asks: None,
+            is_unreported: false,
+            is_piped: false,
+            lacks_exit_code: false,
+            offset,
+            end: self.offset,
+            version: None,
+        })
+    }
+
+    /// Prints the output of a command, and returns the offset before it.
+    fn print(&mut self) -> u64 {
+        let offset = self.offset;
+        self.offset += SIMULATED_OUTPUT.len() as u64 + 1;
+        offset
+    }
+
+    fn waited(&self, wait: &Wait) -> Waited {
+        let is_at_prompt = wait.until == Until::Prompt && self.questions == 0;
+        let found = (!is_at_prompt && !wait.patterns.is_empty()).then(|| PatternMatch {
+            pattern: 0,
+            text: SIMULATED_OUTPUT.to_owned(),
+            groups: Vec::new(),
+            range: None,
+            in_echo: false,
+        });
+        let reason = match &found {
+            Some(_) => Reason::Match,
+            None if is_at_prompt => Reason::Prompt,
+            None => Reason::Quiet,
+        };
+        Waited {
+            reason,
+            found,
+            offset: self.offset,
+            exit: None,
+            gave_up: None,
+            missed_before: None,
+            replaced_by: None,
+            ran_nothing: false,
+        }
+    }
+
+    fn view(&self) -> View {
+        View {
+            screen: SIMULATED_OUTPUT.to_owned(),
+            cursor: Cursor { row: 0, col: 0, visible: true },
+            modes: Modes::default(),
+            title: String::new(),
+            size: self.description.size,
+            busy: Some(self.questions > 0),
+            exit_code: Some(0).filter(|_| self.questions == 0),
+            exit: None,
+            end: self.offset,
+            handed_back: false,
+            cwd: None,
+            awaiting_input: Some(true),
+            password: false,
+            typed: None,
+            name: self.description.name.clone(),
+            version: None,
+        }
+    }
+}

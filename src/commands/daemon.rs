@@ -12,7 +12,7 @@ use clap::Subcommand;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use steplatch_daemon::{Clock, Options, ShutdownMode, WorkerStarter};
+use steplatch_daemon::{Clock, Options, ShutdownMode, Substitutes, WorkerStarter};
 use steplatch_host::{Hosts, START_TIME, Starter};
 use steplatch_protocol::{
     CallError, Client, ConnectError, DaemonPaths, DaemonStatus, DaemonStatusReply, StopDaemon, StopDaemonReply,
@@ -423,6 +423,7 @@ async fn serve(paths: DaemonPaths, detached: Detached) -> Result<ExitCode, Failu
         runs,
         configuration,
         clock: Clock::system(),
+        substitutes: Substitutes::default(),
     })
     .await
     .map_err(|error| Failure::work(error.to_string()))?;

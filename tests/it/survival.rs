@@ -276,3 +276,40 @@ fn a_daemon_that_was_started_inside_of_a_terminal_outlives_it() {
     let listed = inner.runs(&["terminal", "list", "--json"]).json();
     assert_eq!(listed["sessions"][0]["session_id"], kept.trim());
 }
+
+/// The host is stopped while the next daemon starts, with requests of the one before that it has not read.
+#[test]
+fn what_a_stopped_host_has_not_read_happens_once_although_the_next_daemon_does_not_reach_it() {
+    let home = Home::new(STEPLATCH);
+    let agent = Agent::new(&home);
+    agent.calls("open_terminal", json!({"shell": "bash"}));
+    let status = home.runs(&["daemon", "status", "--json"]).json();
+    let (daemon, host) = (status["pid"].as_i64().unwrap(), status["hosts"][0]["pid"].as_i64().unwrap());
+    let signal = |signal| kill_process(Pid::from_raw(host.try_into().unwrap()).unwrap(), signal).unwrap();
+    let file = home.path().join("lines");
+    let append = |line: &str| json!({"command": format!("echo {line} >> {}", file.display())});
+    signal(Signal::STOP);
+    let state = |line: &str, next: Value| json!({"action": {"tool": "run_command", "params": append(line)}, "transitions": next});
+    let machine = json!({"initial_state": "one", "states": {
+        "one": state("one", json!([{"condition": "success", "next_state": "two"}])), "two": state("two", json!([]))}});
+    let begun = agent.calls("run_workflow", json!({"workflow_definition": machine, "wait_seconds": 0}));
+    let call = agent.begins("run_command", append("call"));
+    kill(daemon);
+    next_daemon(&home, daemon);
+    // Others are not kept waiting.
+    let other = agent.calls("run_command", append("other"));
+    assert_eq!(other["success"], true, "{other}");
+    signal(Signal::CONT);
+    let called = call.answer();
+    let run = json!({"run_id": begun["run_id"], "wait_seconds": 60});
+    let ended = agent.calls("get_run", run);
+    assert_eq!(ended["status"], "completed", "{ended}");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    // A request that the stopped host had not read is the only one whose outcome nobody may know.
+    match called["outcome_unknown"] == true {
+        true => assert!(lines == ["call", "one", "other", "two"] || lines == ["one", "other", "two"], "{lines:?}"),
+        false => assert_eq!(lines, ["call", "one", "other", "two"], "{called}"),
+    }
+}

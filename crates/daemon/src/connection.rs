@@ -78,7 +78,7 @@ async fn read(
                 }
                 Ok(())
             }
-            Ok(FromClient::Command { command_type, params, request_id, step }) => {
+            Ok(FromClient::Command { command_type, params, request_id, step, is_repeated }) => {
                 match parse_command(&command_type, params) {
                     Err(refusal) => sink.send(&refused(refusal, request_id)).await,
                     Ok(ParsedCommand { command: Command::Hello(hello), warnings, .. }) => {
@@ -96,7 +96,7 @@ async fn read(
                         // Wait before the next read: a command that waits for its turn would need more memory than its
                         // reply.
                         let turn = sink.backlog().wait_for_turn(&command).await;
-                        let task = Task { request_id, sessions, warnings, sink: sink.clone(), step, turn };
+                        let task = Task { request_id, sessions, warnings, sink: sink.clone(), step, is_repeated, turn };
                         start(service, &caller, command, task, in_flight);
                         Ok(())
                     }
@@ -116,6 +116,7 @@ struct Task {
     warnings: Vec<String>,
     sink: EventSink,
     step: Option<String>,
+    is_repeated: bool,
     /// Held until the reply is written.
     turn: Option<OwnedSemaphorePermit>,
 }
@@ -131,7 +132,8 @@ fn start(service: &Arc<Dispatcher>, caller: &Arc<Caller>, command: Command, task
     let place = task.sink.backlog().count_command();
     let running = tokio::spawn(async move {
         let _place = place;
-        let Task { request_id, sessions, warnings, sink, step, turn: _turn } = task;
+        let Task { request_id, sessions, warnings, sink, step, is_repeated, turn: _turn } = task;
+        let _repeated = step.as_ref().filter(|_| is_repeated).map(|step| service.record_repeated(step));
         let (answer, following) = match Box::pin(service.check_session(&caller, &sessions)).await {
             Some(refused) => (refused, None),
             None => service.answer(&caller, command, step).await,

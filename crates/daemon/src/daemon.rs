@@ -11,12 +11,12 @@ use nix::sys::socket::{GetSockOpt as _, sockopt};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use steplatch_access::{OwnProcesses, Redactor, Standing, join_group};
 use steplatch_clock::Clock;
-use steplatch_host::{DialedTargets, Hosts, OpenSsh, RemoteSetup, Starter};
+use steplatch_host::{DialedTargets, Hosts, OpenSsh, RemoteSetup, Starter, Transport};
 use steplatch_project::{WorkerStarter, Workers};
 use steplatch_protocol::{Client, DaemonPaths, NotPrivate, ensure_private};
 use steplatch_runs::RetentionPolicy;
 use steplatch_sessions::ShutdownMode;
-use steplatch_store::{OpenError, StorageError};
+use steplatch_store::{Journal, OpenError, StorageError};
 use steplatch_terminal::Integration;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Notify, watch};
@@ -43,6 +43,17 @@ pub struct Options {
     pub configuration: watch::Receiver<Configuration>,
     /// The clock of runs. Terminals and their programs use the system's clock.
     pub clock: Clock,
+    /// The parts that a test provides.
+    pub substitutes: Substitutes,
+}
+
+/// Parts of a daemon that a test provides in the place of the system's.
+#[derive(Debug, Clone, Default)]
+pub struct Substitutes {
+    /// The journal of runs, in the place of the file in the state directory.
+    pub journal: Option<Arc<dyn Journal>>,
+    /// The way to other machines, in the place of OpenSSH.
+    pub transport: Option<Arc<dyn Transport>>,
 }
 
 /// Reason that a daemon did not start.
@@ -120,7 +131,7 @@ impl Daemon {
     /// If another daemon owns the state, or the system refuses a directory, a lock or a socket.
     pub async fn start(options: Options) -> Result<Self, StartError> {
         let place = options.place;
-        let is_separate = !matches!(options.host, Starter::InProcess(_));
+        let is_separate = matches!(options.host, Starter::Program { .. });
         let (joined, in_group) = watch::channel(!is_separate);
         if is_separate {
             // Joining takes ten milliseconds, so the daemon opens its state in the meantime. It starts no process
@@ -139,7 +150,7 @@ impl Daemon {
         let mut starter = options.host;
         let program = match &starter {
             Starter::Program { program, .. } => Some(program.clone()),
-            Starter::InProcess(_) => None,
+            Starter::InProcess(_) | Starter::Given(_) => None,
         };
         if let Starter::InProcess(terminals) = &mut starter {
             terminals.integration = Some(Integration::install(&place.shell())?);
@@ -147,20 +158,23 @@ impl Daemon {
         }
         let secrets = Arc::new(Redactor::default());
         let hidden = secrets.clone();
-        let hosts = Hosts::find(place.runtime(), place.state(), starter, env!("CARGO_PKG_VERSION"), move |secret| {
-            hidden.hide(&secret);
-        })
-        .await?;
+        let hosts =
+            Hosts::take_over(place.runtime(), place.state(), starter, env!("CARGO_PKG_VERSION"), move |secret| {
+                hidden.hide(&secret);
+            })
+            .await?;
         let questions = Arc::new(SshQuestions::default());
         let ssh = Arc::new(DaemonSshEnvironment::new(program, place.state(), questions.clone()));
+        let Substitutes { journal, transport } = options.substitutes;
+        let open_ssh = || OpenSsh {
+            program: "ssh".into(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            environment: ssh.clone(),
+            dialed: DialedTargets::default(),
+        };
         hosts.reach(RemoteSetup {
             notes: place.hosts(),
-            transport: Arc::new(OpenSsh {
-                program: "ssh".into(),
-                version: env!("CARGO_PKG_VERSION").to_owned(),
-                environment: ssh.clone(),
-                dialed: DialedTargets::default(),
-            }),
+            transport: transport.unwrap_or_else(|| Arc::new(open_ssh())),
             questions: questions.clone(),
             secrets: secrets.clone(),
         });
@@ -184,6 +198,7 @@ impl Daemon {
             keep: options.runs,
             configuration: options.configuration,
             clock: options.clock,
+            journal,
         };
         let service = Arc::new(Dispatcher::start(parts, is_separate.then_some(in_group)).await?);
         let lock_watch = lock.watch();

@@ -22,7 +22,7 @@ use steplatch_sessions::{
     ActivityEvents, CopyEvents, EventSink, HeldTerminal, Recordings, ScreenEvents, Sessions, ShutdownMode,
     TerminalEvents, VerbReply, actions,
 };
-use steplatch_store::OpenError;
+use steplatch_store::{Journal, OpenError};
 use steplatch_workflow::Proof;
 use tokio::sync::{Notify, watch};
 
@@ -103,6 +103,19 @@ impl Drop for ConnectionGuard<'_> {
     }
 }
 
+/// A step of a client that is repeated, during its request.
+#[derive(Debug)]
+pub(crate) struct RepeatedStep {
+    sessions: Sessions,
+    step: String,
+}
+
+impl Drop for RepeatedStep {
+    fn drop(&mut self) {
+        self.sessions.forget_repeated(&self.step);
+    }
+}
+
 /// Parts of a dispatcher.
 pub(crate) struct DispatcherParts {
     pub(crate) place: DaemonPaths,
@@ -120,6 +133,8 @@ pub(crate) struct DispatcherParts {
     /// Settings that may change while the daemon runs.
     pub(crate) configuration: watch::Receiver<Configuration>,
     pub(crate) clock: Clock,
+    /// The journal of runs, if that is not the file in the state directory.
+    pub(crate) journal: Option<Arc<dyn Journal>>,
 }
 
 impl Dispatcher {
@@ -133,7 +148,8 @@ impl Dispatcher {
         parts: DispatcherParts,
         in_group: Option<watch::Receiver<bool>>,
     ) -> Result<Self, OpenError> {
-        let DispatcherParts { place, hosts, ssh, questions, workers, secrets, keep, configuration, clock } = parts;
+        let DispatcherParts { place, hosts, ssh, questions, workers, secrets, keep, configuration, clock, journal } =
+            parts;
         let stop = watch::Sender::new(None);
         let runtime = place.runtime().to_owned();
         let policy = Arc::new(configuration::CommandSettings { configuration: configuration.clone(), runtime });
@@ -176,7 +192,10 @@ impl Dispatcher {
             engine_policy,
         };
         let recordings = Recordings::new(place.recordings(), secrets.clone());
-        let runs = Arc::new(Runs::open(place.journal(), dependencies, keep).await?);
+        let runs = Arc::new(match journal {
+            Some(journal) => Runs::new(journal, place.state(), dependencies, keep),
+            None => Runs::open(place.journal(), dependencies, keep).await?,
+        });
         if let Some(mut in_group) = in_group {
             // Ignore an error: the thread has ended after its attempt.
             let _ = in_group.wait_for(|joined| *joined).await;
@@ -227,6 +246,12 @@ impl Dispatcher {
         if !ending.keeps_terminals() {
             self.sessions.close_all().await;
         }
+    }
+
+    /// Records that an earlier request of a client's step may have reached a daemon, until the drop of the result.
+    pub(crate) fn record_repeated(&self, step: &str) -> RepeatedStep {
+        self.sessions.record_repeated(step);
+        RepeatedStep { sessions: self.sessions.clone(), step: step.to_owned() }
     }
 
     pub(crate) fn hello(&self, hello: &Hello) -> Result<VerbReply, Refusal> {

@@ -16,11 +16,11 @@ mod tools;
 mod waiting;
 
 pub use steplatch_clock::Clock;
-pub use steplatch_project::{Function, WorkerExited, WorkerStarter, Workers, WorkersError};
+pub use steplatch_project::{Function, WorkerExited, WorkerSource, WorkerStarter, Workers, WorkersError};
 pub use steplatch_runs::RetentionPolicy;
 pub use steplatch_sessions::{ShutdownMode, TerminalTools};
 
 pub use configuration::Configuration;
-pub use daemon::{Daemon, Options, ShutdownHandle, StartError};
+pub use daemon::{Daemon, Options, ShutdownHandle, StartError, Substitutes};
 pub use lock::LockError;
 pub use ssh_environment::QUESTION_VARIABLE;

@@ -6,13 +6,15 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ffi::OsString;
+use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixListener as StdUnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use async_recursion::async_recursion as boxed;
@@ -55,6 +57,17 @@ pub enum Starter {
     },
     /// As a task of this process, over the same kind of socket. Its terminals end with the process: for tests.
     InProcess(Box<Options>),
+    /// By this starter, over the same kind of socket: for simulations.
+    Given(Arc<dyn HostStarter>),
+}
+
+/// A way to start a host that does not depend on this process.
+pub trait HostStarter: fmt::Debug + Send + Sync {
+    /// Starts a host that serves the clients of `listener`, which listens at `socket`.
+    ///
+    /// # Errors
+    /// If its start fails.
+    fn start(&self, listener: StdUnixListener, socket: &Path) -> io::Result<()>;
 }
 
 impl Starter {
@@ -68,7 +81,7 @@ impl Starter {
                 log: log.clone(),
                 start_time: *start_time,
             }),
-            Self::Program { otherwise: None, .. } | Self::InProcess(_) => None,
+            Self::Program { otherwise: None, .. } | Self::InProcess(_) | Self::Given(_) => None,
         }
     }
 }
@@ -142,13 +155,15 @@ pub struct Hosts {
     shared: Arc<Shared>,
 }
 
-impl std::fmt::Debug for Hosts {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Hosts {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Hosts").field("folder", &self.shared.folder).finish_non_exhaustive()
     }
 }
 
 struct Shared {
+    /// True if this is the daemon of the machine.
+    is_owner: bool,
     /// The directory for the sockets of new hosts.
     folder: PathBuf,
     /// The directory with a note of each host: it outlives the other directory.
@@ -189,10 +204,18 @@ struct Table {
     hosts: Vec<KnownHost>,
     /// Known hosts, by terminal.
     kept: HashMap<TerminalId, Host>,
-    /// Process ids of hosts that do not answer; 0 for an unknown one.
-    silent: Vec<u32>,
+    /// Hosts that did not answer at the start of this daemon, and have neither answered nor ended since.
+    silent: Vec<SilentHost>,
     /// Terminals that ended with their host, oldest first, and its process id.
     lost: VecDeque<(TerminalId, u32)>,
+}
+
+/// A host that listens and does not answer, as a stopped process.
+#[derive(Debug, Clone)]
+struct SilentHost {
+    socket: PathBuf,
+    /// Its process id; 0 if it is unknown.
+    pid: u32,
 }
 
 #[derive(Clone)]
@@ -300,13 +323,39 @@ impl Hosts {
         version: &str,
         on_secret: impl Fn(SecretText) + Send + Sync + 'static,
     ) -> io::Result<Self> {
+        Self::connect_all(false, (folder, notes), starter, version, Arc::new(on_secret)).await
+    }
+
+    /// Finds the hosts as the daemon of the machine, as [`Self::find`]. They no longer serve the daemons before it.
+    ///
+    /// # Errors
+    /// If reading a directory fails.
+    #[boxed]
+    pub async fn take_over(
+        folder: &Path,
+        notes: &Path,
+        starter: Starter,
+        version: &str,
+        on_secret: impl Fn(SecretText) + Send + Sync + 'static,
+    ) -> io::Result<Self> {
+        Self::connect_all(true, (folder, notes), starter, version, Arc::new(on_secret)).await
+    }
+
+    async fn connect_all(
+        is_owner: bool,
+        (folder, notes): (&Path, &Path),
+        starter: Starter,
+        version: &str,
+        on_secret: OnSecret,
+    ) -> io::Result<Self> {
         let hosts = Self {
             shared: Arc::new(Shared {
+                is_owner,
                 folder: folder.to_owned(),
                 notes: notes.to_owned(),
                 starter,
                 version: version.to_owned(),
-                on_secret: Arc::new(on_secret),
+                on_secret,
                 table: Mutex::default(),
                 missed: AtomicBool::new(false),
                 doubts: Mutex::default(),
@@ -331,7 +380,7 @@ impl Hosts {
                 // Its directory has disappeared, as at a logout.
                 note.listen_again().await;
             }
-            let mut connected = Host::connect(&socket, &hosts.shared.on_secret).await;
+            let mut connected = Host::connect(&socket, is_owner, &hosts.shared.on_secret).await;
             // A socket exists a moment before its host listens at it.
             for _ in 0..records::MAX_LOOKS {
                 let refused = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
@@ -339,23 +388,17 @@ impl Hosts {
                     (Err(error), Some(note)) if refused(error) => note.moment().await,
                     _ => break,
                 }
-                connected = Host::connect(&socket, &hosts.shared.on_secret).await;
+                connected = Host::connect(&socket, is_owner, &hosts.shared.on_secret).await;
             }
             match connected {
                 Ok(host) => hosts.adopt(host, None, socket).await,
-                Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) => {
-                    // The host that listened there has ended without cleaning up.
-                    let _ = std::fs::remove_file(&socket);
-                    if let Some(note) = noted {
-                        // Without its steps, it may have performed any.
-                        hosts.shared.missed.fetch_or(note.doubted.is_none(), Ordering::Relaxed);
-                        hosts.shared.doubts.lock().records.push(note.clone());
-                    }
-                }
+                Err(error) if has_ended(&error) => hosts.shared.record_ended(&socket, noted),
                 Err(error) => {
                     tracing::warn!(%error, socket = %socket.display(), "a terminal host does not answer");
-                    let pid = noted.map_or(0, |note| note.pid);
-                    hosts.lock().silent.push(pid);
+                    let (shared, on_secret) = (Arc::downgrade(&hosts.shared), hosts.shared.on_secret.clone());
+                    let silent = SilentHost { socket, pid: noted.map_or(0, |note| note.pid) };
+                    hosts.lock().silent.push(silent.clone());
+                    tokio::spawn(Shared::follow_silent(shared, (is_owner, on_secret), silent, noted.cloned()));
                 }
             }
         }
@@ -489,10 +532,18 @@ impl Hosts {
             }
         }
         let Some(machine) = machine else {
-            let host = self.host_for(spec.step.as_deref()).await?;
-            let request = OpenRequest::from(spec).at(place);
-            let opened: Result<OpenedTerminal, OpenRefused> = host.ask(&Ask::Open(Box::new(request))).await?;
-            let opened = opened?;
+            let step = spec.step.clone();
+            let request = Ask::Open(Box::new(OpenRequest::from(spec).at(place)));
+            let (host, opened) = loop {
+                let host = self.host_for(step.as_deref()).await?;
+                match host.ask::<Result<OpenedTerminal, OpenRefused>>(&request).await {
+                    // An earlier daemon had another current host.
+                    Err(AskError::Refused(Refusal::Retiring)) if self.set_older(&host) => {
+                        step.iter().for_each(|step| host.forget_step(step));
+                    }
+                    opened => break (host, opened??),
+                }
+            };
             self.lock().kept.insert(opened.id.clone(), host.clone());
             return Ok((HostedTerminal::new(host, opened.id.clone()), opened));
         };
@@ -643,6 +694,11 @@ impl Hosts {
         self.shared.repeated.lock().insert(step.to_owned());
     }
 
+    /// Ends [`Self::record_repeated`].
+    pub fn forget_repeated(&self, step: &str) {
+        self.shared.repeated.lock().remove(step);
+    }
+
     /// Returns whether an earlier daemon may have begun an unsettled step: a request that does not reach its host
     /// leaves the outcome unknown.
     #[must_use]
@@ -662,11 +718,39 @@ impl Hosts {
     }
 
     /// Returns the host with an unsettled effect of this step, else the current host.
+    ///
+    /// # Errors
+    /// If no host starts, or a host that may have begun a repeated step does not answer or has ended.
     async fn host_for(&self, step: Option<&str>) -> Result<Host, HostsError> {
+        let unknown = || HostsError::Ask(AskError::Refused(Refusal::OutcomeUnknown));
+        let repeated = step.filter(|step| self.is_repeated(step));
+        if repeated.is_some() && self.silent_pid().is_some() {
+            let answered = tokio::time::timeout(ANSWER_TIMEOUT, self.await_silent()).await;
+            answered.map_err(|_| unknown())?;
+        }
         match step.and_then(|step| self.host_with_step(step)) {
             Some(host) => Ok(host),
+            None if repeated.is_some_and(|step| self.is_in_doubt(step)) => Err(unknown()),
             None => self.current().await,
         }
+    }
+
+    /// Waits until each host that did not answer at the start of this daemon has answered or ended: until then, it may
+    /// perform or have performed any step of an earlier daemon.
+    #[boxed]
+    pub async fn await_silent(&self) {
+        let mut changed = self.shared.changed.subscribe();
+        while self.silent_pid().is_some() {
+            // The sender is ours and stays.
+            let _ = changed.changed().await;
+        }
+    }
+
+    /// Returns the process id of a host that did not answer at the start of this daemon, and has not since; 0 if it is
+    /// unknown.
+    #[must_use]
+    pub fn silent_pid(&self) -> Option<u32> {
+        self.lock().silent.first().map(|silent| silent.pid)
     }
 
     /// Returns whether the host of a step of the last daemon may have ended with its result.
@@ -707,11 +791,20 @@ impl Hosts {
             if remote.is_some() {
                 return Ok(remote);
             }
-            if let [host] = reachable.as_slice() {
+            if let ([host], None) = (reachable.as_slice(), self.silent_pid()) {
                 return Ok(Some(HostedTerminal::new(host.clone(), id)));
             }
         }
-        match find_terminal(reachable, Ask::Find(id_or_name.to_owned())).await {
+        let ask = Ask::Find(id_or_name.to_owned());
+        match find_terminal(reachable, ask.clone()).await {
+            Ok(None) if remote.is_none() && !self.is_lost(id_or_name) => match self.silent_pid() {
+                // It may have the terminal.
+                Some(pid) => match tokio::time::timeout(ANSWER_TIMEOUT, self.await_silent()).await {
+                    Ok(()) => find_terminal(self.reachable(), ask).await,
+                    Err(_) => Err(AskError::HostSilent { pid }),
+                },
+                None => Ok(None),
+            },
             Ok(None) => Ok(remote),
             // The name was free here when the terminal there received it.
             Err(_) if remote.is_some() => Ok(remote),
@@ -731,7 +824,20 @@ impl Hosts {
             let name = machine.config().name.as_str();
             return machine.opened_by(step, |id| self.is_here(id) || remote.is_elsewhere(id, name)).await;
         }
-        find_terminal(self.reachable(), Ask::OpenedBy(step.to_owned())).await
+        let ask = Ask::OpenedBy(step.to_owned());
+        match (find_terminal(self.reachable(), ask.clone()).await?, self.silent_pid()) {
+            // It may have opened one.
+            (None, Some(pid)) => match tokio::time::timeout(ANSWER_TIMEOUT, self.await_silent()).await {
+                Ok(()) => find_terminal(self.reachable(), ask).await,
+                Err(_) => Err(AskError::HostSilent { pid }),
+            },
+            (found, _) => Ok(found),
+        }
+    }
+
+    /// Returns whether this terminal is known to have ended with its host.
+    fn is_lost(&self, id: &str) -> bool {
+        self.lock().lost.iter().any(|(lost, _)| lost.as_str() == id)
     }
 
     /// Returns the process id of the host that this terminal ended with, if it ended that way.
@@ -869,7 +975,7 @@ impl Hosts {
             let (pid, version, wire) = (greeting.pid, greeting.version.clone(), greeting.wire);
             status.push(HostStatus { pid, version, wire, terminals, state });
         }
-        status.extend(silent.into_iter().map(|pid| HostStatus {
+        status.extend(silent.into_iter().map(|SilentHost { pid, .. }| HostStatus {
             pid,
             version: String::new(),
             wire: 0,
@@ -890,7 +996,7 @@ impl Hosts {
     pub fn processes(&self) -> Vec<u32> {
         let table = self.lock();
         let hosts = table.hosts.iter().map(|known| known.host.greeting().pid);
-        hosts.chain(table.silent.iter().copied()).collect()
+        hosts.chain(table.silent.iter().map(|silent| silent.pid)).collect()
     }
 
     /// Closes every terminal and ends every host, also hosts of another protocol version. A host that does not answer
@@ -901,7 +1007,7 @@ impl Hosts {
             let mut table = self.lock();
             (std::mem::take(&mut table.hosts), std::mem::take(&mut table.silent))
         };
-        silent.into_iter().filter(|pid| *pid != 0).for_each(end_process);
+        silent.into_iter().map(|silent| silent.pid).filter(|pid| *pid != 0).for_each(end_process);
         let ending = hosts.into_iter().map(|KnownHost { host, state, .. }| {
             tokio::spawn(async move {
                 // A host that has ended already needs nothing more.
@@ -919,6 +1025,15 @@ impl Hosts {
         for ended in ending.collect::<Vec<_>>() {
             let _ = ended.await;
         }
+    }
+
+    /// Records that the current host opens no new terminals. Returns false if it is not the current one.
+    fn set_older(&self, host: &Host) -> bool {
+        let mut table = self.lock();
+        let is_current =
+            |known: &&mut KnownHost| known.state == HostState::Current && known.host.number() == host.number();
+        let current = table.hosts.iter_mut().find(is_current);
+        current.map(|known| known.state = HostState::Older).is_some()
     }
 
     fn lock(&self) -> parking_lot::MutexGuard<'_, Table> {
@@ -969,9 +1084,9 @@ impl Hosts {
         records::add(&self.shared.notes, &socket, pid)?;
         let start_time = match starter {
             Starter::Program { start_time, .. } => *start_time,
-            Starter::InProcess(_) => START_TIME,
+            Starter::InProcess(_) | Starter::Given(_) => START_TIME,
         };
-        match Host::connect_within(start_time, &socket, &self.shared.on_secret).await {
+        match Host::connect_within(start_time, &socket, self.shared.is_owner, &self.shared.on_secret).await {
             Ok(host) => {
                 self.adopt(host.clone(), child, socket).await;
                 Ok(host)
@@ -993,7 +1108,7 @@ impl Hosts {
 
     /// Starts a host that listens at `socket`. It accepts connections at once: the socket is there before the host.
     fn start(&self, starter: &Starter, socket: &Path) -> io::Result<Option<Child>> {
-        let listener = std::os::unix::net::UnixListener::bind(socket)?;
+        let listener = StdUnixListener::bind(socket)?;
         std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600))?;
         match starter {
             Starter::Program { program, arguments, log, .. } => {
@@ -1022,6 +1137,7 @@ impl Hosts {
                 tokio::spawn(serve(listener, terminals, identity, Arc::default()));
                 Ok(None)
             }
+            Starter::Given(starter) => starter.start(listener, socket).map(|()| None),
         }
     }
 
@@ -1072,6 +1188,7 @@ impl Hosts {
             }
             // Its socket has no further use, whether the host could remove it or not.
             let _ = std::fs::remove_file(&socket);
+            let _ = std::fs::remove_file(records::end_mark(&socket));
             if let Some(shared) = hosts.upgrade() {
                 let steps = over.steps();
                 let is_in_doubt = !steps.is_empty();
@@ -1117,6 +1234,51 @@ impl Hosts {
 }
 
 impl Shared {
+    /// Waits until a silent host answers or ends.
+    async fn follow_silent(
+        shared: Weak<Self>,
+        (is_owner, on_secret): (bool, OnSecret),
+        SilentHost { socket, .. }: SilentHost,
+        note: Option<HostRecord>,
+    ) {
+        let connect = async || {
+            let host = Host::connect_at_length(&socket, is_owner, &on_secret).await?;
+            if host.is_understood() {
+                // Who waits for this host needs to know the steps that it has performed.
+                host.unsettled().await.map_err(io::Error::other)?;
+            }
+            Ok(host)
+        };
+        loop {
+            let connected = connect().await;
+            let Some(shared) = shared.upgrade() else { return };
+            match connected {
+                Ok(host) => Hosts { shared: shared.clone() }.adopt(host, None, socket.clone()).await,
+                Err(error) if has_ended(&error) => shared.record_ended(&socket, note.as_ref()),
+                Err(error) => {
+                    tracing::warn!(%error, socket = %socket.display(), "a terminal host does not answer");
+                    drop(shared);
+                    tokio::time::sleep(LOOK_INTERVAL).await;
+                    continue;
+                }
+            }
+            shared.table.lock().silent.retain(|silent| silent.socket != socket);
+            return shared.changed.send_modify(|changed| *changed += 1);
+        }
+    }
+
+    /// Records that the host that listened at `socket` has ended, with its results unless it left a mark.
+    fn record_ended(&self, socket: &Path, note: Option<&HostRecord>) {
+        let _ = std::fs::remove_file(socket);
+        if std::fs::remove_file(records::end_mark(socket)).is_ok() {
+            records::remove(&self.notes, socket);
+        } else if let Some(note) = note {
+            // Without its steps, it may have performed any.
+            self.missed.fetch_or(note.doubted.is_none(), Ordering::Relaxed);
+            self.doubts.lock().records.push(note.clone());
+        }
+    }
+
     /// Removes the notes of hosts that have ended if no step is in doubt because of them.
     fn end_doubts(&self, doubts: &mut Doubts) {
         if doubts.steps.as_ref().is_some_and(BTreeSet::is_empty) {
@@ -1124,6 +1286,11 @@ impl Shared {
             sockets.for_each(|socket| records::remove(&self.notes, &socket));
         }
     }
+}
+
+/// Returns whether an error of a connection means that no host listens there.
+fn has_ended(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
 }
 
 /// Maximum length of the name of a socket, in bytes.

@@ -24,7 +24,9 @@ mod wire;
 
 pub use client::{AskError, Host, HostHello};
 pub use files::{Copied, CopyOptions, MachineFiles, TransferError};
-pub use hosts::{HostState, HostStatus, Hosts, HostsError, ListedTerminal, LostHost, SeenActivity, Starter};
+pub use hosts::{
+    HostStarter, HostState, HostStatus, Hosts, HostsError, ListedTerminal, LostHost, SeenActivity, Starter,
+};
 pub use relay::{Relay, RelayError};
 pub use remote::{
     CLIENT_CONNECT_TIMEOUT, Channel, ConnectFailure, ConnectionGuard, DialedTargets, ErrorText, FixedConnection,

@@ -61,6 +61,11 @@ fn file(folder: &Path, socket: &Path) -> PathBuf {
     folder.join(socket.file_name().unwrap_or_default()).with_extension("note")
 }
 
+/// Returns the file that a host leaves when it ends without results that its clients still need.
+pub(crate) fn end_mark(socket: &Path) -> PathBuf {
+    socket.with_extension("over")
+}
+
 /// Records a host.
 pub(crate) fn add(folder: &Path, socket: &Path, pid: u32) -> io::Result<()> {
     let note = HostRecord { socket: socket.to_owned(), pid, doubted: None };

@@ -33,6 +33,7 @@ use crate::files::UnfinishedFiles;
 use crate::inbox::read_frames;
 use crate::links::Links;
 use crate::outbox::{Outbox, OutboxClosed};
+use crate::records;
 use crate::wire::{
     Ask, AttachEvent, AttachReply, InvalidPattern, MAX_BODY_BYTES, Refusal, SECRETS, TerminalAsk, WIRE_VERSION,
     WaitRequest, read_body,
@@ -68,6 +69,8 @@ pub(crate) struct Shared {
     links: Links,
     /// The number of the last connection.
     numbers: AtomicU64,
+    /// The number of the connection of the daemon of this machine; 0 before the first one.
+    owner: watch::Sender<u64>,
     /// Unfinished copies of files.
     pub(crate) unfinished: UnfinishedFiles,
     /// Effects that the host performs once for each step.
@@ -125,6 +128,7 @@ pub async fn serve(
         seats: Mutex::default(),
         links: Links::default(),
         numbers: AtomicU64::new(0),
+        owner: watch::Sender::new(0),
         unfinished: UnfinishedFiles::default(),
         effects: Effects::default(),
     });
@@ -159,6 +163,10 @@ pub async fn serve(
     shared.ending.send_replace(true);
     shared.unfinished.remove_all();
     if let Some(path) = path {
+        if !shared.effects.has_unsettled() {
+            // Without the mark, the next daemon takes the results of this host for lost.
+            let _ = std::fs::write(records::end_mark(&path), "");
+        }
         // The host no longer answers there; a running daemon may have removed the socket already.
         let _ = std::fs::remove_file(path);
     }
@@ -209,6 +217,8 @@ struct Connection {
     asked: Arc<Mutex<HashMap<u64, AbortHandle>>>,
     /// The number of the request that hands the connection over to a link.
     link_request: watch::Sender<Option<u64>>,
+    /// True if its client is, or was, the daemon of this machine.
+    is_owner: AtomicBool,
 }
 
 impl Connection {
@@ -222,9 +232,11 @@ impl Connection {
             outbox: outbox.clone(),
             asked: Arc::default(),
             link_request: watch::Sender::new(None),
+            is_owner: AtomicBool::new(false),
         });
         connection.shared.connections.send_modify(|count| *count += 1);
         let mut ending = connection.shared.ending.subscribe();
+        let mut owner = connection.shared.owner.subscribe();
         let mut link_request = connection.link_request.subscribe();
         // The sender is ours and stays.
         let link_request = async { link_request.wait_for(Option::is_some).await.ok().and_then(|number| *number) };
@@ -234,8 +246,9 @@ impl Connection {
             }) => {}
             () = outbox.write_on() => {}
             Some(number) = link_request => connection.link(&stream, number),
-            // The sender is ours and stays.
+            // The sender is ours and stays, here and below.
             _ = ending.wait_for(|ending| *ending) => {}
+            _ = owner.wait_for(|_| connection.is_superseded()) => {}
         }
         outbox.close();
         for (_, task) in connection.lock().drain() {
@@ -264,12 +277,28 @@ impl Connection {
         }
     }
 
+    /// Returns whether a later daemon of this machine has connected.
+    fn is_superseded(&self) -> bool {
+        self.is_owner.load(Ordering::Relaxed) && *self.shared.owner.borrow() > self.number
+    }
+
     fn lock(&self) -> parking_lot::MutexGuard<'_, HashMap<u64, AbortHandle>> {
         self.asked.lock()
     }
 
     /// Takes one request. A task serves requests without an immediate answer.
     fn handle(self: &Arc<Self>, number: u64, ask: Option<Ask>) {
+        if let Some(Ask::Hello { is_owner: true, .. }) = ask {
+            self.is_owner.store(true, Ordering::Relaxed);
+            self.shared.owner.send_if_modified(|owner| {
+                let is_newer = self.number > *owner;
+                *owner = self.number.max(*owner);
+                is_newer
+            });
+        }
+        if self.is_superseded() {
+            return;
+        }
         if let Some(Ask::Cancel(number)) = ask {
             if let Some(task) = self.lock().remove(&number) {
                 task.abort();
@@ -309,7 +338,7 @@ impl Connection {
     async fn answer(self: &Arc<Self>, number: u64, ask: Ask) -> Result<(), OutboxClosed> {
         let shared = &self.shared;
         match ask {
-            Ask::Hello { wire } => self.greet(number, wire),
+            Ask::Hello { wire, .. } => self.greet(number, wire),
             Ask::Open(new) => self.outbox.send_body(number, &effects::open(shared, *new, None).await.body),
             Ask::List => {
                 let mut descriptions = Vec::new();

@@ -43,6 +43,10 @@ pub enum Ask {
     Hello {
         /// The version that the client speaks.
         wire: u32,
+        /// True if the client is the daemon of this machine. The host no longer serves the daemons before it: what they
+        /// have sent and the host has not read yet is not done, so that the effects that this daemon learns of are all.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        is_owner: bool,
     },
     /// Open a terminal. → `Result<OpenedTerminal, OpenRefused>`
     Open(Box<OpenRequest>),
@@ -908,7 +912,7 @@ mod tests {
         let bytes = |ask: TerminalAsk| Ask::Terminal(id.clone(), ask).max_answer_bytes();
         let read = |limit| bytes(TerminalAsk::Read(Part::From(0), limit));
         assert_eq!(Ask::Find(String::new()).max_answer_bytes(), 1 << 20);
-        for list in [Ask::Hello { wire: 1 }, Ask::List, Ask::Unsettled] {
+        for list in [Ask::Hello { wire: 1, is_owner: false }, Ask::List, Ask::Unsettled] {
             assert!(list.max_answer_bytes() < 8 << 20, "{list:?}");
         }
         assert!(bytes(TerminalAsk::Attach) < 16 << 20 && bytes(TerminalAsk::Picture) < 32 << 20);
@@ -935,6 +939,6 @@ mod tests {
         assert!(read_body::<Ask>(&bytes[HEAD..]).is_err());
         bytes.clear();
         write_frame(&mut bytes, 1, &Later::Hello { wire: 9, colour: "red".to_owned() });
-        assert!(matches!(read_body(&bytes[HEAD..]), Ok(Ask::Hello { wire: 9 })));
+        assert!(matches!(read_body(&bytes[HEAD..]), Ok(Ask::Hello { wire: 9, is_owner: false })));
     }
 }

@@ -246,16 +246,18 @@ impl ReconnectingClient {
     pub async fn call_raw(&self, name: &str, mut params: Value) -> Result<(Value, Vec<String>), AskError> {
         let again = RetryPolicy::of_verb(name);
         let step = random_name();
-        let mut losses = RetryBudget::new();
+        let (mut losses, mut is_repeated) = (RetryBudget::new(), false);
         loop {
             let client = self.reached_again(&mut losses).await?;
             let began = Instant::now();
             let asked = match again {
+                RetryPolicy::AsTheSame if is_repeated => client.call_raw_again(name, params.clone(), &step).await,
                 RetryPolicy::AsTheSame => client.call_raw_once(name, params.clone(), &step).await,
                 RetryPolicy::Freely | RetryPolicy::Never => client.call_raw(name, params.clone()).await,
             };
             match asked {
                 Err(CallError::Lost) if again != RetryPolicy::Never && losses.after_a_loss().await => {
+                    is_repeated = true;
                     without_time_waited(name, &mut params, began.elapsed());
                 }
                 answered => return Ok(answered?),

@@ -66,7 +66,10 @@ pub(super) fn perform(
         };
         if !over.await {
             give_up(&child.run).await;
-            return Outcome::TimedOut;
+            // One that has completed before its cancellation has an outcome, with the terminals that it leaves.
+            if child.run.state() != RunState::Completed {
+                return Outcome::TimedOut;
+            }
         }
         let mut outcome = shared.outcome_of(&child.run, !is_branch).await;
         if let Outcome::Finished { result } = &mut outcome

@@ -4,10 +4,10 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Weak};
 
 use serde_json::Value;
-use steplatch_access::OpeningKey;
+use steplatch_access::{Caller, OpeningKey};
 use steplatch_ids::{RunId, StepId};
-use steplatch_protocol::{GateInfo, RunEvent, RunReply};
-use steplatch_store::{Journal as _, KnownRun, RunFilter};
+use steplatch_protocol::{ExitTerminal, GateInfo, RunEvent, RunReply};
+use steplatch_store::{KnownRun, RunFilter};
 use steplatch_workflow::Outcome;
 
 use crate::child::LEFT_ALONE;
@@ -126,12 +126,25 @@ impl Engine {
             };
             if !is_needed {
                 // An earlier daemon stored its result and ended before it reported the result.
-                self.sessions.settle(&step);
+                self.settle_earlier(&run, &step).await;
             }
         }
         let shared = Arc::downgrade(self);
         let stopping = self.stopping.clone();
         tokio::spawn(stopping.run_until_cancelled_owned(settle_later(shared, asked)));
+    }
+
+    /// Settles a step that no run needs any more. Closes the terminal that it opened if the journal has no record of
+    /// that: the run ended while its host did not answer.
+    async fn settle_earlier(&self, run: &RunId, step: &str) {
+        if let (Ok(Some(session)), Ok(records)) = (self.sessions.opened_by(step).await, self.journal.read(run, 1).await)
+            && !records.is_empty()
+            && !records.iter().any(|record| record.text.contains(&session))
+        {
+            let caller = Caller { run: Some(run.clone()), ..Caller::unknown() };
+            self.sessions.exit(&caller, ExitTerminal { session_id: session, ..ExitTerminal::default() }).await;
+        }
+        self.sessions.settle(step);
     }
 
     /// Resumes runs that another daemon left, in the order in which they began. `key` opens the sealed ones. A run
@@ -200,8 +213,8 @@ async fn settle_later(shared: Weak<Engine>, mut asked: BTreeSet<u64>) {
         for step in steps {
             let Some(run) = run_of(&step) else { continue };
             match engine.find(&run).await {
-                Ok(Some(run)) if !run.state().is_over() => {}
-                Ok(_) => sessions.settle(&step),
+                Ok(Some(found)) if !found.state().is_over() => {}
+                Ok(found) => engine.settle_earlier(&found.map_or(run, |found| found.id.clone()), &step).await,
                 // The journal is unreadable now.
                 Err(_) => {}
             }

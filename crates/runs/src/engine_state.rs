@@ -3,7 +3,7 @@
 //! Owns the journal of the daemon. A run in progress is in memory, any other one in the journal.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -78,7 +78,7 @@ impl Default for RetentionPolicy {
 /// The state that all runs of a daemon share.
 #[derive(Debug)]
 pub(super) struct Engine {
-    pub(super) journal: SqliteJournal,
+    pub(super) journal: Arc<dyn Journal>,
     /// The clock of runs, for deadlines, pauses and histories.
     pub(super) clock: Clock,
     pub(super) sessions: Sessions,
@@ -141,16 +141,13 @@ impl Engine {
         names
     }
 
-    /// Opens the journal, and creates it if it does not exist.
-    ///
-    /// # Errors
-    ///
-    /// If opening the journal fails.
-    pub(super) async fn open(
-        path: PathBuf,
+    /// Creates the state, without runs in progress. `state` is the directory with the token of workers.
+    pub(super) fn new(
+        journal: Arc<dyn Journal>,
+        state: &Path,
         dependencies: RunDependencies,
         keep: RetentionPolicy,
-    ) -> Result<Self, OpenError> {
+    ) -> Self {
         let RunDependencies {
             sessions,
             workflows,
@@ -167,9 +164,8 @@ impl Engine {
             clock,
             engine_policy,
         } = dependencies;
-        let worker_token = WorkerToken::new(path.parent().unwrap_or(&path));
-        let journal = open_journal(path, keep.disk).await?;
-        Ok(Self {
+        let worker_token = WorkerToken::new(state);
+        Self {
             journal,
             clock,
             sessions,
@@ -201,7 +197,7 @@ impl Engine {
             emptying: AtomicBool::new(false),
             readers: Arc::new(Semaphore::new(MAX_READERS)),
             ended: AtomicUsize::new(0),
-        })
+        }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, HashMap<RunId, Arc<Run>>> {
@@ -453,7 +449,12 @@ impl Engine {
     }
 }
 
-async fn open_journal(path: PathBuf, at_most: Option<u64>) -> Result<SqliteJournal, OpenError> {
+/// Opens the journal in a file, and creates it if it does not exist.
+///
+/// # Errors
+///
+/// If opening the journal fails.
+pub(super) async fn open_journal(path: PathBuf, at_most: Option<u64>) -> Result<SqliteJournal, OpenError> {
     let options = SqliteOptions { newest_version: ENTRY_VERSION, at_most };
     let opening = path.clone();
     let opened = tokio::task::spawn_blocking(move || SqliteJournal::open(&opening, &options)).await;

@@ -9,7 +9,7 @@ mod repair;
 mod rerun;
 mod secret_answers;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ use tokio::task::JoinSet;
 
 use crate::definition_source::RunTarget;
 use crate::dependencies::RunDependencies;
-use crate::engine_state::{Engine, RetentionPolicy};
+use crate::engine_state::{Engine, RetentionPolicy, open_journal};
 use crate::event::{HistoryError, RunEvents, Unreadable};
 use crate::function::{FunctionLocation, RunArguments};
 use crate::kind::Kind;
@@ -89,12 +89,17 @@ impl Runs {
     /// If opening the journal fails.
     #[boxed]
     pub async fn open(path: PathBuf, dependencies: RunDependencies, keep: RetentionPolicy) -> Result<Self, OpenError> {
-        let shared = Engine::open(path, dependencies, keep).await?;
-        Ok(Self {
-            shared: Arc::new(shared),
+        let journal = Arc::new(open_journal(path.clone(), keep.disk).await?);
+        Ok(Self::new(journal, path.parent().unwrap_or(&path), dependencies, keep))
+    }
+
+    /// Creates the runs of an open journal. `state` is the directory with the token of workers.
+    pub fn new(journal: Arc<dyn Journal>, state: &Path, dependencies: RunDependencies, keep: RetentionPolicy) -> Self {
+        Self {
+            shared: Arc::new(Engine::new(journal, state, dependencies, keep)),
             starts: Semaphore::new(MAX_CONCURRENT_STARTS),
             reports: Semaphore::new(MAX_CONCURRENT_REPORTS),
-        })
+        }
     }
 
     /// Resumes the runs that the last daemon left.

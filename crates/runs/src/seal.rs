@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use steplatch_access::{MASK, Redactor, hideable_lines, hides_in_names, rename_fields};
 use steplatch_ids::RunId;
-use steplatch_store::{Journal as _, Record};
+use steplatch_store::Record;
 use steplatch_workflow::{Definition, Event, filtered_forms, secret_variable};
 
 use crate::engine_state::Engine;

@@ -134,6 +134,22 @@ impl Sessions {
         self.hosts.record_repeated(step);
     }
 
+    /// Ends [`Self::record_repeated`], for a step that nobody settles.
+    pub fn forget_repeated(&self, step: &str) {
+        self.hosts.forget_repeated(step);
+    }
+
+    /// Waits until each terminal host that did not answer at the start of this daemon has answered or ended.
+    pub async fn await_silent_hosts(&self) {
+        self.hosts.await_silent().await;
+    }
+
+    /// Returns whether a terminal host did not answer at the start of this daemon, and may have this session. Waits a
+    /// few seconds for the host.
+    pub async fn may_be_on_silent_host(&self, session: &str) -> bool {
+        self.hosts.silent_pid().is_some() && matches!(self.hosts.get(session).await, Err(AskError::HostSilent { .. }))
+    }
+
     pub(crate) fn is_repeated(&self, step: Option<&str>) -> bool {
         step.is_some_and(|step| self.hosts.is_repeated(step))
     }
@@ -152,6 +168,9 @@ impl Sessions {
 
     /// Finds a session. Its terminal may have ended.
     pub(crate) async fn find(&self, session: &str) -> Result<HostedTerminal, SessionError> {
+        if session.is_empty() {
+            return Err(SessionError::Message(LookupError::Unnamed.to_string()));
+        }
         self.hosts.get(session).await?.ok_or(SessionError::Ask(AskError::Refused(Refusal::NoTerminal)))
     }
 
@@ -342,7 +361,7 @@ impl Sessions {
     }
 
     /// Abandons a step of a client, and cancels the part of it that has not begun.
-    pub(crate) fn give_up(&self, step: &str) {
+    pub fn give_up(&self, step: &str) {
         self.hosts.give_up(step);
     }
 
@@ -358,13 +377,22 @@ impl Sessions {
         self.hosts.changed()
     }
 
+    /// Returns the session that a step opened, and prevents it from opening one later.
+    ///
+    /// # Errors
+    /// If a host that may know it does not answer.
+    pub async fn opened_by(&self, step: &str) -> Result<Option<String>, AskError> {
+        // An opening that waits for a place would wait on.
+        self.give_up(step);
+        Ok(self.hosts.opened_by(step).await?.map(|terminal| terminal.id().to_string()))
+    }
+
     /// Closes the terminal that a step opened, if it still exists and no person holds it. The terminal stays open if
     /// its host does not answer.
     #[boxed]
     pub async fn exit_opened_by(&self, caller: &Caller, step: &str) {
-        match self.hosts.opened_by(step).await {
-            Ok(Some(terminal)) => {
-                let session_id = terminal.id().to_string();
+        match self.opened_by(step).await {
+            Ok(Some(session_id)) => {
                 self.exit(caller, ExitTerminal { session_id, ..ExitTerminal::default() }).await;
             }
             Ok(None) => {}

@@ -14,7 +14,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 use steplatch_clock::Clock;
-use steplatch_daemon::{Configuration, Daemon, Options, RetentionPolicy, ShutdownHandle, ShutdownMode, WorkerStarter};
+use steplatch_daemon::{
+    Configuration, Daemon, Options, RetentionPolicy, ShutdownHandle, ShutdownMode, Substitutes, WorkerStarter,
+};
 use steplatch_host::Starter;
 use steplatch_protocol::{
     AwaitOutput, AwaitOutputReply, Client, DaemonPaths, GetScreenContent, Hello, OpenTerminal, OpenTerminalReply,
@@ -121,7 +123,15 @@ impl TestDaemon {
         // Whose story is about functions has the program, whose workers these are.
         let workers = WorkerStarter::Nobody;
         let (sender, configuration) = watch::channel(configuration);
-        let options = Options { place: place.clone(), host, workers, runs, configuration, clock: clock.clone() };
+        let options = Options {
+            place: place.clone(),
+            host,
+            workers,
+            runs,
+            configuration,
+            clock: clock.clone(),
+            substitutes: Substitutes::default(),
+        };
         let daemon = Daemon::start(options).await.expect("a daemon that starts");
         let client = daemon.client();
         let stopper = daemon.stopper();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use steplatch_daemon::{Daemon, Options, RetentionPolicy, WorkerStarter};
+use steplatch_daemon::{Daemon, Options, RetentionPolicy, Substitutes, WorkerStarter};
 use steplatch_host::Starter;
 use steplatch_protocol::{
     AttachTerminal, AwaitOutput, AwaitReason, AwaitUntil, CallError, ContentMode, DaemonStatus, ErrorCode,
@@ -366,6 +366,7 @@ async fn a_second_daemon_on_the_same_state_is_refused_by_name() {
         runs: RetentionPolicy::default(),
         configuration: tokio::sync::watch::channel(steplatch_daemon::Configuration::default()).1,
         clock: steplatch_daemon::Clock::system(),
+        substitutes: Substitutes::default(),
     };
     let error = Daemon::start(options).await.unwrap_err().to_string();
     let expected = format!("a daemon (pid {}, version ", std::process::id());

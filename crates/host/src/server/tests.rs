@@ -36,7 +36,7 @@ impl TestHost {
     }
 
     async fn client(&self) -> Host {
-        Host::connect(&self.folder.path().join("host.sock"), &(Arc::new(|_| {}) as _)).await.unwrap()
+        Host::connect(&self.folder.path().join("host.sock"), false, &(Arc::new(|_| {}) as _)).await.unwrap()
     }
 
     /// Sends a request as a client that is killed before the answer.

@@ -7,7 +7,7 @@ use steplatch_access::{Caller, OpeningKey, is_sealed};
 use steplatch_ids::{RunId, StepId};
 use steplatch_protocol::ExitTerminal;
 use steplatch_sessions::TerminalTools;
-use steplatch_store::{AppendError, Journal as _, KnownRun, RunFilter, StorageError};
+use steplatch_store::{AppendError, KnownRun, RunFilter, StorageError};
 use steplatch_workflow::{AnsweredBy, Definition, Effect, History, Input, decide};
 
 use super::RecoveryError;

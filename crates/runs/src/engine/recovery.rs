@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use steplatch_access::{Caller, OpeningKey};
 use steplatch_ids::{RunId, StepId};
-use steplatch_store::{Journal as _, KnownRun, Record};
+use steplatch_store::{KnownRun, Record};
 
 use super::recorder::{Recorder, RecorderParts};
 use super::recovery_error::RecoveryError;

@@ -12,7 +12,6 @@ use steplatch_protocol::{EngineKind, NodeReply};
 use steplatch_python_api::{Answer, Declaration, Limits};
 use steplatch_services::check;
 use steplatch_sessions::TerminalTools;
-use steplatch_store::Journal as _;
 use steplatch_workflow::{Definition, EngineAnswer, GatelessNames, Limits as RunLimits, Outcome, Timestamp};
 use tokio_util::sync::CancellationToken;
 
@@ -101,8 +100,11 @@ pub(super) fn perform(
             () = interrupt.cancelled() => give_up(run).await,
             () = after(&shared.clock, called_at, timeout) => {
                 give_up(run).await;
-                let limit = timeout.unwrap_or_default();
-                return CallOutcome::TimedOut(format!("Workflow '{workflow}' took longer than {limit} s"));
+                // One that has completed before its cancellation has an outcome, with the terminals that it leaves.
+                if run.state() != RunState::Completed {
+                    let limit = timeout.unwrap_or_default();
+                    return CallOutcome::TimedOut(format!("Workflow '{workflow}' took longer than {limit} s"));
+                }
             }
         }
         call_outcome(&shared, run, &workflow).await

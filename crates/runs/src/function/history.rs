@@ -75,6 +75,10 @@ impl FunctionState {
                 self.last = *number;
                 self.asked += u64::from(takes_time(&call.kind));
                 self.apply_inline(*frame, call);
+                if let CallKind::Run { node, .. } = &call.kind {
+                    // It may open one before the daemon ends.
+                    self.record_terminal(node, None);
+                }
                 if matches!(call.kind, CallKind::RunWorkflow { .. }) {
                     self.workflows.push(*number);
                 }
@@ -109,6 +113,8 @@ impl FunctionState {
                 GraphEvent::AttemptStarted { step, attempt, node, input } => {
                     self.last = *number;
                     self.asked += 1;
+                    // It may open one before the daemon ends.
+                    self.record_terminal(node.as_str(), None);
                     let (step, node) = (step.clone(), node.clone());
                     let what = CallTarget::Step { step, attempt: *attempt, node, input: input.clone() };
                     self.open.insert(*number, PendingCall::new(*at, *frame, what));

@@ -28,10 +28,23 @@ pub(crate) struct Action {
 
 /// Performs an action within its limit.
 pub(crate) async fn perform(shared: Arc<Engine>, caller: Arc<Caller>, action: Action) -> Outcome {
-    let Action { tool, mut params, step, limit, attempt } = action;
+    let Action { tool, mut params, step, mut limit, attempt } = action;
+    let began = shared.clock.now();
+    let session = params.get("session_id").and_then(Value::as_str).unwrap_or_default();
     if attempt.is_repeated() {
         shared.sessions.record_repeated(&step);
     }
+    // A terminal host that does not answer may have begun the step, or may have its terminal.
+    let awaiting = async {
+        if attempt.is_repeated() || shared.sessions.may_be_on_silent_host(session).await {
+            shared.sessions.await_silent_hosts().await;
+        }
+    };
+    if limited(&shared.clock, limit, awaiting).await.is_none() {
+        return Outcome::TimedOut;
+    }
+    let waited = shared.clock.now().since(began);
+    limit = limit.map(|limit| limit.saturating_sub(waited));
     if let "run_node" | "run_graph" = tool.as_str() {
         let graph = tool == "run_graph";
         let called = Box::pin(call::perform(&shared, &caller, call::NodeCallRequest { graph, params, step, attempt }));
@@ -68,16 +81,17 @@ pub(crate) async fn perform(shared: Arc<Engine>, caller: Arc<Caller>, action: Ac
     let (sessions, clock) = (shared.sessions.clone(), shared.clock.clone());
     let opens = tool == "open_terminal";
     let acting = async move {
-        let result = actions::perform(&sessions, &caller, verb, params, step).await;
+        let result = actions::perform(&sessions, &caller, verb, params, step.clone()).await;
+        let Err(result) = done.send(result) else { return };
         // The run has abandoned the step: close a terminal that the step opened in the meantime. If the daemon is
         // stopping, the terminal stays open for the resumed run.
-        if let Err(result) = done.send(result)
-            && let Some(session_id) = result.get("session_id").and_then(Value::as_str)
-            && opens
-            && !shared.stopping.is_cancelled()
-        {
-            let session_id = session_id.to_owned();
-            sessions.exit(&caller, ExitTerminal { session_id, ..ExitTerminal::default() }).await;
+        if opens && !shared.stopping.is_cancelled() {
+            if let Some(session_id) = result.get("session_id").and_then(Value::as_str) {
+                let session_id = session_id.to_owned();
+                sessions.exit(&caller, ExitTerminal { session_id, ..ExitTerminal::default() }).await;
+            }
+            // The run may have settled its steps before this one began.
+            sessions.settle(&step);
         }
     };
     // A partial opening cannot be undone, so a separate task completes it; dropping this future ends any other action.
@@ -139,6 +153,8 @@ async fn done_before(shared: &Engine, tool: &str, params: &Map<String, Value>, s
             Ok(()) => None,
             // The request waits for its machine, and its outcome is unknown if the machine does not connect in time.
             Err(error) if error.is_away() => None,
+            // It is refused, now as before.
+            Err(LookupError::Unnamed) => None,
             Err(_) => Some(Outcome::Unknown),
         },
         // The terminal has closed already, which fulfils the request. While its host does not answer, the run repeats

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use steplatch_clock as clock;
 use steplatch_ids::{RunId, StepId};
 use steplatch_protocol::RunEvent;
-use steplatch_store::{Journal as _, Record};
+use steplatch_store::Record;
 use steplatch_workflow::{AnsweredBy, ChildEnd, Event, History, Outcome};
 
 use crate::engine_state::Engine;

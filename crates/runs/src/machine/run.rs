@@ -391,6 +391,8 @@ impl MachineRun {
     /// of it.
     async fn close_what_is_opened(&mut self, inputs: &mut RunInputs) {
         let Some(opening) = self.opening.take() else { return };
+        // An opening that waits for a place does not wait on.
+        self.recorder.shared.sessions.give_up(&opening.to_string());
         // The outcome arrives within the limit of its state.
         while let Some(input) = inputs.recv().await {
             let Input::Outcome { step, outcome } = input.input else { continue };

@@ -57,6 +57,8 @@ pub(super) struct PtyNode {
     opening: String,
     /// True after an abandoned call, so that the program may still be busy with it.
     given_up: bool,
+    /// The step of an opening without an answer.
+    requested: Option<String>,
 }
 
 /// Identification of the terminal of a node.
@@ -114,12 +116,22 @@ impl PtyNodes {
         format!("{node}@{owner}")
     }
 
+    /// Returns the step that opens the terminal of a node, after its previous one.
+    fn opening_step(&self, node: &str, last: Option<&PtyTerminal>) -> String {
+        format!("{}/{node}/{}", self.owner, last.map_or("first", PtyTerminal::as_str))
+    }
+
     /// Takes over the terminal that a call may have opened before its daemon ended without recording it.
     pub(crate) fn adopt_unseen(&self, node: &str) {
         let mut open = self.open.lock();
-        let known = open.get(node).and_then(|pane| pane.try_lock().ok()?.session.clone());
-        let session = Some(known.unwrap_or_else(|| PtyTerminal::Name(self.name_of(node))));
-        let pane = PtyNode { session, given_up: true, ..PtyNode::default() };
+        let known = open.get(node).and_then(|pane| {
+            let pane = pane.try_lock().ok()?;
+            Some((pane.session.clone()?, pane.requested.clone()))
+        });
+        let (session, requested) =
+            known.unwrap_or_else(|| (PtyTerminal::Name(self.name_of(node)), Some(self.opening_step(node, None))));
+        let session = Some(session);
+        let pane = PtyNode { session, requested, given_up: true, ..PtyNode::default() };
         open.insert(node.to_owned(), Arc::new(tokio::sync::Mutex::new(pane)));
     }
 
@@ -352,10 +364,14 @@ impl PtyNodes {
                 name: Some(self.name_of(node.id.as_str())),
                 ..OpenTerminal::default()
             };
-            let after = pane.last.as_ref().map_or("first", PtyTerminal::as_str);
-            let step = format!("{}/{}/{after}", self.owner, node.id);
+            // An earlier daemon may have requested it.
+            let requested = pane.requested.take();
+            requested.iter().for_each(|step| self.sessions.record_repeated(step));
+            let step = requested.unwrap_or_else(|| self.opening_step(node.id.as_str(), pane.last.as_ref()));
             let wait = node.timeout.map_or(READY_TIMEOUT, steplatch_nodes::Seconds::duration);
+            pane.requested = Some(step.clone());
             let opened = self.sessions.open_at(caller, open, Some(step), PlacePolicy::Within(wait)).await;
+            pane.requested = None;
             if opened.outcome_unknown == Some(true) {
                 return Err(PtyNodeError(
                     ErrorType::Unknown,
@@ -566,9 +582,16 @@ impl PtyNodes {
             open.drain().map(|(_, pane)| pane).collect()
         };
         for pane in open {
-            let session = pane.lock().await.session.take();
+            let (session, requested) = {
+                let mut pane = pane.lock().await;
+                (pane.session.take(), pane.requested.take())
+            };
             if let Some(session) = session {
                 self.close_one(caller, &session).await;
+            }
+            // A call that was given up may have left an opening in progress.
+            if let Some(step) = requested {
+                self.sessions.exit_opened_by(caller, &step).await;
             }
         }
     }

@@ -5,7 +5,7 @@ use steplatch_access::Redactor;
 use steplatch_clock as clock;
 use steplatch_protocol::{RunEvent, RunReply};
 use steplatch_services::RemoteIds;
-use steplatch_store::{Journal as _, Record};
+use steplatch_store::Record;
 use steplatch_workflow::Outcome;
 
 use super::entry::{Entry, RemoteStart};

@@ -4,7 +4,7 @@ use async_recursion::async_recursion as boxed;
 use steplatch_clock as clock;
 use steplatch_ids::RunId;
 use steplatch_protocol::{ListWorkflowRuns, ListWorkflowRunsReply};
-use steplatch_store::{Journal, RunFilter};
+use steplatch_store::RunFilter;
 use steplatch_workflow::Timestamp;
 
 use super::run::{Run, RunState};

@@ -8,7 +8,6 @@ use steplatch_capture::irreversible_action;
 use steplatch_ids::RunId;
 use steplatch_protocol::{EngineKind, RerunInfo, RerunRequest, RunReply, RunWorkflow};
 use steplatch_sessions::TerminalTools;
-use steplatch_store::Journal as _;
 use steplatch_workflow::{Definition, Event, GatelessNames, RecordedPart, Start, TakeOverError, secret_variable};
 
 use crate::definition_source::{DefinitionSource, RunTarget};

@@ -10,7 +10,6 @@ use steplatch_nodes::graph::{
 use steplatch_nodes::{ErrorType, Node, NodeId, NodeResult};
 use steplatch_project::{Execution, WorkersError};
 use steplatch_python_api::{Answer, Call, CallKind, Entry as Step, Progress as ExecutionProgress};
-use steplatch_store::Journal as _;
 use steplatch_workflow::{By, Timestamp};
 use tokio_util::sync::{CancellationToken, DropGuard};
 

@@ -1,6 +1,6 @@
 //! `cargo xtask crash`: faults at random instants, on the real program, while runs of every kind act on files.
 //!
-//! The simulation tries every interleaving of a model. This chore tries the program itself: it kills and restarts the
+//! The simulation runs the code of the product on simulated time. This chore tries the program itself: it kills and restarts the
 //! daemon, stops the terminal host, cuts the connections to another machine, and counts repeated, lost or cut effects.
 
 use std::process::Command;

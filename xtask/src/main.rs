@@ -53,7 +53,8 @@ cargo xtask bench engine                 Measure the journal of runs, beside a b
 cargo xtask bench temporal               Measure runs that Temporal decides, with 1, 2 and 4 workers, beside the daemon's own.
 cargo xtask bench micro [ARGUMENTS]      Measure the screen's intake, the search of a wait, painting and functions; ARGUMENTS go
                                          to Criterion.
-cargo xtask simulate [--minutes N | --seed S] Simulate random schedules of faults for N minutes (10), or that of a seed.
+cargo xtask simulate [--minutes N | --seed S] Simulate random schedules of faults for N minutes (10), or that of a seed; with
+                                         --actions, each fault at each instant of each action.
 cargo xtask crash [--faults N] [--load N] Kill, restart, stop and disconnect the real program N times (500) while runs of every kind
                                          act, beside N busy loops (0), and count repeated and lost effects. --kinds A,B
                                          selects kinds of runs. Starts an sshd on loopback: run it as root in a container.

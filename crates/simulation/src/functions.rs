@@ -1,191 +1,142 @@
-//! Functions: the stages of one, the worker that executes it, and the history of its run.
-//!
-//! The types of the conversation with a worker are those of the product. The driver of a function
-//! ([`crate::daemon::functions`]) is a model of that in the crate `runs`, as the daemon is one: its decisions are
-//! private to that crate, between its journal, its nodes and its sessions.
+//! Random functions over the calls of the language, the project that declares what they and machines call, and the
+//! workers that execute them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::VecDeque;
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
-use serde_json::{Value, json};
-use steplatch_ids::{RunId, StepId};
-use steplatch_python_api::{Answer, Call, CallKind, Entry as Step, Failure, FailureKind, Progress, State};
-use steplatch_workflow::Timestamp;
+use steplatch_daemon::WorkerSource;
+use steplatch_python::worker::LocalWorker;
 
+use crate::machine::Requests;
 use crate::random::Random;
+use crate::stage::Stage;
 
-/// The node that a function calls.
-const NODE: &str = "note";
+/// The nodes and graphs of the project. Their programs run in terminals, which are simulated.
+const PROJECT: &str = r#"
+[nodes.note]
+type = "pty"
+command = "bash"
 
-/// An event of a function's run.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum FunctionEvent {
-    Started { function: Value, parent: Option<StepId> },
-    Called { at: Timestamp, call: Call },
-    Answered { at: Timestamp, ordinal: u64, answer: Answer },
-    Ended { end: FunctionEnd },
+[graphs.notes]
+steps = [{ id = "one", node = "note", input = "x" }, { id = "two", node = "note", input = "{one}" }]
+"#;
+
+/// The file with a function that others run, and that machines run by its name.
+pub(crate) const FUNCTION: &str = "inner";
+
+/// Maximum time of a request to a worker, in milliseconds.
+const MAX_WORK_MS: u64 = 20;
+
+/// Writes the declarations of the project into a directory.
+///
+/// # Errors
+/// If writing fails.
+pub(crate) fn declare_project(folder: &Path) -> io::Result<()> {
+    std::fs::write(folder.join("steplatch.toml"), PROJECT)
 }
 
-/// End of a function's run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FunctionEnd {
-    Completed,
-    Failed,
-    Cancelled,
+/// Returns the text of a random function with the name `flow`.
+pub(crate) fn function(random: &mut Random) -> String {
+    let mut calls = String::new();
+    for _ in 0..1 + random.below(4) {
+        calls.push_str(&call(random));
+    }
+    file(&calls)
 }
 
-/// The state of a function's run, folded from its events.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct FunctionHistory {
-    pub(crate) function: Value,
-    pub(crate) parent: Option<StepId>,
-    pub(crate) steps: Vec<Step>,
-    /// Calls without an answer, by their numbers.
-    pub(crate) open: BTreeMap<u64, (Timestamp, CallKind)>,
-    pub(crate) end: Option<FunctionEnd>,
+/// Returns the text of a function with every kind of call.
+pub(crate) fn scenario() -> String {
+    file(&(0..CALLS).map(|kind| text_of(kind, "")).collect::<String>())
 }
 
-impl FunctionHistory {
-    pub(crate) fn apply(&mut self, event: &FunctionEvent) {
-        match event {
-            FunctionEvent::Started { function, parent } => {
-                (self.function, self.parent) = (function.clone(), parent.clone());
+/// Returns a file whose function makes these calls.
+fn file(calls: &str) -> String {
+    format!(
+        "async def {FUNCTION}(ctx):\n    await ctx.run(\"note\", \"x\")\n    return 1\n\n\
+         async def flow(ctx):\n    try:\n{calls}    except TimeoutError:\n        pass\n    return 1\n\n\
+         Workflow(id=\"{FUNCTION}\", session=session, fn={FUNCTION})\nWorkflow(id=\"flow\", session=session, fn=flow)\n"
+    )
+}
+
+/// Number of kinds of calls.
+const CALLS: u64 = 7;
+
+fn call(random: &mut Random) -> String {
+    let timeout = if random.one_in(8) { ", timeout=1" } else { "" };
+    text_of(random.below(CALLS), timeout)
+}
+
+fn text_of(kind: u64, timeout: &str) -> String {
+    let line = match kind {
+        0 => format!("await ctx.run(\"note\", \"x\"{timeout})"),
+        1 => "await ctx.run_parallel([(\"note\", \"x\"), (\"note\", \"y\")])".to_owned(),
+        2 => format!("await ctx.gate(\"Go on?\", choices=[\"yes\"], answered_by=\"anyone\"{timeout})"),
+        3 => "await ctx.sleep(0.2)".to_owned(),
+        4 => "ctx.emit(\"seen\", {\"at\": ctx.now()})".to_owned(),
+        5 => format!("await ctx.run_graph(\"notes\", \"x\"{timeout})"),
+        _ => format!("await ctx.run_workflow(\"{FUNCTION}\"{timeout})"),
+    };
+    format!("        {line}\n")
+}
+
+/// Starts the workers of a daemon.
+#[derive(Debug)]
+pub(crate) struct Workers(pub(crate) Arc<Requests>);
+
+impl WorkerSource for Workers {
+    fn start(&self) -> io::Result<UnixStream> {
+        let (near, far) = UnixStream::pair()?;
+        far.set_nonblocking(true)?;
+        self.0.workers.lock().push(far);
+        Ok(near)
+    }
+}
+
+/// A worker. Its drop is a kill.
+#[derive(Debug)]
+pub(crate) struct WorkerProcess {
+    worker: LocalWorker,
+    stream: UnixStream,
+    read: Vec<u8>,
+    /// Bytes to send, with their times.
+    replies: VecDeque<(Duration, Vec<u8>)>,
+}
+
+impl WorkerProcess {
+    pub(crate) fn start(stage: &Stage, stream: UnixStream) -> io::Result<Self> {
+        let (worker, greeting) = LocalWorker::new()?;
+        Ok(Self { worker, stream, read: Vec::new(), replies: VecDeque::from([(stage.now(), greeting)]) })
+    }
+
+    /// Executes what has arrived, and sends the replies that are due. Returns false once its daemon has ended.
+    pub(crate) fn run(&mut self, stage: &Stage) -> bool {
+        let mut bytes = vec![0; 64 << 10];
+        loop {
+            match self.stream.read(&mut bytes) {
+                Ok(0) => return false,
+                Ok(count) => self.read.extend_from_slice(&bytes[..count]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(_) => return false,
             }
-            FunctionEvent::Called { at, call } => {
-                if call.kind.wants_answer() {
-                    self.open.insert(call.ordinal, (*at, call.kind.clone()));
-                }
-                self.steps.push(Step::Called(call.clone()));
+        }
+        while let Some(end) = self.read.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.read.drain(..=end).collect();
+            let line = String::from_utf8(line).expect("the daemon sends text");
+            let reply = self.worker.take(line.trim_end()).expect("the daemon sends requests");
+            stage.record_activity();
+            let due = stage.now() + Duration::from_millis(stage.random(|random| random.below(MAX_WORK_MS)));
+            self.replies.push_back((due, reply));
+        }
+        while let Some((_, reply)) = self.replies.pop_front_if(|(due, _)| *due <= stage.now()) {
+            stage.record_activity();
+            if self.stream.write_all(&reply).is_err() {
+                return false;
             }
-            FunctionEvent::Answered { ordinal, answer, .. } => {
-                self.open.remove(ordinal);
-                self.steps.push(Step::Answered { ordinal: *ordinal, answer: answer.clone() });
-            }
-            FunctionEvent::Ended { end } => self.end = Some(*end),
         }
-    }
-}
-
-impl<'a> FromIterator<&'a FunctionEvent> for FunctionHistory {
-    fn from_iter<T: IntoIterator<Item = &'a FunctionEvent>>(events: T) -> Self {
-        let mut history = Self::default();
-        events.into_iter().for_each(|event| history.apply(event));
-        history
-    }
-}
-
-/// A request to a worker.
-#[derive(Debug, Clone)]
-pub(crate) enum WorkerRequest {
-    /// Continue an execution with an answer.
-    Answer(u64, Answer),
-    /// Restore an execution from its history, or begin it.
-    Replay { function: Value, steps: Vec<Step> },
-}
-
-/// A process that executes functions, and forgets them with its end.
-#[derive(Debug, Default)]
-pub(crate) struct Worker {
-    executions: BTreeMap<RunId, (Value, Vec<Step>)>,
-}
-
-impl Worker {
-    /// Continues an execution. Returns `None` if the worker has no such execution: an earlier one had it.
-    pub(crate) fn take(&mut self, run: &RunId, request: WorkerRequest) -> Option<Progress> {
-        match request {
-            WorkerRequest::Answer(ordinal, answer) => {
-                let (_, steps) = self.executions.get_mut(run)?;
-                steps.push(Step::Answered { ordinal, answer });
-            }
-            WorkerRequest::Replay { function, steps } => drop(self.executions.insert(run.clone(), (function, steps))),
-        }
-        let (function, steps) = self.executions.get_mut(run)?;
-        let mut progress = progress(function, steps);
-        let made: BTreeSet<u64> = steps.iter().filter_map(called).map(|call| call.ordinal).collect();
-        progress.calls.retain(|call| !made.contains(&call.ordinal));
-        steps.extend(progress.calls.iter().cloned().map(Step::Called));
-        Some(progress)
-    }
-}
-
-/// Returns a call that differs from the one that the function makes in a replay.
-pub(crate) fn divergence(function: &Value, steps: &[Step]) -> Option<Call> {
-    let calls = progress(function, steps).calls;
-    steps.iter().filter_map(called).find(|call| !calls.contains(call)).cloned()
-}
-
-fn called(step: &Step) -> Option<&Call> {
-    match step {
-        Step::Called(call) => Some(call),
-        Step::Answered { .. } | Step::Inlined { .. } | Step::Cancelled => None,
-    }
-}
-
-/// Returns the progress of a function with this history, and all calls that it has made.
-fn progress(function: &Value, steps: &[Step]) -> Progress {
-    let stages: Vec<Vec<CallKind>> =
-        serde_json::from_value(function["stages"].clone()).expect("a generated function has calls of the language");
-    let answers: BTreeMap<u64, &Answer> = steps
-        .iter()
-        .filter_map(|step| match step {
-            Step::Answered { ordinal, answer } => Some((*ordinal, answer)),
-            Step::Called(_) | Step::Inlined { .. } | Step::Cancelled => None,
-        })
-        .collect();
-    let mut calls: Vec<Call> = Vec::new();
-    for stage in stages {
-        let first = calls.len();
-        for (ordinal, kind) in (first as u64 + 1..).zip(stage) {
-            calls.push(Call { ordinal, within: None, kind });
-        }
-        let wanted = || calls[first..].iter().filter(|call| call.kind.wants_answer()).map(|call| call.ordinal);
-        let waits: Vec<u64> = wanted().filter(|ordinal| !answers.contains_key(ordinal)).collect();
-        let raised = wanted().any(|ordinal| matches!(answers.get(&ordinal), Some(Answer::Raise { .. })));
-        if raised {
-            let (exception, message) = ("TimeoutError".to_owned(), String::new());
-            let failure = Failure { kind: FailureKind::Raised, exception, message, frames: Vec::new() };
-            return Progress { calls, abandoned: waits, state: State::Failed(failure) };
-        }
-        if !waits.is_empty() {
-            return Progress { calls, abandoned: Vec::new(), state: State::Waiting(waits) };
-        }
-    }
-    Progress { calls, abandoned: Vec::new(), state: State::Completed(Value::Null) }
-}
-
-/// Returns a random function: stages of calls, of which each waits for all of its answers. `machines` are the names of
-/// the machines that it may run.
-pub(crate) fn function(random: &mut Random, machines: &[String]) -> Value {
-    let mut stages = Vec::new();
-    for _ in 0..1 + random.below(3) {
-        let calls = 1 + random.below(3);
-        stages.push((0..calls).map(|_| call(random, machines)).collect::<Vec<_>>());
-    }
-    json!({ "stages": stages })
-}
-
-/// Returns a function with every kind of call.
-pub(crate) fn scenario(machine: &str) -> Value {
-    let node = json!({"call": "run", "node": NODE, "input": "x", "timeout": null, "kwargs": {}});
-    let gate = json!({"call": "gate", "prompt": "Go on?", "timeout": null, "choices": null, "form": null,
-        "answered_by": null, "context": null});
-    let run = json!({"call": "run_workflow", "workflow": machine, "input": null, "params": {}, "timeout": null});
-    let (sleep, now, log) =
-        (json!({"call": "sleep", "seconds": 0.2}), json!({"call": "now"}), json!({"call": "log", "text": "x"}));
-    json!({"stages": [[node, gate], [log, node, run], [sleep, now], [node]]})
-}
-
-fn call(random: &mut Random, machines: &[String]) -> Value {
-    let timeout = if random.one_in(8) { json!(1.0) } else { Value::Null };
-    match random.below(10) {
-        0..=4 => json!({"call": "run", "node": NODE, "input": "x", "timeout": timeout, "kwargs": {}}),
-        5 => json!({"call": "gate", "prompt": "Go on?", "timeout": timeout, "choices": null, "form": null,
-            "answered_by": null, "context": null}),
-        6 => json!({"call": "sleep", "seconds": 0.2}),
-        7 => json!({"call": "now"}),
-        8 => json!({"call": "log", "text": "x"}),
-        _ => {
-            let machine = machines.get(usize::from(random.one_in(2)).min(machines.len() - 1));
-            json!({"call": "run_workflow", "workflow": machine, "input": null, "params": {}, "timeout": timeout})
-        }
+        true
     }
 }

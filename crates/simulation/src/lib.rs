@@ -1,35 +1,38 @@
-//! Runs, a daemon, its terminal hosts and the link between two machines, under one seeded schedule of faults.
+//! The product under one seeded schedule of faults: a daemon, its terminal hosts, and the link between two machines.
 //!
-//! Owns the simulated world: its clock, its messages, its disk, and the number of times that each effect took place in
-//! it. What decides is the code of the product where that is pure: machines ([`steplatch_workflow::decide`] and
-//! [`steplatch_workflow::resume`]) and the ledger of a terminal host ([`steplatch_ledger::EffectDesk`]). What acts is a
-//! model of it: terminals, files, the journal's disk and the connections are a few lines each, so that a schedule takes
-//! about a millisecond and each seed replays exactly. The daemon is a model, too, and so are the driver of a function
-//! and its worker: their decisions are private to the crate `runs`, between its journal, its nodes and its sessions.
-//! The calls, answers and histories of functions are those of the product ([`steplatch_python_api`]).
+//! Owns the simulated world: its clock, its disk, its sockets, and the number of times that each effect took place in
+//! it. Everything between the contract of the daemon and the requests to a terminal is the code of the product: its
+//! engine, recovery, sessions, the client and the server of a terminal host with its ledger, and the link. Models are
+//! the programs in terminals ([`steplatch_terminal::Simulation`]), the disk of the journal, the latency of sockets, and
+//! the relay of the other machine.
+//!
+//! Each process has a runtime of its own, on one thread, whose clock is paused. The world moves the clocks in steps,
+//! lets the processes run one after another, carries the bytes between them with random delays, and ends, stops or cuts
+//! between two steps. A kill drops the runtime: nothing of the process runs any more, and its sockets close. Like
+//! `turmoil` this simulates whole processes and their network below tokio; it carries bytes over real sockets in this
+//! process, because the product's own sockets are unix sockets with peers that the kernel knows. `madsim` would replace
+//! tokio in the whole workspace, and `shuttle` explores threads, of which each process here has one.
 //!
 //! Two kinds of schedules: random ones, by a seed ([`simulate`]), and those of one action with one fault at one instant
-//! ([`interrupt`]), which a test enumerates for every action of the language, every fault and every instant.
-//!
-//! The model has an advantage over a simulated runtime below the real daemon (as `turmoil` and `madsim` provide it):
-//! pseudo-terminals, processes, SQLite and `/proc` are outside of such a runtime, so that its schedules would not
-//! replay. The stories of the whole binary kill the real programs at random. `shuttle` explores the interleavings of
-//! threads; here each component is one task, and the interleavings are those of messages, as in the simulators of
-//! FoundationDB and TigerBeetle.
-//!
-//! A [`Mutation`] puts one rule back to a wrong one. The tests demand a violation for each, since a simulation that
-//! finds nothing may also look at nothing.
+//! ([`interrupt`]), which a test enumerates.
 
-mod daemon;
+mod client;
+mod disk;
 mod functions;
-mod host;
 mod limits;
+mod machine;
 mod machines;
+mod network;
+mod process;
 mod random;
-mod tools;
+mod rules;
+mod stage;
 mod world;
 
-pub use world::{Fault, Interruption, Mutation, Origin, Report, Violation, interrupt, scenarios, simulate};
+pub use world::{Fault, Interruption, Origin, Report, Violation, interrupt, scenarios, simulate};
+
+#[cfg(test)]
+use world::schedule;
 
 #[cfg(test)]
 mod tests;

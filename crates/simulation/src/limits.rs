@@ -4,28 +4,33 @@
 //! between, and by [`ALLOWANCE`] for the writes of the journal before it.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde_json::Value;
 use steplatch_ids::{RunId, StepId};
-use steplatch_python_api::CallKind;
 use steplatch_workflow::{Event, Outcome, Timestamp};
 
-use crate::functions::FunctionEvent;
+use crate::disk::MAX_WRITE_MS;
 use crate::machines::STATE_TIMEOUT;
-use crate::world::MAX_WRITE;
+use crate::stage::MAX_PAUSE_MS;
+use crate::world::START;
 
 /// Delay of an end that is no mistake, in milliseconds: a decision waits for the writes of up to three earlier ones, of
-/// the run itself and of the runs below it.
-const ALLOWANCE: u64 = 3 * MAX_WRITE;
+/// the run itself and of the runs below it, and for terminals that open and close.
+const ALLOWANCE: u64 = 3 * MAX_WRITE_MS + 4 * MAX_PAUSE_MS;
 
 /// Actions that may wait for a place among the terminals, or for other actions.
 const WAITING: [&str; 5] = ["open_terminal", "run_command", "run_graph", "run_workflow", "parallel"];
 
-/// A time in which the daemon could not act, in milliseconds.
+/// A time in which the daemon could not act.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Outage {
-    pub(crate) from: u64,
-    pub(crate) until: u64,
+    pub(crate) from: Duration,
+    pub(crate) until: Duration,
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Returns milliseconds.
@@ -45,24 +50,18 @@ struct Ended<'a> {
 impl Ended<'_> {
     /// Returns the broken rule if it took too long.
     fn is_late(&self, outages: &[Outage]) -> Option<String> {
-        let start = Timestamp(1_700_000_000_000_000);
-        let (from, to) = (since(start, self.from), since(start, self.to));
-        let within = |outage: &Outage| outage.until.min(to).saturating_sub(outage.from.max(from));
+        let (from, to) = (since(START, self.from), since(START, self.to));
+        let within = |outage: &Outage| millis(outage.until).min(to).saturating_sub(millis(outage.from).max(from));
         let allowed = self.limit + ALLOWANCE + outages.iter().map(within).sum::<u64>();
         let took = to - from;
         (took > allowed).then(|| format!("{} took {took} ms, and its limit is {} ms", self.name, self.limit))
     }
 }
 
-/// Returns the broken rule of a step, a call or a run that took longer than its limit, or that ended with its limit
-/// although nothing took as long.
-pub(crate) fn broken(
-    journal: &BTreeMap<RunId, Vec<Event>>,
-    functions: &BTreeMap<RunId, Vec<FunctionEvent>>,
-    outages: &[Outage],
-) -> Option<String> {
-    let machines = journal.iter().find_map(|(run, events)| of_machine(run, events, outages));
-    machines.or_else(|| functions.iter().find_map(|(run, events)| of_function(run, events, outages)))
+/// Returns the broken rule of a step or a run that took longer than its limit, or that ended with its limit although
+/// nothing took as long.
+pub(crate) fn broken(journal: &BTreeMap<RunId, Vec<Event>>, outages: &[Outage]) -> Option<String> {
+    journal.iter().find_map(|(run, events)| of_machine(run, events, outages))
 }
 
 fn of_machine(run: &RunId, events: &[Event], outages: &[Outage]) -> Option<String> {
@@ -102,33 +101,6 @@ fn of_machine(run: &RunId, events: &[Event], outages: &[Outage]) -> Option<Strin
                 return Ended { name: run, from, to: *at, limit }.is_late(outages);
             }
             _ => {}
-        }
-    }
-    None
-}
-
-fn of_function(run: &RunId, events: &[FunctionEvent], outages: &[Outage]) -> Option<String> {
-    let mut called = BTreeMap::new();
-    for event in events {
-        match event {
-            FunctionEvent::Called { at, call } => {
-                if let CallKind::Run { timeout: Some(limit), .. }
-                | CallKind::Gate { timeout: Some(limit), .. }
-                | CallKind::RunWorkflow { timeout: Some(limit), .. } = &call.kind
-                {
-                    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a few seconds")]
-                    called.insert(call.ordinal, (*at, (*limit * 1000.0) as u64));
-                }
-            }
-            FunctionEvent::Answered { at, ordinal, .. } => {
-                let Some((from, limit)) = called.remove(ordinal) else { continue };
-                let name = format!("call {ordinal} of {run}");
-                let late = Ended { name: &name, from, to: *at, limit }.is_late(outages);
-                if late.is_some() {
-                    return late;
-                }
-            }
-            FunctionEvent::Started { .. } | FunctionEvent::Ended { .. } => {}
         }
     }
     None

@@ -10,6 +10,9 @@ pub(crate) const REMOTE: &str = "box";
 /// Number of answers that a dialogue gives.
 pub(crate) const ANSWERS: u64 = 2;
 
+/// The directory for files, which the world replaces by one of its own.
+pub(crate) const FOLDER: &str = "/simulated";
+
 /// Maximum depth of machines within machines.
 pub(crate) const MAX_DEPTH: u32 = 2;
 
@@ -46,8 +49,10 @@ pub(crate) const STATE_TIMEOUT: u64 = 3000;
 /// Returns the definition of a random machine.
 pub(crate) fn machine(random: &mut Random, depth: u32) -> Value {
     let count = 1 + random.below(5);
-    let states = (0..count).map(|number| state(random, depth, number, number + 1 == count)).collect();
-    chain(states)
+    // Most machines have a terminal.
+    let opening = (!random.one_in(4)).then(|| state_of("open_terminal", &|params| params, 0, &Value::Null));
+    let states = (0..count).map(|number| state(random, depth, number, number + 1 == count));
+    chain(opening.into_iter().chain(states).collect())
 }
 
 /// Returns a small machine around one action, on this machine or on the other one. The action has a terminal, and a
@@ -62,7 +67,7 @@ pub(crate) fn scenario(tool: &str, is_remote: bool) -> Value {
     };
     let opening = json!({"action": {"tool": "open_terminal", "params": on(json!({"shell": "bash"}))}});
     let inner = chain(vec![command.clone()]);
-    let action = state_of(tool, &on, 1, &inner, "f0");
+    let action = state_of(tool, &on, 1, &inner);
     let states = match tool {
         "open_terminal" | "return" | "fail" => vec![command, action],
         "run_command" => vec![action.clone(), opening, action],
@@ -87,18 +92,17 @@ fn chain(states: Vec<Value>) -> Value {
     json!({"initial_state": "s0", "states": named.collect::<Map<_, _>>()})
 }
 
-/// Returns the state of an action. `on` adds the host of the action, and `inner` is the machine of a nested run. A
-/// nested run of a function has the name `function`.
-fn state_of(tool: &str, on: &dyn Fn(Value) -> Value, number: u64, inner: &Value, function: &str) -> Value {
+/// Returns the state of an action. `on` adds the host of the action, and `inner` is the machine of a nested run.
+fn state_of(tool: &str, on: &dyn Fn(Value) -> Value, number: u64, inner: &Value) -> Value {
     let params = match tool {
         "open_terminal" => on(json!({"shell": "bash"})),
         "run_command" => on(json!({"command": "make"})),
         "send_input" => json!({"input_text": "yes\n"}),
         "await_output" => json!({"pattern": "done"}),
-        "put_file" => on(json!({"path": format!("/srv/{number}"), "content": "x"})),
-        "get_file" => on(json!({"path": "/srv/report", "to": format!("/tmp/{number}")})),
-        "run_node" => json!({"node_id": "notify", "input": "x"}),
-        "run_graph" => json!({"graph_id": function, "input": "x"}),
+        "put_file" => on(json!({"path": format!("{FOLDER}/{{run_id}}-{number}"), "content": "x"})),
+        "get_file" => on(json!({"path": format!("{FOLDER}/report"), "to": format!("{FOLDER}/{{run_id}}-{number}")})),
+        "run_node" => json!({"node_id": "note", "input": "x"}),
+        "run_graph" => json!({"graph_id": "notes", "input": "x"}),
         "dialogue" => {
             json!({"input_text": "./install\n", "rules": [{"when": "sure", "type": "yes\n", "times": ANSWERS}]})
         }
@@ -107,7 +111,6 @@ fn state_of(tool: &str, on: &dyn Fn(Value) -> Value, number: u64, inner: &Value,
         "return" => json!({"result": 1}),
         "fail" => json!({"message": "no"}),
         "gate" => json!({"prompt": "Go on?", "choices": ["yes"], "answered_by": "anyone"}),
-        "run_workflow" if number.is_multiple_of(2) => json!({"workflow_name": function}),
         "run_workflow" => json!({"workflow_definition": inner}),
         "parallel" => {
             let branches = vec![json!({"workflow_definition": inner}); 2 + usize::from(number.is_multiple_of(2))];
@@ -149,25 +152,21 @@ fn state(random: &mut Random, depth: u32, number: u64, is_last: bool) -> Value {
         17..=18 => "run_workflow",
         _ => "parallel",
     };
-    let (inner, function) = match tool {
-        "run_workflow" | "parallel" => (machine(random, depth - 1), format!("f{}", random.below(FUNCTIONS))),
-        "run_graph" => (Value::Null, format!("f{}", random.below(FUNCTIONS))),
-        _ => (Value::Null, String::new()),
+    let inner = match tool {
+        "run_workflow" | "parallel" => machine(random, depth - 1),
+        _ => Value::Null,
     };
     let mut state = match tool {
         "for_each" => json!({
             "for_each": {"items": ["a", "b"], "as": "item"},
             "action": {"tool": "run_command", "params": {"command": "echo {item}"}},
         }),
-        tool => state_of(tool, &on, number, &inner, &function),
+        tool => state_of(tool, &on, number, &inner),
     };
     // Some limits pass, most do not.
     state["timeout"] = if random.one_in(8) { json!(1) } else { json!(STATE_TIMEOUT) };
     state
 }
-
-/// Number of functions in a schedule.
-pub(crate) const FUNCTIONS: u64 = 2;
 
 #[cfg(test)]
 mod tests {

@@ -1,45 +1,80 @@
-//! Schedules with random seeds, for as long as requested: `steplatch-simulation --minutes N` or `--seed S`.
+//! Schedules with random seeds, for as long as requested, or every fault at every instant of every action:
+//! `steplatch-simulation --minutes N`, `--seed S` or `--actions`.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for developers, whose report is its output")]
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use steplatch_simulation::simulate;
+use steplatch_simulation::{Fault, Interruption, Report, Violation, interrupt, scenarios, simulate};
+
+/// Sums of the schedules so far.
+#[derive(Default)]
+struct Totals {
+    schedules: u64,
+    effects: u64,
+    faults: u64,
+}
+
+impl Totals {
+    fn add(&mut self, report: Report) {
+        self.schedules += 1;
+        self.effects += u64::from(report.effects);
+        self.faults += u64::from(report.faults);
+    }
+}
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let number = |text: &String| text.parse::<u64>().ok();
-    let (minutes, first) = match arguments.as_slice() {
-        [name, value] if name == "--minutes" => (number(value), None),
-        [name, value] if name == "--seed" => (Some(0), number(value)),
-        _ => (None, None),
+    let simulated = match arguments.as_slice() {
+        [name, value] if name == "--minutes" => number(value).map(|minutes| random_schedules(minutes, None)),
+        [name, value] if name == "--seed" => number(value).map(|seed| random_schedules(0, Some(seed))),
+        [name] if name == "--actions" => Some(all_interruptions()),
+        _ => None,
     };
-    let Some(minutes) = minutes else {
-        eprintln!("usage: steplatch-simulation --minutes N | --seed S");
-        return ExitCode::from(2);
-    };
+    match simulated {
+        Some(Ok(Totals { schedules, effects, faults })) => {
+            println!("{schedules} schedules with {effects} effects and {faults} faults broke no rule");
+            ExitCode::SUCCESS
+        }
+        Some(Err(violation)) => {
+            eprintln!("{violation}");
+            ExitCode::FAILURE
+        }
+        None => {
+            eprintln!("usage: steplatch-simulation --minutes N | --seed S | --actions");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Simulates one schedule after another, from the seed `first` on, until the time is up.
+fn random_schedules(minutes: u64, first: Option<u64>) -> Result<Totals, Violation> {
     let until = Instant::now() + Duration::from_secs(60 * minutes);
     // The standard library draws the keys of its hashers from the system.
     let mut seed = first.unwrap_or_else(|| RandomState::new().hash_one(()));
-    let (mut schedules, mut effects, mut faults) = (0_u64, 0_u64, 0_u64);
+    let mut totals = Totals::default();
     loop {
-        match simulate(seed, None) {
-            Ok(report) => {
-                schedules += 1;
-                effects += u64::from(report.effects);
-                faults += u64::from(report.faults);
-            }
-            Err(violation) => {
-                eprintln!("{violation}");
-                return ExitCode::FAILURE;
-            }
-        }
+        totals.add(simulate(seed)?);
         if Instant::now() >= until {
-            break;
+            return Ok(totals);
         }
         seed = seed.wrapping_add(1);
     }
-    println!("{schedules} schedules with {effects} effects and {faults} faults broke no rule");
-    ExitCode::SUCCESS
+}
+
+/// Simulates every fault at every instant of every action.
+fn all_interruptions() -> Result<Totals, Violation> {
+    let mut totals = Totals::default();
+    for (action, is_remote, faults) in scenarios() {
+        let undisturbed = Interruption { action, is_remote, fault: Fault::KillDaemon, instant: u32::MAX };
+        let instants = interrupt(undisturbed)?.instants;
+        for fault in faults {
+            for instant in 0..=instants {
+                totals.add(interrupt(Interruption { fault, instant, ..undisturbed })?);
+            }
+        }
+    }
+    Ok(totals)
 }

@@ -4,85 +4,74 @@
 use super::*;
 
 /// Number of random schedules that have to break no rule.
-const SCHEDULES: u64 = 600;
+const SCHEDULES: u64 = 24;
 
-/// Number of schedules in which a mutation without a committed seed is searched.
-const SEARCHED: u64 = 3000;
-
-/// Seeds at which each wrong rule is found, replayed exactly. A change of what is generated changes them: the test
-/// names the new ones.
-const FOUND: [(Mutation, u64); 12] = [
-    (Mutation::OpeningEndsWithItsConnection, 4),
-    (Mutation::ClosedBeforeRecorded, 6),
-    (Mutation::SettledBeforeRecorded, 35),
-    (Mutation::NothingSettledAtStart, 40),
-    (Mutation::NodesRepeated, 9),
-    (Mutation::HostEndsWithResults, 6),
-    (Mutation::LostHostForgotten, 1667),
-    (Mutation::CallsBeforeRecorded, 24),
-    (Mutation::ReplayWithoutLastAnswer, 138),
-    (Mutation::CopiesWrittenByDaemon, 85),
-    (Mutation::RepliesLostWhileStopped, 116),
-    (Mutation::LimitsLostAtStart, 94),
+/// Seeds of schedules that found a fault of the product, with the fault.
+const FOUND: [(u64, &str); 8] = [
+    (1, "a host that did not answer at the start of a daemon repeated an opening of another host"),
+    (17, "a cancelled run waited for a place among the terminals"),
+    (53, "a node of a graph left its terminal open"),
+    (55, "an opening was refused by a host that was about to end"),
+    (177, "an opening that a daemon before had requested for a node came later"),
+    (246, "a terminal that opened after the end of its run was left open"),
+    (470, "a result was kept for a run that had ended before its request"),
+    (491, "a run that completed at the limit of its parent left its terminals open"),
 ];
+
+/// Number of faults of each scenario, at instants that are spread over all of them. The chore tries every fault at every
+/// instant.
+const FAULTS: u32 = 2;
 
 #[test]
 fn no_schedule_breaks_a_rule() {
     let mut total = Report::default();
-    for seed in 0..SCHEDULES {
-        let report = simulate(seed, None).unwrap_or_else(|violation| panic!("{violation}"));
+    for seed in (0..SCHEDULES).chain(FOUND.iter().map(|(seed, _)| *seed)) {
+        let report = simulate(seed).unwrap_or_else(|violation| panic!("{violation}"));
         total.runs += report.runs;
         total.effects += report.effects;
         total.faults += report.faults;
         total.unknown += report.unknown;
     }
     // Schedules in which nothing happens would prove nothing.
-    assert!(total.runs > 1500 && total.effects > 3000 && total.faults > 2000, "{total:?}");
+    assert!(total.runs > 150 && total.effects > 300 && total.faults > 200, "{total:?}");
 }
 
 #[test]
 fn a_seed_replays_exactly() {
-    for seed in 0..50 {
-        assert_eq!(simulate(seed, None).unwrap(), simulate(seed, None).unwrap());
-        let broken = |seed| simulate(seed, Some(Mutation::NodesRepeated)).map_err(|violation| violation.to_string());
-        assert_eq!(broken(seed), broken(seed));
+    for seed in 0..3 {
+        assert_eq!(without_names(schedule(seed)), without_names(schedule(seed)), "seed {seed}");
     }
 }
 
-#[test]
-fn every_wrong_rule_is_found_at_its_seed() {
-    let mut wrong = Vec::new();
-    for mutation in Mutation::ALL {
-        let committed = FOUND.iter().find(|(known, _)| *known == mutation).map(|(_, seed)| *seed);
-        let is_found = |seed: &u64| simulate(*seed, Some(mutation)).is_err();
-        match committed.filter(is_found) {
-            // The rule of the product holds in the same schedule.
-            Some(seed) => drop(simulate(seed, None).unwrap_or_else(|violation| panic!("{violation}"))),
-            None => {
-                let found = (0..SEARCHED).find(is_found);
-                wrong.push(format!("{mutation:?} is found at the seed {found:?}, and not at {committed:?}"));
-            }
-        }
-    }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+/// Removes what differs in each execution: the ids of terminals, the names of steps of clients, temporary directories,
+/// and texts of the journal.
+fn without_names(schedule: Vec<String>) -> Vec<String> {
+    const RANDOM_CHARS: usize = 26;
+    let is_named = |word: &&str| !word.starts_with("term_") && !word.contains("/.tmp") && word.len() < RANDOM_CHARS;
+    let line = |line: String| {
+        let fixed = line.split('{').next().unwrap_or_default();
+        fixed.split_whitespace().filter(is_named).collect::<Vec<_>>().join(" ")
+    };
+    schedule.into_iter().map(line).collect()
 }
 
-/// One fault at each instant between the request of an action and the end of its run.
+/// One fault between the request of an action and the end of its run.
 #[test]
-fn no_fault_at_any_instant_of_an_action_breaks_a_rule() {
+fn no_fault_at_an_instant_of_an_action_breaks_a_rule() {
     let (mut schedules, mut effects) = (0_u32, 0);
     for (action, is_remote, faults) in scenarios() {
         let undisturbed = Interruption { action, is_remote, fault: Fault::KillDaemon, instant: u32::MAX };
-        let report = interrupt(undisturbed, None).unwrap_or_else(|violation| panic!("{violation}"));
+        let report = interrupt(undisturbed).unwrap_or_else(|violation| panic!("{violation}"));
         assert!(report.instants > 3, "{action}: {report:?}");
-        for fault in faults {
-            for instant in 0..=report.instants {
-                let interruption = Interruption { fault, instant, ..undisturbed };
-                let report = interrupt(interruption, None).unwrap_or_else(|violation| panic!("{violation}"));
-                schedules += 1;
-                effects += report.effects;
-            }
+        for number in 0..FAULTS {
+            // Others for each action.
+            let fault = faults[(schedules + number) as usize % faults.len()];
+            let instant = report.instants * (number * 7 + schedules % 7) / (FAULTS * 7);
+            let interruption = Interruption { fault, instant, ..undisturbed };
+            let report = interrupt(interruption).unwrap_or_else(|violation| panic!("{violation}"));
+            effects += report.effects;
         }
+        schedules += FAULTS;
     }
-    assert!(schedules > 4000 && effects > 15_000, "{schedules} schedules with {effects} effects");
+    assert!(schedules > 50 && effects > 80, "{schedules} schedules with {effects} effects");
 }

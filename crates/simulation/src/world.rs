@@ -1,71 +1,64 @@
-//! The simulated world: its clock, its messages and disk, the faults, and the rules that hold at the end.
+//! The simulated world: its processes, its clock, its faults, and the end of a schedule.
 
-use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use serde_json::Value;
-use steplatch_ids::RunId;
-use steplatch_ledger::{Effect, EffectKey};
-use steplatch_python_api::Progress;
-use steplatch_workflow::{Definition, Event, History, Timestamp};
+use parking_lot::Mutex;
+use steplatch_daemon::{
+    Clock, Configuration, Daemon, Options, RetentionPolicy, ShutdownHandle, ShutdownMode, Substitutes, WorkerStarter,
+};
+use steplatch_host::{RemoteHostConfig, Starter};
+use steplatch_protocol::DaemonPaths;
+use steplatch_workflow::Timestamp;
+use tempfile::TempDir;
+use tokio::sync::watch;
 
-use crate::daemon::{Daemon, TimerEnd};
-use crate::functions::{self, FunctionEvent, FunctionHistory, Worker, WorkerRequest};
-use crate::host::{Ask, Host, Next, Reply, ReplyTo, Work};
-use crate::limits::{self, Outage};
-use crate::machines::{self, FUNCTIONS, MAX_DEPTH};
+use crate::client::{self, Plan, PlannedWorkflow};
+use crate::disk::{Disk, SimulatedJournal};
+use crate::functions::{self, WorkerProcess, Workers};
+use crate::limits::Outage;
+use crate::machine::{self, HostProcess, Hosts, Link, Requests};
+use crate::machines::{self, FOLDER, MAX_DEPTH, REMOTE};
+use crate::network::Connection;
+use crate::process::Process;
 use crate::random::Random;
-use crate::tools::CachedTools;
+use crate::rules;
+use crate::stage::Stage;
 
-/// A rule in a wrong version, which the simulation has to find.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mutation {
-    /// An opening ends with the connection that requested it. The next opening of its step is in no ledger, and each
-    /// terminal has its own ledger of commands.
-    OpeningEndsWithItsConnection,
-    /// The shell of a single command closes before the record of its result.
-    ClosedBeforeRecorded,
-    /// The daemon settles a step before the record of its result.
-    SettledBeforeRecorded,
-    /// A daemon does not settle the steps that an earlier one has recorded.
-    NothingSettledAtStart,
-    /// The daemon calls a node again that an earlier daemon called.
-    NodesRepeated,
-    /// A host without terminals ends although it has results that no daemon has recorded.
-    HostEndsWithResults,
-    /// A daemon does not record that a host has ended with effects in progress.
-    LostHostForgotten,
-    /// The daemon performs the calls of a function before their record.
-    CallsBeforeRecorded,
-    /// A new worker replays the history of a function without the answer that is not recorded yet.
-    ReplayWithoutLastAnswer,
-    /// The daemon writes a fetched file itself, and not its host, which has a ledger.
-    CopiesWrittenByDaemon,
-    /// The replies that arrive at a stopped daemon are lost.
-    RepliesLostWhileStopped,
-    /// A daemon does not limit the steps that an earlier one has begun.
-    LimitsLostAtStart,
-}
+/// The name of the scenario of a function.
+const FUNCTION_SCENARIO: &str = "function";
 
-impl Mutation {
-    /// Every one of them.
-    pub const ALL: [Self; 12] = [
-        Self::OpeningEndsWithItsConnection,
-        Self::ClosedBeforeRecorded,
-        Self::SettledBeforeRecorded,
-        Self::NothingSettledAtStart,
-        Self::NodesRepeated,
-        Self::HostEndsWithResults,
-        Self::LostHostForgotten,
-        Self::CallsBeforeRecorded,
-        Self::ReplayWithoutLastAnswer,
-        Self::CopiesWrittenByDaemon,
-        Self::RepliesLostWhileStopped,
-        Self::LimitsLostAtStart,
-    ];
-}
+/// Number of the other machine. That of the daemon is 0.
+pub(crate) const OTHER: usize = 1;
+
+/// The time of the world at its beginning.
+pub(crate) const START: Timestamp = Timestamp(1_700_000_000_000_000);
+
+/// End of the time in which faults happen, and of the time in which most happen, in milliseconds.
+const FAULTS_UNTIL_MS: u64 = 60_000;
+const MOST_FAULTS_UNTIL_MS: u64 = 4000;
+
+/// Time within which every run has to be over.
+const RUNS_UNTIL: Duration = Duration::from_secs(3 * 3600);
+
+/// Time after the end of the last run in which everything settles, and after the end of the last daemon in which hosts
+/// without terminals end.
+const SETTLE_TIME: Duration = Duration::from_secs(30);
+const LINGER_TIME: Duration = Duration::from_secs(1000);
+
+/// Shortest and longest step of the clock. It grows while nothing happens, up to the third one after a long time, and up
+/// to the last one without a daemon.
+const STEPS: [Duration; 4] =
+    [Duration::from_millis(1), Duration::from_millis(25), Duration::from_secs(1), Duration::from_secs(20)];
+
+/// Time without an event after which the longest steps begin.
+const IDLE_TIME: Duration = Duration::from_secs(30);
+
+/// Time for which a link keeps its session without a connection.
+const LINK_LEASE_MS: u64 = 900_000;
 
 /// Figures of a schedule that broke no rule.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -107,7 +100,7 @@ impl fmt::Display for Origin {
 /// One fault at one instant of a scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Interruption {
-    /// The action of the language, or `function` for a run of a function.
+    /// The action of the language.
     pub action: &'static str,
     /// True if it acts on the other machine.
     pub is_remote: bool,
@@ -137,134 +130,6 @@ impl fmt::Display for Violation {
 
 impl std::error::Error for Violation {}
 
-/// Simulates one schedule. Deterministic: the same seed and mutation give the same result in every build.
-///
-/// # Errors
-/// If a rule is broken.
-pub fn simulate(seed: u64, mutation: Option<Mutation>) -> Result<Report, Violation> {
-    let mut world = World::new(seed, mutation);
-    world.add_runs();
-    world.add_faults();
-    world.finish(Origin::Seed(seed))
-}
-
-/// Simulates the schedule of one action with one fault. Deterministic, as [`simulate`].
-///
-/// # Errors
-/// If a rule is broken.
-pub fn interrupt(interruption: Interruption, mutation: Option<Mutation>) -> Result<Report, Violation> {
-    let Interruption { action, is_remote, fault, instant } = interruption;
-    let mut world = World::new(0, mutation);
-    let inner = machines::scenario("run_command", is_remote);
-    world.workflows = [("m0".to_owned(), inner), ("f0".to_owned(), functions::scenario("m0"))].into();
-    let definition = match action {
-        "function" => world.workflows["f0"].clone(),
-        action => machines::scenario(action, is_remote),
-    };
-    world.add_run(0, definition, 100);
-    world.interruption = Some((instant, fault));
-    world.finish(Origin::Interruption(interruption))
-}
-
-/// Returns every scenario with the faults that concern it: the actions of the language, those with an effect also on
-/// the other machine, and a run of a function.
-pub fn scenarios() -> Vec<(&'static str, bool, Vec<Fault>)> {
-    let local = machines::ACTIONS.into_iter().chain(["function"]).map(|action| (action, false));
-    let remote = machines::REMOTE_ACTIONS.into_iter().map(|action| (action, true));
-    let faults = |(action, is_remote)| {
-        let has_worker = matches!(action, "function" | "run_graph");
-        let concerns = |fault: &Fault| match fault {
-            Fault::KillHost(OTHER) | Fault::StopHost(OTHER) | Fault::CutLink | Fault::EndLink => is_remote,
-            Fault::KillWorker | Fault::StopWorker => has_worker,
-            _ => true,
-        };
-        (action, is_remote, Fault::ALL.into_iter().filter(concerns).collect())
-    };
-    local.chain(remote).map(faults).collect()
-}
-
-/// Hosts: that of the daemon's machine, and one over a link.
-pub(crate) const HOSTS: usize = 2;
-
-/// Number of the host on the other machine.
-pub(crate) const OTHER: usize = 1;
-
-/// End of the time in which faults happen, in milliseconds.
-const FAULTS_UNTIL: u64 = 60_000;
-
-/// Time within which every run has to be over, in milliseconds.
-const RUNS_UNTIL: u64 = 3 * 3_600_000;
-
-/// Maximum number of definitions that are kept for further schedules.
-const MAX_PARSED: usize = 1000;
-
-/// Maximum time of a write to the journal, in milliseconds.
-pub(crate) const MAX_WRITE: u64 = 2000;
-
-/// Lifetime of a host without terminals and clients, in milliseconds.
-const LINGER: u64 = 10_000;
-
-/// Time for which a link waits for a new connection, in milliseconds.
-const LINK_LEASE: u64 = 120_000;
-
-/// An event at some moment.
-#[derive(Debug, Clone)]
-pub(crate) enum Happening {
-    StartDaemon,
-    Recover { daemon: u64 },
-    Begin { run: RunId, definition: Value },
-    Deliver { host: usize, life: u64, to: ReplyTo, ask: Ask },
-    Reply { host: usize, to: ReplyTo, reply: Reply },
-    Work { host: usize, life: u64, work: Work },
-    Linger { host: usize, life: u64 },
-    Append { daemon: u64, entry: Entry },
-    Execute { daemon: u64, life: u64, run: RunId, request: WorkerRequest },
-    Progressed { daemon: u64, run: RunId, progress: Option<Progress> },
-    Timer { daemon: u64, run: RunId, end: TimerEnd },
-    CallNode { daemon: u64, key: EffectKey },
-    Fault(Fault),
-}
-
-impl Happening {
-    /// Returns whether it waits while the daemon is stopped.
-    fn is_of_daemon(&self) -> bool {
-        match self {
-            Self::Recover { .. }
-            | Self::Reply { .. }
-            | Self::Append { .. }
-            | Self::Progressed { .. }
-            | Self::Timer { .. }
-            | Self::CallNode { .. } => true,
-            Self::StartDaemon
-            | Self::Begin { .. }
-            | Self::Deliver { .. }
-            | Self::Work { .. }
-            | Self::Linger { .. }
-            | Self::Execute { .. }
-            | Self::Fault(_) => false,
-        }
-    }
-}
-
-/// A write to the journal: events of a run and the outcome of a step that they record.
-#[derive(Debug, Clone)]
-pub(crate) struct Entry {
-    pub(crate) run: RunId,
-    pub(crate) events: Vec<Event>,
-    /// Events of a function's run.
-    pub(crate) function: Vec<FunctionEvent>,
-    pub(crate) ended: Option<(String, Recorded)>,
-}
-
-/// An outcome in the form of the journal.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Recorded {
-    Succeeded(Option<Effect>),
-    Failed(String),
-    Unknown(String),
-    TimedOut,
-}
-
 /// A fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
@@ -278,10 +143,10 @@ pub enum Fault {
     KillHost(usize),
     /// A terminal host is stopped for a time.
     StopHost(usize),
-    /// The worker of functions is killed.
-    KillWorker,
-    /// The worker of functions is stopped for a time.
-    StopWorker,
+    /// The workers of functions are killed.
+    KillWorkers,
+    /// The workers of functions are stopped for a time.
+    StopWorkers,
     /// The link to the other machine is cut for a short time.
     CutLink,
     /// The link to the other machine is cut for so long that its session ends.
@@ -300,621 +165,485 @@ impl Fault {
         Self::KillHost(OTHER),
         Self::StopHost(0),
         Self::StopHost(OTHER),
-        Self::KillWorker,
-        Self::StopWorker,
+        Self::KillWorkers,
+        Self::StopWorkers,
         Self::CutLink,
         Self::EndLink,
         Self::FillDisk,
     ];
+
+    /// Returns whether it concerns the other machine.
+    fn is_remote(self) -> bool {
+        matches!(self, Self::KillHost(OTHER) | Self::StopHost(OTHER) | Self::CutLink | Self::EndLink)
+    }
+}
+
+/// Simulates one schedule. Deterministic: the same seed gives the same result in every build.
+///
+/// # Errors
+/// If a rule is broken.
+pub fn simulate(seed: u64) -> Result<Report, Violation> {
+    random_world(seed).finish(Origin::Seed(seed))
+}
+
+fn random_world(seed: u64) -> World {
+    let mut random = Random::new(seed);
+    let plan = Plan::default();
+    for number in 0..1 + random.below(5) {
+        let workflow = match random.one_in(4) {
+            true => PlannedWorkflow::Function(functions::function(&mut random)),
+            false => PlannedWorkflow::Machine(machines::machine(&mut random, MAX_DEPTH)),
+        };
+        #[allow(clippy::cast_precision_loss, reason = "a few seconds")]
+        let limit = random.one_in(6).then(|| (1 + random.below(20)) as f64);
+        plan.add(number, Duration::from_millis(100 + random.below(3000)), workflow, limit);
+    }
+    let faults = random_faults(&mut random);
+    World::new(random, plan, Faults::At(faults))
+}
+
+/// Returns the schedule of a seed.
+#[cfg(test)]
+pub(crate) fn schedule(seed: u64) -> Vec<String> {
+    let mut world = random_world(seed);
+    let rule = world.run().err();
+    world.stage.schedule().into_iter().chain(rule).collect()
+}
+
+/// Simulates the schedule of one action with one fault. Deterministic, as [`simulate`].
+///
+/// # Errors
+/// If a rule is broken.
+pub fn interrupt(interruption: Interruption) -> Result<Report, Violation> {
+    let Interruption { action, is_remote, fault, instant } = interruption;
+    let plan = Plan::default();
+    let workflow = match action {
+        FUNCTION_SCENARIO => PlannedWorkflow::Function(functions::scenario()),
+        action => PlannedWorkflow::Machine(machines::scenario(action, is_remote)),
+    };
+    plan.add(0, Duration::from_millis(100), workflow, None);
+    World::new(Random::new(0), plan, Faults::AtInstant(instant, fault)).finish(Origin::Interruption(interruption))
+}
+
+/// Returns every scenario with the faults that concern it: the actions of the language, those with an effect also on
+/// the other machine.
+pub fn scenarios() -> Vec<(&'static str, bool, Vec<Fault>)> {
+    let local = machines::ACTIONS.into_iter().chain([FUNCTION_SCENARIO]).map(|action| (action, false));
+    let remote = machines::REMOTE_ACTIONS.into_iter().map(|action| (action, true));
+    let faults = |(action, is_remote)| {
+        let has_worker = action == FUNCTION_SCENARIO;
+        let concerns = |fault: &Fault| match fault {
+            Fault::KillWorkers | Fault::StopWorkers => has_worker,
+            fault => is_remote || !fault.is_remote(),
+        };
+        let faults = Fault::ALL.into_iter().filter(concerns).collect();
+        (action, is_remote, faults)
+    };
+    local.chain(remote).map(faults).collect()
+}
+
+fn random_faults(random: &mut Random) -> Vec<(Duration, Fault)> {
+    let mut faults: Vec<(Duration, Fault)> = (0..random.below(12))
+        .map(|_| {
+            let fault = match random.below(16) {
+                0..=4 => Fault::KillDaemon,
+                5..=6 => Fault::RestartDaemon,
+                // A killed host excuses unknown outcomes, so most schedules have none.
+                7 if random.one_in(3) => Fault::KillHost(usize::from(random.one_in(2))),
+                7..=8 => Fault::StopHost(usize::from(random.one_in(2))),
+                9 => Fault::CutLink,
+                10 => Fault::EndLink,
+                11..=12 => Fault::StopDaemon,
+                13 => Fault::KillWorkers,
+                14 => Fault::StopWorkers,
+                _ => Fault::FillDisk,
+            };
+            let until = if random.one_in(3) { FAULTS_UNTIL_MS } else { MOST_FAULTS_UNTIL_MS };
+            (Duration::from_millis(100 + random.below(until)), fault)
+        })
+        .collect();
+    faults.sort_by_key(|(at, _)| *at);
+    faults.reverse();
+    faults
+}
+
+/// The faults of a schedule.
+#[derive(Debug)]
+enum Faults {
+    /// At these times, the last one first.
+    At(Vec<(Duration, Fault)>),
+    /// One, when this number of things has happened.
+    AtInstant(u32, Fault),
+}
+
+/// The daemon.
+#[derive(Debug)]
+struct DaemonProcess {
+    process: Process,
+    shutdown: Arc<Mutex<Option<ShutdownHandle>>>,
+    /// It ends by itself, and the next one starts then.
+    is_ending: bool,
 }
 
 /// The world of one schedule.
 pub(crate) struct World {
-    pub(crate) now: u64,
-    order: u64,
-    queue: BTreeMap<(u64, u64), Happening>,
-    pub(crate) random: Random,
-    pub(crate) mutation: Option<Mutation>,
-    hosts: [Option<Host>; HOSTS],
-    /// Number of hosts that have lived before, each.
-    lives: [u64; HOSTS],
-    /// Lives that daemons have noted on disk.
-    noted: [BTreeSet<u64>; HOSTS],
-    stopped_until: [u64; HOSTS],
-    /// Time at which the last request arrives.
-    delivered_until: [u64; HOSTS],
-    cut_until: u64,
-    disk_full_until: u64,
-    daemon_stopped_until: u64,
-    worker: Worker,
-    /// Number of workers that have lived before.
-    workers: u64,
-    worker_stopped_until: u64,
+    pub(crate) stage: Arc<Stage>,
+    pub(crate) disk: Arc<Disk>,
+    plan: Arc<Plan>,
+    faults: Faults,
+    folder: TempDir,
+    requests: Arc<Requests>,
+    daemon: Option<DaemonProcess>,
+    /// Time of the start of the next daemon, while there is none.
+    daemon_due: Option<Duration>,
+    hosts: Vec<HostProcess>,
+    relays: Process,
+    workers: Vec<WorkerProcess>,
+    workers_stopped_until: Duration,
+    connections: Vec<Connection>,
+    /// Number of hosts so far, for the names of their sockets.
+    started_hosts: usize,
+    disk_full_until: Duration,
+    cut_until: Duration,
     /// Times in which the daemon could not act.
-    outages: Vec<Outage>,
-    /// Time at which the daemon ended, while there is none.
-    down_since: Option<u64>,
-    interruption: Option<(u32, Fault)>,
-    /// Number of things that have happened.
-    instants: u32,
-    pub(crate) journal: BTreeMap<RunId, Vec<Event>>,
-    /// The journal of functions.
-    pub(crate) functions: BTreeMap<RunId, Vec<FunctionEvent>>,
-    /// Saved workflows, by name.
-    pub(crate) workflows: BTreeMap<String, Value>,
-    definitions: BTreeMap<RunId, Value>,
-    begun: Vec<RunId>,
-    daemon: Option<Daemon>,
-    daemons: u64,
-    performed: BTreeMap<EffectKey, u32>,
-    recorded: BTreeMap<String, Recorded>,
-    host_kills: u32,
-    report: Report,
-    schedule: Vec<String>,
-    /// The first rule that was broken on the way.
-    broken: Option<String>,
+    pub(crate) outages: Vec<Outage>,
+    down_since: Option<Duration>,
+    /// Something happened in the last step.
+    is_active: bool,
+    /// Time of the last event.
+    active_at: Duration,
+    /// A host was killed.
+    pub(crate) has_killed_hosts: bool,
+    /// The link was away for longer than anybody waits for it.
+    pub(crate) has_lost_link: bool,
+    fault_count: u32,
 }
 
 impl World {
-    fn new(seed: u64, mutation: Option<Mutation>) -> Self {
-        let mut world = Self {
-            now: 0,
-            order: 0,
-            queue: BTreeMap::new(),
-            random: Random::new(seed),
-            mutation,
-            hosts: [None, None],
-            lives: [0; HOSTS],
-            noted: [BTreeSet::new(), BTreeSet::new()],
-            stopped_until: [0; HOSTS],
-            delivered_until: [0; HOSTS],
-            cut_until: 0,
-            disk_full_until: 0,
-            daemon_stopped_until: 0,
-            worker: Worker::default(),
-            workers: 0,
-            worker_stopped_until: 0,
+    fn new(random: Random, plan: Plan, faults: Faults) -> Self {
+        let stage = Arc::new(Stage::new(random));
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let files = folder.path().join("files");
+        let written = std::fs::create_dir(&files).and_then(|()| std::fs::write(files.join("report"), "x"));
+        written.and_then(|()| functions::declare_project(folder.path())).expect("a new directory");
+        plan.replace(FOLDER, &files.display().to_string());
+        Self {
+            stage,
+            disk: Arc::default(),
+            plan: Arc::new(plan),
+            faults,
+            folder,
+            requests: Arc::default(),
+            daemon: None,
+            daemon_due: Some(Duration::ZERO),
+            hosts: Vec::new(),
+            relays: Process::start(Duration::ZERO, std::future::pending),
+            workers: Vec::new(),
+            workers_stopped_until: Duration::ZERO,
+            connections: Vec::new(),
+            started_hosts: 0,
+            disk_full_until: Duration::ZERO,
+            cut_until: Duration::ZERO,
             outages: Vec::new(),
             down_since: None,
-            interruption: None,
-            instants: 0,
-            journal: BTreeMap::new(),
-            functions: BTreeMap::new(),
-            workflows: BTreeMap::new(),
-            definitions: BTreeMap::new(),
-            begun: Vec::new(),
-            daemon: None,
-            daemons: 0,
-            performed: BTreeMap::new(),
-            recorded: BTreeMap::new(),
-            host_kills: 0,
-            report: Report::default(),
-            schedule: Vec::new(),
-            broken: None,
-        };
-        world.at(0, Happening::StartDaemon);
-        world
-    }
-
-    /// Adds random runs: machines, and functions.
-    fn add_runs(&mut self) {
-        let machines: Vec<String> = (0..FUNCTIONS).map(|number| format!("m{number}")).collect();
-        for name in &machines {
-            let machine = machines::machine(&mut self.random, 0);
-            self.workflows.insert(name.clone(), machine);
-        }
-        for number in 0..FUNCTIONS {
-            let function = functions::function(&mut self.random, &machines);
-            self.workflows.insert(format!("f{number}"), function);
-        }
-        for number in 0..1 + self.random.below(5) {
-            let definition = if self.random.one_in(4) {
-                functions::function(&mut self.random, &machines)
-            } else {
-                let mut machine = machines::machine(&mut self.random, MAX_DEPTH);
-                if self.random.one_in(6) {
-                    machine["execution_timeout"] = (1 + self.random.below(20)).into();
-                }
-                machine
-            };
-            let at = 100 + self.random.below(3000);
-            self.add_run(number, definition, at);
-        }
-    }
-
-    fn add_run(&mut self, number: u64, definition: Value, at: u64) {
-        let run = format!("run_{number:0>16}").parse().expect("digits are letters of an id");
-        self.at(at, Happening::Begin { run, definition });
-    }
-
-    fn add_faults(&mut self) {
-        for _ in 0..self.random.below(12) {
-            let fault = match self.random.below(16) {
-                0..=4 => Fault::KillDaemon,
-                5..=6 => Fault::RestartDaemon,
-                // A killed host excuses unknown outcomes, so most schedules have none.
-                7 if self.random.one_in(3) => Fault::KillHost(usize::from(self.random.one_in(2))),
-                7..=8 => Fault::StopHost(usize::from(self.random.one_in(2))),
-                9 => Fault::CutLink,
-                10 => Fault::EndLink,
-                11..=12 => Fault::StopDaemon,
-                13 => Fault::KillWorker,
-                14 => Fault::StopWorker,
-                _ => Fault::FillDisk,
-            };
-            let span = if self.random.one_in(3) { FAULTS_UNTIL } else { 4000 };
-            let at = 100 + self.random.below(span);
-            self.at(at, Happening::Fault(fault));
+            is_active: true,
+            active_at: Duration::ZERO,
+            has_killed_hosts: false,
+            has_lost_link: false,
+            fault_count: 0,
         }
     }
 
     /// Simulates up to the end, and checks the rules.
     fn finish(mut self, origin: Origin) -> Result<Report, Violation> {
-        self.run();
-        match self.broken_rule() {
-            None => Ok(self.report),
-            Some(rule) => Err(Violation { origin, rule, schedule: self.schedule }),
+        match self.run() {
+            Ok(report) => Ok(report),
+            Err(rule) => Err(Violation { origin, rule, schedule: self.stage.schedule() }),
         }
     }
 
-    /// Has something happen after `delay` milliseconds.
-    pub(crate) fn at(&mut self, delay: u64, happening: Happening) {
-        self.order += 1;
-        self.queue.insert((self.now + delay, self.order), happening);
-    }
-
-    pub(crate) fn timestamp(&self) -> Timestamp {
-        Timestamp(1_700_000_000_000_000 + i64::try_from(self.now * 1000).unwrap_or(i64::MAX))
-    }
-
-    pub(crate) fn is_mutated(&self, mutation: Mutation) -> bool {
-        self.mutation == Some(mutation)
-    }
-
-    /// Returns the definition of a generated machine.
-    pub(crate) fn definition(document: &Value) -> Arc<Definition> {
-        thread_local! {
-            /// Definitions of earlier schedules: to parse one takes longer than the rest of a schedule.
-            static PARSED: RefCell<BTreeMap<String, Arc<Definition>>> = const { RefCell::new(BTreeMap::new()) };
-        }
-        let text = document.to_string();
-        PARSED.with_borrow_mut(|parsed| {
-            if parsed.len() >= MAX_PARSED {
-                parsed.clear();
+    fn run(&mut self) -> Result<Report, String> {
+        let mut step = STEPS[0];
+        while !(self.plan.is_begun() && rules::is_over(&self.disk) && self.has_no_more_faults()) {
+            if self.stage.now() > RUNS_UNTIL {
+                return Err(rules::unfinished(&self.disk));
             }
-            let parse = || {
-                let definition = Definition::parse(document, &CachedTools);
-                Arc::new(definition.unwrap_or_else(|problems| panic!("a generated machine is valid: {problems}")))
-            };
-            parsed.entry(text).or_insert_with(parse).clone()
-        })
+            step = self.step(step);
+        }
+        let instants = self.stage.instants();
+        self.advance(SETTLE_TIME);
+        // The last daemon leaves, and hosts without terminals and results follow.
+        self.end_daemon(false);
+        self.daemon_due = None;
+        self.advance(LINGER_TIME);
+        rules::check(self).map(|report| Report { faults: self.fault_count, instants, ..report })
     }
 
-    /// Records that a rule is broken.
-    pub(crate) fn break_rule(&mut self, rule: impl FnOnce() -> String) {
-        if self.broken.is_none() {
-            self.broken = Some(rule());
+    /// Lets this time pass.
+    fn advance(&mut self, time: Duration) {
+        let until = self.stage.now() + time;
+        let mut step = STEPS[0];
+        while self.stage.now() < until {
+            step = self.step(step.min(until - self.stage.now()));
         }
     }
 
-    pub(crate) fn log(&mut self, line: impl FnOnce() -> String) {
-        let line = line();
-        self.schedule.push(format!("{:>7} {line}", self.now));
-    }
-
-    fn run(&mut self) {
-        while let Some(((at, _), happening)) = self.queue.pop_first() {
-            if at > RUNS_UNTIL {
-                break;
-            }
-            self.now = at;
-            if let Some((instant, fault)) = self.interruption
-                && instant == self.instants
-            {
-                self.fail(fault);
-            }
-            self.instants += 1;
-            self.happen(happening);
+    fn has_no_more_faults(&self) -> bool {
+        match &self.faults {
+            Faults::At(faults) => faults.is_empty(),
+            Faults::AtInstant(..) => true,
         }
     }
 
-    fn happen(&mut self, happening: Happening) {
-        if self.now < self.daemon_stopped_until && happening.is_of_daemon() {
-            if matches!(happening, Happening::Reply { .. }) && self.is_mutated(Mutation::RepliesLostWhileStopped) {
-                return;
-            }
-            // In the order in which it would have happened.
-            return self.at(self.daemon_stopped_until - self.now, happening);
+    /// Moves the clock, and lets each process run to its new time. Returns the length of the next step.
+    fn step(&mut self, length: Duration) -> Duration {
+        self.stage.advance(length);
+        let now = self.stage.now();
+        if self.daemon_due.is_some_and(|due| due <= now) {
+            self.start_daemon();
         }
-        match happening {
-            Happening::StartDaemon => self.start_daemon(),
-            Happening::Recover { daemon } => {
-                if self.daemons == daemon
-                    && self.daemon.is_some()
-                    && let Some(since) = self.down_since.take()
-                {
-                    self.outages.push(Outage { from: since, until: self.now });
-                }
-                self.with_daemon(daemon, Daemon::recover);
+        self.disk.write_due(&self.stage, now < self.disk_full_until);
+        if let Some(daemon) = &mut self.daemon {
+            daemon.process.run_until(now, self.is_active);
+            if daemon.process.is_over() {
+                self.daemon_ended();
             }
-            Happening::Begin { run, definition } => self.begin(run, definition),
-            Happening::Deliver { host, life, to, ask } => self.deliver(host, life, to, ask),
-            Happening::Reply { host, to: (daemon, request), reply } => {
-                if host == OTHER && self.now < self.cut_until {
-                    // The link keeps it until its next connection.
-                    let delay = self.cut_until - self.now + self.random.below(50);
-                    return self.at(delay, Happening::Reply { host, to: (daemon, request), reply });
-                }
-                self.with_daemon(daemon, |daemon, world| daemon.take_reply(world, request, reply));
-            }
-            Happening::Work { host, life, work } => {
-                if self.now < self.stopped_until[host] {
-                    let delay = self.stopped_until[host] - self.now + self.random.below(20);
-                    return self.at(delay, Happening::Work { host, life, work });
-                }
-                if self.lives[host] == life
-                    && let Some(next) = self.hosts[host].as_mut().map(|host| host.work(work))
-                {
-                    self.follow(host, next);
-                }
-            }
-            Happening::Linger { host, life } => {
-                let has_results = !self.is_mutated(Mutation::HostEndsWithResults)
-                    && self.hosts[host].as_ref().is_some_and(Host::has_unsettled);
-                let is_empty = self.hosts[host].as_ref().is_some_and(|host| host.open.is_empty());
-                if self.lives[host] == life && self.daemon.is_none() && is_empty && !has_results {
-                    self.log(|| format!("host {host} ends"));
-                    self.hosts[host] = None;
-                    self.lives[host] += 1;
-                    // A host that ends on its own removes its note.
-                    self.noted[host].remove(&life);
-                }
-            }
-            Happening::Append { daemon, entry } => {
-                if self.now < self.disk_full_until {
-                    let delay = self.disk_full_until - self.now + self.random.below(50);
-                    return self.at(delay, Happening::Append { daemon, entry });
-                }
-                if self.daemons == daemon && self.daemon.is_some() {
-                    self.write(entry.clone());
-                    self.with_daemon(daemon, |daemon, world| daemon.recorded(world, &entry));
-                }
-            }
-            Happening::Execute { daemon, life, run, request } => {
-                if self.now < self.worker_stopped_until && self.workers == life {
-                    let delay = self.worker_stopped_until - self.now;
-                    return self.at(delay, Happening::Execute { daemon, life, run, request });
-                }
-                // A request to a worker that has ended fails, as a request for an execution that it does not have.
-                let progress = if self.workers == life { self.worker.take(&run, request) } else { None };
-                let delay = self.random.below(20);
-                self.at(delay, Happening::Progressed { daemon, run, progress });
-            }
-            Happening::Progressed { daemon, run, progress } => {
-                self.with_daemon(daemon, |daemon, world| daemon.worker_replied(world, &run, progress));
-            }
-            Happening::Timer { daemon, run, end } => {
-                self.with_daemon(daemon, |daemon, world| daemon.timer_ended(world, &run, end));
-            }
-            Happening::CallNode { daemon, key } => {
-                if self.daemons == daemon && self.daemon.is_some() {
-                    self.count(&key);
-                    self.with_daemon(daemon, |daemon, world| daemon.node_called(world, &key));
-                }
-            }
-            Happening::Fault(fault) => self.fail(fault),
+        }
+        self.run_hosts();
+        self.stage.count_files(&self.folder.path().join("files"));
+        self.relays.run_until(now, self.is_active);
+        self.serve_requests();
+        if now >= self.workers_stopped_until {
+            let stage = &self.stage;
+            self.workers.retain_mut(|worker| worker.run(stage));
+        }
+        self.join_connections();
+        let (stage, cut_until) = (&self.stage, self.cut_until);
+        self.connections.retain_mut(|connection| {
+            let cut_until = if connection.is_link { cut_until } else { Duration::ZERO };
+            connection.carry(stage, cut_until)
+        });
+        self.fail();
+        self.is_active = self.stage.take_activity();
+        if self.is_active {
+            self.active_at = now;
+            return STEPS[0];
+        }
+        let longest = match now < self.active_at + IDLE_TIME {
+            true => STEPS[1],
+            false if self.daemon.is_some() || self.daemon_due.is_some() => STEPS[2],
+            false => STEPS[3],
+        };
+        (length * 2).clamp(STEPS[0], longest)
+    }
+
+    fn run_hosts(&mut self) {
+        let now = self.stage.now();
+        let is_active = self.is_active;
+        self.hosts.iter_mut().for_each(|host| host.process.run_until(now, is_active));
+        while let Some(at) = self.hosts.iter().position(|host| host.process.is_over()) {
+            let host = self.hosts.remove(at);
+            self.stage.log(|| format!("host {} ends by itself", host.number));
+            self.host_ended(host);
         }
     }
 
-    /// Calls the daemon of this number, if it is alive.
-    fn with_daemon(&mut self, number: u64, act: impl FnOnce(&mut Daemon, &mut Self)) {
-        if self.daemons == number
-            && let Some(mut daemon) = self.daemon.take()
+    /// Ends the connections of a host that has ended.
+    fn host_ended(&mut self, host: HostProcess) {
+        let front = host.front.as_ref().and_then(|front| front.local_addr().ok());
+        if let Some(path) = front.as_ref().and_then(|front| front.as_pathname())
+            && std::fs::remove_file(&host.back).is_err()
         {
-            act(&mut daemon, self);
-            self.daemon = Some(daemon);
+            // It has cleaned up behind it; a killed host leaves all as it is.
+            let mark = |socket: &Path| socket.with_extension("over");
+            let _ = std::fs::rename(mark(&host.back), mark(path));
+            let _ = std::fs::remove_file(path);
+        }
+        self.stage.record_activity();
+        self.stage.lose_terminals(host.number);
+        if host.machine == OTHER {
+            self.requests.other.lock().host = None;
+        }
+        self.connections.retain(|connection| connection.host != host.number);
+    }
+
+    /// Starts what processes have requested.
+    fn serve_requests(&mut self) {
+        let wanted = std::mem::take(&mut *self.requests.hosts.lock());
+        for (front, _) in wanted {
+            self.start_host(0, Some(front));
+        }
+        let wants_host = std::mem::take(&mut self.requests.other.lock().wants_host);
+        if wants_host && self.requests.other.lock().host.is_none() {
+            self.start_host(OTHER, None);
+        }
+        for stream in std::mem::take(&mut *self.requests.workers.lock()) {
+            self.stage.record_activity();
+            self.workers.push(WorkerProcess::start(&self.stage, stream).expect("a worker that greets"));
+        }
+        let dials = std::mem::take(&mut *self.requests.dials.lock());
+        for near in dials {
+            let (far, relay_end) = UnixStream::pair().expect("a pair of sockets");
+            let connection = Connection::new(0, true, near, far).expect("sockets without delay");
+            self.connections.push(connection);
+            self.relays.spawn(machine::relay(relay_end, self.requests.clone()));
+        }
+    }
+
+    fn start_host(&mut self, machine: usize, front: Option<std::os::unix::net::UnixListener>) {
+        self.started_hosts += 1;
+        let name = format!("host-{}.sock", self.started_hosts);
+        let back = self.folder.path().join(&name);
+        self.stage.log(|| format!("host {} of machine {machine} starts", self.started_hosts));
+        self.stage.record_activity();
+        if machine == OTHER {
+            self.requests.other.lock().host = Some((name, back.clone()));
+        }
+        self.hosts.push(HostProcess::start(&self.stage, (self.started_hosts, machine), front, back));
+    }
+
+    /// Joins new connections to the terminal hosts of the daemon's machine.
+    fn join_connections(&mut self) {
+        for host in &self.hosts {
+            let Some(front) = &host.front else { continue };
+            while let Ok((near, _)) = front.accept() {
+                let far = UnixStream::connect(&host.back).expect("a host listens as long as it lives");
+                let connection = Connection::new(host.number, false, near, far).expect("sockets without delay");
+                self.connections.push(connection);
+                self.stage.record_activity();
+            }
         }
     }
 
     fn start_daemon(&mut self) {
-        if self.daemon.is_some() {
-            return;
+        self.daemon_due = None;
+        let now = self.stage.now();
+        if let Some(since) = self.down_since.take() {
+            self.outages.push(Outage { from: since, until: now });
         }
-        self.daemons += 1;
-        let lost = std::array::from_fn(|host| {
-            let living = self.hosts[host].as_ref().map(|_| self.lives[host]);
-            self.noted[host].iter().any(|life| Some(*life) != living)
+        self.stage.log(|| "a daemon starts".to_owned());
+        self.stage.record_activity();
+        let folder = self.folder.path().to_owned();
+        let (stage, plan, requests) = (self.stage.clone(), self.plan.clone(), self.requests.clone());
+        let journal = Arc::new(SimulatedJournal { disk: self.disk.clone(), stage: self.stage.clone() });
+        let shutdown = Arc::<Mutex<Option<ShutdownHandle>>>::default();
+        let handle = shutdown.clone();
+        let process = Process::start(now, move || async move {
+            let hosts = vec![RemoteHostConfig { name: REMOTE.to_owned(), ssh: REMOTE.to_owned() }];
+            let options = Options {
+                place: DaemonPaths::new(folder.join("state"), folder.join("run")),
+                host: Starter::Given(Arc::new(Hosts(requests.clone()))),
+                workers: WorkerStarter::Given(Arc::new(Workers(requests.clone()))),
+                runs: RetentionPolicy::default(),
+                configuration: watch::channel(Configuration { hosts, ..Configuration::default() }).1,
+                clock: Clock::of_runtime(START.after(now)),
+                substitutes: Substitutes { journal: Some(journal), transport: Some(Arc::new(Link(requests))) },
+            };
+            let daemon = Daemon::start(options).await.expect("a daemon that starts");
+            stage.log(|| "the daemon has recovered its runs".to_owned());
+            *handle.lock() = Some(daemon.stopper());
+            let (beginning, answering) = (daemon.client(), daemon.client());
+            tokio::spawn(async move {
+                // A daemon that ends answers nothing.
+                if beginning.call(client::hello(&folder)).await.is_ok()
+                    && answering.call(client::hello(&folder)).await.is_ok()
+                {
+                    tokio::spawn(client::answer_gates(answering));
+                    client::begin_runs(beginning, plan, stage, folder).await;
+                }
+            });
+            daemon.serve().await.expect("a daemon that serves");
         });
-        self.log(|| format!("daemon starts, hosts lost: {lost:?}"));
-        let mut daemon = Daemon::new(self.daemons, lost);
-        for host in 0..HOSTS {
-            if self.hosts[host].is_some() {
-                daemon.ask_unsettled(self, host);
+        self.daemon = Some(DaemonProcess { process, shutdown, is_ending: false });
+    }
+
+    /// Begins the end of the daemon: of its own will, or at once.
+    fn end_daemon(&mut self, is_clean: bool) {
+        let Some(daemon) = &mut self.daemon else { return };
+        self.down_since.get_or_insert(self.stage.now());
+        if is_clean {
+            let handle = daemon.shutdown.lock().clone();
+            if let Some(handle) = handle {
+                daemon.is_ending = true;
+                return handle.stop(ShutdownMode::KeepTerminals);
             }
         }
-        self.daemon = Some(daemon);
-        self.end_worker();
-        let number = self.daemons;
-        self.at(200, Happening::Recover { daemon: number });
+        self.daemon_ended();
     }
 
-    fn begin(&mut self, run: RunId, definition: Value) {
-        self.begun.push(run.clone());
-        self.definitions.insert(run.clone(), definition);
-        self.begin_again(run);
+    fn daemon_ended(&mut self) {
+        self.daemon = None;
+        let pending = self.disk.pending();
+        let kept = self.stage.random(|random| random.below(pending as u64 + 1));
+        self.disk.crash(&self.stage, usize::try_from(kept).unwrap_or(pending));
+        self.stage.record_activity();
+        self.down_since.get_or_insert(self.stage.now());
+        let down = self.stage.random(|random| if random.one_in(6) { 30_000 } else { 5 + random.below(600) });
+        self.daemon_due = Some(self.stage.now() + Duration::from_millis(down));
     }
 
-    /// Begins a run. A client repeats the request until a daemon has recorded it.
-    fn begin_again(&mut self, run: RunId) {
-        if self.is_recorded(&run) {
-            return;
-        }
-        let definition = self.definitions[&run].clone();
-        let number = self.daemons;
-        let retry = Happening::Begin { run: run.clone(), definition: definition.clone() };
-        self.begun.retain(|begun| *begun != run);
-        self.begun.push(run.clone());
-        self.with_daemon(number, |daemon, world| daemon.begin(world, run, &definition));
-        self.at(2000, retry);
-    }
-
-    fn deliver(&mut self, host: usize, life: u64, to: ReplyTo, ask: Ask) {
-        let wait = self.stopped_until[host].max(if host == OTHER { self.cut_until } else { 0 });
-        if self.now < wait {
-            // In the order of their sending.
-            return self.at(wait - self.now, Happening::Deliver { host, life, to, ask });
-        }
-        if self.lives[host] != life {
-            return;
-        }
-        if let Some(next) = self.hosts[host].as_mut().map(|host| host.take(to, ask)) {
-            self.follow(host, next);
+    /// Performs the faults that are due.
+    fn fail(&mut self) {
+        loop {
+            let (now, instants) = (self.stage.now(), self.stage.instants());
+            let fault = match &mut self.faults {
+                Faults::At(faults) => faults.pop_if(|(at, _)| *at <= now).map(|(_, fault)| fault),
+                Faults::AtInstant(instant, _) if instants < *instant => None,
+                Faults::AtInstant(_, fault) => {
+                    let fault = *fault;
+                    self.faults = Faults::At(Vec::new());
+                    Some(fault)
+                }
+            };
+            let Some(fault) = fault else { return };
+            self.fault_count += 1;
+            self.stage.log(|| format!("{fault:?}"));
+            self.perform(fault);
         }
     }
 
-    fn follow(&mut self, host: usize, next: Next) {
-        let life = self.lives[host];
-        if let Some(key) = next.acted {
-            self.count(&key);
-            self.log(|| format!("host {host} performs {:?} of {}", key.effect, key.step));
-        }
-        for work in next.work {
-            let delay = self.random.below(if self.random.clone().one_in(5) { 3000 } else { 60 });
-            self.at(delay, Happening::Work { host, life, work });
-        }
-        for (to, reply) in next.replies {
-            let delay = self.latency(host);
-            self.at(delay, Happening::Reply { host, to, reply });
-        }
-    }
-
-    fn count(&mut self, key: &EffectKey) {
-        *self.performed.entry(key.clone()).or_default() += 1;
-        self.report.effects += 1;
-    }
-
-    fn latency(&mut self, host: usize) -> u64 {
-        self.random.below(if host == OTHER { 120 } else { 4 })
-    }
-
-    /// Sends a request to a host. Starts one if there is none.
-    pub(crate) fn send(&mut self, host: usize, to: ReplyTo, ask: Ask) {
-        if self.hosts[host].is_none() {
-            self.lives[host] += 1;
-            let first = self.lives[host] * 1000;
-            self.hosts[host] = Some(Host::new(first, self.mutation));
-            self.stopped_until[host] = 0;
-        }
-        self.noted[host].insert(self.lives[host]);
-        let (life, latency) = (self.lives[host], self.latency(host));
-        // A connection keeps the order of its messages.
-        self.delivered_until[host] = self.delivered_until[host].max(self.now + latency);
-        self.at(self.delivered_until[host] - self.now, Happening::Deliver { host, life, to, ask });
-    }
-
-    /// Removes the notes of hosts that have ended: no step is in doubt because of them.
-    pub(crate) fn forget_lost(&mut self, host: usize) {
-        let living = self.hosts[host].as_ref().map(|_| self.lives[host]);
-        self.noted[host].retain(|life| Some(*life) == living);
-    }
-
-    /// Returns whether a host runs.
-    pub(crate) fn has_host(&self, host: usize) -> bool {
-        self.hosts[host].is_some()
-    }
-
-    /// Has the disk append events to the journal, which takes a while.
-    pub(crate) fn append(&mut self, daemon: u64, entry: Entry) {
-        let delay = if self.random.one_in(10) { self.random.below(MAX_WRITE) } else { self.random.below(15) };
-        self.at(delay, Happening::Append { daemon, entry });
-    }
-
-    /// Returns whether the journal has a run.
-    pub(crate) fn is_recorded(&self, run: &RunId) -> bool {
-        self.journal.contains_key(run) || self.functions.contains_key(run)
-    }
-
-    /// Sends a request to the worker.
-    pub(crate) fn ask_worker(&mut self, daemon: u64, run: RunId, request: WorkerRequest) {
-        let (delay, life) = (self.random.below(20), self.workers);
-        self.at(delay, Happening::Execute { daemon, life, run, request });
-    }
-
-    /// Ends the worker. The next one has no executions.
-    fn end_worker(&mut self) {
-        self.workers += 1;
-        self.worker = Worker::default();
-        self.worker_stopped_until = 0;
-    }
-
-    /// Returns whether every run is over.
-    fn is_over(&self) -> bool {
-        let is_over = |run| {
-            let machine = self.journal.get(run).map(|events| events.iter().collect::<History>());
-            let function = self.functions.get(run).map(|events| events.iter().collect::<FunctionHistory>());
-            machine.is_some_and(|history| history.is_over()) || function.is_some_and(|history| history.end.is_some())
-        };
-        !self.begun.is_empty() && self.begun.iter().all(is_over)
-    }
-
-    /// Appends events to the journal.
-    fn write(&mut self, entry: Entry) {
-        if let Some((step, recorded)) = entry.ended {
-            self.log(|| format!("{step} is recorded as {recorded:?}"));
-            self.recorded.insert(step, recorded);
-        }
-        if entry.function.is_empty() {
-            self.journal.entry(entry.run).or_default().extend(entry.events);
-        } else {
-            self.functions.entry(entry.run).or_default().extend(entry.function);
-        }
-        if self.interruption.is_some_and(|(instant, _)| instant > self.instants) && self.is_over() {
-            self.report.instants = self.instants;
-        }
-    }
-
-    fn fail(&mut self, fault: Fault) {
-        self.report.faults += 1;
-        self.log(|| format!("{fault:?}"));
+    fn perform(&mut self, fault: Fault) {
+        let now = self.stage.now();
+        let within = |max_ms: u64| now + Duration::from_millis(self.stage.random(|random| random.below(max_ms)));
         match fault {
             Fault::KillDaemon => self.end_daemon(false),
             Fault::RestartDaemon => self.end_daemon(true),
-            Fault::KillHost(host) => {
-                if self.hosts[host].take().is_some() {
-                    self.host_kills += 1;
-                    self.lives[host] += 1;
-                    let number = self.daemons;
-                    self.with_daemon(number, |daemon, world| daemon.host_lost(world, host));
+            Fault::KillHost(machine) => {
+                while let Some(at) = self.hosts.iter().position(|host| host.machine == machine) {
+                    self.has_killed_hosts = true;
+                    let host = self.hosts.remove(at);
+                    self.host_ended(host);
                 }
             }
-            // A further stop or cut ends no earlier than the one before: what waits arrives in its order.
-            Fault::StopHost(host) => {
-                let until = self.now + self.random.below(15_000);
-                self.stopped_until[host] = self.stopped_until[host].max(until);
+            Fault::StopHost(machine) => {
+                let until = within(15_000);
+                let stopped = self.hosts.iter_mut().filter(|host| host.machine == machine);
+                stopped.for_each(|host| host.process.stop_until(until));
             }
             Fault::StopDaemon => {
-                if self.daemon.is_some() {
-                    let until = self.now + self.random.below(15_000);
-                    self.daemon_stopped_until = self.daemon_stopped_until.max(until);
-                    self.outages.push(Outage { from: self.now, until });
+                let until = within(15_000);
+                if let Some(daemon) = &mut self.daemon {
+                    daemon.process.stop_until(until);
+                    self.outages.push(Outage { from: now, until });
                 }
             }
-            Fault::KillWorker => self.end_worker(),
-            Fault::StopWorker => {
-                self.worker_stopped_until = self.now + self.random.below(15_000);
-                self.outages.push(Outage { from: self.now, until: self.worker_stopped_until });
-            }
-            Fault::CutLink => self.cut_until = self.cut_until.max(self.now + self.random.below(20_000)),
+            Fault::KillWorkers => self.workers.clear(),
+            Fault::StopWorkers => self.workers_stopped_until = self.workers_stopped_until.max(within(15_000)),
+            Fault::CutLink => self.cut_until = self.cut_until.max(within(20_000)),
             Fault::EndLink => {
-                self.cut_until = self.cut_until.max(self.now + LINK_LEASE + self.random.below(60_000));
-                self.break_link();
+                self.has_lost_link = true;
+                self.cut_until = self.cut_until.max(within(60_000) + Duration::from_millis(LINK_LEASE_MS));
+                self.connections.retain(|connection| !connection.is_link);
             }
             Fault::FillDisk => {
-                self.disk_full_until = self.now + self.random.below(20_000);
-                self.outages.push(Outage { from: self.now, until: self.disk_full_until });
+                self.disk_full_until = self.disk_full_until.max(within(20_000));
+                self.outages.push(Outage { from: now, until: self.disk_full_until });
             }
         }
     }
 
-    /// Ends the session of the link: messages to the other machine may arrive late, and the link loses those on the way
-    /// back. The daemon repeats its requests.
-    fn break_link(&mut self) {
-        let random = &mut self.random;
-        self.queue.retain(|_, happening| match happening {
-            Happening::Deliver { host: OTHER, .. } => random.one_in(2),
-            Happening::Reply { host: OTHER, .. } => false,
-            _ => true,
-        });
-        let number = self.daemons;
-        self.with_daemon(number, |daemon, world| daemon.repeat_requests(world, OTHER));
-    }
-
-    /// Ends the daemon, by its own will or not. Requests under way may not arrive, and writes of a killed daemon may
-    /// not last.
-    fn end_daemon(&mut self, is_clean: bool) {
-        let Some(daemon) = self.daemon.take() else { return };
-        self.daemon_stopped_until = 0;
-        self.down_since.get_or_insert(self.now);
-        let mut kept = Vec::new();
-        let random = &mut self.random;
-        self.queue.retain(|_, happening| match happening {
-            Happening::Append { daemon: number, entry } if *number == daemon.number => {
-                if is_clean || random.one_in(2) {
-                    kept.push(entry.clone());
-                }
-                false
-            }
-            Happening::Deliver { to: (number, _), .. } if *number == daemon.number => random.one_in(2),
-            Happening::Reply { to: (number, _), .. } => *number != daemon.number,
-            Happening::Execute { daemon: number, .. } | Happening::Progressed { daemon: number, .. } => {
-                *number != daemon.number
-            }
-            _ => true,
-        });
-        for entry in kept {
-            self.write(entry);
-        }
-        for host in 0..HOSTS {
-            if let Some(alive) = &mut self.hosts[host] {
-                alive.disconnect(daemon.openings(host));
-                let life = self.lives[host];
-                self.at(LINGER, Happening::Linger { host, life });
-            }
-        }
-        let delay = if self.random.one_in(6) { 30_000 } else { 5 + self.random.below(600) };
-        self.at(delay, Happening::StartDaemon);
-    }
-
-    /// Returns a rule that does not hold at the end.
-    fn broken_rule(&mut self) -> Option<String> {
-        if let Some(rule) = self.broken.take() {
-            return Some(rule);
-        }
-        if let Some((key, count)) = self.performed.iter().find(|(_, count)| **count > 1) {
-            return Some(format!("{:?} of {} was performed {count} times", key.effect, key.step));
-        }
-        for (step, recorded) in &self.recorded {
-            let done = |effect| self.performed.contains_key(&EffectKey::new(effect, step.as_str()));
-            match recorded {
-                Recorded::Succeeded(Some(effect)) if !done(*effect) => {
-                    return Some(format!("{step} is recorded as a success and was not performed"));
-                }
-                Recorded::Failed(error) if error != "closed" || done(Effect::Run) || done(Effect::Type) => {
-                    return Some(format!("{step} is recorded as a failure ({error}) because of a restart"));
-                }
-                Recorded::Unknown(tool) if self.host_kills == 0 && tool != "run_node" => {
-                    return Some(format!("{step} ({tool}) is recorded as unknown, and nothing was lost"));
-                }
-                Recorded::Unknown(_) => self.report.unknown += 1,
-                Recorded::Succeeded(_) | Recorded::Failed(_) | Recorded::TimedOut => {}
-            }
-        }
-        for run in &self.begun {
-            if let Some(events) = self.functions.get(run) {
-                if events.iter().collect::<FunctionHistory>().end.is_none() {
-                    return Some(format!("{run}, a function, is not over"));
-                }
-                self.report.runs += 1;
-                continue;
-            }
-            let history: History = self.journal.get(run).map(|events| events.iter().collect()).unwrap_or_default();
-            if !history.is_over() {
-                return Some(format!("{run} is not over: {:?}", history.status()));
-            }
-            self.report.runs += 1;
-        }
-        if let Some(rule) = limits::broken(&self.journal, &self.functions, &self.outages) {
-            return Some(rule);
-        }
-        for (number, host) in self.hosts.iter().enumerate() {
-            let Some(host) = host else { continue };
-            if let Some(shell) = host.shells.first() {
-                return Some(format!("shell {shell} of host {number} is left open"));
-            }
-            if host.has_unsettled() {
-                return Some(format!("host {number} keeps results for nothing"));
-            }
-        }
-        None
+    /// Returns the numbers of the hosts that run.
+    pub(crate) fn running_hosts(&self) -> impl Iterator<Item = usize> {
+        self.hosts.iter().map(|host| host.number)
     }
 }

@@ -1,0 +1,174 @@
+//! The simulated disk of the journal: writes that take time, fail while it is full, and may be lost with the daemon.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use serde_json::Value;
+use steplatch_ids::RunId;
+use steplatch_store::{
+    Append, AppendError, Appended, Journal, KnownRun, MemoryJournal, ReadError, Record, Retention, RunFilter,
+    StorageError,
+};
+use tokio::sync::oneshot;
+
+use crate::stage::Stage;
+
+/// Maximum time of a write, in milliseconds.
+pub(crate) const MAX_WRITE_MS: u64 = 2000;
+
+/// Maximum length of a field of an entry in the schedule, in characters.
+const MAX_FIELD_CHARS: usize = 200;
+
+/// The journal of one daemon, on a disk that all daemons share.
+#[derive(Debug)]
+pub(crate) struct SimulatedJournal {
+    pub(crate) disk: Arc<Disk>,
+    pub(crate) stage: Arc<Stage>,
+}
+
+/// The disk.
+#[derive(Debug, Default)]
+pub(crate) struct Disk {
+    pub(crate) stored: MemoryJournal,
+    pending: Mutex<VecDeque<Write>>,
+}
+
+#[derive(Debug)]
+struct Write {
+    due: Duration,
+    append: Append,
+    reply: oneshot::Sender<Result<Appended, AppendError>>,
+}
+
+impl Disk {
+    /// Performs the writes that are due. `is_full`: there is no space for them.
+    pub(crate) fn write_due(&self, stage: &Stage, is_full: bool) {
+        let now = stage.now();
+        loop {
+            let Some(write) = self.pending.lock().pop_front_if(|write| write.due <= now) else { return };
+            stage.record_activity();
+            let written = match is_full {
+                true => Err(AppendError::Storage(StorageError::Full(Box::new(io::Error::other("the disk is full"))))),
+                false => self.store(stage, write.append),
+            };
+            // The daemon may have ended.
+            let _ = write.reply.send(written);
+        }
+    }
+
+    /// Ends the daemon: the first `kept` of the pending writes are performed, and the others are lost.
+    pub(crate) fn crash(&self, stage: &Stage, kept: usize) {
+        let pending = std::mem::take(&mut *self.pending.lock());
+        for write in pending.into_iter().take(kept) {
+            // A write that the journal refuses changes nothing.
+            let _ = self.store(stage, write.append);
+        }
+    }
+
+    /// Returns the number of pending writes.
+    pub(crate) fn pending(&self) -> usize {
+        self.pending.lock().len()
+    }
+
+    fn store(&self, stage: &Stage, append: Append) -> Result<Appended, AppendError> {
+        append.texts.iter().for_each(|text| stage.log(|| format!("{} stores {}", append.run, in_short(text))));
+        at_once(self.stored.write(append))
+    }
+
+    /// Returns the runs of the journal.
+    pub(crate) fn runs(&self) -> Vec<KnownRun> {
+        at_once(self.stored.runs(RunFilter::default())).expect("a journal in memory reads")
+    }
+
+    /// Returns the history of a run.
+    pub(crate) fn history(&self, run: &RunId) -> Vec<Record> {
+        at_once(self.stored.read(run, 1)).expect("a journal in memory reads")
+    }
+}
+
+/// Describes an entry for the schedule.
+fn in_short(entry: &str) -> String {
+    let event: Value = serde_json::from_str(entry).unwrap_or_default();
+    let fields = ["event", "step", "tool", "outcome", "error", "definition"].map(|name| match &event[name] {
+        Value::Null => String::new(),
+        Value::String(text) => format!("{text} "),
+        value => format!("{} ", value.to_string().chars().take(MAX_FIELD_CHARS).collect::<String>()),
+    });
+    match fields.concat() {
+        // Of a function.
+        fields if fields.is_empty() => entry.chars().take(MAX_FIELD_CHARS).collect(),
+        fields => fields,
+    }
+}
+
+/// Returns the result of a future that waits for nothing.
+fn at_once<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(result) => result,
+        Poll::Pending => unreachable!("a journal in memory waits for nothing"),
+    }
+}
+
+#[async_trait]
+impl Journal for SimulatedJournal {
+    async fn write(&self, append: Append) -> Result<Appended, AppendError> {
+        let (reply, written) = oneshot::channel();
+        {
+            let mut pending = self.disk.pending.lock();
+            let delay = self.stage.random(|random| {
+                let max = if random.one_in(10) { MAX_WRITE_MS } else { 15 };
+                random.below(max)
+            });
+            let due = self.stage.now() + Duration::from_millis(delay);
+            // In the order of their requests.
+            let due = pending.back().map_or(due, |last| last.due.max(due));
+            pending.push_back(Write { due, append, reply });
+        }
+        self.stage.record_activity();
+        written.await.unwrap_or(Err(AppendError::Storage(StorageError::Closed)))
+    }
+
+    async fn read(&self, run: &RunId, from: u64) -> Result<Vec<Record>, ReadError> {
+        self.disk.stored.read(run, from).await
+    }
+
+    async fn read_some(&self, run: &RunId, from: u64, at_most: usize) -> Result<Vec<Record>, ReadError> {
+        self.disk.stored.read_some(run, from, at_most).await
+    }
+
+    async fn runs(&self, filter: RunFilter) -> Result<Vec<KnownRun>, StorageError> {
+        self.disk.stored.runs(filter).await
+    }
+
+    async fn find(&self, run: &RunId) -> Result<Option<KnownRun>, StorageError> {
+        self.disk.stored.find(run).await
+    }
+
+    async fn private(&self, run: &RunId) -> Result<Option<String>, StorageError> {
+        self.disk.stored.private(run).await
+    }
+
+    async fn run_with_key(&self, key: &str) -> Result<Option<RunId>, StorageError> {
+        self.disk.stored.run_with_key(key).await
+    }
+
+    async fn forget(&self, run: &RunId) -> Result<(), StorageError> {
+        self.disk.stored.forget(run).await
+    }
+
+    async fn empty_log(&self) -> Result<bool, StorageError> {
+        self.disk.stored.empty_log().await
+    }
+
+    /// Keeps every run, for the rules at the end.
+    async fn forget_finished(&self, _: Retention) -> Result<Vec<RunId>, StorageError> {
+        Ok(Vec::new())
+    }
+}

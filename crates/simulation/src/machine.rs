@@ -1,0 +1,169 @@
+//! The machines of a world: their terminal hosts, and the relay that carries connections from the daemon's machine.
+
+use std::fmt;
+use std::io;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde_json::json;
+use steplatch_host::{
+    Ask, Channel, ConnectFailure, ErrorText, HostStarter, Identity, RemoteHostConfig, Transport, serve,
+};
+use steplatch_terminal::{Options, Terminals};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use crate::process::Process;
+use crate::stage::{HostTerminals, Stage};
+
+/// Maximum number of open terminals of a machine: few, so that openings wait for each other.
+const MAX_TERMINALS: usize = 4;
+
+/// The text before the greeting of a relay.
+const RELAY_MARK: &str = "steplatch-relay ";
+
+/// Time after which a relay looks again for a terminal host.
+const LOOK_INTERVAL: Duration = Duration::from_millis(5);
+
+/// A terminal host: its process, and the sockets that lead to it.
+#[derive(Debug)]
+pub(crate) struct HostProcess {
+    /// Its number among all hosts of the schedule.
+    pub(crate) number: usize,
+    pub(crate) machine: usize,
+    pub(crate) process: Process,
+    /// The socket that daemons connect to; the world joins each connection to one to `back`.
+    pub(crate) front: Option<UnixListener>,
+    pub(crate) back: PathBuf,
+}
+
+impl HostProcess {
+    /// Starts the terminal host of a machine, which listens at `back`.
+    pub(crate) fn start(
+        stage: &Arc<Stage>,
+        (number, machine): (usize, usize),
+        front: Option<UnixListener>,
+        back: PathBuf,
+    ) -> Self {
+        let listener = UnixListener::bind(&back).expect("a new socket");
+        listener.set_nonblocking(true).expect("a socket without delay");
+        let simulation = Arc::new(HostTerminals { stage: stage.clone(), host: number });
+        let process = Process::start(stage.now(), move || async move {
+            let options = Options { most: MAX_TERMINALS, simulation: Some(simulation), ..Options::default() };
+            let terminals = Terminals::new(options).expect("terminals without orphans");
+            let listener = tokio::net::UnixListener::from_std(listener).expect("a listening socket");
+            let identity = Identity { version: env!("CARGO_PKG_VERSION").to_owned() };
+            serve(listener, terminals, identity, Arc::default()).await.expect("a host that serves");
+        });
+        Self { number, machine, process, front, back }
+    }
+}
+
+/// Requests of processes to the world.
+#[derive(Debug, Default)]
+pub(crate) struct Requests {
+    /// Listening sockets for which a daemon wants a terminal host on its machine.
+    pub(crate) hosts: Mutex<Vec<(UnixListener, PathBuf)>>,
+    /// Far ends of new connections to the other machine.
+    pub(crate) dials: Mutex<Vec<UnixStream>>,
+    /// Streams to new workers.
+    pub(crate) workers: Mutex<Vec<UnixStream>>,
+    pub(crate) other: Mutex<OtherMachine>,
+}
+
+/// The other machine, as its relays see it.
+#[derive(Debug, Default)]
+pub(crate) struct OtherMachine {
+    /// The name and the socket of its terminal host, if that runs.
+    pub(crate) host: Option<(String, PathBuf)>,
+    /// A relay waits for the start of one.
+    pub(crate) wants_host: bool,
+}
+
+/// Starts the terminal hosts of the daemon's machine.
+#[derive(Debug)]
+pub(crate) struct Hosts(pub(crate) Arc<Requests>);
+
+impl HostStarter for Hosts {
+    fn start(&self, listener: UnixListener, socket: &Path) -> io::Result<()> {
+        listener.set_nonblocking(true)?;
+        self.0.hosts.lock().push((listener, socket.to_owned()));
+        Ok(())
+    }
+}
+
+/// Connects to the other machine.
+pub(crate) struct Link(pub(crate) Arc<Requests>);
+
+impl fmt::Debug for Link {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Link").finish_non_exhaustive()
+    }
+}
+
+impl Transport for Link {
+    fn dial<'a>(
+        &'a self,
+        _: &'a RemoteHostConfig,
+        _: &'a str,
+    ) -> Pin<Box<dyn Future<Output = Result<Channel, ConnectFailure>> + Send + 'a>> {
+        Box::pin(async move {
+            let connect = || {
+                let (near, far) = UnixStream::pair()?;
+                near.set_nonblocking(true)?;
+                self.0.dials.lock().push(far);
+                tokio::net::UnixStream::from_std(near)
+            };
+            let near = connect().map_err(|error| ConnectFailure::Connection(error.to_string()))?;
+            let (reader, writer) = tokio::io::split(near);
+            Ok(Channel {
+                reader: Box::new(reader),
+                writer: Box::new(writer),
+                errors: ErrorText::default(),
+                guard: Box::new(()),
+            })
+        })
+    }
+}
+
+/// Relays a connection to the terminal host of the other machine: a model of `steplatch host --stdio`, whose threads no
+/// simulated clock stops.
+pub(crate) async fn relay(stream: UnixStream, requests: Arc<Requests>) {
+    // The other side learns of an error by the end of the connection.
+    let _ = try_relay(stream, &requests).await;
+}
+
+async fn try_relay(stream: UnixStream, requests: &Requests) -> io::Result<()> {
+    stream.set_nonblocking(true)?;
+    let mut stream = tokio::net::UnixStream::from_std(stream)?;
+    let version = env!("CARGO_PKG_VERSION");
+    stream.write_all(format!("{RELAY_MARK}{}\n", json!({ "version": version })).as_bytes()).await?;
+    let mut line = Vec::new();
+    while line.last() != Some(&b'\n') {
+        line.push(stream.read_u8().await?);
+    }
+    let request: serde_json::Value = serde_json::from_slice(&line)?;
+    let (name, socket) = loop {
+        let host = requests.other.lock().host.clone();
+        match host {
+            Some(host) if request.get("open").is_none_or(|name| name == host.0.as_str()) => break host,
+            None if request == "open_current" => {
+                requests.other.lock().wants_host = true;
+                tokio::time::sleep(LOOK_INTERVAL).await;
+            }
+            _ => return stream.write_all(b"\"gone\"\n").await,
+        }
+    };
+    let mut host = tokio::net::UnixStream::connect(socket).await?;
+    let body = rmp_serde::to_vec_named(&Ask::Link).map_err(io::Error::other)?;
+    let length = u32::try_from(body.len() + 8).map_err(io::Error::other)?;
+    host.write_all(&[&length.to_be_bytes()[..], &1_u64.to_be_bytes(), &body].concat()).await?;
+    let mut answer = vec![0; host.read_u32().await? as usize];
+    host.read_exact(&mut answer).await?;
+    let reply = json!({"open": {"socket": name, "is_current": true, "others": []}});
+    stream.write_all(format!("{reply}\n").as_bytes()).await?;
+    tokio::io::copy_bidirectional(&mut stream, &mut host).await.map(drop)
+}

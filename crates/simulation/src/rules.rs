@@ -1,0 +1,158 @@
+//! The rules that hold at the end of every schedule.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use steplatch_ids::{RunId, StepId};
+use steplatch_ledger::{Effect, EffectKey};
+use steplatch_workflow::{Event, History, Outcome};
+
+use crate::disk::Disk;
+use crate::limits;
+use crate::world::{Report, World};
+
+/// Reads the histories of machines in the journal. Those of functions have entries of another kind.
+fn histories(disk: &Disk) -> BTreeMap<RunId, Vec<Event>> {
+    let read = |run: &RunId| -> Option<Vec<Event>> {
+        let records = disk.history(run).into_iter();
+        records.map(|record| serde_json::from_str(&record.text).ok()).collect()
+    };
+    disk.runs().into_iter().filter_map(|known| Some((known.run.clone(), read(&known.run)?))).collect()
+}
+
+/// Returns whether every run is over.
+pub(crate) fn is_over(disk: &Disk) -> bool {
+    let finished =
+        |known: &steplatch_store::KnownRun| known.summary.as_ref().is_some_and(|summary| summary.finished_at.is_some());
+    disk.runs().iter().all(finished)
+}
+
+/// Returns the broken rule of runs that do not end.
+pub(crate) fn unfinished(disk: &Disk) -> String {
+    let status = |(run, events): (&RunId, &Vec<Event>)| {
+        let history: History = events.iter().collect();
+        (!history.is_over()).then(|| format!("{run} is not over: {:?}", history.status()))
+    };
+    let histories = histories(disk);
+    histories
+        .iter()
+        .find_map(status)
+        .unwrap_or_else(|| "a run does not begin, or is never listed as finished".to_owned())
+}
+
+/// Checks the rules.
+///
+/// # Errors
+/// If one is broken.
+pub(crate) fn check(world: &World) -> Result<Report, String> {
+    let performed = world.stage.performed();
+    if let Some((key, count)) = performed.iter().find(|(_, count)| **count > 1) {
+        return Err(format!("{:?} of {} was performed {count} times", key.effect, key.step));
+    }
+    let mut report = Report { effects: performed.values().sum(), ..Report::default() };
+    let histories = histories(&world.disk);
+    report.runs = u32::try_from(world.disk.runs().len()).unwrap_or(u32::MAX);
+    for events in histories.values() {
+        report.unknown += check_outcomes(world, &performed, events)?;
+    }
+    if let Some(rule) = limits::broken(&histories, &world.outages) {
+        return Err(rule);
+    }
+    for host in world.running_hosts().filter(|_| !world.has_lost_link) {
+        let open = world.stage.open_terminals(host);
+        if open.is_empty() {
+            return Err(format!("host {host} keeps results for nothing"));
+        }
+        if open.contains(&true) {
+            return Err(format!("a run has left open a terminal of host {host}"));
+        }
+    }
+    Ok(report)
+}
+
+/// Checks the outcomes of a run. Returns the number of unknown ones.
+fn check_outcomes(world: &World, performed: &BTreeMap<EffectKey, u32>, events: &[Event]) -> Result<u32, String> {
+    let mut tools: BTreeMap<&StepId, (&str, String)> = BTreeMap::new();
+    let mut unknown = 0;
+    for event in events {
+        match event {
+            Event::StateEntered { step, tool, params, .. } => {
+                tools.insert(step, (tool, Value::Object(params.clone()).to_string()));
+            }
+            Event::StateCompleted { step, outcome, .. } => {
+                let (tool, params) = tools.remove(step).unwrap_or_default();
+                let done = |effect| performed.contains_key(&EffectKey::new(effect, step.to_string()));
+                match outcome {
+                    Outcome::Finished { result } if result.get("success") == Some(&Value::Bool(false)) => {
+                        let error = result.get("error").and_then(Value::as_str).unwrap_or_default();
+                        let session = result.get("session_id").and_then(Value::as_str).unwrap_or_default();
+                        let has_acted = done(Effect::Run) || done(Effect::Type);
+                        let is_honest = match has_acted {
+                            true => error.contains("timed out"),
+                            false => {
+                                is_honest_failure(world, tool, error) || world.stage.names_closed_terminal(session)
+                            }
+                        };
+                        if !is_honest {
+                            return Err(format!(
+                                "{step} ({tool}) is recorded as a failure because of a restart: {error}"
+                            ));
+                        }
+                    }
+                    Outcome::Finished { .. } => {
+                        if let Some(effect) = effect_of(tool).filter(|effect| !done(*effect)) {
+                            return Err(format!("{step} is recorded as a success, and {effect:?} was not performed"));
+                        }
+                    }
+                    Outcome::Unknown if world.has_killed_hosts || world.has_lost_link => unknown += 1,
+                    // It is not called again.
+                    Outcome::Unknown if tool == "run_node" => unknown += 1,
+                    // The input may have closed its terminal.
+                    Outcome::Unknown if world.stage.names_closed_terminal(&params) => unknown += 1,
+                    Outcome::Unknown => {
+                        return Err(format!("{step} ({tool}) is recorded as unknown, and nothing was lost"));
+                    }
+                    Outcome::TimedOut => {}
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(unknown)
+}
+
+/// Returns whether an action may fail with this error: its terminal has closed, or the machine says so itself.
+fn is_honest_failure(world: &World, tool: &str, error: &str) -> bool {
+    let has_no_terminal = error.contains("session_id is required");
+    // What the runs below did is checked there.
+    let is_of_children = matches!(tool, "run_workflow" | "parallel");
+    let is_in_time = error.contains("timed out") || error.contains("took longer than");
+    let has_closed = world.stage.names_closed_terminal(error) || error.contains("the terminal was closed");
+    let is_out_of_reach =
+        world.has_lost_link && (error.contains("was not reached") || error.contains("is not connected"));
+    let is_lost = world.has_killed_hosts && error == "Session not found";
+    let is_not_repeated = match tool {
+        "run_graph" | "run_node" => error.contains("it is not called again") || error.contains("is not known"),
+        _ => false,
+    };
+    let has_no_place = error.contains("terminals are open, which is the limit");
+    tool == "fail"
+        || is_not_repeated
+        || is_lost
+        || is_out_of_reach
+        || has_no_place
+        || has_no_terminal
+        || is_of_children
+        || is_in_time
+        || has_closed
+}
+
+/// Returns the effect of a tool that a success implies.
+fn effect_of(tool: &str) -> Option<Effect> {
+    match tool {
+        "open_terminal" => Some(Effect::Open),
+        "run_command" => Some(Effect::Run),
+        "send_input" => Some(Effect::Type),
+        _ => None,
+    }
+}

@@ -282,7 +282,7 @@ fn a_daemon_that_was_started_inside_of_a_terminal_outlives_it() {
 fn what_a_stopped_host_has_not_read_happens_once_although_the_next_daemon_does_not_reach_it() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
-    agent.calls("open_terminal", json!({"shell": "bash"}));
+    let _opened = agent.calls("open_terminal", json!({"shell": "bash"}));
     let status = home.runs(&["daemon", "status", "--json"]).json();
     let (daemon, host) = (status["pid"].as_i64().unwrap(), status["hosts"][0]["pid"].as_i64().unwrap());
     let signal = |signal| kill_process(Pid::from_raw(host.try_into().unwrap()).unwrap(), signal).unwrap();

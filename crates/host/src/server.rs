@@ -70,7 +70,7 @@ pub(crate) struct Shared {
     /// The number of the last connection.
     numbers: AtomicU64,
     /// The number of the connection of the daemon of this machine; 0 before the first one.
-    owner: watch::Sender<u64>,
+    owner: AtomicU64,
     /// Unfinished copies of files.
     pub(crate) unfinished: UnfinishedFiles,
     /// Effects that the host performs once for each step.
@@ -128,7 +128,7 @@ pub async fn serve(
         seats: Mutex::default(),
         links: Links::default(),
         numbers: AtomicU64::new(0),
-        owner: watch::Sender::new(0),
+        owner: AtomicU64::new(0),
         unfinished: UnfinishedFiles::default(),
         effects: Effects::default(),
     });
@@ -236,7 +236,6 @@ impl Connection {
         });
         connection.shared.connections.send_modify(|count| *count += 1);
         let mut ending = connection.shared.ending.subscribe();
-        let mut owner = connection.shared.owner.subscribe();
         let mut link_request = connection.link_request.subscribe();
         // The sender is ours and stays.
         let link_request = async { link_request.wait_for(Option::is_some).await.ok().and_then(|number| *number) };
@@ -246,9 +245,8 @@ impl Connection {
             }) => {}
             () = outbox.write_on() => {}
             Some(number) = link_request => connection.link(&stream, number),
-            // The sender is ours and stays, here and below.
+            // The sender is ours and stays.
             _ = ending.wait_for(|ending| *ending) => {}
-            _ = owner.wait_for(|_| connection.is_superseded()) => {}
         }
         outbox.close();
         for (_, task) in connection.lock().drain() {
@@ -279,7 +277,7 @@ impl Connection {
 
     /// Returns whether a later daemon of this machine has connected.
     fn is_superseded(&self) -> bool {
-        self.is_owner.load(Ordering::Relaxed) && *self.shared.owner.borrow() > self.number
+        self.is_owner.load(Ordering::Relaxed) && self.shared.owner.load(Ordering::Relaxed) > self.number
     }
 
     fn lock(&self) -> parking_lot::MutexGuard<'_, HashMap<u64, AbortHandle>> {
@@ -290,12 +288,9 @@ impl Connection {
     fn handle(self: &Arc<Self>, number: u64, ask: Option<Ask>) {
         if let Some(Ask::Hello { is_owner: true, .. }) = ask {
             self.is_owner.store(true, Ordering::Relaxed);
-            self.shared.owner.send_if_modified(|owner| {
-                let is_newer = self.number > *owner;
-                *owner = self.number.max(*owner);
-                is_newer
-            });
+            self.shared.owner.fetch_max(self.number, Ordering::Relaxed);
         }
+        // The connection stays: its daemon may still run, and would take its end for that of the host.
         if self.is_superseded() {
             return;
         }

@@ -130,7 +130,7 @@ fn is_honest_failure(world: &World, tool: &str, error: &str) -> bool {
     let has_closed = world.stage.names_closed_terminal(error) || error.contains("the terminal was closed");
     let is_out_of_reach =
         world.has_lost_link && (error.contains("was not reached") || error.contains("is not connected"));
-    let is_lost = world.has_killed_hosts && error == "Session not found";
+    let is_lost = world.has_killed_hosts && (error == "Session not found" || error.contains("has ended"));
     let is_not_repeated = match tool {
         "run_graph" | "run_node" => error.contains("it is not called again") || error.contains("is not known"),
         _ => false,

@@ -36,7 +36,12 @@ impl TestHost {
     }
 
     async fn client(&self) -> Host {
-        Host::connect(&self.folder.path().join("host.sock"), false, &(Arc::new(|_| {}) as _)).await.unwrap()
+        self.connect(false).await
+    }
+
+    /// Connects, as the daemon of the machine or as another client.
+    async fn connect(&self, is_owner: bool) -> Host {
+        Host::connect(&self.folder.path().join("host.sock"), is_owner, &(Arc::new(|_| {}) as _)).await.unwrap()
     }
 
     /// Sends a request as a client that is killed before the answer.
@@ -101,6 +106,26 @@ async fn opened(client: &Host, ask: &Ask) -> TerminalId {
 
 async fn list(client: &Host) -> Vec<Description> {
     client.ask(&Ask::List).await.unwrap()
+}
+
+/// What the daemon before has sent is not done. Its connection stays: its end would mean that of the host.
+#[tokio::test]
+async fn a_daemon_supersedes_the_one_before_it_and_no_other_client() {
+    let host = TestHost::new(Options::default());
+    let (other, first) = (host.client().await, host.connect(true).await);
+    let before = opened(&first, &open("run/open/1", &["cat"])).await;
+    let second = host.connect(true).await;
+    let (late, next) = (open("run/open/2", &["cat"]), open("run/open/3", &["cat"]));
+    let third = tokio::select! {
+        answered = first.ask::<Result<OpenedTerminal, OpenRefused>>(&late) => panic!("{answered:?}"),
+        third = opened(&second, &next) => third,
+    };
+    let mut listed: Vec<TerminalId> = list(&other).await.into_iter().map(|terminal| terminal.id).collect();
+    listed.sort();
+    let mut expected = [before, third];
+    expected.sort();
+    assert_eq!(listed, expected);
+    assert!(!first.is_lost());
 }
 
 #[tokio::test]

@@ -140,12 +140,14 @@ impl Sessions {
     }
 
     /// Waits until each terminal host that did not answer at the start of this daemon has answered or ended.
+    #[boxed]
     pub async fn await_silent_hosts(&self) {
         self.hosts.await_silent().await;
     }
 
     /// Returns whether a terminal host did not answer at the start of this daemon, and may have this session. Waits a
     /// few seconds for the host.
+    #[boxed]
     pub async fn may_be_on_silent_host(&self, session: &str) -> bool {
         self.hosts.silent_pid().is_some() && matches!(self.hosts.get(session).await, Err(AskError::HostSilent { .. }))
     }
@@ -381,6 +383,7 @@ impl Sessions {
     ///
     /// # Errors
     /// If a host that may know it does not answer.
+    #[boxed]
     pub async fn opened_by(&self, step: &str) -> Result<Option<String>, AskError> {
         // An opening that waits for a place would wait on.
         self.give_up(step);

@@ -161,7 +161,8 @@ fn with_numbered_runs(runs: &mut Vec<String>, line: &str) -> String {
                 runs.push(name.to_owned());
                 runs.len() - 1
             });
-            replaced.push_str(&format!("run{number}"));
+            replaced.push_str("run");
+            replaced.push_str(&number.to_string());
         } else {
             replaced.push_str(name);
         }

@@ -109,7 +109,7 @@ impl SimulatedShell<'_> {
             }
             Request::View(_, reply) => drop(reply.send(self.view())),
             Request::Read(_, _, reply) => {
-                drop(reply.send(Excerpt::from_text(SIMULATED_OUTPUT.to_owned(), self.offset)))
+                drop(reply.send(Excerpt::from_text(SIMULATED_OUTPUT.to_owned(), self.offset)));
             }
             Request::Describe(reply) => drop(reply.send(self.description.clone())),
             Request::Inputs(_, reply) => drop(reply.send(Vec::new())),

@@ -296,9 +296,12 @@ fn what_a_stopped_host_has_not_read_happens_once_although_the_next_daemon_does_n
     let call = agent.begins("run_command", append("call"));
     kill(daemon);
     next_daemon(&home, daemon);
-    // Others are not kept waiting.
+    // Others are not kept waiting, and neither are new runs.
     let other = agent.calls("run_command", append("other"));
     assert_eq!(other["success"], true, "{other}");
+    let opening = json!({"initial_state": "open", "states": {"open": {"action": {"tool": "open_terminal", "params": {"shell": "bash"}}}}});
+    let opened = agent.calls("run_workflow", json!({"workflow_definition": opening, "wait_seconds": 60}));
+    assert_eq!(opened["status"], "completed", "{opened}");
     signal(Signal::CONT);
     let called = call.answer();
     let run = json!({"run_id": begun["run_id"], "wait_seconds": 60});

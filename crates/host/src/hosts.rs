@@ -538,7 +538,8 @@ impl Hosts {
                 let host = self.host_for(step.as_deref()).await?;
                 match host.ask::<Result<OpenedTerminal, OpenRefused>>(&request).await {
                     // An earlier daemon had another current host.
-                    Err(AskError::Refused(Refusal::Retiring)) if self.set_older(&host) => {
+                    Err(AskError::Refused(Refusal::Retiring)) => {
+                        self.set_older(&host);
                         step.iter().for_each(|step| host.forget_step(step));
                     }
                     opened => break (host, opened??),
@@ -1027,13 +1028,11 @@ impl Hosts {
         }
     }
 
-    /// Records that the current host opens no new terminals. Returns false if it is not the current one.
-    fn set_older(&self, host: &Host) -> bool {
+    /// Records that a host opens no new terminals.
+    fn set_older(&self, host: &Host) {
         let mut table = self.lock();
-        let is_current =
-            |known: &&mut KnownHost| known.state == HostState::Current && known.host.number() == host.number();
-        let current = table.hosts.iter_mut().find(is_current);
-        current.map(|known| known.state = HostState::Older).is_some()
+        let known = table.hosts.iter_mut().find(|known| known.host.number() == host.number());
+        known.into_iter().for_each(|known| known.state = HostState::Older);
     }
 
     fn lock(&self) -> parking_lot::MutexGuard<'_, Table> {

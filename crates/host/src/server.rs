@@ -78,6 +78,11 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// Returns the number of the next connection.
+    fn next_number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
     /// Returns whether it takes no new terminals.
     pub(crate) fn is_retiring(&self) -> bool {
         self.retiring.load(Ordering::Relaxed)
@@ -139,7 +144,9 @@ pub async fn serve(
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) if stream.peer_cred().is_ok_and(|peer| peer.uid() == user || peer.uid() == 0) => {
-                    tokio::spawn(Connection::serve(shared.clone(), stream));
+                    // In the order of arrival: a later daemon has a larger one.
+                    let number = shared.next_number();
+                    tokio::spawn(Connection::serve(shared.clone(), stream, number));
                 }
                 Ok(_) => tracing::warn!("a connection of another user was refused"),
                 Err(error) => {
@@ -222,8 +229,7 @@ struct Connection {
 }
 
 impl Connection {
-    async fn serve(shared: Arc<Shared>, stream: UnixStream) {
-        let number = shared.numbers.fetch_add(1, Ordering::Relaxed) + 1;
+    async fn serve(shared: Arc<Shared>, stream: UnixStream, number: u64) {
         let stream = Arc::new(stream);
         let outbox = Outbox::new(stream.clone());
         let connection = Arc::new(Self {
@@ -267,7 +273,8 @@ impl Connection {
                 }
                 let (links, shared) = (self.shared.links.clone(), self.shared.clone());
                 tokio::spawn(async move {
-                    let serve = |stream| drop(tokio::spawn(boxed(Self::serve(shared, stream))));
+                    let number = shared.next_number();
+                    let serve = |stream| drop(tokio::spawn(boxed(Self::serve(shared, stream, number))));
                     links.join(stream, serve).await;
                 });
             }
@@ -291,7 +298,9 @@ impl Connection {
             self.shared.owner.fetch_max(self.number, Ordering::Relaxed);
         }
         // The connection stays: its daemon may still run, and would take its end for that of the host.
-        if self.is_superseded() {
+        // A secret stays one, and a step that was given up stays given up.
+        let is_lasting = matches!(ask, Some(Ask::Remember(_) | Ask::Settle(_)));
+        if self.is_superseded() && !is_lasting {
             return;
         }
         if let Some(Ask::Cancel(number)) = ask {

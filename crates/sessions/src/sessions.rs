@@ -149,7 +149,9 @@ impl Sessions {
     /// few seconds for the host.
     #[boxed]
     pub async fn may_be_on_silent_host(&self, session: &str) -> bool {
-        self.hosts.silent_pid().is_some() && matches!(self.hosts.get(session).await, Err(AskError::HostSilent { .. }))
+        !session.is_empty()
+            && self.hosts.silent_pid().is_some()
+            && matches!(self.hosts.get(session).await, Err(AskError::HostSilent { .. }))
     }
 
     pub(crate) fn is_repeated(&self, step: Option<&str>) -> bool {

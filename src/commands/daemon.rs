@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use steplatch_daemon::{Clock, Options, ShutdownMode, Substitutes, WorkerStarter};
-use steplatch_host::{Hosts, START_TIME, Starter};
+use steplatch_host::{Hosts, Role, START_TIME, Starter};
 use steplatch_protocol::{
     CallError, Client, ConnectError, DaemonPaths, DaemonStatus, DaemonStatusReply, StopDaemon, StopDaemonReply,
     connect, ensure_private, host_advice,
@@ -273,8 +273,15 @@ async fn stop(paths: &DaemonPaths, keep_terminals: bool, json: bool) -> Result<E
 
 /// Closes the terminals of hosts without a daemon. Returns whether there were any hosts.
 async fn end_hosts(paths: &DaemonPaths, json: bool) -> Result<bool, Failure> {
-    let Ok(hosts) =
-        Hosts::find(paths.runtime(), paths.state(), host_starter(paths)?, env!("CARGO_PKG_VERSION"), drop).await
+    let Ok(hosts) = Hosts::find(
+        Role::Visitor,
+        paths.runtime(),
+        paths.state(),
+        host_starter(paths)?,
+        env!("CARGO_PKG_VERSION"),
+        drop,
+    )
+    .await
     else {
         return Ok(false);
     };

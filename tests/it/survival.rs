@@ -310,7 +310,7 @@ fn what_a_stopped_host_has_not_read_happens_once_although_the_next_daemon_does_n
     let text = std::fs::read_to_string(&file).unwrap();
     let mut lines: Vec<&str> = text.lines().collect();
     lines.sort_unstable();
-    // A request that the stopped host had not read is the only one whose outcome nobody may know.
+    // Only the request that the stopped host had not read may have an unknown outcome.
     match called["outcome_unknown"] == true {
         true => assert!(lines == ["call", "one", "other", "two"] || lines == ["one", "other", "two"], "{lines:?}"),
         false => assert_eq!(lines, ["call", "one", "other", "two"], "{called}"),

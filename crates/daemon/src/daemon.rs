@@ -11,7 +11,7 @@ use nix::sys::socket::{GetSockOpt as _, sockopt};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use steplatch_access::{OwnProcesses, Redactor, Standing, join_group};
 use steplatch_clock::Clock;
-use steplatch_host::{DialedTargets, Hosts, OpenSsh, RemoteSetup, Starter, Transport};
+use steplatch_host::{DialedTargets, Hosts, OpenSsh, RemoteSetup, Role, Starter, Transport};
 use steplatch_project::{WorkerStarter, Workers};
 use steplatch_protocol::{Client, DaemonPaths, NotPrivate, ensure_private};
 use steplatch_runs::RetentionPolicy;
@@ -158,11 +158,17 @@ impl Daemon {
         }
         let secrets = Arc::new(Redactor::default());
         let hidden = secrets.clone();
-        let hosts =
-            Hosts::take_over(place.runtime(), place.state(), starter, env!("CARGO_PKG_VERSION"), move |secret| {
+        let hosts = Hosts::find(
+            Role::Daemon,
+            place.runtime(),
+            place.state(),
+            starter,
+            env!("CARGO_PKG_VERSION"),
+            move |secret| {
                 hidden.hide(&secret);
-            })
-            .await?;
+            },
+        )
+        .await?;
         let questions = Arc::new(SshQuestions::default());
         let ssh = Arc::new(DaemonSshEnvironment::new(program, place.state(), questions.clone()));
         let Substitutes { journal, transport } = options.substitutes;

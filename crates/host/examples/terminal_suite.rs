@@ -7,7 +7,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use steplatch_host::{Hosts, Starter, WaitRequest};
+use steplatch_host::{Hosts, Role, Starter, WaitRequest};
 use steplatch_terminal::{Closing, Size, Spec, Target, Until};
 
 /// Time limit of the suite; a suite that takes longer is stuck.
@@ -21,9 +21,16 @@ async fn main() -> ExitCode {
         return ExitCode::FAILURE;
     };
     let sockets = tempfile::tempdir().expect("a folder for a socket");
-    let hosts = Hosts::find(sockets.path(), sockets.path(), Starter::InProcess(Box::default()), "conformance", drop)
-        .await
-        .expect("a folder that can be read");
+    let hosts = Hosts::find(
+        Role::Visitor,
+        sockets.path(),
+        sockets.path(),
+        Starter::InProcess(Box::default()),
+        "conformance",
+        drop,
+    )
+    .await
+    .expect("a folder that can be read");
     let spec = Spec {
         arguments: arguments.collect(),
         command: "test suite".to_owned(),

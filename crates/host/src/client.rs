@@ -20,6 +20,7 @@ use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::blocking::blocking;
+use crate::hosts::Role;
 use crate::inbox::read_frames;
 use crate::outbox::{Outbox, RequestRefused};
 use crate::wire::START_TIME;
@@ -207,8 +208,8 @@ impl Drop for Shared {
 /// The side of a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Peer {
-    /// This machine, where the host is this program. `is_owner`: the client is the daemon of this machine.
-    Here { is_owner: bool },
+    /// This machine, where the host is this program.
+    Here,
     /// Another machine, where it may be anything.
     Elsewhere {
         /// The name of the machine.
@@ -272,30 +273,34 @@ impl Host {
     ///
     /// # Errors
     /// If no process listens there, or the listening process is not a host.
-    pub(crate) async fn connect(socket: &Path, is_owner: bool, on_secret: &OnSecret) -> io::Result<Self> {
-        Self::connect_within(START_TIME, socket, is_owner, on_secret).await
+    pub(crate) async fn connect(socket: &Path, role: Role, on_secret: &OnSecret) -> io::Result<Self> {
+        Self::connect_within(START_TIME, socket, role, on_secret).await
     }
 
     /// Connects to the host at `socket`, which must answer within `time_limit`.
     pub(crate) async fn connect_within(
         time_limit: Duration,
         socket: &Path,
-        is_owner: bool,
+        role: Role,
         on_secret: &OnSecret,
     ) -> io::Result<Self> {
         let silent = |_| io::Error::new(io::ErrorKind::TimedOut, "it does not answer");
-        tokio::time::timeout(time_limit, Self::connect_at_length(socket, is_owner, on_secret)).await.map_err(silent)?
+        tokio::time::timeout(time_limit, Self::connect_without_limit(socket, role, on_secret)).await.map_err(silent)?
     }
 
     /// Connects to the host at `socket`, however long it takes to answer.
-    pub(crate) async fn connect_at_length(socket: &Path, is_owner: bool, on_secret: &OnSecret) -> io::Result<Self> {
-        Self::from_stream(UnixStream::connect(socket).await?, Peer::Here { is_owner }, on_secret).await
+    pub(crate) async fn connect_without_limit(socket: &Path, role: Role, on_secret: &OnSecret) -> io::Result<Self> {
+        Self::from_stream(UnixStream::connect(socket).await?, Peer::Here, role, on_secret).await
     }
 
     /// Connects over `stream`.
-    pub(crate) async fn from_stream(stream: UnixStream, peer: Peer, on_secret: &OnSecret) -> io::Result<Self> {
+    pub(crate) async fn from_stream(
+        stream: UnixStream,
+        peer: Peer,
+        role: Role,
+        on_secret: &OnSecret,
+    ) -> io::Result<Self> {
         let stream = Arc::new(stream);
-        let is_owner = matches!(peer, Peer::Here { is_owner: true });
         let outbox = Outbox::new(stream.clone());
         let waiting = Arc::new(Waiting { peer, read_count: AtomicU64::default(), table: Mutex::default() });
         let (ended, over) = watch::channel(false);
@@ -323,8 +328,8 @@ impl Host {
         let number = next_number();
         let (steps, is_silent) = (Mutex::default(), AtomicBool::default());
         let mut shared = Shared { number, greeting: unknown, outbox, waiting, over, reading, steps, is_silent };
-        let greeting: Result<HostHello, AskError> =
-            ask_over(&shared, &Ask::Hello { wire: WIRE_VERSION, is_owner }).await;
+        let hello = Ask::Hello { wire: WIRE_VERSION, is_owner: role == Role::Daemon };
+        let greeting: Result<HostHello, AskError> = ask_over(&shared, &hello).await;
         shared.greeting = greeting.map_err(io::Error::other)?;
         shared.greeting.version = version_label(&shared.greeting.version);
         for secret in std::mem::take(&mut shared.greeting.secrets) {
@@ -524,7 +529,7 @@ async fn request<T: DeserializeOwned + Send + 'static>(shared: &Shared, number: 
                 shared.steps.lock().remove(step);
             }
             return Err(match &shared.waiting.peer {
-                Peer::Here { .. } => AskError::HostSilent { pid: shared.greeting.pid },
+                Peer::Here => AskError::HostSilent { pid: shared.greeting.pid },
                 Peer::Elsewhere { host } => AskError::NotReading { host: host.clone(), waiting },
             });
         }
@@ -536,8 +541,7 @@ async fn request<T: DeserializeOwned + Send + 'static>(shared: &Shared, number: 
     };
     let is_long = body.len() > MAX_READ_AT_ONCE;
     // The bytes of a file take no more memory than they have.
-    let is_foreign =
-        matches!(shared.waiting.peer, Peer::Elsewhere { .. }) && !matches!(ask, Ask::File(FileAsk::Read { .. }));
+    let is_foreign = shared.waiting.peer != Peer::Here && !matches!(ask, Ask::File(FileAsk::Read { .. }));
     let read = move || {
         if is_foreign && !is_sparse(&body) {
             return Err(AskError::Garbled("it has more values than a terminal host sends".to_owned()));
@@ -591,7 +595,7 @@ impl Waiting {
     /// Returns the maximum length of a body under this number, in bytes.
     fn limit(&self, number: u64) -> usize {
         match (&self.peer, number) {
-            (Peer::Here { .. }, _) => MAX_BODY_BYTES,
+            (Peer::Here, _) => MAX_BODY_BYTES,
             (Peer::Elsewhere { .. }, SECRETS) => MAX_SECRET_BYTES,
             (Peer::Elsewhere { .. }, number) => {
                 let table = self.lock();

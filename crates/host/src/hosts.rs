@@ -39,6 +39,15 @@ use crate::server::{Identity, serve};
 use crate::terminal::{HostedTerminal, Keeper};
 use crate::wire::{Ask, OpenRefused, OpenRequest, OpenedTerminal, PlacePolicy, Refusal, START_TIME};
 
+/// The role of a client among those of a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// The daemon of the machine. A host no longer serves the daemons before it.
+    Daemon,
+    /// Any other client.
+    Visitor,
+}
+
 /// The way to start a host.
 #[derive(Debug, Clone)]
 pub enum Starter {
@@ -63,11 +72,11 @@ pub enum Starter {
 
 /// A way to start a host that does not depend on this process.
 pub trait HostStarter: fmt::Debug + Send + Sync {
-    /// Starts a host that serves the clients of `listener`, which listens at `socket`.
+    /// Starts a host that serves the clients of `listener`.
     ///
     /// # Errors
     /// If its start fails.
-    fn start(&self, listener: StdUnixListener, socket: &Path) -> io::Result<()>;
+    fn start(&self, listener: StdUnixListener) -> io::Result<()>;
 }
 
 impl Starter {
@@ -162,8 +171,7 @@ impl fmt::Debug for Hosts {
 }
 
 struct Shared {
-    /// True if this is the daemon of the machine.
-    is_owner: bool,
+    role: Role,
     /// The directory for the sockets of new hosts.
     folder: PathBuf,
     /// The directory with a note of each host: it outlives the other directory.
@@ -214,8 +222,14 @@ struct Table {
 #[derive(Debug, Clone)]
 struct SilentHost {
     socket: PathBuf,
-    /// Its process id; 0 if it is unknown.
-    pid: u32,
+    note: Option<HostRecord>,
+}
+
+impl SilentHost {
+    /// Returns its process id; 0 if it is unknown.
+    fn pid(&self) -> u32 {
+        self.note.as_ref().map_or(0, |note| note.pid)
+    }
 }
 
 #[derive(Clone)]
@@ -317,45 +331,21 @@ impl Hosts {
     /// If reading a directory fails.
     #[boxed]
     pub async fn find(
+        role: Role,
         folder: &Path,
         notes: &Path,
         starter: Starter,
         version: &str,
         on_secret: impl Fn(SecretText) + Send + Sync + 'static,
-    ) -> io::Result<Self> {
-        Self::connect_all(false, (folder, notes), starter, version, Arc::new(on_secret)).await
-    }
-
-    /// Finds the hosts as the daemon of the machine, as [`Self::find`]. They no longer serve the daemons before it.
-    ///
-    /// # Errors
-    /// If reading a directory fails.
-    #[boxed]
-    pub async fn take_over(
-        folder: &Path,
-        notes: &Path,
-        starter: Starter,
-        version: &str,
-        on_secret: impl Fn(SecretText) + Send + Sync + 'static,
-    ) -> io::Result<Self> {
-        Self::connect_all(true, (folder, notes), starter, version, Arc::new(on_secret)).await
-    }
-
-    async fn connect_all(
-        is_owner: bool,
-        (folder, notes): (&Path, &Path),
-        starter: Starter,
-        version: &str,
-        on_secret: OnSecret,
     ) -> io::Result<Self> {
         let hosts = Self {
             shared: Arc::new(Shared {
-                is_owner,
+                role,
                 folder: folder.to_owned(),
                 notes: notes.to_owned(),
                 starter,
                 version: version.to_owned(),
-                on_secret,
+                on_secret: Arc::new(on_secret),
                 table: Mutex::default(),
                 missed: AtomicBool::new(false),
                 doubts: Mutex::default(),
@@ -380,7 +370,7 @@ impl Hosts {
                 // Its directory has disappeared, as at a logout.
                 note.listen_again().await;
             }
-            let mut connected = Host::connect(&socket, is_owner, &hosts.shared.on_secret).await;
+            let mut connected = Host::connect(&socket, role, &hosts.shared.on_secret).await;
             // A socket exists a moment before its host listens at it.
             for _ in 0..records::MAX_LOOKS {
                 let refused = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
@@ -388,17 +378,16 @@ impl Hosts {
                     (Err(error), Some(note)) if refused(error) => note.moment().await,
                     _ => break,
                 }
-                connected = Host::connect(&socket, is_owner, &hosts.shared.on_secret).await;
+                connected = Host::connect(&socket, role, &hosts.shared.on_secret).await;
             }
             match connected {
                 Ok(host) => hosts.adopt(host, None, socket).await,
                 Err(error) if has_ended(&error) => hosts.shared.record_ended(&socket, noted),
                 Err(error) => {
                     tracing::warn!(%error, socket = %socket.display(), "a terminal host does not answer");
-                    let (shared, on_secret) = (Arc::downgrade(&hosts.shared), hosts.shared.on_secret.clone());
-                    let silent = SilentHost { socket, pid: noted.map_or(0, |note| note.pid) };
+                    let silent = SilentHost { socket, note: noted.cloned() };
                     hosts.lock().silent.push(silent.clone());
-                    tokio::spawn(Shared::follow_silent(shared, (is_owner, on_secret), silent, noted.cloned()));
+                    tokio::spawn(Shared::follow_silent(Arc::downgrade(&hosts.shared), silent));
                 }
             }
         }
@@ -725,9 +714,8 @@ impl Hosts {
     async fn host_for(&self, step: Option<&str>) -> Result<Host, HostsError> {
         let unknown = || HostsError::Ask(AskError::Refused(Refusal::OutcomeUnknown));
         let repeated = step.filter(|step| self.is_repeated(step));
-        if repeated.is_some() && self.silent_pid().is_some() {
-            let answered = tokio::time::timeout(ANSWER_TIMEOUT, self.await_silent()).await;
-            answered.map_err(|_| unknown())?;
+        if repeated.is_some() {
+            self.await_silent_briefly().await.map_err(|_| unknown())?;
         }
         match step.and_then(|step| self.host_with_step(step)) {
             Some(host) => Ok(host),
@@ -747,11 +735,20 @@ impl Hosts {
         }
     }
 
+    /// Waits for silent hosts, but no longer than for another answer.
+    ///
+    /// # Errors
+    /// If one of them still does not answer.
+    async fn await_silent_briefly(&self) -> Result<(), AskError> {
+        let Some(pid) = self.silent_pid() else { return Ok(()) };
+        tokio::time::timeout(ANSWER_TIMEOUT, self.await_silent()).await.map_err(|_| AskError::HostSilent { pid })
+    }
+
     /// Returns the process id of a host that did not answer at the start of this daemon, and has not since; 0 if it is
     /// unknown.
     #[must_use]
     pub fn silent_pid(&self) -> Option<u32> {
-        self.lock().silent.first().map(|silent| silent.pid)
+        self.lock().silent.first().map(SilentHost::pid)
     }
 
     /// Returns whether the host of a step of the last daemon may have ended with its result.
@@ -797,15 +794,11 @@ impl Hosts {
             }
         }
         let ask = Ask::Find(id_or_name.to_owned());
-        match find_terminal(reachable, ask.clone()).await {
-            Ok(None) if remote.is_none() && !self.is_lost(id_or_name) => match self.silent_pid() {
-                // It may have the terminal.
-                Some(pid) => match tokio::time::timeout(ANSWER_TIMEOUT, self.await_silent()).await {
-                    Ok(()) => find_terminal(self.reachable(), ask).await,
-                    Err(_) => Err(AskError::HostSilent { pid }),
-                },
-                None => Ok(None),
-            },
+        let found = match remote.is_some() || self.is_lost(id_or_name) {
+            true => find_terminal(reachable, ask).await,
+            false => self.find_with_silent(ask).await,
+        };
+        match found {
             Ok(None) => Ok(remote),
             // The name was free here when the terminal there received it.
             Err(_) if remote.is_some() => Ok(remote),
@@ -825,15 +818,18 @@ impl Hosts {
             let name = machine.config().name.as_str();
             return machine.opened_by(step, |id| self.is_here(id) || remote.is_elsewhere(id, name)).await;
         }
-        let ask = Ask::OpenedBy(step.to_owned());
-        match (find_terminal(self.reachable(), ask.clone()).await?, self.silent_pid()) {
-            // It may have opened one.
-            (None, Some(pid)) => match tokio::time::timeout(ANSWER_TIMEOUT, self.await_silent()).await {
-                Ok(()) => find_terminal(self.reachable(), ask).await,
-                Err(_) => Err(AskError::HostSilent { pid }),
-            },
-            (found, _) => Ok(found),
+        self.find_with_silent(Ask::OpenedBy(step.to_owned())).await
+    }
+
+    /// Returns the first terminal that one of the hosts of this machine finds. Where none does, it may be one of a silent
+    /// host, which has some time to answer.
+    async fn find_with_silent(&self, ask: Ask) -> Result<Option<HostedTerminal>, AskError> {
+        let found = find_terminal(self.reachable(), ask.clone()).await?;
+        if found.is_some() || self.silent_pid().is_none() {
+            return Ok(found);
         }
+        self.await_silent_briefly().await?;
+        find_terminal(self.reachable(), ask).await
     }
 
     /// Returns whether this terminal is known to have ended with its host.
@@ -976,8 +972,8 @@ impl Hosts {
             let (pid, version, wire) = (greeting.pid, greeting.version.clone(), greeting.wire);
             status.push(HostStatus { pid, version, wire, terminals, state });
         }
-        status.extend(silent.into_iter().map(|SilentHost { pid, .. }| HostStatus {
-            pid,
+        status.extend(silent.iter().map(|silent| HostStatus {
+            pid: silent.pid(),
             version: String::new(),
             wire: 0,
             terminals: 0,
@@ -997,7 +993,7 @@ impl Hosts {
     pub fn processes(&self) -> Vec<u32> {
         let table = self.lock();
         let hosts = table.hosts.iter().map(|known| known.host.greeting().pid);
-        hosts.chain(table.silent.iter().map(|silent| silent.pid)).collect()
+        hosts.chain(table.silent.iter().map(SilentHost::pid)).collect()
     }
 
     /// Closes every terminal and ends every host, also hosts of another protocol version. A host that does not answer
@@ -1008,7 +1004,7 @@ impl Hosts {
             let mut table = self.lock();
             (std::mem::take(&mut table.hosts), std::mem::take(&mut table.silent))
         };
-        silent.into_iter().map(|silent| silent.pid).filter(|pid| *pid != 0).for_each(end_process);
+        silent.iter().map(SilentHost::pid).filter(|pid| *pid != 0).for_each(end_process);
         let ending = hosts.into_iter().map(|KnownHost { host, state, .. }| {
             tokio::spawn(async move {
                 // A host that has ended already needs nothing more.
@@ -1085,7 +1081,7 @@ impl Hosts {
             Starter::Program { start_time, .. } => *start_time,
             Starter::InProcess(_) | Starter::Given(_) => START_TIME,
         };
-        match Host::connect_within(start_time, &socket, self.shared.is_owner, &self.shared.on_secret).await {
+        match Host::connect_within(start_time, &socket, self.shared.role, &self.shared.on_secret).await {
             Ok(host) => {
                 self.adopt(host.clone(), child, socket).await;
                 Ok(host)
@@ -1136,7 +1132,7 @@ impl Hosts {
                 tokio::spawn(serve(listener, terminals, identity, Arc::default()));
                 Ok(None)
             }
-            Starter::Given(starter) => starter.start(listener, socket).map(|()| None),
+            Starter::Given(starter) => starter.start(listener).map(|()| None),
         }
     }
 
@@ -1234,22 +1230,21 @@ impl Hosts {
 
 impl Shared {
     /// Waits until a silent host answers or ends.
-    async fn follow_silent(
-        shared: Weak<Self>,
-        (is_owner, on_secret): (bool, OnSecret),
-        SilentHost { socket, .. }: SilentHost,
-        note: Option<HostRecord>,
-    ) {
-        let connect = async || {
-            let host = Host::connect_at_length(&socket, is_owner, &on_secret).await?;
-            if host.is_understood() {
-                // Who waits for this host needs to know the steps that it has performed.
-                host.unsettled().await.map_err(io::Error::other)?;
-            }
-            Ok(host)
-        };
+    async fn follow_silent(shared: Weak<Self>, silent: SilentHost) {
+        let SilentHost { socket, note } = silent;
         loop {
-            let connected = connect().await;
+            let Some((role, on_secret)) = shared.upgrade().map(|shared| (shared.role, shared.on_secret.clone())) else {
+                return;
+            };
+            let connect = async {
+                let host = Host::connect_without_limit(&socket, role, &on_secret).await?;
+                if host.is_understood() {
+                    // The steps that it has performed, for those who wait for it.
+                    host.unsettled().await.map_err(io::Error::other)?;
+                }
+                Ok(host)
+            };
+            let connected = connect.await;
             let Some(shared) = shared.upgrade() else { return };
             match connected {
                 Ok(host) => Hosts { shared: shared.clone() }.adopt(host, None, socket.clone()).await,

@@ -25,12 +25,12 @@ mod wire;
 pub use client::{AskError, Host, HostHello};
 pub use files::{Copied, CopyOptions, MachineFiles, TransferError};
 pub use hosts::{
-    HostStarter, HostState, HostStatus, Hosts, HostsError, ListedTerminal, LostHost, SeenActivity, Starter,
+    HostStarter, HostState, HostStatus, Hosts, HostsError, ListedTerminal, LostHost, Role, SeenActivity, Starter,
 };
 pub use relay::{Relay, RelayError};
 pub use remote::{
-    CLIENT_CONNECT_TIMEOUT, Channel, ConnectFailure, ConnectionGuard, DialedTargets, ErrorText, FixedConnection,
-    HostTarget, INSTALLED, MachineSecretSink, NoQuestions, OpenSsh, QuestionWatch, RECONNECT_TIMEOUT,
+    CLIENT_CONNECT_TIMEOUT, Channel, ConnectFailure, ConnectionGuard, DialFuture, DialedTargets, ErrorText,
+    FixedConnection, HostTarget, INSTALLED, MachineSecretSink, NoQuestions, OpenSsh, QuestionWatch, RECONNECT_TIMEOUT,
     RUN_CONNECT_TIMEOUT, RemoteError, RemoteHostConfig, RemoteHostState, RemoteHostStatus, RemotePlace, RemoteSetup,
     SshEnvironment, TargetFuture, Transport, ssh_arguments,
 };

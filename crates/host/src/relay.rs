@@ -17,7 +17,7 @@ use async_recursion::async_recursion as boxed;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
-use crate::hosts::{HostState, Hosts, HostsError, Starter, is_socket};
+use crate::hosts::{HostState, Hosts, HostsError, Role, Starter, is_socket};
 use crate::wire::{Ask, HEAD, Refusal, first_frame, read_body, write_frame};
 
 /// The text before the greeting of a relay.
@@ -140,7 +140,9 @@ impl Relay {
         let _lock = lock.await.map_err(io::Error::other).map_err(failed)?.map_err(io::Error::from).map_err(failed)?;
         let began = tokio::time::Instant::now();
         loop {
-            let hosts = Hosts::find(&self.folder, &self.folder, self.starter.clone(), &self.version, |_| {}).await;
+            let hosts =
+                Hosts::find(Role::Visitor, &self.folder, &self.folder, self.starter.clone(), &self.version, |_| {})
+                    .await;
             let hosts = hosts.map_err(failed)?;
             if request == RelayRequest::OpenCurrent {
                 hosts.prepare().await?;

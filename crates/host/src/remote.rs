@@ -32,8 +32,8 @@ pub(crate) use self::notes::{Opening, as_requested};
 pub(crate) use self::reply::{ColouredView, Reply, StateChange};
 pub use self::target::{FixedConnection, HostTarget};
 pub use self::transport::{
-    Channel, ConnectionGuard, DialedTargets, ErrorText, INSTALLED, OpenSsh, SshEnvironment, TargetFuture, Transport,
-    ssh_arguments,
+    Channel, ConnectionGuard, DialFuture, DialedTargets, ErrorText, INSTALLED, OpenSsh, SshEnvironment, TargetFuture,
+    Transport, ssh_arguments,
 };
 use crate::client::Host;
 use crate::terminal::HostedTerminal;

@@ -11,14 +11,13 @@ pub mod answer;
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::BytesMut;
 use serde_json::{Value, json};
 use steplatch_host::{
-    Ask, Channel, ConnectFailure, ConnectionGuard, ErrorText, MachineSecretSink, NoQuestions, RemoteHostConfig,
+    Ask, Channel, ConnectFailure, ConnectionGuard, DialFuture, MachineSecretSink, NoQuestions, RemoteHostConfig,
     RemoteSetup, TerminalAsk, Transport,
 };
 use steplatch_ids::TerminalId;
@@ -32,7 +31,7 @@ pub use self::answer::with;
 pub const SOCKET: &str = "host-11111111.sock";
 
 /// Prefix of the relay's first line.
-const MARK: &str = "steplatch-relay ";
+pub const MARK: &str = "steplatch-relay ";
 
 /// Request number of frames that carry secrets.
 const SECRETS: u64 = 0;
@@ -260,24 +259,16 @@ impl Liar {
 }
 
 impl Transport for Liar {
-    fn dial<'a>(
-        &'a self,
-        _: &'a RemoteHostConfig,
-        _: &'a str,
-    ) -> Pin<Box<dyn Future<Output = Result<Channel, ConnectFailure>> + Send + 'a>> {
+    fn dial<'a>(&'a self, _: &'a RemoteHostConfig, _: &'a str) -> DialFuture<'a> {
         Box::pin(async move {
-            let (near, far) = UnixStream::pair().map_err(|error| ConnectFailure::Connection(error.to_string()))?;
+            let failed = |error: io::Error| ConnectFailure::Connection(error.to_string());
+            let (near, far) = std::os::unix::net::UnixStream::pair().map_err(failed)?;
+            far.set_nonblocking(true).map_err(failed)?;
+            let far = UnixStream::from_std(far).map_err(failed)?;
             // The connection may end at any moment.
             let serving = tokio::spawn(self.clone().serve(far));
             lock(&self.shared.serving).push(serving.abort_handle());
-            let (reader, writer) = tokio::io::split(near);
-            let guard = Connected::new(self.shared.open.clone(), serving.abort_handle());
-            Ok(Channel {
-                reader: Box::new(reader),
-                writer: Box::new(writer),
-                errors: ErrorText::default(),
-                guard: Box::new(guard),
-            })
+            Channel::from_stream(near, Connected::new(self.shared.open.clone(), serving.abort_handle())).map_err(failed)
         })
     }
 }

@@ -194,7 +194,7 @@ impl Client {
     /// As [`Client::call`].
     pub async fn call_with_warnings<V: Verb>(&self, verb: V) -> Result<(V::Reply, Vec<String>), CallError> {
         let params = serde_json::to_value(verb).expect("the parameters of a verb have only JSON in them");
-        let (data, warnings) = self.ask(self.request(), V::NAME, params, Step::None).await?;
+        let (data, warnings) = self.ask(self.request(), V::NAME, params, None).await?;
         let reply = serde_json::from_value(data).map_err(|source| CallError::Garbled { verb: V::NAME, source })?;
         Ok((reply, warnings))
     }
@@ -204,7 +204,7 @@ impl Client {
     /// # Errors
     /// As [`Client::call`].
     pub async fn call_raw(&self, name: &str, params: Value) -> Result<(Value, Vec<String>), CallError> {
-        self.ask(self.request(), name, params, Step::None).await
+        self.ask(self.request(), name, params, None).await
     }
 
     /// Like [`Client::call`], for a named step: repeated under the same `step`, also over another connection, opening a
@@ -214,34 +214,21 @@ impl Client {
     /// As [`Client::call`].
     pub async fn call_once<V: Verb>(&self, verb: &V, step: &str) -> Result<V::Reply, CallError> {
         let params = serde_json::to_value(verb).expect("the parameters of a verb have only JSON in them");
-        let (data, _) = self.call_raw_once(V::NAME, params, step).await?;
+        let (data, _) = self.call_raw_once(V::NAME, params, Step { name: step, is_repeated: false }).await?;
         serde_json::from_value(data).map_err(|source| CallError::Garbled { verb: V::NAME, source })
     }
 
-    /// Like [`Client::call_raw`], as [`Client::call_once`].
+    /// Like [`Client::call_raw`], for a step.
     ///
     /// # Errors
     /// As [`Client::call`].
-    pub async fn call_raw_once(
+    pub(crate) async fn call_raw_once(
         &self,
         name: &str,
         params: Value,
-        step: &str,
+        step: Step<'_>,
     ) -> Result<(Value, Vec<String>), CallError> {
-        self.ask(self.request(), name, params, Step::First(step)).await
-    }
-
-    /// Like [`Client::call_raw_once`], for a step of which an earlier request may have reached a daemon.
-    ///
-    /// # Errors
-    /// As [`Client::call`].
-    pub async fn call_raw_again(
-        &self,
-        name: &str,
-        params: Value,
-        step: &str,
-    ) -> Result<(Value, Vec<String>), CallError> {
-        self.ask(self.request(), name, params, Step::Repeated(step)).await
+        self.ask(self.request(), name, params, Some(step)).await
     }
 
     /// Calls a verb that brings events, and returns them with its reply.
@@ -254,7 +241,7 @@ impl Client {
         self.shared.lock().events.insert(request, sender);
         let events = Events { received, request, shared: self.shared.clone() };
         let params = serde_json::to_value(verb).expect("the parameters of a verb have only JSON in them");
-        let (data, _) = self.ask(request, V::NAME, params, Step::None).await?;
+        let (data, _) = self.ask(request, V::NAME, params, None).await?;
         let reply = serde_json::from_value(data).map_err(|source| CallError::Garbled { verb: V::NAME, source })?;
         Ok((reply, events))
     }
@@ -268,7 +255,7 @@ impl Client {
         request: u64,
         name: &str,
         params: Value,
-        step: Step<'_>,
+        step: Option<Step<'_>>,
     ) -> Result<(Value, Vec<String>), CallError> {
         let (sender, receiver) = oneshot::channel();
         {
@@ -280,11 +267,8 @@ impl Client {
         }
         let mut guard = CancelOnDrop { shared: &self.shared, request, answered: false };
         let (command_type, request_id) = (name.to_owned(), request.into());
-        let is_repeated = matches!(step, Step::Repeated(_));
-        let step = match step {
-            Step::None => None,
-            Step::First(step) | Step::Repeated(step) => Some(step.to_owned()),
-        };
+        let is_repeated = step.as_ref().is_some_and(|step| step.is_repeated);
+        let step = step.map(|step| step.name.to_owned());
         let command = FromClient::Command { command_type, params, request_id, step, is_repeated };
         self.shared.send(&command)?;
         let answer = receiver.await;
@@ -302,11 +286,10 @@ impl Client {
 }
 
 /// The step of a request.
-enum Step<'a> {
-    None,
-    First(&'a str),
-    /// An earlier request of it may have reached a daemon.
-    Repeated(&'a str),
+pub(crate) struct Step<'a> {
+    pub(crate) name: &'a str,
+    /// True if an earlier request of the step may have reached a daemon.
+    pub(crate) is_repeated: bool,
 }
 
 impl Shared {

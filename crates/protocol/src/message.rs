@@ -25,8 +25,8 @@ pub enum FromClient {
         /// typing are not done again: the result is that of the first time.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         step: Option<String>,
-        /// True if an earlier request of the step may have reached a daemon: the outcome is unknown where nobody
-        /// remembers the step.
+        /// True if an earlier request of the step may have reached a daemon. Without a record of the step, its outcome is
+        /// unknown.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         is_repeated: bool,
     },

@@ -11,7 +11,7 @@ use serde_json::Value;
 use steplatch_ids::random_name;
 use tokio::sync::Mutex;
 
-use crate::client::{CallError, Client, Events};
+use crate::client::{CallError, Client, Events, Step};
 use crate::connect::{ConnectError, Starter, connect, connect_or_start};
 use crate::daemon::{Hello, Peer};
 use crate::follow::Follower;
@@ -251,8 +251,9 @@ impl ReconnectingClient {
             let client = self.reached_again(&mut losses).await?;
             let began = Instant::now();
             let asked = match again {
-                RetryPolicy::AsTheSame if is_repeated => client.call_raw_again(name, params.clone(), &step).await,
-                RetryPolicy::AsTheSame => client.call_raw_once(name, params.clone(), &step).await,
+                RetryPolicy::AsTheSame => {
+                    client.call_raw_once(name, params.clone(), Step { name: &step, is_repeated }).await
+                }
                 RetryPolicy::Freely | RetryPolicy::Never => client.call_raw(name, params.clone()).await,
             };
             match asked {

@@ -116,6 +116,7 @@ impl Engine {
         let locked = self.locked.ids();
         let left = left.into_iter().filter(|known| !locked.contains(&known.run)).collect();
         let pending = self.resume_all(left, cleared.as_ref(), &locked).await;
+        let mut stale = Vec::new();
         for step in unsettled {
             let Some(run) = run_of(&step) else { continue };
             let is_needed = match pending.get(&run) {
@@ -126,12 +127,12 @@ impl Engine {
             };
             if !is_needed {
                 // An earlier daemon stored its result and ended before it reported the result.
-                self.settle_earlier(&run, &step).await;
+                stale.push((run, step));
             }
         }
         let shared = Arc::downgrade(self);
         let stopping = self.stopping.clone();
-        tokio::spawn(stopping.run_until_cancelled_owned(settle_later(shared, asked)));
+        tokio::spawn(stopping.run_until_cancelled_owned(settle_later(shared, stale, asked)));
     }
 
     /// Settles a step that no run needs any more. Closes the terminal that it opened if the journal has no record of
@@ -202,9 +203,13 @@ impl Engine {
     }
 }
 
-/// Settles steps of hosts that the daemon reaches later, such as those on other machines: an earlier daemon stored
-/// their results. Steps of runs in progress are settled with their runs.
-async fn settle_later(shared: Weak<Engine>, mut asked: BTreeSet<u64>) {
+/// Settles the `stale` steps, then those of hosts that the daemon reaches later, such as those on other machines: an
+/// earlier daemon stored their results. Steps of runs in progress are settled with their runs.
+async fn settle_later(shared: Weak<Engine>, stale: Vec<(RunId, String)>, mut asked: BTreeSet<u64>) {
+    for (run, step) in stale {
+        let Some(engine) = shared.upgrade() else { return };
+        engine.settle_earlier(&run, &step).await;
+    }
     loop {
         let Some(sessions) = shared.upgrade().map(|shared| shared.sessions.clone()) else { return };
         let changed = sessions.hosts_changed();
@@ -214,7 +219,7 @@ async fn settle_later(shared: Weak<Engine>, mut asked: BTreeSet<u64>) {
             let Some(run) = run_of(&step) else { continue };
             match engine.find(&run).await {
                 Ok(Some(found)) if !found.state().is_over() => {}
-                Ok(found) => engine.settle_earlier(&found.map_or(run, |found| found.id.clone()), &step).await,
+                Ok(_) => engine.settle_earlier(&run, &step).await,
                 // The journal is unreadable now.
                 Err(_) => {}
             }

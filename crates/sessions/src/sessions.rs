@@ -134,24 +134,25 @@ impl Sessions {
         self.hosts.record_repeated(step);
     }
 
-    /// Ends [`Self::record_repeated`], for a step that nobody settles.
+    /// Ends [`Self::record_repeated`]. A step of a run ends it when it is settled.
     pub fn forget_repeated(&self, step: &str) {
         self.hosts.forget_repeated(step);
     }
 
-    /// Waits until each terminal host that did not answer at the start of this daemon has answered or ended.
-    #[boxed]
-    pub async fn await_silent_hosts(&self) {
-        self.hosts.await_silent().await;
+    /// Returns whether a terminal host did not answer at the start of this daemon, and has not since.
+    pub fn has_silent_host(&self) -> bool {
+        self.hosts.silent_pid().is_some()
     }
 
-    /// Returns whether a terminal host did not answer at the start of this daemon, and may have this session. Waits a
-    /// few seconds for the host.
+    /// Waits until each silent terminal host has answered or ended, if one of them may have begun the step of an action
+    /// or may have its session. The session may be empty.
     #[boxed]
-    pub async fn may_be_on_silent_host(&self, session: &str) -> bool {
-        !session.is_empty()
-            && self.hosts.silent_pid().is_some()
-            && matches!(self.hosts.get(session).await, Err(AskError::HostSilent { .. }))
+    pub async fn await_silent_hosts(&self, session: &str, is_repeated: bool) {
+        let may_have_session =
+            async || !session.is_empty() && matches!(self.hosts.get(session).await, Err(AskError::HostSilent { .. }));
+        if is_repeated || may_have_session().await {
+            self.hosts.await_silent().await;
+        }
     }
 
     pub(crate) fn is_repeated(&self, step: Option<&str>) -> bool {

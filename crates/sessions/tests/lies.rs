@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use steplatch_access::{Caller, Redactor, Standing};
 use steplatch_files::FileAsk;
-use steplatch_host::{Ask, Hosts, RemoteHostConfig, Starter};
+use steplatch_host::{Ask, Hosts, RemoteHostConfig, Role, Starter};
 use steplatch_liar::{Liar, Lie, Lies, answer, with};
 use steplatch_protocol::{CopyFile, GetFile};
 use steplatch_sessions::{CommandPolicy, EventSink, Sessions};
@@ -43,7 +43,9 @@ impl Scene {
             std::fs::create_dir(folder.path().join(name)).unwrap();
         }
         let sockets = folder.path().join("sockets");
-        let hosts = Hosts::find(&sockets, &sockets, Starter::InProcess(Box::default()), "1", drop).await.unwrap();
+        let hosts = Hosts::find(Role::Visitor, &sockets, &sockets, Starter::InProcess(Box::default()), "1", drop)
+            .await
+            .unwrap();
         let liar = Liar::new(Lies::in_replies(move |ask| match ask {
             Ask::File(ask) => reply(ask).map(Lie::Value),
             _ => None,

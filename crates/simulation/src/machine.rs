@@ -1,18 +1,17 @@
 //! The machines of a world: their terminal hosts, and the relay that carries connections from the daemon's machine.
 
-use std::fmt;
 use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
-use std::pin::Pin;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::json;
 use steplatch_host::{
-    Ask, Channel, ConnectFailure, ErrorText, HostStarter, Identity, RemoteHostConfig, Transport, serve,
+    Ask, Channel, ConnectFailure, DialFuture, HostStarter, Identity, RemoteHostConfig, Transport, serve,
 };
+use steplatch_liar::{MARK, frame};
 use steplatch_terminal::{Options, Terminals};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -21,9 +20,6 @@ use crate::stage::{HostTerminals, Stage};
 
 /// Maximum number of open terminals of a machine: few, so that openings wait for each other.
 const MAX_TERMINALS: usize = 4;
-
-/// The text before the greeting of a relay.
-const RELAY_MARK: &str = "steplatch-relay ";
 
 /// Time after which a relay looks again for a terminal host.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
@@ -66,7 +62,7 @@ impl HostProcess {
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
     /// Listening sockets for which a daemon wants a terminal host on its machine.
-    pub(crate) hosts: Mutex<Vec<(UnixListener, PathBuf)>>,
+    pub(crate) hosts: Mutex<Vec<UnixListener>>,
     /// Far ends of new connections to the other machine.
     pub(crate) dials: Mutex<Vec<UnixStream>>,
     /// Streams to new workers.
@@ -88,43 +84,26 @@ pub(crate) struct OtherMachine {
 pub(crate) struct Hosts(pub(crate) Arc<Requests>);
 
 impl HostStarter for Hosts {
-    fn start(&self, listener: UnixListener, socket: &Path) -> io::Result<()> {
+    fn start(&self, listener: UnixListener) -> io::Result<()> {
         listener.set_nonblocking(true)?;
-        self.0.hosts.lock().push((listener, socket.to_owned()));
+        self.0.hosts.lock().push(listener);
         Ok(())
     }
 }
 
 /// Connects to the other machine.
+#[derive(Debug)]
 pub(crate) struct Link(pub(crate) Arc<Requests>);
 
-impl fmt::Debug for Link {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Link").finish_non_exhaustive()
-    }
-}
-
 impl Transport for Link {
-    fn dial<'a>(
-        &'a self,
-        _: &'a RemoteHostConfig,
-        _: &'a str,
-    ) -> Pin<Box<dyn Future<Output = Result<Channel, ConnectFailure>> + Send + 'a>> {
+    fn dial<'a>(&'a self, _: &'a RemoteHostConfig, _: &'a str) -> DialFuture<'a> {
         Box::pin(async move {
             let connect = || {
                 let (near, far) = UnixStream::pair()?;
-                near.set_nonblocking(true)?;
                 self.0.dials.lock().push(far);
-                tokio::net::UnixStream::from_std(near)
+                Channel::from_stream(near, ())
             };
-            let near = connect().map_err(|error| ConnectFailure::Connection(error.to_string()))?;
-            let (reader, writer) = tokio::io::split(near);
-            Ok(Channel {
-                reader: Box::new(reader),
-                writer: Box::new(writer),
-                errors: ErrorText::default(),
-                guard: Box::new(()),
-            })
+            connect().map_err(|error| ConnectFailure::Connection(error.to_string()))
         })
     }
 }
@@ -140,7 +119,7 @@ async fn try_relay(stream: UnixStream, requests: &Requests) -> io::Result<()> {
     stream.set_nonblocking(true)?;
     let mut stream = tokio::net::UnixStream::from_std(stream)?;
     let version = env!("CARGO_PKG_VERSION");
-    stream.write_all(format!("{RELAY_MARK}{}\n", json!({ "version": version })).as_bytes()).await?;
+    stream.write_all(format!("{MARK}{}\n", json!({ "version": version })).as_bytes()).await?;
     let mut line = Vec::new();
     while line.last() != Some(&b'\n') {
         line.push(stream.read_u8().await?);
@@ -159,8 +138,7 @@ async fn try_relay(stream: UnixStream, requests: &Requests) -> io::Result<()> {
     };
     let mut host = tokio::net::UnixStream::connect(socket).await?;
     let body = rmp_serde::to_vec_named(&Ask::Link).map_err(io::Error::other)?;
-    let length = u32::try_from(body.len() + 8).map_err(io::Error::other)?;
-    host.write_all(&[&length.to_be_bytes()[..], &1_u64.to_be_bytes(), &body].concat()).await?;
+    host.write_all(&frame(1, &body)).await?;
     let mut answer = vec![0; host.read_u32().await? as usize];
     host.read_exact(&mut answer).await?;
     let reply = json!({"open": {"socket": name, "is_current": true, "others": []}});

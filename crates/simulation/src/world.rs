@@ -37,9 +37,9 @@ pub(crate) const OTHER: usize = 1;
 /// The time of the world at its beginning.
 pub(crate) const START: Timestamp = Timestamp(1_700_000_000_000_000);
 
-/// End of the time in which faults happen, and of the time in which most happen, in milliseconds.
-const FAULTS_UNTIL_MS: u64 = 60_000;
-const MOST_FAULTS_UNTIL_MS: u64 = 4000;
+/// Maximum time of a fault, and of an early one, in milliseconds.
+const MAX_FAULT_MS: u64 = 60_000;
+const MAX_EARLY_FAULT_MS: u64 = 4000;
 
 /// Time within which every run has to be over.
 const RUNS_UNTIL: Duration = Duration::from_secs(3 * 3600);
@@ -258,8 +258,8 @@ fn random_faults(random: &mut Random) -> Vec<(Duration, Fault)> {
                 14 => Fault::StopWorkers,
                 _ => Fault::FillDisk,
             };
-            let until = if random.one_in(3) { FAULTS_UNTIL_MS } else { MOST_FAULTS_UNTIL_MS };
-            (Duration::from_millis(100 + random.below(until)), fault)
+            let max = if random.one_in(3) { MAX_FAULT_MS } else { MAX_EARLY_FAULT_MS };
+            (Duration::from_millis(100 + random.below(max)), fault)
         })
         .collect();
     faults.sort_by_key(|(at, _)| *at);
@@ -281,8 +281,6 @@ enum Faults {
 struct DaemonProcess {
     process: Process,
     shutdown: Arc<Mutex<Option<ShutdownHandle>>>,
-    /// It ends by itself, and the next one starts then.
-    is_ending: bool,
 }
 
 /// The world of one schedule.
@@ -314,7 +312,7 @@ pub(crate) struct World {
     active_at: Duration,
     /// A host was killed.
     pub(crate) has_killed_hosts: bool,
-    /// The link was away for longer than anybody waits for it.
+    /// The link was cut for longer than the daemon's timeout of connections.
     pub(crate) has_lost_link: bool,
     fault_count: u32,
 }
@@ -454,7 +452,7 @@ impl World {
         if let Some(path) = front.as_ref().and_then(|front| front.as_pathname())
             && std::fs::remove_file(&host.back).is_err()
         {
-            // It has cleaned up behind it; a killed host leaves all as it is.
+            // It has removed its socket. A killed host leaves its files.
             let mark = |socket: &Path| socket.with_extension("over");
             let _ = std::fs::rename(mark(&host.back), mark(path));
             let _ = std::fs::remove_file(path);
@@ -470,7 +468,7 @@ impl World {
     /// Starts what processes have requested.
     fn serve_requests(&mut self) {
         let wanted = std::mem::take(&mut *self.requests.hosts.lock());
-        for (front, _) in wanted {
+        for front in wanted {
             self.start_host(0, Some(front));
         }
         let wants_host = std::mem::take(&mut self.requests.other.lock().wants_host);
@@ -554,17 +552,16 @@ impl World {
             });
             daemon.serve().await.expect("a daemon that serves");
         });
-        self.daemon = Some(DaemonProcess { process, shutdown, is_ending: false });
+        self.daemon = Some(DaemonProcess { process, shutdown });
     }
 
     /// Begins the end of the daemon: of its own will, or at once.
     fn end_daemon(&mut self, is_clean: bool) {
-        let Some(daemon) = &mut self.daemon else { return };
+        let Some(daemon) = &self.daemon else { return };
         self.down_since.get_or_insert(self.stage.now());
         if is_clean {
             let handle = daemon.shutdown.lock().clone();
             if let Some(handle) = handle {
-                daemon.is_ending = true;
                 return handle.stop(ShutdownMode::KeepTerminals);
             }
         }

@@ -99,6 +99,31 @@ pub struct CommandResult {
     pub version: Option<u64>,
 }
 
+impl CommandResult {
+    /// Returns the result of a command that has printed nothing, with the offset at its beginning.
+    pub(crate) fn without_output(offset: u64) -> Self {
+        Self {
+            output: String::new(),
+            tail: None,
+            left_out: 0,
+            next: offset,
+            dropped_before: None,
+            exit_code: None,
+            timed_out: false,
+            ended: None,
+            replaced_by: None,
+            not_entered: None,
+            asks: None,
+            is_unreported: false,
+            is_piped: false,
+            lacks_exit_code: false,
+            offset,
+            end: offset,
+            version: None,
+        }
+    }
+}
+
 /// A program that waits for typed input.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InputRequest {

@@ -156,22 +156,11 @@ impl SimulatedShell<'_> {
         let offset = self.print();
         Ok(CommandResult {
             output: format!("{SIMULATED_OUTPUT}\n"),
-            tail: None,
-            left_out: 0,
             next: self.offset,
-            dropped_before: None,
+            end: self.offset,
             exit_code: (!timed_out).then_some(0),
             timed_out,
-            ended: None,
-            replaced_by: None,
-            not_entered: None,
-            asks: None,
-            is_unreported: false,
-            is_piped: false,
-            lacks_exit_code: false,
-            offset,
-            end: self.offset,
-            version: None,
+            ..CommandResult::without_output(offset)
         })
     }
 

@@ -42,7 +42,6 @@ use crate::process::{Exit, Survivor};
 use crate::refusal::{TerminalClosed, changed};
 use crate::screen::{Cursor, Modes, Picture, Size};
 use crate::shell_state::{NotedState, OpenFiles, ShellState};
-use crate::terminals::Spec;
 use crate::wait::{InputWait, Quiet, Target, Until, Wait, Waited};
 
 /// A live terminal. Cheap to clone; the terminal itself stays in its task.
@@ -479,19 +478,19 @@ pub struct Description {
 }
 
 impl Description {
-    /// Returns the description of a terminal that opens now, still without a program.
-    pub(crate) fn new(id: TerminalId, spec: &Spec) -> Self {
-        let now = SystemTime::now();
+    /// Returns the description of a terminal at its opening, without a name, without a requester and without a program.
+    #[must_use]
+    pub fn new(id: TerminalId, command: String, size: Size, created: SystemTime) -> Self {
         Self {
             id,
-            command: spec.command.clone(),
-            name: spec.name.clone(),
-            opened_by: spec.opened_by.clone(),
-            created: now,
-            last_activity: now,
+            command,
+            name: None,
+            opened_by: None,
+            created,
+            last_activity: created,
             pid: 0,
             title: String::new(),
-            size: spec.size,
+            size,
             busy: None,
             exit_code: None,
             exit: None,

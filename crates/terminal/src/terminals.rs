@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 use steplatch_ids::TerminalId;
@@ -100,6 +100,12 @@ const OF_A_CONNECTION: &[&str] =
     &["SSH_AUTH_SOCK", "SSH_CLIENT", "SSH_CONNECTION", "SSH_ORIGINAL_COMMAND", "SSH_TTY", "XDG_SESSION_ID"];
 
 impl Spec {
+    /// Returns the description of its terminal, which opens now.
+    fn description(&self, id: TerminalId) -> Description {
+        let description = Description::new(id, self.command.clone(), self.size, SystemTime::now());
+        Description { name: self.name.clone(), opened_by: self.opened_by.clone(), ..description }
+    }
+
     /// Returns it with the environment of the machine for which a request came from elsewhere: what the terminal
     /// inherits, and the home at which a relative directory, or one with `~`, begins.
     #[must_use]
@@ -253,18 +259,10 @@ impl Terminals {
         if let Some(simulation) = self.options.simulation.clone() {
             tokio::time::sleep(simulation.delay()).await;
             simulation.record(SimulatedEffect::Open, &id, spec.step.as_deref());
-            let description = Description { pid: simulated::SIMULATED_PID, ..Description::new(id, &spec) };
-            let life = Lifecycle::default();
-            let (terminal, received) = self.insert(reservation, description.pid, life.clone(), None);
-            let terminals = self.clone();
-            tokio::spawn(async move {
-                let id = description.id.clone();
-                simulated::run(description, received, &*simulation, life).await;
-                terminals.remove(&id);
-            });
-            return Ok(Opened { terminal, integrated: true });
+            let description = Description { pid: simulated::SIMULATED_PID, ..spec.description(id) };
+            return Ok(self.start_simulated(reservation, description, simulation));
         }
-        let description = Description::new(id.clone(), &spec);
+        let description = spec.description(id.clone());
         let mut arguments = spec.arguments;
         let mut environment = environment_of(spec.inherited, spec.environment, &id);
         let integration = self
@@ -314,6 +312,25 @@ impl Terminals {
             memory.record_freed();
         });
         Ok(Opened { terminal, integrated })
+    }
+
+    /// Starts a terminal without a program.
+    #[cfg(feature = "simulation")]
+    fn start_simulated(
+        &self,
+        reservation: Reservation<'_>,
+        description: Description,
+        simulation: Arc<dyn Simulation>,
+    ) -> Opened {
+        let life = Lifecycle::default();
+        let (terminal, received) = self.insert(reservation, description.pid, life.clone(), None);
+        let terminals = self.clone();
+        tokio::spawn(async move {
+            let id = description.id.clone();
+            simulated::run(description, received, &*simulation, life).await;
+            terminals.remove(&id);
+        });
+        Opened { terminal, integrated: true }
     }
 
     /// Adds a terminal at its place. Returns it with the receiver of its requests.

@@ -21,7 +21,7 @@ use super::failure::{ConnectFailure, explain, printable};
 use super::transport::{Channel, Transport};
 use super::{QuestionWatch, RemoteHostConfig};
 use crate::client::{AskError, Host, OnSecret, Peer, version_label};
-use crate::hosts::is_socket;
+use crate::hosts::{Role, is_socket};
 use crate::relay::{MARK, MAX_LINE_BYTES, RelayHello, RelayReply, RelayRequest};
 use crate::wire::WIRE_VERSION;
 
@@ -668,7 +668,7 @@ impl Supervisor {
         async move {
             let connection = |text: String| ConnectFailure::Connection(text);
             let peer = Peer::Elsewhere { host: name.clone() };
-            let host = timeout(GREETING_TIMEOUT, Host::from_stream(speaker, peer, &on_secret)).await;
+            let host = timeout(GREETING_TIMEOUT, Host::from_stream(speaker, peer, Role::Visitor, &on_secret)).await;
             let host = host.map_err(|_| connection("the terminal host there does not answer".to_owned()))?;
             let host =
                 host.map_err(|error| match error.get_ref().and_then(|cause| cause.downcast_ref::<AskError>()) {

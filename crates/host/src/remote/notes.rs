@@ -73,23 +73,10 @@ impl Opening {
     /// Describes the terminal before the machine does.
     pub(crate) fn description(&self, id: TerminalId, pid: i32) -> Description {
         Description {
-            id,
-            command: self.command.clone(),
             name: self.name.clone(),
             opened_by: self.opened_by.clone(),
-            created: self.since,
-            last_activity: self.since,
             pid,
-            title: String::new(),
-            size: self.size,
-            busy: None,
-            exit_code: None,
-            exit: None,
-            viewers: 0,
-            holder: None,
-            cwd: None,
-            awaiting_input: None,
-            password: false,
+            ..Description::new(id, self.command.clone(), self.size, self.since)
         }
     }
 }

@@ -6,6 +6,8 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fmt;
+use std::io;
+use std::os::unix::net::UnixStream;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,11 +34,7 @@ pub trait Transport: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// If not even an attempt is possible. The failure of an attempt shows on a read.
-    fn dial<'a>(
-        &'a self,
-        host: &'a RemoteHostConfig,
-        client: &'a str,
-    ) -> Pin<Box<dyn Future<Output = Result<Channel, ConnectFailure>> + Send + 'a>>;
+    fn dial<'a>(&'a self, host: &'a RemoteHostConfig, client: &'a str) -> DialFuture<'a>;
 
     /// Returns the target of a connection to this host now, with the facts from before the connection.
     ///
@@ -52,6 +50,9 @@ pub trait Transport: fmt::Debug + Send + Sync {
     }
 }
 
+/// The future connection to a relay.
+pub type DialFuture<'a> = Pin<Box<dyn Future<Output = Result<Channel, ConnectFailure>> + Send + 'a>>;
+
 /// A connection to a relay.
 pub struct Channel {
     /// Output of the relay.
@@ -62,6 +63,23 @@ pub struct Channel {
     pub errors: ErrorText,
     /// Its drop ends the connection.
     pub guard: Box<dyn ConnectionGuard>,
+}
+
+impl Channel {
+    /// Returns the connection over a stream that reports nothing about itself.
+    ///
+    /// # Errors
+    /// If the runtime cannot take the stream.
+    pub fn from_stream(stream: UnixStream, guard: impl ConnectionGuard + 'static) -> io::Result<Self> {
+        stream.set_nonblocking(true)?;
+        let (reader, writer) = tokio::net::UnixStream::from_std(stream)?.into_split();
+        Ok(Self {
+            reader: Box::new(reader),
+            writer: Box::new(writer),
+            errors: ErrorText::default(),
+            guard: Box::new(guard),
+        })
+    }
 }
 
 /// The future target of a connection.
@@ -155,11 +173,7 @@ pub trait SshEnvironment: fmt::Debug + Send + Sync {
 }
 
 impl Transport for OpenSsh {
-    fn dial<'a>(
-        &'a self,
-        host: &'a RemoteHostConfig,
-        client: &'a str,
-    ) -> Pin<Box<dyn Future<Output = Result<Channel, ConnectFailure>> + Send + 'a>> {
+    fn dial<'a>(&'a self, host: &'a RemoteHostConfig, client: &'a str) -> DialFuture<'a> {
         Box::pin(async move {
             let target = self.target(host).await?;
             let fixed = target.fixed.arguments();

@@ -15,6 +15,7 @@ use tokio::net::UnixStream;
 
 use super::*;
 use crate::client::Host;
+use crate::hosts::Role;
 use crate::relay::linked;
 use crate::wire::{OpenRefused, OpenRequest, OpenedTerminal, PlacePolicy, write_frame};
 
@@ -36,12 +37,11 @@ impl TestHost {
     }
 
     async fn client(&self) -> Host {
-        self.connect(false).await
+        self.connect(Role::Visitor).await
     }
 
-    /// Connects, as the daemon of the machine or as another client.
-    async fn connect(&self, is_owner: bool) -> Host {
-        Host::connect(&self.folder.path().join("host.sock"), is_owner, &(Arc::new(|_| {}) as _)).await.unwrap()
+    async fn connect(&self, role: Role) -> Host {
+        Host::connect(&self.folder.path().join("host.sock"), role, &(Arc::new(|_| {}) as _)).await.unwrap()
     }
 
     /// Sends a request as a client that is killed before the answer.
@@ -108,13 +108,14 @@ async fn list(client: &Host) -> Vec<Description> {
     client.ask(&Ask::List).await.unwrap()
 }
 
-/// What the daemon before has sent is not done. Its connection stays: its end would mean that of the host.
+/// A host ignores the requests of a superseded daemon and keeps its connection: an end of the connection would mean the
+/// end of the host.
 #[tokio::test]
 async fn a_daemon_supersedes_the_one_before_it_and_no_other_client() {
     let host = TestHost::new(Options::default());
-    let (other, first) = (host.client().await, host.connect(true).await);
+    let (other, first) = (host.client().await, host.connect(Role::Daemon).await);
     let before = opened(&first, &open("run/open/1", &["cat"])).await;
-    let second = host.connect(true).await;
+    let second = host.connect(Role::Daemon).await;
     let (late, next) = (open("run/open/2", &["cat"]), open("run/open/3", &["cat"]));
     let third = tokio::select! {
         answered = first.ask::<Result<OpenedTerminal, OpenRefused>>(&late) => panic!("{answered:?}"),

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use rustix::process::{Pid, WaitOptions, kill_process, waitpid};
 use steplatch_host::{
-    AskError, AttachEvent, HostState, HostedTerminal, Hosts, HostsError, OpenRefused, Refusal, SendError, Stage,
+    AskError, AttachEvent, HostState, HostedTerminal, Hosts, HostsError, OpenRefused, Refusal, Role, SendError, Stage,
     Starter, WaitRequest,
 };
 use steplatch_patience::eventually;
@@ -26,7 +26,7 @@ async fn hosts(folder: &Path, version: &str) -> Hosts {
 async fn hosts_that_tell(folder: &Path, version: &str, told: impl Fn(SecretText) + Send + Sync + 'static) -> Hosts {
     let notes = folder.join("notes");
     std::fs::create_dir_all(&notes).unwrap();
-    Hosts::find(folder, &notes, Starter::InProcess(Box::default()), version, told).await.unwrap()
+    Hosts::find(Role::Visitor, folder, &notes, Starter::InProcess(Box::default()), version, told).await.unwrap()
 }
 
 pub(crate) fn spec(command: &[&str]) -> Spec {

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use steplatch_files::FileAsk;
 use steplatch_host::{
     Ask, AskError, AttachEvent, CLIENT_CONNECT_TIMEOUT, ConnectFailure, CopyOptions, DialedTargets, HostedTerminal,
-    Hosts, HostsError, MachineSecretSink, OpenSsh, PlacePolicy, RemoteError, RemoteHostConfig, RemoteHostState,
+    Hosts, HostsError, MachineSecretSink, OpenSsh, PlacePolicy, RemoteError, RemoteHostConfig, RemoteHostState, Role,
     SshEnvironment, Starter, TerminalAsk, TransferError, Transport,
 };
 use steplatch_ids::TerminalId;
@@ -54,7 +54,7 @@ fn config(name: &str) -> RemoteHostConfig {
 
 async fn here(folder: &Path) -> Hosts {
     let on_secret = |secret| panic!("a machine hides {secret:?} everywhere");
-    Hosts::find(folder, folder, Starter::InProcess(Box::default()), "1", on_secret).await.unwrap()
+    Hosts::find(Role::Visitor, folder, folder, Starter::InProcess(Box::default()), "1", on_secret).await.unwrap()
 }
 
 impl Scene {

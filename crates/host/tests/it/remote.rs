@@ -4,14 +4,13 @@ use std::collections::BTreeSet;
 use std::io::BufReader;
 use std::net::Shutdown;
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use steplatch_host::{
-    AskError, CLIENT_CONNECT_TIMEOUT, Channel, ConnectFailure, ErrorText, HostedTerminal, Hosts, HostsError,
-    MachineSecretSink, NoQuestions, PlacePolicy, Relay, RemoteHostConfig, RemoteHostState, RemoteSetup, Starter,
+    AskError, CLIENT_CONNECT_TIMEOUT, Channel, ConnectFailure, DialFuture, HostedTerminal, Hosts, HostsError,
+    MachineSecretSink, NoQuestions, PlacePolicy, Relay, RemoteHostConfig, RemoteHostState, RemoteSetup, Role, Starter,
     Transport,
 };
 use steplatch_ids::{RunId, TerminalId};
@@ -54,11 +53,7 @@ impl FarMachine {
 struct ToFarMachine(Arc<FarMachine>);
 
 impl Transport for ToFarMachine {
-    fn dial<'a>(
-        &'a self,
-        _: &'a RemoteHostConfig,
-        _: &'a str,
-    ) -> Pin<Box<dyn Future<Output = Result<Channel, ConnectFailure>> + Send + 'a>> {
+    fn dial<'a>(&'a self, _: &'a RemoteHostConfig, _: &'a str) -> DialFuture<'a> {
         Box::pin(async move {
             self.0.dialed.fetch_add(1, Ordering::Relaxed);
             let one_less = |left: usize| left.checked_sub(1);
@@ -80,14 +75,7 @@ impl Transport for ToFarMachine {
                 let _ = runtime.block_on(relay.serve(input, far.try_clone().unwrap()));
                 let _ = far.shutdown(Shutdown::Both);
             });
-            near.set_nonblocking(true).unwrap();
-            let (reader, writer) = tokio::io::split(tokio::net::UnixStream::from_std(near).unwrap());
-            Ok(Channel {
-                reader: Box::new(reader),
-                writer: Box::new(writer),
-                errors: ErrorText::default(),
-                guard: Box::new(()),
-            })
+            Ok(Channel::from_stream(near, ()).unwrap())
         })
     }
 }
@@ -98,7 +86,8 @@ pub(super) fn folder() -> TempDir {
 
 /// A terminal host in this process.
 async fn far_host(folder: &Path) -> Hosts {
-    let host = Hosts::find(folder, folder, Starter::InProcess(Box::default()), "1", |_| {}).await.unwrap();
+    let host =
+        Hosts::find(Role::Visitor, folder, folder, Starter::InProcess(Box::default()), "1", |_| {}).await.unwrap();
     host.prepare().await.unwrap();
     host
 }
@@ -131,7 +120,8 @@ impl MachineSecretSink for Unheard {
 
 /// A daemon's hosts, with the far machine as `box`.
 pub(super) async fn near(folder: &Path, far: &Arc<FarMachine>) -> Hosts {
-    let hosts = Hosts::find(folder, folder, Starter::InProcess(Box::default()), "1", |_| {}).await.unwrap();
+    let hosts =
+        Hosts::find(Role::Visitor, folder, folder, Starter::InProcess(Box::default()), "1", |_| {}).await.unwrap();
     let transport = Arc::new(ToFarMachine(far.clone()));
     hosts.reach(RemoteSetup {
         notes: folder.join("machines"),

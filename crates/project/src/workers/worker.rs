@@ -154,7 +154,7 @@ impl Worker {
             WorkerExited::new(format!("a process to execute functions could not be started: {error}"))
         };
         let (child, input, output): (_, WorkerInput, WorkerOutput) = match starter {
-            WorkerStarter::Nobody => return Err(WorkerExited::new("functions are not executed by this daemon")),
+            WorkerStarter::Nobody => return Err(WorkerExited::new("this daemon executes no functions")),
             WorkerStarter::Given(source) => {
                 let connect = || {
                     let stream = source.start()?;

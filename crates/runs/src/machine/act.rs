@@ -29,22 +29,19 @@ pub(crate) struct Action {
 /// Performs an action within its limit.
 pub(crate) async fn perform(shared: Arc<Engine>, caller: Arc<Caller>, action: Action) -> Outcome {
     let Action { tool, mut params, step, mut limit, attempt } = action;
-    let began = shared.clock.now();
-    let session = params.get("session_id").and_then(Value::as_str).unwrap_or_default();
     if attempt.is_repeated() {
         shared.sessions.record_repeated(&step);
     }
-    // A terminal host that does not answer may have begun the step, or may have its terminal.
-    let awaiting = async {
-        if attempt.is_repeated() || shared.sessions.may_be_on_silent_host(session).await {
-            shared.sessions.await_silent_hosts().await;
+    if shared.sessions.has_silent_host() {
+        let began = shared.clock.now();
+        let session = params.get("session_id").and_then(Value::as_str).unwrap_or_default();
+        let awaiting = shared.sessions.await_silent_hosts(session, attempt.is_repeated());
+        if limited(&shared.clock, limit, awaiting).await.is_none() {
+            return Outcome::TimedOut;
         }
-    };
-    if limited(&shared.clock, limit, awaiting).await.is_none() {
-        return Outcome::TimedOut;
+        let waited = shared.clock.now().since(began);
+        limit = limit.map(|limit| limit.saturating_sub(waited));
     }
-    let waited = shared.clock.now().since(began);
-    limit = limit.map(|limit| limit.saturating_sub(waited));
     if let "run_node" | "run_graph" = tool.as_str() {
         let graph = tool == "run_graph";
         let called = Box::pin(call::perform(&shared, &caller, call::NodeCallRequest { graph, params, step, attempt }));

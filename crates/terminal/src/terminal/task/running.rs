@@ -75,27 +75,8 @@ impl Entering {
 
     /// Reports that the shell is integrated, for a request without a command.
     fn report_integrated(self, offset: u64) {
-        let result = CommandResult {
-            output: String::new(),
-            tail: None,
-            left_out: 0,
-            next: offset,
-            dropped_before: None,
-            exit_code: None,
-            timed_out: false,
-            ended: None,
-            replaced_by: None,
-            not_entered: None,
-            asks: None,
-            is_unreported: false,
-            is_piped: false,
-            lacks_exit_code: false,
-            offset,
-            end: offset,
-            version: None,
-        };
         // The caller may have stopped listening.
-        let _ = self.reply.send(Ok(result));
+        let _ = self.reply.send(Ok(CommandResult::without_output(offset)));
     }
 }
 

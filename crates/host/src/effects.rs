@@ -94,9 +94,19 @@ impl Effects {
         self.desk.lock().has_unsettled()
     }
 
+    /// Returns whether a client may repeat a step that it has performed.
+    pub(crate) fn has_unreported(&self) -> bool {
+        self.desk.lock().has_unreported()
+    }
+
     /// Returns the unsettled steps of runs.
     pub(crate) fn unsettled(&self) -> Vec<String> {
         self.desk.lock().unsettled()
+    }
+
+    /// Returns whether a step has begun an effect here, other than a keystroke.
+    pub(crate) fn has_step(&self, step: &str) -> bool {
+        self.desk.lock().has_step(step)
     }
 
     /// Returns the progress of the input of a step.

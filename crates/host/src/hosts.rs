@@ -717,11 +717,32 @@ impl Hosts {
         if repeated.is_some() {
             self.await_silent_briefly().await.map_err(|_| unknown())?;
         }
-        match step.and_then(|step| self.host_with_step(step)) {
-            Some(host) => Ok(host),
-            None if repeated.is_some_and(|step| self.is_in_doubt(step)) => Err(unknown()),
-            None => self.current().await,
+        if let Some(host) = step.and_then(|step| self.host_with_step(step)) {
+            return Ok(host);
         }
+        if let Some(step) = repeated {
+            if let Some(host) = self.find_older_with_step(step).await.map_err(|_| unknown())? {
+                return Ok(host);
+            }
+            if self.is_in_doubt(step) {
+                return Err(unknown());
+            }
+        }
+        self.current().await
+    }
+
+    /// Returns the host of an older version that has performed an effect of a step for an earlier daemon: a list of
+    /// unsettled steps does not have those of clients.
+    ///
+    /// # Errors
+    /// If one of them does not answer, or does not know the request.
+    async fn find_older_with_step(&self, step: &str) -> Result<Option<Host>, AskError> {
+        for host in self.older() {
+            if answer(&host, &Ask::HasStep(step.to_owned())).await? {
+                return Ok(Some(host));
+            }
+        }
+        Ok(None)
     }
 
     /// Waits until each host that did not answer at the start of this daemon has answered or ended: until then, it may
@@ -1181,16 +1202,20 @@ impl Hosts {
                 // It has closed its socket, so it is ending, and its parent has to collect it.
                 let _ = tokio::task::spawn_blocking(move || child.wait()).await;
             }
-            // Its socket has no further use, whether the host could remove it or not.
-            let _ = std::fs::remove_file(&socket);
-            let _ = std::fs::remove_file(records::end_mark(&socket));
             if let Some(shared) = hosts.upgrade() {
                 let steps = over.steps();
-                let is_in_doubt = !steps.is_empty();
+                let has_mark = shared.role == Role::Visitor || {
+                    // Its socket has no further use, whether the host could remove it or not.
+                    let _ = std::fs::remove_file(&socket);
+                    std::fs::remove_file(records::end_mark(&socket)).is_ok()
+                };
+                // Otherwise it may have performed any step of a client, too.
+                if !has_mark || !steps.is_empty() {
+                    shared.missed.store(true, Ordering::Relaxed);
+                }
                 let mut doubts = shared.doubts.lock();
                 doubts.sockets.push(socket);
-                if is_in_doubt {
-                    shared.missed.store(true, Ordering::Relaxed);
+                if !steps.is_empty() {
                     doubts.steps.get_or_insert_default().extend(steps);
                 }
                 shared.end_doubts(&mut doubts);

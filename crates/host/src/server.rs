@@ -15,7 +15,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use async_recursion::async_recursion as boxed;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use serde::Serialize;
 use steplatch_files::{FileAsk, FileError, disk};
 use steplatch_ids::TerminalId;
@@ -55,6 +55,10 @@ const SEAT_LEASE: Duration = Duration::from_secs(15);
 /// Time that a host without terminals and clients keeps the results of steps that no daemon has stored yet.
 const RESULT_LINGER: Duration = Duration::from_secs(24 * 3600);
 
+/// Time that a retiring host without terminals keeps the results of clients, which may repeat a step at the next daemon.
+/// They give up some seconds after its start.
+const REPEAT_LINGER: Duration = Duration::from_secs(30);
+
 /// Everything that the connections of a host share.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -69,12 +73,21 @@ pub(crate) struct Shared {
     links: Links,
     /// The number of the last connection.
     numbers: AtomicU64,
-    /// The number of the connection of the daemon of this machine; 0 before the first one.
-    owner: AtomicU64,
+    service: RwLock<Service>,
     /// Unfinished copies of files.
     pub(crate) unfinished: UnfinishedFiles,
     /// Effects that the host performs once for each step.
     pub(crate) effects: Effects,
+}
+
+/// The clients that the host serves. Locked for reading from the decision to serve a request until its effect is in the
+/// ledger, so that a change finds all effects of the clients before it.
+#[derive(Debug, Default)]
+struct Service {
+    /// The number of the connection of the daemon of this machine; 0 before the first one.
+    owner: u64,
+    /// True if the host ends, and serves nobody.
+    is_over: bool,
 }
 
 impl Shared {
@@ -133,7 +146,7 @@ pub async fn serve(
         seats: Mutex::default(),
         links: Links::default(),
         numbers: AtomicU64::new(0),
-        owner: AtomicU64::new(0),
+        service: RwLock::default(),
         unfinished: UnfinishedFiles::default(),
         effects: Effects::default(),
     });
@@ -167,13 +180,14 @@ pub async fn serve(
         }
     }
     shared.terminals.close_all().await;
+    shared.service.write().is_over = true;
+    if let Some(path) = path.as_ref().filter(|_| !shared.effects.has_unsettled()) {
+        // Without the mark, a daemon takes the results of this host for lost.
+        let _ = std::fs::write(records::end_mark(path), "");
+    }
     shared.ending.send_replace(true);
     shared.unfinished.remove_all();
     if let Some(path) = path {
-        if !shared.effects.has_unsettled() {
-            // Without the mark, the next daemon takes the results of this host for lost.
-            let _ = std::fs::write(records::end_mark(&path), "");
-        }
         // The host no longer answers there; a running daemon may have removed the socket already.
         let _ = std::fs::remove_file(path);
     }
@@ -200,12 +214,21 @@ async fn wait_for_end(shared: Arc<Shared>) {
         let empty = *terminals.borrow_and_update() == 0;
         let alone = *connections.borrow_and_update() == 0;
         let has_results = shared.effects.has_unsettled();
-        if *ending.borrow_and_update() || (empty && shared.is_retiring() && !has_results) {
+        let is_retired = empty && shared.is_retiring() && !has_results;
+        if *ending.borrow_and_update() || (is_retired && !shared.effects.has_unreported()) {
             return;
         }
-        let linger = if has_results { RESULT_LINGER } else { LINGER };
-        let linger =
-            async { if empty && alone { tokio::time::sleep(linger).await } else { std::future::pending().await } };
+        let linger = match is_retired {
+            true => Some(REPEAT_LINGER),
+            false if empty && alone => Some(if has_results { RESULT_LINGER } else { LINGER }),
+            false => None,
+        };
+        let linger = async {
+            match linger {
+                Some(linger) => tokio::time::sleep(linger).await,
+                None => std::future::pending().await,
+            }
+        };
         // The senders are ours and stay.
         tokio::select! {
             _ = terminals.changed() => {}
@@ -283,8 +306,8 @@ impl Connection {
     }
 
     /// Returns whether a later daemon of this machine has connected.
-    fn is_superseded(&self) -> bool {
-        self.is_owner.load(Ordering::Relaxed) && self.shared.owner.load(Ordering::Relaxed) > self.number
+    fn is_superseded(&self, service: &Service) -> bool {
+        self.is_owner.load(Ordering::Relaxed) && service.owner > self.number
     }
 
     fn lock(&self) -> parking_lot::MutexGuard<'_, HashMap<u64, AbortHandle>> {
@@ -295,12 +318,14 @@ impl Connection {
     fn handle(self: &Arc<Self>, number: u64, ask: Option<Ask>) {
         if let Some(Ask::Hello { is_owner: true, .. }) = ask {
             self.is_owner.store(true, Ordering::Relaxed);
-            self.shared.owner.fetch_max(self.number, Ordering::Relaxed);
+            let mut service = self.shared.service.write();
+            service.owner = service.owner.max(self.number);
         }
+        let service = self.shared.service.read();
         // The connection stays: its daemon may still run, and would take its end for that of the host.
         // A secret stays one, and a step that was given up stays given up.
         let is_lasting = matches!(ask, Some(Ask::Remember(_) | Ask::Settle(_)));
-        if self.is_superseded() && !is_lasting {
+        if service.is_over || (self.is_superseded(&service) && !is_lasting) {
             return;
         }
         if let Some(Ask::Cancel(number)) = ask {
@@ -357,6 +382,7 @@ impl Connection {
                 shared.effects.find_opened(step, &self.outbox, number);
                 Ok(())
             }
+            Ask::HasStep(step) => self.say(number, shared.effects.has_step(&step)),
             Ask::Settle(steps) => {
                 let closing = shared.effects.settle(&steps);
                 let sent = self.say(number, ());

@@ -56,6 +56,8 @@ pub enum Ask {
     Find(String),
     /// Find the terminal that this step opened. Waits for an opening that is under way. → `Option<TerminalId>`
     OpenedBy(String),
+    /// Return whether a request for an effect of this step has arrived. → `bool`
+    HasStep(String),
     /// A request to one terminal.
     Terminal(TerminalId, TerminalAsk),
     /// Hide this text from now on, also for the daemon that serves the terminals next. → `()`
@@ -92,6 +94,7 @@ impl Ask {
             | Self::List
             | Self::Find(_)
             | Self::OpenedBy(_)
+            | Self::HasStep(_)
             | Self::Remember(_)
             | Self::Retire
             | Self::WatchActivity(_)
@@ -198,6 +201,7 @@ impl Ask {
             Self::Hello { .. }
             | Self::List
             | Self::Find(_)
+            | Self::HasStep(_)
             | Self::Remember(_)
             | Self::Retire
             | Self::Shutdown

@@ -159,10 +159,22 @@ impl<W, R: Clone, N, T: Clone> EffectDesk<W, R, N, T> {
         shells.filter(|shell| is_run || !shell.is_left).map(|shell| shell.terminal).collect()
     }
 
+    /// Returns whether a step has an effect, or is settled.
+    #[must_use]
+    pub fn has_step(&self, step: &str) -> bool {
+        self.ledger.has_step(step)
+    }
+
     /// Returns whether the ledger has an effect that its requester settles later and has not settled.
     #[must_use]
     pub fn has_unsettled(&self) -> bool {
         self.ledger.has_unsettled()
+    }
+
+    /// Returns whether the ledger has an effect whose requester sends no report, and may request it again.
+    #[must_use]
+    pub fn has_unreported(&self) -> bool {
+        self.ledger.has_unreported()
     }
 
     /// Returns the steps with effects that their requesters settle later and have not settled.

@@ -108,6 +108,13 @@ impl<P, R> Ledger<P, R> {
         }
     }
 
+    /// Returns whether a step has an effect, or is settled.
+    #[must_use]
+    pub fn has_step(&self, step: &str) -> bool {
+        let mut following = self.entries.range(EffectKey::new(Effect::Open, step)..);
+        self.is_settled(step) || following.next().is_some_and(|(key, _)| key.step == step)
+    }
+
     fn is_settled(&self, step: &str) -> bool {
         let mut wholes = step.match_indices('/').map(|(at, _)| &step[..=at]);
         self.settled.contains(step) || wholes.any(|whole| self.settled.contains(whole))
@@ -192,6 +199,12 @@ impl<P, R> Ledger<P, R> {
     #[must_use]
     pub fn has_unsettled(&self) -> bool {
         self.unsettled > 0
+    }
+
+    /// Returns whether it has an effect whose requester sends no report, and may request it again.
+    #[must_use]
+    pub fn has_unreported(&self) -> bool {
+        self.entries.values().any(|entry| entry.settlement == Settlement::Unreported)
     }
 
     /// Returns the steps with effects that their requesters settle later and have not settled, each once, in order.

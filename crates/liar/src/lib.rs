@@ -246,6 +246,7 @@ impl Liar {
             }
             Ask::List => terminals().values().map(answer::description).collect(),
             Ask::OpenedBy(step) => json!(terminals().get(step)),
+            Ask::HasStep(step) => json!(terminals().contains_key(step)),
             Ask::Find(_) => Value::Null,
             Ask::WatchActivity(Some(_)) => return None,
             Ask::WatchActivity(None) => json!(1),

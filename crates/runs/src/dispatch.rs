@@ -141,6 +141,7 @@ impl Engine {
         if let (Ok(Some(session)), Ok(records)) = (self.sessions.opened_by(step).await, self.journal.read(run, 1).await)
             && !records.is_empty()
             && !records.iter().any(|record| record.text.contains(&session))
+            && !machine::keeps_terminals(&records)
         {
             let caller = Caller { run: Some(run.clone()), ..Caller::unknown() };
             self.sessions.exit(&caller, ExitTerminal { session_id: session, ..ExitTerminal::default() }).await;

@@ -16,6 +16,7 @@ pub(crate) use act::{Action, perform};
 pub(crate) use begin::{MachineLaunch, Rerun, prepare};
 pub(crate) use definitions::DefinitionCache;
 pub(crate) use gate::closed_gate;
+pub(crate) use history::keeps_terminals;
 pub(crate) use outcome::{outcome, value};
 pub(crate) use rehearsal::rehearsed;
 pub(crate) use report::{MAX_TEXT_CHARS, build_report, next_step, shorten};

@@ -99,6 +99,15 @@ pub enum LookupError {
 }
 
 impl LookupError {
+    /// Returns whether the session is certainly closed, or was never open.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        match self {
+            Self::Unnamed | Self::Lost { .. } | Self::NotFound { .. } => true,
+            Self::Host(error) => matches!(error, AskError::HostLost { .. } | AskError::RemoteHostLost { .. }),
+        }
+    }
+
     /// Returns whether the machine of the session is disconnected.
     #[must_use]
     pub fn is_away(&self) -> bool {

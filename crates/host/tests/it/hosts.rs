@@ -124,8 +124,9 @@ async fn an_older_host_keeps_its_terminals_and_opens_no_new_ones() {
     // With its last terminal it ends, and its socket goes.
     old.close(Closing::default()).await.unwrap();
     eventually("the older host ends", async || {
-        let files = std::fs::read_dir(folder.path()).unwrap().count();
-        if files > 2 { Err(files) } else { Ok(()) }
+        let files = std::fs::read_dir(folder.path()).unwrap().flatten().map(|file| file.path());
+        let sockets = files.filter(|path| path.extension().is_some_and(|extension| extension == "sock")).count();
+        if sockets > 1 { Err(sockets) } else { Ok(()) }
     })
     .await;
     assert_eq!(after.list().await.len(), 1);
@@ -323,6 +324,32 @@ async fn a_step_opens_one_terminal() {
         assert!(matches!(failed, Err(HostsError::Refused(OpenRefused::NotFound(_)))), "{failed:?}");
     }
     hosts.shut_down().await;
+}
+
+/// A client repeats, at the daemon of an update, a step that the host of the version before has performed.
+#[tokio::test]
+async fn a_repeated_step_of_a_client_belongs_to_the_older_host_that_performed_it() {
+    let folder = folder();
+    let before = hosts(folder.path(), "1").await;
+    let new = |step: &str| Spec { step: Some(step.into()), ..spec(&["cat"]) };
+    let (open, closed) = (before.open(new("open")).await.unwrap().0, before.open(new("closed")).await.unwrap().0);
+    closed.close(Closing::default()).await.unwrap();
+    let after = hosts(folder.path(), "2").await;
+    for (step, terminal) in [("open", &open), ("closed", &closed)] {
+        after.record_repeated(step);
+        assert_eq!(after.open(new(step)).await.unwrap().0.id(), terminal.id());
+    }
+    after.record_repeated("other");
+    let other = after.open(new("other")).await.unwrap().0;
+    assert_eq!(after.list().await.len(), 2);
+    // Without terminals it still keeps what it has performed.
+    open.close(Closing::default()).await.unwrap();
+    let later = hosts(folder.path(), "2").await;
+    later.record_repeated("closed");
+    assert_eq!(later.open(new("closed")).await.unwrap().0.id(), closed.id());
+    assert_eq!(later.list().await.len(), 1);
+    other.close(Closing::default()).await.unwrap();
+    later.shut_down().await;
 }
 
 #[tokio::test]

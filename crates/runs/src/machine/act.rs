@@ -1,6 +1,7 @@
 //! Execution of actions for a step of a run.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Map, Value};
@@ -24,11 +25,13 @@ pub(crate) struct Action {
     pub(crate) limit: Option<Duration>,
     /// Attempt of the action: an earlier daemon may have performed it.
     pub(crate) attempt: Attempt,
+    /// Set once the action has requested a terminal, which its run then has to close.
+    pub(crate) has_requested: Arc<AtomicBool>,
 }
 
 /// Performs an action within its limit.
 pub(crate) async fn perform(shared: Arc<Engine>, caller: Arc<Caller>, action: Action) -> Outcome {
-    let Action { tool, mut params, step, mut limit, attempt } = action;
+    let Action { tool, mut params, step, mut limit, attempt, has_requested } = action;
     if attempt.is_repeated() {
         shared.sessions.record_repeated(&step);
     }
@@ -93,6 +96,7 @@ pub(crate) async fn perform(shared: Arc<Engine>, caller: Arc<Caller>, action: Ac
     };
     // A partial opening cannot be undone, so a separate task completes it; dropping this future ends any other action.
     let result = if opens {
+        has_requested.store(true, Ordering::Relaxed);
         tokio::spawn(acting);
         limited(&clock, limit, result).await
     } else {

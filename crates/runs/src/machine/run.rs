@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -38,6 +39,13 @@ const SCREEN_TIMEOUT: Duration = Duration::from_secs(5);
 /// The field of a gate's context that describes the terminals in which the run continues.
 pub(crate) const TERMINAL: &str = "terminal";
 
+/// The action of a run that is opening a terminal.
+struct Opening {
+    step: StepId,
+    /// False while it waits for a terminal host that does not answer, and has requested nothing.
+    has_requested: Arc<AtomicBool>,
+}
+
 /// One run of a machine.
 pub(crate) struct MachineRun {
     pub(super) recorder: Recorder,
@@ -49,8 +57,7 @@ pub(crate) struct MachineRun {
     pub(super) leaves_work: bool,
     /// Effects in progress, by step: one action, or several branches.
     in_flight: HashMap<StepId, AbortHandle>,
-    /// The step that is opening a terminal.
-    opening: Option<StepId>,
+    opening: Option<Opening>,
     /// The timer of the whole run.
     deadline: Option<AbortHandle>,
     /// Tasks that must complete before the run counts as finished.
@@ -212,7 +219,7 @@ impl RunKind for MachineRun {
         match &input {
             Input::Outcome { step, .. } => {
                 self.in_flight.remove(step);
-                self.opening.take_if(|opening| opening == step);
+                self.opening.take_if(|opening| opening.step == *step);
             }
             Input::ShellAnswered { step, .. } => drop(self.in_flight.remove(step)),
             _ => {}
@@ -390,7 +397,7 @@ impl MachineRun {
     /// Waits for a terminal whose opening was in progress when the run ended, and closes it: no other component knows
     /// of it.
     async fn close_what_is_opened(&mut self, inputs: &mut RunInputs) {
-        let Some(opening) = self.opening.take() else { return };
+        let Some(Opening { step: opening, .. }) = self.opening.take() else { return };
         // An opening that waits for a place does not wait on.
         self.recorder.shared.sessions.give_up(&opening.to_string());
         // The outcome arrives within the limit of its state.
@@ -596,8 +603,10 @@ impl MachineRun {
         let (shared, caller) = (self.recorder.shared.clone(), self.approved_caller());
         match effect {
             Effect::Perform { step, tool, params, limit } => {
-                self.opening = (tool == "open_terminal").then(|| step.clone());
-                let action = act::Action { tool, params, step: step.to_string(), limit, attempt };
+                let has_requested = Arc::<AtomicBool>::default();
+                self.opening = (tool == "open_terminal")
+                    .then(|| Opening { step: step.clone(), has_requested: has_requested.clone() });
+                let action = act::Action { tool, params, step: step.to_string(), limit, attempt, has_requested };
                 self.await_outcome(step, act::perform(shared, caller, action));
             }
             Effect::Sleep { step, until, limit } => {
@@ -633,9 +642,10 @@ impl MachineRun {
                 }
             }
             Effect::Abandon { step } => {
+                let opens = |opening: &mut Opening| opening.step == step;
+                self.opening.take_if(|opening| opens(opening) && !opening.has_requested.load(Ordering::Relaxed));
                 // The run must close a terminal whose opening is in progress; its id arrives with the outcome.
-                let opens = self.opening.as_ref() == Some(&step);
-                if !opens {
+                if !self.opening.as_mut().is_some_and(opens) {
                     if let Some(task) = self.in_flight.remove(&step) {
                         task.abort();
                     }
@@ -676,7 +686,7 @@ impl MachineRun {
                 }));
             }
             // This driver performs the opening: `close_what_is_opened` closes the terminal when its id arrives.
-            Effect::CloseOpened { step } if self.opening.as_ref() == Some(&step) => {}
+            Effect::CloseOpened { step } if self.opening.as_ref().is_some_and(|opening| opening.step == step) => {}
             Effect::CloseOpened { step } => {
                 self.closing.push(tokio::spawn(async move {
                     shared.sessions.exit_opened_by(&caller, &step.to_string()).await;

@@ -310,7 +310,7 @@ impl PtyNodes {
         }
         if !sent.success {
             let error = sent.error.unwrap_or_default();
-            if self.sessions.exists(session.as_str()).await.is_ok() {
+            if self.is_open(session).await? {
                 // The terminal has refused the input.
                 return Err(PtyNodeError(ErrorType::InvalidInput, error));
             }
@@ -318,6 +318,18 @@ impl PtyNodes {
             return Err(PtyNodeError(ErrorType::Connection, error));
         }
         Ok(sent)
+    }
+
+    /// Returns whether a terminal is open.
+    ///
+    /// # Errors
+    /// If its terminal host does not answer: it may be open, and another one would not have its state.
+    async fn is_open(&self, session: &PtyTerminal) -> Result<bool, PtyNodeError> {
+        match self.sessions.exists(session.as_str()).await {
+            Ok(()) => Ok(true),
+            Err(error) if error.is_gone() => Ok(false),
+            Err(error) => Err(PtyNodeError(ErrorType::Connection, error.to_string())),
+        }
     }
 
     /// Returns the terminal in which the program runs, and whether this call opened it just now, because there was
@@ -333,8 +345,12 @@ impl PtyNodes {
     ) -> Result<(PtyTerminal, bool), PtyNodeError> {
         // A program that asks may be asked something before it is ready.
         let waits = pty.dialogue.is_none() || types;
+        if self.sessions.has_silent_host() {
+            let session = pane.session.as_ref().map_or("", PtyTerminal::as_str);
+            self.sessions.await_silent_hosts(session, pane.requested.is_some()).await;
+        }
         if let Some(session) = pane.session.clone() {
-            let exists = self.sessions.exists(session.as_str()).await.is_ok();
+            let exists = self.is_open(&session).await?;
             // The program of a dialogue often ends with it.
             if exists && pty.dialogue.is_some() {
                 let shown = self.read_content(caller, &session, GetScreenContent::default()).await;
@@ -382,7 +398,7 @@ impl PtyNodes {
                 let session = PtyTerminal::new(opened.session_id);
                 pane.session = Some(session.clone());
                 // A terminal from before keeps its state.
-                if self.sessions.exists(session.as_str()).await.is_ok() {
+                if self.is_open(&session).await? {
                     // The opening waits for a prompt only for some seconds. What is typed before that is echoed twice,
                     // and a program that starts looks like one that reads.
                     if waits {

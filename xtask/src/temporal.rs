@@ -30,8 +30,12 @@ pub(crate) fn ensure(repository: &Repository) -> anyhow::Result<bool> {
 /// Checks the format of the worker's sources, and lints them.
 pub(crate) fn format_and_lints(repository: &Repository) -> anyhow::Result<()> {
     step::run("format of the worker of Temporal", &mut cargo(repository, &["fmt", "--check"]))?;
-    let clippy = ["clippy", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"];
-    step::run("lints of the worker of Temporal", &mut cargo(repository, &clippy))
+    // `cargo clippy` would check the three hundred packages again, which takes four minutes; a build has them already.
+    let mut lints = cargo(repository, &["build", "--all-targets", "--locked", "--quiet"]);
+    lints.env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver");
+    // The separator of `cargo clippy`.
+    lints.env("CLIPPY_ARGS", ["-D", "warnings", ""].join("__CLIPPY_HACKERY__"));
+    step::run("lints of the worker of Temporal", &mut lints)
 }
 
 /// Runs the tests of the worker: they replay recorded histories and need no server.

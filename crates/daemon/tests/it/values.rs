@@ -188,7 +188,7 @@ async fn the_matches_of_a_search_and_the_results_of_a_list_are_whole_or_their_st
         json!({"initial_state": "open", "states": {
             "open": {"action": {"tool": "open_terminal"}, "transitions": to("print")},
             "print": {"action": {"tool": "send_input", "params": print}, "transitions": to("see")},
-            "see": {"action": {"tool": "get_screen_content", "params": search}, "transitions": to("end")},
+            "see": {"action": {"tool": "get_screen_content", "params": search}, "timeout": 120, "transitions": to("end")},
             "end": {"action": {"tool": "return", "params": {"result": "{see_matches}"}}},
         }})
     };

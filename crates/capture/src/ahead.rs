@@ -279,12 +279,14 @@ fn until_prompt<'p>(printed: &'p str, before: &[Moment]) -> &'p str {
 }
 
 /// Returns the questions in a row. Each begins at the end of the previous one, because a program that has its answer
-/// prints the next question there. The last one includes the end of the row.
+/// prints the next question there. Choices in brackets, as in `Continue? [y/n]`, belong to the question before them. The last
+/// one includes the end of the row.
 fn questions_of_row(row: &str) -> impl Iterator<Item = &str> {
     let mut begin = 0;
     let is_end = move |(at, character): &(usize, char)| {
         let after = &row[at + character.len_utf8()..];
-        QUESTION_ENDS.contains(character) && (after.is_empty() || after.starts_with([' ', '\n']))
+        let has_choices = after.trim_start_matches(' ').starts_with(['[', '(']);
+        QUESTION_ENDS.contains(character) && (after.is_empty() || after.starts_with([' ', '\n'])) && !has_choices
     };
     row.char_indices().filter(is_end).filter_map(move |(at, character)| {
         let end = at + character.len_utf8();

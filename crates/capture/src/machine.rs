@@ -11,14 +11,14 @@ use steplatch_workflow::substitute::literal;
 use crate::against::{Alignment, Difference, align, name_of_question};
 use crate::effects::{Judgement, Reader, judge, reader_after};
 use crate::menu::{ANOTHER_ENTRY, Menu, PrintedMenu};
-use crate::provenance::{Extraction, OTHER_ROWS, find_extractions};
+use crate::provenance::{Extraction, OTHER_ROWS, find_extractions, is_data, unread_numbers};
 use crate::question::{
     Leeway, escape, general_pattern, landmark, matches_in, names_subject, question, varying_words, without_classes,
     without_frame,
 };
 use crate::session_log::{KnownFacts, MASK, SessionLog};
 use crate::template::{Binding, Use, typed_template};
-use crate::turn::{Act, Ending, Turn, read_turns, seconds_between};
+use crate::turn::{Act, Ending, NextRead, Turn, read_turns, seconds_between};
 use crate::{CaptureRequest, CapturedMachine, GoldenStep, Guess, OmittedInput, noise};
 
 /// Minimum and maximum time limit of a state, in seconds.
@@ -97,6 +97,13 @@ pub fn capture(logs: &[SessionLog], facts: &KnownFacts, request: &CaptureRequest
             let first = writer.states.len();
             writer.add_turn(turn, screens_before.get(turn.log).cloned().flatten().as_deref());
             writer.add_guess_of_project_programs(first, &judgement);
+            if let Some(state) = writer.states.get(first).map(|state| state.name.clone()) {
+                for (number, row) in unread_numbers(&all_turns, index) {
+                    let reason =
+                        format!("an earlier output had it as well, in '{row}'; numbers below 100 are not read");
+                    writer.add_guess(&state, format!("'{number}' is typed unchanged"), reason);
+                }
+            }
             writer.add_differences(index, first);
         }
         if let Some(asked) = writer.last_questions.get_mut(turn.log) {
@@ -832,6 +839,13 @@ impl MachineWriter<'_> {
                     Menu::Printed(menu) if menu.is_numbered || !is_argument => {
                         self.menu_wait(state, menu, &bindings, &pattern)
                     }
+                    // What was typed may be what the program has just shown.
+                    Menu::Mentioned(row) if is_data(&turn.answer) && !is_argument => {
+                        let sentence = format!("the row '{row}' must be unchanged");
+                        self.add_guess(state, sentence, "the next input contains a value of it");
+                        let row = general_pattern(row, &bindings, &self.facts, Leeway::Nothing);
+                        Wait::pattern(format!(r"^[^\S\n]*{row}\s*\n(?:.*\n)*?{pattern}"))
+                    }
                     Menu::Mentioned(row) => {
                         let reason = format!("it contains '{}', and may be an entry of a menu", turn.answer);
                         self.add_guess(state, format!("the row '{row}' is not compared"), reason);
@@ -882,8 +896,13 @@ impl MachineWriter<'_> {
                     "the program must wait for input without output",
                     "nothing was printed before the next input",
                 );
-                let condition = json!({"field_equals": {"reason": "input"}, "pattern_match": pattern});
-                waits.push(Wait { params: vec![("until", "input".into())], condition, on_screen: false });
+                if turn.reads == NextRead::None {
+                    let condition = json!({"field_equals": {"reason": "input"}, "pattern_match": pattern});
+                    waits.push(Wait { params: vec![("until", "input".into())], condition, on_screen: false });
+                } else {
+                    // A match counts only where the program reads as it did.
+                    waits.push(Wait { on_screen: true, ..Wait::pattern(pattern) });
+                }
             }
             Ending::Question(_) | Ending::Password(_) if is_covered => {}
             Ending::Question(_) | Ending::Password(_) | Ending::Open if !turn.waits.is_empty() => {}

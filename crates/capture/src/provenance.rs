@@ -12,7 +12,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use steplatch_pattern::Pattern;
 
 use crate::machine::{DIRECTORIES, has_word};
-use crate::question::{Leeway, general_pattern};
+use crate::question::{Leeway, TEMPORARY_DIRECTORIES, UUID_GROUPS, count_switches, escape, general_pattern};
 use crate::session_log::KnownFacts;
 use crate::template::{Binding, stands_alone};
 use crate::turn::{Act, Turn};
@@ -176,7 +176,7 @@ fn data_words(text: &str) -> Vec<&str> {
     ordered
 }
 
-fn is_data(word: &str) -> bool {
+pub(crate) fn is_data(word: &str) -> bool {
     let digits = word.bytes().filter(u8::is_ascii_digit).count();
     let is_option = word.starts_with('-');
     let is_number = word.bytes().all(|byte| byte.is_ascii_digit());
@@ -250,7 +250,7 @@ impl Output<'_> {
     fn reading_pattern(&self, row: usize, column: usize, name: &str) -> Option<String> {
         let value = |group: &str, bindings: &[Binding]| self.row_with_group(row, column, group, bindings);
         let class = class_of(self.word);
-        let row_pattern = format!("^ *{} *$", value(class, &[]));
+        let row_pattern = format!("^ *{} *$", value(&class, &[]));
         let is_similar: Vec<bool> = self.lines.iter().map(|line| is_at_beginning(&row_pattern, line)).collect();
         let is_filled = |row: &usize| !self.lines[*row].trim().is_empty();
         let above = (0..row).rev().filter(is_filled).take(MAX_ROWS_ABOVE).take_while(|row| !is_similar[*row]);
@@ -275,10 +275,10 @@ impl Output<'_> {
         let has_words =
             |window: &Vec<usize>| window.is_empty() || window.iter().any(|row| has_word(&row_class(row, &[])));
         let window = std::iter::once(Vec::new()).chain(windows).filter(has_words).find(|window| {
-            let matching_rows = self.matching_rows(&pattern(window, class, &[]));
+            let matching_rows = self.matching_rows(&pattern(window, &class, &[]));
             matching_rows == [window.first().copied().unwrap_or(row).min(row)]
         })?;
-        let other_row = pattern(&window, class, self.bindings);
+        let other_row = pattern(&window, &class, self.bindings);
         let [below, _] = OTHER_ROWS;
         let pattern = pattern(&window, &format!("(?P<{name}>{class})"), self.bindings);
         Some(format!(r"{pattern}(?P<{below}>[\s\S]*{other_row})?"))
@@ -287,7 +287,7 @@ impl Output<'_> {
     /// Returns the pattern of the rows from the first to the last one similar to that of the value, with their recorded
     /// values, and groups that match another similar row.
     fn recorded_rows_pattern(&self, row: usize, column: usize) -> String {
-        let row_pattern = format!("^ *{} *$", self.row_with_group(row, column, class_of(self.word), &[]));
+        let row_pattern = format!("^ *{} *$", self.row_with_group(row, column, &class_of(self.word), &[]));
         let similar: Vec<usize> =
             (0..self.lines.len()).filter(|row| is_at_beginning(&row_pattern, self.lines[*row])).collect();
         let (first, last) = (similar.first().copied().unwrap_or(row), similar.last().copied().unwrap_or(row));
@@ -301,7 +301,7 @@ impl Output<'_> {
             return rows;
         }
         let [above, below] = OTHER_ROWS;
-        let other_row = format!("^ *{} *$", self.row_with_group(row, column, class_of(self.word), self.bindings));
+        let other_row = format!("^ *{} *$", self.row_with_group(row, column, &class_of(self.word), self.bindings));
         format!(r"(?P<{above}>{other_row}[\s\S]*)?{rows}(?P<{below}>[\s\S]*{other_row})?")
     }
 
@@ -327,14 +327,81 @@ fn is_at_beginning(pattern: &str, text: &str) -> bool {
     pattern.is_ok_and(|pattern| pattern.is_match(text).unwrap_or(true))
 }
 
-/// Returns the pattern of another value like this one.
-fn class_of(word: &str) -> &'static str {
-    let is_hash = word.bytes().all(|byte| byte.is_ascii_hexdigit()) && word.len() >= MIN_HASH_BYTES;
-    match word.bytes().all(|byte| byte.is_ascii_digit()) {
-        true => r"\d+",
-        false if is_hash => "[0-9A-Fa-f]{7,}",
-        false => r"[\w.:/+-]*\w",
+/// Returns the pattern of another value of the same kind: a number, a hash, a UUID, a version, an address, or a word with
+/// other numbers and random parts in the same places. So `none`, an option or another directory is no version.
+fn class_of(word: &str) -> String {
+    const NUMBER: &str = "[0-9]+";
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let groups: Vec<usize> = word.split('-').map(str::len).collect();
+    let is_hexadecimal = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if is_hexadecimal(word) && !is_number(word) && word.len() >= MIN_HASH_BYTES {
+        return "[0-9A-Fa-f]{7,}".to_owned();
     }
+    if groups == UUID_GROUPS && word.split('-').all(is_hexadecimal) {
+        let groups: Vec<String> = groups.iter().map(|length| format!("[0-9A-Fa-f]{{{length}}}")).collect();
+        return groups.join("-");
+    }
+    let numbers: Vec<&str> = word.split('.').collect();
+    // A version may have more or fewer parts; an address has four.
+    if matches!(numbers.len(), 2 | 3) && numbers.iter().all(|number| is_number(number)) {
+        return format!(r"{NUMBER}(?:\.{NUMBER}){{1,2}}");
+    }
+    if let Some(directory) = TEMPORARY_DIRECTORIES.iter().find(|directory| word.starts_with(**directory)) {
+        let parts = word[directory.len()..].split('/').map(|part| if part.is_empty() { "" } else { r"[\w.+-]*\w" });
+        return format!("{}{}", escape(directory), parts.collect::<Vec<_>>().join("/"));
+    }
+    let is_in_part = |character: char| character.is_alphanumeric() || character == '_';
+    let (mut pattern, mut rest, mut is_behind_random) = (String::new(), word, false);
+    while let Some(first) = rest.chars().next() {
+        let length = rest.find(|character| !is_in_part(character)).unwrap_or(rest.len()).max(first.len_utf8());
+        let (part, after) = rest.split_at(length);
+        rest = after;
+        // Names by people, such as `build2`, have letters and digits once.
+        if count_switches(part) > 1 {
+            is_behind_random = true;
+            pattern.push_str(&format!("[0-9A-Za-z_]{{{}}}", part.chars().count()));
+        } else if is_behind_random && part.bytes().all(|byte| byte.is_ascii_alphabetic()) {
+            pattern.push_str(&format!("[A-Za-z]{{{}}}", part.len()));
+        } else {
+            for piece in pieces(part) {
+                pattern.push_str(&if is_number(piece) { NUMBER.to_owned() } else { escape(piece) });
+            }
+        }
+    }
+    pattern
+}
+
+/// Returns the runs of digits and of other characters in a word.
+fn pieces(word: &str) -> impl Iterator<Item = &str> {
+    let mut rest = word;
+    std::iter::from_fn(move || {
+        let is_digit = rest.chars().next()?.is_ascii_digit();
+        let end = rest.find(|character: char| character.is_ascii_digit() != is_digit).unwrap_or(rest.len());
+        let (piece, after) = rest.split_at(end);
+        rest = after;
+        Some(piece)
+    })
+}
+
+/// Returns the numbers of one or two digits in a line for a shell that no earlier input has and an earlier output has in
+/// a row with words, each with that row. They are typed unchanged: most such numbers are equal by chance.
+pub(crate) fn unread_numbers<'t>(turns: &'t [Turn], usage: usize) -> Vec<(&'t str, &'t str)> {
+    let turn = &turns[usage];
+    if !turn.at_prompt {
+        return Vec::new();
+    }
+    let is_small_number = |word: &&str| matches!(word.len(), 1 | 2) && word.bytes().all(|byte| byte.is_ascii_digit());
+    let words =
+        typed_text(&turn.act).split(|character: char| !(character.is_alphanumeric() || "_-.".contains(character)));
+    let mut numbers: Vec<&str> = words.filter(is_small_number).collect();
+    numbers.dedup();
+    let is_typed = |number: &str| turns[..usage].iter().any(|turn| contains_word(typed_text(&turn.act), number));
+    let row = |number: &'t str| {
+        let rows = turns[..usage].iter().rev().flat_map(|turn| printed(turn).lines().rev());
+        let mut rows = rows.filter(|row| row.len() <= MAX_LINE_BYTES && contains_word(row, number));
+        rows.find(|row| has_word(row)).map(|row| (number, row.trim()))
+    };
+    numbers.into_iter().filter(|number| !is_typed(number)).filter_map(row).collect()
 }
 
 /// Minimum length of a hash, as of a commit.
@@ -384,7 +451,7 @@ mod tests {
         let row = |group| format!("^ *{} *$", row.replace("GROUP", group));
         let (pattern, is_read) = pattern(line, "8123");
         assert!(is_read);
-        assert_eq!(pattern, format!(r"{}(?P<another_row>[\s\S]*{})?", row(r"(?P<value>\d+)"), row(r"\d+")));
+        assert_eq!(pattern, format!(r"{}(?P<another_row>[\s\S]*{})?", row("(?P<value>[0-9]+)"), row("[0-9]+")));
     }
 
     #[test]
@@ -427,6 +494,24 @@ mod tests {
             ("job 4202 queued behind job 1701\n", "1701", "job 4203 queued behind job 1799\n", Some("1799")),
             ("key ab12cd34 (old)\nkey ef56ab78 (new)\n", "ef56ab78", "key 12341234 (new)\n", Some("12341234")),
             ("key ab12cd34 (old)\nkey ef56ab78 (new)\n", "ef56ab78", "key ef56ab78 (old)\n", None),
+            // Another kind of value is none.
+            ("Latest version: 1.2.3\n", "1.2.3", "Latest version: 1.3\n", Some("1.3")),
+            ("Latest version: 1.2.3\n", "1.2.3", "Latest version: none\n", None),
+            ("Latest version: 1.2.3\n", "1.2.3", "Latest version: --force\n", None),
+            ("Latest version: 1.2.3\n", "1.2.3", "Latest version: /etc/passwd\n", None),
+            ("Address 10.0.0.17 assigned\n", "10.0.0.17", "Address 10.0.0.9 assigned\n", Some("10.0.0.9")),
+            ("Address 10.0.0.17 assigned\n", "10.0.0.17", "Address not assigned\n", None),
+            ("Wrote /srv/app/r17.tgz\n", "/srv/app/r17.tgz", "Wrote /srv/app/r18.tgz\n", Some("/srv/app/r18.tgz")),
+            ("Wrote /srv/app/r17.tgz\n", "/srv/app/r17.tgz", "Wrote /srv/app/../../home\n", None),
+            ("Wrote /srv/app/r17.tgz\n", "/srv/app/r17.tgz", "Wrote nothing\n", None),
+            ("pod web-7d4b9c-x2x4z\n", "web-7d4b9c-x2x4z", "pod web-9f8c1a-ab3dk\n", Some("web-9f8c1a-ab3dk")),
+            ("Created job 4712\n", "4712", "Created job \u{664}\u{667}\u{661}\u{662}\n", None),
+            (
+                "id 6ba7b810-9dad-11d1-80b4-00c04fd430c8\n",
+                "6ba7b810-9dad-11d1-80b4-00c04fd430c8",
+                "id 6ba7b810\n",
+                None,
+            ),
             ("latest: 1.4.2\nstable: 1.3.9\n", "1.3.9", "stable: 1.4.0\nlatest: 1.5.0\n", Some("1.4.0")),
         ];
         for (recorded, word, printed, expected) in cases {

@@ -7,7 +7,7 @@ mod classes;
 
 use crate::session_log::KnownFacts;
 use crate::template::{Binding, Use, template};
-pub(crate) use classes::{Leeway, varying_words, without_classes};
+pub(crate) use classes::{Leeway, TEMPORARY_DIRECTORIES, UUID_GROUPS, count_switches, varying_words, without_classes};
 
 /// Returns the pattern of a question at the end of the output.
 pub(crate) fn question(line: &str, bindings: &[Binding], facts: &KnownFacts, leeway: Leeway) -> String {

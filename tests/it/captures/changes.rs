@@ -272,3 +272,85 @@ fn a_prompt_with_a_tab_is_the_same_prompt_the_next_time() {
         holds(&session.captures(json!({})), what, &[erase, &decoy].map(|decoy| decoy)[usize::from(what == "above")..]);
     }
 }
+
+#[test]
+fn one_of_several_choices_in_a_row_is_another_than_the_next_one() {
+    // Shows its choices in a row, the selected one in a style, and takes Enter.
+    let program = |styled: &str, style: &str| {
+        let choices = ["Keep", "Delete", "Quit"].map(|choice| match styled.split(' ').any(|name| name == choice) {
+            true => format!("\\033[{style}m{choice}\\033[0m"),
+            false => choice.to_owned(),
+        });
+        format!(
+            "printf 'Delete the files?  {}   (arrows move) '; read -sn1 a; echo\ntouch {}\n",
+            choices.join("  "),
+            if styled == "Keep" { "published" } else { "erased" }
+        )
+    };
+    for style in ["7", "1;32", "44"] {
+        let session = Session::begin(&[("ask.sh", &program("Keep", style))]);
+        session.types("bash ask.sh\n");
+        session.sends(json!({"input_text": "", "keys": ["enter"], "until": "prompt"}));
+        let procedure = session.captures(json!({}));
+        let decoys = [program("Delete", style), program("Quit", style), program("Keep Delete", style)];
+        let decoys: Vec<&str> = decoys.iter().map(String::as_str).collect();
+        holds(&procedure, style, &decoys);
+    }
+}
+
+#[test]
+fn what_was_read_without_a_question_is_typed_where_the_program_reads_likewise_only() {
+    // The programs, without a question, and what they read later.
+    let cases = [
+        ("a hidden line", "read -s a", vec!["read a", "read -n1 a; read -n1 b", "read -sn1 a"]),
+        ("a line", "read a", vec!["read -s a", "read -n1 a; read -n1 b", "read -sn1 a; read -sn1 b"]),
+    ];
+    for (what, read, decoys) in cases {
+        let session = Session::begin(&[("ask.sh", &format!("{read}; echo; echo ${{#a}} > published\n"))]);
+        session.types("bash ask.sh\n");
+        session.sends(json!({"input_text": "hunter2-captured\n", "until": "prompt"}));
+        let procedure = session.captures(json!({}));
+        let arguments = procedure.arguments();
+        let value = arguments.keys().next().map_or(json!({}), |name| json!({name.as_str(): "another-secret16"}));
+        procedure.passes_its_recording();
+        let _ = std::fs::remove_file(procedure.home.path().join("published"));
+        procedure.runs(value.clone());
+        assert_eq!(procedure.file("published"), "16\n", "{what}");
+        for decoy in decoys {
+            stops_at(&procedure, &value, what, &format!("{decoy}; echo; echo $a > erased\n"), "erased");
+        }
+    }
+}
+
+#[test]
+fn a_value_that_was_shown_before_its_question_must_be_the_same() {
+    let program = |shown: &str, file: &str| {
+        format!("echo 'New account: {shown}'; echo ready; read -p 'Account to delete: ' a; touch {file}\n")
+    };
+    let session = Session::begin(&[("ask.sh", &program("100455", "published"))]);
+    session.types("bash ask.sh\n");
+    session.sends(json!({"input_text": "100455\n", "until": "prompt"}));
+    holds(&session.captures(json!({})), "an account", &[&program("100456", "erased"), &program("none", "erased")]);
+}
+
+#[test]
+fn a_small_number_of_an_earlier_output_is_reported() {
+    let session = Session::begin(&[("make.sh", "echo Created job 47\n"), ("ask.sh", "test $1 = 47\n")]);
+    session.runs("bash make.sh");
+    session.runs("bash ask.sh 47");
+    let procedure = session.captures(json!({}));
+    let guesses = procedure.captured["guesses"].to_string();
+    assert!(guesses.contains("'47' is typed unchanged") && guesses.contains("Created job 47"), "{guesses}");
+}
+
+#[test]
+fn lines_typed_at_once_answer_questions_with_choices() {
+    let program = |last: &str| format!("read -p 'Project name: ' a; read -p '{last}' b; echo; touch published\n");
+    let session = Session::begin(&[("ask.sh", &program("Continue? [y/n] "))]);
+    session.types("bash ask.sh\n");
+    session.sends(json!({"input_text": "shop\ny\n", "until": "prompt"}));
+    let erase = |last: &str| program(last).replace("published", "erased");
+    let decoys = [erase("Continue? "), erase("Erase all? [y/n] "), erase("Continue? [yes/no] ")];
+    let decoys: Vec<&str> = decoys.iter().map(String::as_str).collect();
+    holds(&session.captures(json!({})), "two lines", &decoys);
+}

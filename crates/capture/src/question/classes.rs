@@ -44,7 +44,7 @@ const FINGERPRINT: &str = "[A-Za-z0-9+/=]+";
 const MIN_IDENTIFIER_DIGITS: usize = 7;
 
 /// The numbers of digits in the groups of a UUID.
-const UUID_GROUPS: [usize; 5] = [8, 4, 4, 4, 12];
+pub(crate) const UUID_GROUPS: [usize; 5] = [8, 4, 4, 4, 12];
 
 /// The pattern of a word of letters.
 const LETTERS: &str = r"[^\W\d_]+";
@@ -59,7 +59,7 @@ const MONTHS: &str = "(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|Ju
 const DAYS: &str = "(?:Mon(?:day)?|Tue(?:sday)?|Wed(?:nesday)?|Thu(?:rsday)?|Fri(?:day)?|Sat(?:urday)?|Sun(?:day)?)";
 
 /// Directories of temporary files.
-const TEMPORARY_DIRECTORIES: [&str; 4] = ["/tmp/", "/var/tmp/", "/run/user/", "/dev/shm/"];
+pub(crate) const TEMPORARY_DIRECTORIES: [&str; 4] = ["/tmp/", "/var/tmp/", "/run/user/", "/dev/shm/"];
 
 /// Returns the text of a pattern without its classes. An escaped character is not a class.
 pub(crate) fn without_classes(pattern: &str) -> String {
@@ -311,7 +311,7 @@ fn is_not_random(word: &str) -> bool {
 }
 
 /// Returns the number of changes between letters and digits.
-fn count_switches(word: &str) -> usize {
+pub(crate) fn count_switches(word: &str) -> usize {
     let are_digits: Vec<bool> =
         word.bytes().filter(u8::is_ascii_alphanumeric).map(|byte| byte.is_ascii_digit()).collect();
     are_digits.windows(2).filter(|pair| pair[0] != pair[1]).count()

@@ -112,8 +112,9 @@ const CURSOR: char = '▏';
 /// Maximum characters of a row of [`styled_rows`].
 const MAX_ROW_CHARS: usize = 200;
 
-/// Returns the texts of the rows that are not plain, each with its styles from left to right, such as `beta: bold` or
-/// `[ ] beta: plain, on 4`. In the row of the cursor, a sign marks its place. A wait compares them: each style may be that of
+/// Returns the texts of the rows that are not plain, each with the styles of its words from left to right, such as
+/// `beta: bold` or `Keep  Delete  Quit: plain, inverse, plain`. Of several words in a row, `plain ×2` has their number;
+/// a row in one style has its name alone. In the row of the cursor, a sign marks its place. A wait compares them: each style may be that of
 /// the entry that is pointed at, and the plain row may be among dim ones.
 #[must_use]
 pub(crate) fn styled_rows(picture: &Picture, rows: Range<usize>) -> Vec<String> {
@@ -139,12 +140,31 @@ fn cursor_in(picture: &Picture, row: usize) -> Option<CursorCell> {
     picture.cursor.filter(|cursor| usize::from(cursor.row) == row)
 }
 
-/// Returns the styles of the texts of a row.
+/// Returns the styles of the words of a row. Signs between letters are words of their own, as in `y/n`; a word in
+/// several styles counts once in each.
 fn styles_of(runs: &[Run]) -> Vec<String> {
-    let texts = runs.iter().filter(|run| run.text.chars().any(|sign| !is_frame(sign)));
-    let mut styles: Vec<String> = texts.map(|run| style_name(&run.style)).collect();
-    styles.dedup();
-    styles
+    let mut styles: Vec<(String, usize)> = Vec::new();
+    // The kind of the sign before: none behind a blank.
+    let (mut last_kind, mut end) = (None, 0);
+    for run in runs {
+        let style = style_name(&run.style);
+        last_kind = last_kind.filter(|_| run.col <= end);
+        end = run.col + run.cols;
+        for sign in run.text.chars() {
+            let kind = (!is_frame(sign)).then(|| sign.is_alphanumeric());
+            let is_new = std::mem::replace(&mut last_kind, kind) != kind;
+            match styles.last_mut() {
+                _ if kind.is_none() => {}
+                Some((last, count)) if *last == style => *count += usize::from(is_new),
+                _ => styles.push((style.clone(), 1)),
+            }
+        }
+    }
+    if let [(style, _)] = styles.as_slice() {
+        return vec![style.clone()];
+    }
+    let name = |(style, count)| if count == 1 { style } else { format!("{style} ×{count}") };
+    styles.into_iter().map(name).collect()
 }
 
 fn text_of(runs: &[Run], cursor: Option<CursorCell>) -> String {
@@ -266,6 +286,26 @@ mod tests {
             assert_eq!(styled_rows(&picture(rows), 0..1), [""; 0], "the row is outside");
         }
         let bold = Style { bold: true, ..plain };
+        let inverse = Style { inverse: true, ..plain };
+        let buttons = |styles: [Style; 3]| {
+            let texts = [(0, "Sure? "), (6, "Keep"), (12, "Delete it"), (23, "Quit")];
+            let styles = [plain].into_iter().chain(styles);
+            let row = texts.into_iter().zip(styles).map(|((col, text), style)| run(col, text, style)).collect();
+            styled_rows(&picture(vec![row]), 0..1).concat()
+        };
+        // One of several choices in a row is at another place than the next one, and than both.
+        let texts = "Sure? Keep  Delete it  Quit";
+        assert_eq!(buttons([inverse, plain, plain]), format!("{texts}: plain ×2, inverse, plain ×3"));
+        assert_eq!(buttons([plain, inverse, plain]), format!("{texts}: plain ×3, inverse ×2, plain"));
+        assert_eq!(buttons([inverse, inverse, plain]), format!("{texts}: plain ×2, inverse ×3, plain"));
+        let defaults = |before: &str, text: &str, after: &str| {
+            let [at, end] = [before.len() as u16, (before.len() + text.len()) as u16];
+            let row = vec![run(0, before, plain), run(at, text, bold), run(end, after, plain)];
+            styled_rows(&picture(vec![row]), 0..1).concat()
+        };
+        assert_eq!(defaults("", "y", "/n/q/?"), "y/n/q/?: bold, plain ×5");
+        assert_eq!(defaults("y/", "n", "/q/?"), "y/n/q/?: plain ×2, bold, plain ×3");
+        assert_eq!(defaults("y/n/", "q", "/?"), "y/n/q/?: plain ×4, bold, plain");
         let row = vec![run(0, "Yes", bold), run(5, "No", plain)];
         assert_eq!(styled_rows(&picture(vec![row.clone()]), 0..1), ["Yes  No: bold, plain"]);
         let at = |col: u16| {

@@ -144,11 +144,13 @@ impl AskError {
 const MAX_REASON_CHARS: usize = 200;
 
 /// Maximum length of a version, in characters.
-const MAX_VERSION_CHARS: usize = 64;
+const MAX_VERSION_CHARS: usize = 32;
 
 /// Returns a version that another process reports, for people.
 pub(crate) fn version_label(version: &str) -> String {
-    version.chars().filter(|character| is_printable(*character)).take(MAX_VERSION_CHARS).collect()
+    // A version has no blanks: with some, it would look like further columns of a table.
+    let word = version.split_whitespace().next().unwrap_or_default();
+    word.chars().filter(|character| is_printable(*character)).take(MAX_VERSION_CHARS).collect()
 }
 
 /// Returns whether a character of another machine's text may be shown: no control, and no [format
@@ -403,7 +405,8 @@ impl Host {
             Err(AskError::Refused(Refusal::NotUnderstood)) => Vec::new(),
             steps => steps?.entries,
         };
-        let steps: Vec<String> = steps.into_iter().filter(|step| is_of_run(step)).collect();
+        let is_step = |step: &String| is_of_run(step) && !step.ends_with('/');
+        let steps: Vec<String> = steps.into_iter().filter(is_step).collect();
         self.shared.steps.lock().extend(steps.iter().cloned());
         Ok(steps)
     }

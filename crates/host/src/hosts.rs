@@ -37,7 +37,7 @@ use crate::remote::{
 };
 use crate::server::{Identity, serve};
 use crate::terminal::{HostedTerminal, Keeper};
-use crate::wire::{Ask, OpenRefused, OpenRequest, OpenedTerminal, PlacePolicy, Refusal, START_TIME};
+use crate::wire::{Ask, OpenRefused, OpenRequest, OpenedTerminal, PlacePolicy, Refusal, START_TIME, is_of_run};
 
 /// The role of a client among those of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -673,10 +673,18 @@ impl Hosts {
         self.shared.end_doubts(&mut doubts);
     }
 
-    /// Abandons a step of a client: prevents its effects in progress if possible, and closes the shells of its single
-    /// commands. Does not wait for the hosts.
+    /// Abandons a step: prevents its effects in progress if possible, and closes the shells of its single commands. Does
+    /// not wait for the hosts. Another machine learns of the step of a run only if it was requested there: its name may be
+    /// the claim of a third machine.
     pub fn give_up(&self, step: &str) {
-        self.connected().iter().for_each(|host| host.give_up(step));
+        let hosts = match self.shared.remote.get() {
+            Some(remote) if is_of_run(step) => {
+                let opening = remote.opening(step).into_iter().flat_map(|machine| machine.sessions());
+                self.reachable().into_iter().chain(opening).collect()
+            }
+            _ => self.connected(),
+        };
+        hosts.iter().for_each(|host| host.give_up(step));
     }
 
     /// Records that an earlier daemon may have begun a step.

@@ -735,9 +735,15 @@ pub(crate) fn is_sparse(body: &[u8]) -> bool {
     true
 }
 
+/// Maximum nesting of the values in a body: no message has a tenth of it. Each level of a value that is skipped takes
+/// some kilobytes of the stack in a debug build.
+const MAX_BODY_DEPTH: usize = 64;
+
 /// Reads a body.
 pub(crate) fn read_body<T: DeserializeOwned>(body: &[u8]) -> Result<T, rmp_serde::decode::Error> {
-    rmp_serde::from_slice(body)
+    let mut reader = rmp_serde::Deserializer::from_read_ref(body);
+    reader.set_max_depth(MAX_BODY_DEPTH);
+    T::deserialize(&mut reader)
 }
 
 /// Usual time limit of an answer of a host, also after its start.
@@ -771,6 +777,30 @@ mod tests {
         assert_eq!((taken, number), (whole, 7));
         assert!(matches!(read_body(&bytes[body]), Ok(Ask::Find(name)) if name == "build"));
         assert!(matches!(first_frame(&bytes[taken..]), Ok(Some((_, 8, _)))));
+    }
+
+    #[test]
+    fn a_value_is_not_nested_without_end() {
+        let nested = |level: &[u8], count: usize| {
+            let field = [0x81, 0xa5, b'o', b't', b'h', b'e', b'r'];
+            let levels = level.iter().copied().cycle().take(level.len() * count);
+            field.into_iter().chain(levels).chain([0xc0]).collect::<Vec<u8>>()
+        };
+        // A field that no message has is skipped, with all values in it.
+        let (map, list, tuple): (&[u8], &[u8], &[u8]) = (&[0x81, 0xa1, b'x'], &[0x91], &[0x92, 0xc0]);
+        for level in [map, list, tuple] {
+            for count in [100, 1_000, 1_000_000] {
+                assert!(read_body::<AnyMessage>(&nested(level, count)).is_err(), "{level:?} {count}");
+            }
+            assert!(read_body::<AnyMessage>(&nested(level, 10)).is_ok(), "{level:?}");
+        }
+    }
+
+    /// A message with fields that may be missing.
+    #[derive(Debug, Deserialize)]
+    struct AnyMessage {
+        #[serde(default)]
+        _name: Option<String>,
     }
 
     /// One golden file holds all messages, a type and its JSON a line; the other holds all of them in frames.

@@ -138,10 +138,12 @@ impl Engine {
     /// Settles a step that no run needs any more. Closes the terminal that it opened if the journal has no record of
     /// that: the run ended while its host did not answer.
     async fn settle_earlier(&self, run: &RunId, step: &str) {
-        if let (Ok(Some(session)), Ok(records)) = (self.sessions.opened_by(step).await, self.journal.read(run, 1).await)
-            && !records.is_empty()
-            && !records.iter().any(|record| record.text.contains(&session))
+        let records = self.journal.read(run, 1).await.unwrap_or_default();
+        // Without a history, the run may be a claim of another machine.
+        if !records.is_empty()
             && !machine::keeps_terminals(&records)
+            && let Ok(Some(session)) = self.sessions.opened_by(step).await
+            && !records.iter().any(|record| record.text.contains(&session))
         {
             let caller = Caller { run: Some(run.clone()), ..Caller::unknown() };
             self.sessions.exit(&caller, ExitTerminal { session_id: session, ..ExitTerminal::default() }).await;

@@ -10,7 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use steplatch_access::Caller;
 use steplatch_clock as clock;
-use steplatch_files::{FileError, FileFacts, FileKind};
+use steplatch_files::{FileDigest, FileError, FileFacts, FileKind};
 use steplatch_host::{Copied, CopyOptions, HostsError, MachineFiles, TransferError};
 use steplatch_protocol::{GetFile, GetFileReply, PutFile, PutFileReply, WrittenFile};
 
@@ -314,10 +314,23 @@ impl Sessions {
             return Ok(GetFileReply { size: saved.size, saved: Some(saved.clone()), ..described(Some(saved.sha256)) });
         }
         let failed = |error| source.failed(error);
-        let bytes = source.files.get(&source.path, &facts, offset, limit).await.map_err(failed)?;
+        let changed = || failed(FileError::Changed(facts.path.clone()).into());
+        let mut bytes = source.files.get(&source.path, &facts, offset, limit).await.map_err(failed)?;
+        // A file of the system, such as one in /proc, has no size.
+        if facts.kind == FileKind::File && facts.size > 0 {
+            let rest = usize::try_from(facts.size.saturating_sub(offset)).unwrap_or(usize::MAX);
+            bytes.truncate(rest);
+            if bytes.len() < rest.min(limit) {
+                return Err(changed());
+            }
+        }
         let sha256 = if facts.kind == FileKind::File && (1..=MAX_COPY_BYTES).contains(&facts.size) {
             let digest = source.files.digest(source.path.clone(), facts.identity, facts.size).await;
-            Some(digest.map_err(failed)?.to_string())
+            let digest = digest.map_err(failed)?;
+            if bytes.len() as u64 == facts.size && FileDigest::from_content(&bytes) != digest {
+                return Err(changed());
+            }
+            Some(digest.to_string())
         } else {
             None
         };

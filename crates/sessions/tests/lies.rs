@@ -237,3 +237,32 @@ async fn a_file_that_a_tool_reads_is_no_longer_than_its_limit() {
     let reply = scene.sessions.get_file(&scene.caller, verb, None).await;
     assert!(reply.error.unwrap().contains("more of a file than was requested"));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_a_tool_reads_is_the_one_of_its_size_and_digest() {
+    let digest = |text: &str| json!(steplatch_files::FileDigest::from_content(text.as_bytes()));
+    // The content and the digest of a file of three bytes, and the content that is returned.
+    let cases = [
+        ("abc", digest("abc"), Some("abc")),
+        ("abcdef", digest("abc"), Some("abc")),
+        ("XXX", digest("AAA"), None),
+        ("ab", digest("abc"), None),
+        ("", digest("abc"), None),
+    ];
+    for (content, digest, expected) in cases {
+        let scene = Scene::new(move |ask| match ask {
+            FileAsk::Read { offset, .. } => {
+                Some(json!({"Ok": {"bytes": content.as_bytes().get(*offset as usize..).unwrap_or_default()}}))
+            }
+            FileAsk::Digest { .. } => Some(json!({"Ok": digest})),
+            _ => None,
+        })
+        .await;
+        let verb =
+            GetFile { path: "a".to_owned(), host: Some("box".to_owned()), limit: Some(100), ..GetFile::default() };
+        let reply = scene.sessions.get_file(&scene.caller, verb, None).await;
+        assert_eq!(reply.content.as_deref(), expected, "{content}: {reply:?}");
+        let error = reply.error.unwrap_or_default();
+        assert_eq!(error.contains("changed"), expected.is_none(), "{content}: {error}");
+    }
+}

@@ -420,6 +420,11 @@ impl Machine {
         }
     }
 
+    /// Returns the connected hosts.
+    pub(crate) fn sessions(&self) -> Vec<Host> {
+        self.hosts().iter().filter_map(RemoteHost::session).collect()
+    }
+
     /// Returns the unsettled steps of runs whose hosts here have ended.
     pub(crate) fn lost_steps(&self) -> Vec<String> {
         let hosts = self.hosts();

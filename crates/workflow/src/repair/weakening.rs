@@ -465,7 +465,7 @@ impl<'a> Comparison<'a> {
             let params = value_text(&Value::from(state.action().params().clone()));
             self.report(&place, format!("the new state '{name}' asks {who} something: {params}"));
         }
-        self.report_passive_state(state, &place);
+        self.report_position(state, &place);
         if let Some(next) = typed_unchecked_after(self.after, state) {
             self.report(&place, format!("'{next}' types after the new state '{name}' without a check of its effect"));
         }
@@ -500,9 +500,10 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// Reports a new state that types nothing if a person sees its result, if it reads a terminal that no other state
-    /// names, and if it is between a check and the checked action.
-    fn report_passive_state(&mut self, state: &State, place: &str) {
+    /// Reports a new state between a gate for a person and the approved action. Reports one that types nothing also if a
+    /// person sees its result, if it reads a terminal that no other state names, and if it is between a check and the
+    /// checked action.
+    fn report_position(&mut self, state: &State, place: &str) {
         let (tool, params, name) = (state.action().tool(), state.action().params(), state.name());
         if READING_TOOLS.contains(&tool) {
             let session = |state: &State| state.action().params().get("session_id").cloned();
@@ -518,10 +519,6 @@ impl<'a> Comparison<'a> {
                 self.report(place, what);
             }
         }
-        let is_judgement = tool == tool::GATE && !is_human_gate(state);
-        if !(READING_TOOLS.contains(&tool) || tool == tool::SLEEP || is_judgement) {
-            return;
-        }
         let (before, after) = (
             self.active_neighbours(name, |name| self.origins(name)),
             self.active_neighbours(name, |name| self.targets(name)),
@@ -529,9 +526,14 @@ impl<'a> Comparison<'a> {
         let state_of = |name: &&str| self.after.state(name);
         let acts = after.iter().filter_map(state_of).any(|state| !is_human_gate(state));
         let gate = before.iter().filter_map(state_of).find(|state| acts && is_human_gate(state)).map(State::name);
-        if let Some(gate) = gate {
+        // What acts there changes the place of the approved action; a value, its words.
+        if let Some(gate) = gate.filter(|_| !is_human_gate(state)) {
             let what = format!("the new state '{name}' is between the gate '{gate}' and the approved action");
             self.report(place, what);
+        }
+        let is_judgement = tool == tool::GATE && !is_human_gate(state);
+        if !(READING_TOOLS.contains(&tool) || tool == tool::SLEEP || is_judgement) {
+            return;
         }
         // A wait for another question is a new check, and reading the screen takes no time.
         let pattern = params.get("pattern").and_then(Value::as_str);

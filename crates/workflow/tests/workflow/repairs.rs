@@ -483,8 +483,9 @@ fn an_input_behind_a_new_one_that_checks_nothing_is_named() {
     }
     let acts = behind(waits(r"^Agree\? *\Z"), json!("success"));
     let lines: Vec<&str> = acts.lines().collect();
-    assert!(lines.len() == 2 && lines[0].starts_with("the new state 'extra' acts: "), "{acts}");
-    assert!(lines[1].starts_with("the new state 'pause' takes time between a check"), "{acts}");
+    let expected = ["'extra' acts: ", "'extra' is between the gate 'approve'", "'pause' takes time between a check"];
+    let is_expected = |(line, text): (&&str, &str)| line.starts_with(&format!("the new state {text}"));
+    assert!(lines.len() == 3 && lines.iter().zip(expected).all(is_expected), "{acts}");
 }
 
 #[test]
@@ -642,7 +643,10 @@ fn what_forges_the_context_of_a_gate_or_makes_a_check_old_is_named() {
 
     // Between a person's yes and what it is for, and between a question and its answer.
     let sleep = json!({"action": {"tool": "sleep", "params": {"seconds": 5}}});
-    for state in [reads(json!({})), sleep.clone(), waits.clone()] {
+    let sets = json!({"action": {"tool": "set", "params": {"q": "1"}}});
+    let lists = json!({"action": {"tool": "list_terminal_sessions"}});
+    let acts = json!({"action": {"tool": "run_command", "params": {"command": "cd /"}}});
+    for state in [reads(json!({})), sleep.clone(), waits.clone(), sets, lists, acts] {
         let named = named_in_steps(&between("approve", "pause", "build", state));
         assert!(named.iter().any(|one| one.contains("between the gate 'approve'")), "{named:?}");
     }

@@ -3,8 +3,21 @@ builtin printf 'options\0'; builtin status is-full-job-control; and builtin echo
 builtin printf 'aliases\0'; if builtin -q abbr; builtin abbr --show; else; abbr --show 2>/dev/null; end; builtin printf '\0'
 builtin printf 'keys\0'; builtin bind; builtin printf '\0'
 set -l __steplatch_name
+# fish reads a file with a function when that is needed first, and again when the file has changed.
+set -l __steplatch_files
+for __steplatch_name in $fish_function_path
+    string match -q "$__fish_data_dir/*" -- $__steplatch_name; and continue
+    set -a __steplatch_files $__steplatch_name/*.fish
+end
+set -l __steplatch_times (builtin path mtime -- $__steplatch_files 2>/dev/null)
+set -l __steplatch_number 0
+for __steplatch_name in $__steplatch_files
+    set __steplatch_number (builtin math $__steplatch_number + 1)
+    builtin printf 'function %s\0' (string replace -r '^.*/(.*)[.]fish$' '$1' -- $__steplatch_name)
+    builtin printf '%s %s\0' $__steplatch_name "$__steplatch_times[$__steplatch_number]"
+end
 for __steplatch_name in (builtin functions --all --names)
-    # fish loads its own functions, and those of the directories that are searched, when they are needed first.
+    # Those that it has read from files are among the files.
     set -l __steplatch_file (builtin functions --details --verbose $__steplatch_name)
     test "$__steplatch_file[2]" = autoloaded; and continue
     string match -q "$__fish_data_dir/*" -- $__steplatch_file[1]; and continue

@@ -220,6 +220,10 @@ async fn an_approved_input_is_refused_where_anything_has_changed() {
                 ("function cd; touch evil; end", "function cd"),
                 ("set -U universal evil", "variable universal"),
                 ("set -g fish_function_path /tmp", " more"),
+                (
+                    "mkdir -p $__fish_config_dir/functions; echo 'function make; touch evil; end' >$__fish_config_dir/functions/make.fish",
+                    "function make",
+                ),
                 ("set -gx CDPATH /", "variable CDPATH"),
                 ("status job-control full", "options"),
                 ("set -g match evil", "variable match"),

@@ -625,9 +625,10 @@ fn leeway_of(answer: &Act, question: &str) -> Leeway {
 }
 
 /// Stems of English words in questions whose answer removes something or is binding, even if it is a code or a number.
-const BINDING_STEMS: [&str; 16] = [
-    "delet", "destr", "drop", "purg", "wip", "eras", "remov", "overwrit", "truncat", "format", "confirm", "terminat",
-    "kill", "pay", "send", "revok",
+const BINDING_STEMS: [&str; 34] = [
+    "delet", "destr", "drop", "purg", "wip", "eras", "remov", "overwrit", "truncat", "format", "reformat", "confirm",
+    "terminat", "kill", "pay", "send", "revok", "sell", "buy", "bought", "burn", "withdraw", "donat", "transfer",
+    "zap", "grant", "credit", "debit", "charg", "inject", "shut", "lost", "lose", "discard",
 ];
 
 fn is_binding(question: &str) -> bool {

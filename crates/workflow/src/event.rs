@@ -760,8 +760,9 @@ impl Outcome {
                 made.insert("error".into(), format!("State '{state}' timed out{after}").into());
             }
             Self::Unknown => {
-                let error =
-                    format!("It is not known whether '{tool}' happened: it was in flight when the daemon stopped");
+                let error = format!(
+                    "It is not known whether '{tool}' happened: the daemon, the terminal or its host ended meanwhile"
+                );
                 made.insert("success".into(), false.into());
                 made.insert("outcome_unknown".into(), true.into());
                 made.insert("error".into(), error.into());

@@ -398,7 +398,7 @@ fn an_unknown_outcome_is_for_the_workflow_to_judge() {
     let mut run = Machine::start(&two_states());
     run.outcome(Outcome::Unknown);
     expect![
-        "State 'make' failed: It is not known whether 'send_input' happened: it was in flight when the daemon stopped"
+        "State 'make' failed: It is not known whether 'send_input' happened: the daemon, the terminal or its host ended meanwhile"
     ]
     .assert_eq(run.error());
 }

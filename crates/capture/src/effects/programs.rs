@@ -1,7 +1,7 @@
 //! Known programs, by the table of them. An unlisted program, option or operand is unknown.
 
 use super::Effect::{Irreversible, Reversible, Unknown};
-use super::shell::{Argument, Judge, Stdin, has_substitution};
+use super::shell::{Argument, Judge, Stdin, arithmetic_assignments, has_substitution, is_name_character};
 use super::sql;
 use super::table::{CommandOption, Input, Meaning, Operand, Row, ValuePlace, matches_word, meanings};
 
@@ -62,7 +62,7 @@ const HARMLESS_VARIABLES: &str = "LANG LANGUAGE TZ TERM COLORTERM COLUMNS LINES 
 const SHELL_VARIABLES: &str = "PATH HOME LD_PRELOAD LD_AUDIT LD_LIBRARY_PATH BASH_ENV ENV PROMPT_COMMAND PS0 PS1 PS2 PS4 GIT_SSH GIT_SSH_COMMAND \
     GIT_EDITOR GIT_PAGER GIT_EXTERNAL_DIFF GIT_ASKPASS GIT_PROXY_COMMAND PAGER EDITOR VISUAL MANPAGER LESSOPEN PYTHONSTARTUP PYTHONPATH PERL5OPT \
     PERL5LIB NODE_OPTIONS RUSTC_WRAPPER RUSTC CC CXX MAKEFLAGS SHELL IFS BROWSER SSH_ASKPASS RUSTFLAGS GOFLAGS DOCKER_HOST KUBECONFIG GIT_DIR \
-    CDPATH FIGNORE GLOBIGNORE FPATH ZDOTDIR HISTFILE";
+    CDPATH FIGNORE GLOBIGNORE FPATH ZDOTDIR HISTFILE TMOUT INPUTRC FCEDIT PROMPT RPROMPT DYLD_INSERT_LIBRARIES DYLD_LIBRARY_PATH";
 
 /// Variables whose value is a program with its arguments.
 const PROGRAM_VARIABLES: &str = "GIT_SSH GIT_SSH_COMMAND GIT_EDITOR GIT_PAGER GIT_EXTERNAL_DIFF GIT_ASKPASS GIT_PROXY_COMMAND PAGER EDITOR VISUAL MANPAGER \
@@ -238,7 +238,9 @@ impl<'w> ParsedCommand<'w> {
 impl Judge {
     /// Judges variables that a command gets (`is_exported`), or that only the shell gets.
     pub(super) fn judge_variables(&mut self, variables: &[(String, Argument)], is_exported: bool) {
+        let is_exported = is_exported || self.exports_all;
         for (name, value) in variables {
+            self.assigned_values.insert(name.clone(), value.clone());
             // The shell may evaluate a quoted command substitution later: in a prompt, in arithmetic, in a subscript.
             if value.is_fixed && has_substitution(&value.text) {
                 self.record_effect(Unknown, &format!("{name}={}", value.text));
@@ -270,6 +272,18 @@ impl Judge {
                 _ if !is_exported && !list_contains(SHELL_VARIABLES, name) => {}
                 _ => self.record_effect(Unknown, &format!("{name}={}", value.text)),
             }
+        }
+    }
+
+    /// Returns the value that the line assigned to a variable.
+    pub(super) fn assigned_value(&self, name: &str) -> Argument {
+        self.assigned_values.get(name).cloned().unwrap_or_else(Argument::unknown)
+    }
+
+    /// Judges an arithmetic expression: it may assign a variable that the shell acts on.
+    pub(super) fn judge_arithmetic(&mut self, expression: &str) {
+        if arithmetic_assignments(expression).into_iter().any(|name| list_contains(SHELL_VARIABLES, name)) {
+            self.record_effect(Unknown, expression);
         }
     }
 
@@ -375,6 +389,10 @@ impl Judge {
         }
         let is_dry_run = parsed.is_known && parsed.options.iter().any(|(option, _)| option.is_dry_run);
         let mut has_statements = false;
+        self.exports_all |= name == "set"
+            && parsed.options.iter().any(|(option, value)| {
+                option.is_named("-a") || value.as_ref().is_some_and(|value| value.text == "allexport")
+            });
         for (option, value) in &parsed.options {
             if !is_dry_run || option.effect == Unknown {
                 self.record_effect(option.effect, command_line);
@@ -532,12 +550,14 @@ impl Judge {
                 self.record_effect(if is_harmless { Reversible } else { Unknown }, command_line);
             }
             'v' => {
-                let is_name =
-                    |name: &str| name.chars().all(|character| character.is_alphanumeric() || character == '_');
-                let is_harmless =
-                    word.fixed().is_some_and(|name| is_name(name) && !list_contains(SHELL_VARIABLES, name));
+                let is_harmless = word
+                    .fixed()
+                    .is_some_and(|name| name.chars().all(is_name_character) && !list_contains(SHELL_VARIABLES, name));
                 self.record_effect(if is_harmless { Reversible } else { Unknown }, command_line);
             }
+            // `set NAME VALUE` of fish.
+            'V' if list_contains(SHELL_VARIABLES, &word.text) => self.record_effect(Unknown, command_line),
+            '=' => self.judge_arithmetic(&word.text),
             'm' => {
                 // A container with a directory of the system is not isolated.
                 let (source, _) = word.text.split_once(':').unwrap_or_default();
@@ -598,7 +618,7 @@ impl Judge {
     }
 
     /// Judges the standard input of a shell, which it reads as commands.
-    fn judge_shell_input(&mut self, stdin: &Stdin, command_line: &str) {
+    pub(super) fn judge_shell_input(&mut self, stdin: &Stdin, command_line: &str) {
         match stdin {
             Stdin::Terminal => self.record_effect(Reversible, command_line),
             Stdin::Text(code) => self.queue_line(code.clone()),

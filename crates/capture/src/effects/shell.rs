@@ -1,11 +1,12 @@
-//! The commands of a shell line by the grammar of shells: nested commands, lines for other shells, redirections.
+//! The commands of a shell line by the grammar of shells: nested commands, lines for other shells, redirections, and
+//! the variables that its constructs assign.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use shuck_ast::{
-    ArrayElem, Assignment, AssignmentValue, BinaryOp, BuiltinCommand, Command, CompoundCommand, DeclOperand,
-    HeredocBodyPart, LiteralText, Redirect, RedirectKind, RedirectTarget, Stmt, StmtSeq, Word, WordPart, WordPartNode,
-    static_command_name_text,
+    ArrayElem, Assignment, AssignmentValue, BinaryOp, BourneParameterExpansion, BuiltinCommand, Command,
+    CompoundCommand, DeclOperand, HeredocBodyPart, LiteralText, Redirect, RedirectKind, RedirectTarget, Stmt, StmtSeq,
+    Word, WordPart, WordPartNode, static_command_name_text,
 };
 use shuck_parser::parser::Parser;
 
@@ -25,6 +26,10 @@ pub(super) struct Judge {
     /// The programs that the line runs, each once.
     pub(super) programs: Vec<String>,
     functions: BTreeSet<String>,
+    /// Values that the line assigns to variables.
+    pub(super) assigned_values: BTreeMap<String, Argument>,
+    /// True after `set -a`: the shell exports each variable that it assigns.
+    pub(super) exports_all: bool,
     /// Lines for other shells, with their level and standard input.
     queued_lines: VecDeque<(String, u32, Stdin)>,
     line_count: usize,
@@ -145,10 +150,10 @@ impl Walker<'_, '_> {
     }
 
     fn judge_statement(&mut self, statement: &Stmt, stdin: &Stdin) {
-        let mut stdin = stdin.clone();
+        let (mut stdin, mut is_redirected) = (stdin.clone(), false);
         for redirect in &statement.redirects {
             if let Some(input) = self.judge_redirect(redirect) {
-                stdin = input;
+                (stdin, is_redirected) = (input, true);
             }
         }
         match &statement.command {
@@ -161,6 +166,9 @@ impl Walker<'_, '_> {
                 self.judge.judge_variables(&variables, !is_alone);
                 if is_alone {
                     self.judge.record_effect(Effect::Reversible, "");
+                } else if is_redirected && is_exec_alone(&words) {
+                    // The shell itself reads its next commands there.
+                    self.judge.judge_shell_input(&stdin, statement.span.slice(self.source));
                 } else {
                     self.judge.judge_command(&words, &stdin);
                 }
@@ -178,6 +186,7 @@ impl Walker<'_, '_> {
             Command::Decl(declaration) => {
                 self.judge.record_effect(Effect::Reversible, "");
                 let mut variables = self.judge_assignments(&declaration.assignments);
+                let mut names = Vec::new();
                 for operand in &declaration.operands {
                     match operand {
                         DeclOperand::Assignment(assignment) => {
@@ -190,13 +199,26 @@ impl Walker<'_, '_> {
                                 self.judge.record_effect(Effect::Unknown, &word.text);
                             }
                         }
-                        DeclOperand::Name(name) => self.check_unparsed(name.span.slice(self.source)),
+                        DeclOperand::Name(name) => {
+                            self.check_unparsed(name.span.slice(self.source));
+                            names.push(name.name.as_str().to_owned());
+                        }
                     }
                 }
                 let words = declaration.span.slice(self.source);
-                let is_exported = words.starts_with("export")
-                    || words.split_whitespace().any(|word| word.starts_with('-') && word.contains('x'));
-                self.judge.judge_variables(&variables, is_exported);
+                let has_flag =
+                    |flag: char| words.split_whitespace().any(|word| word.starts_with('-') && word.contains(flag));
+                let is_export = words.starts_with("export");
+                if is_export || has_flag('x') {
+                    variables.extend(names.iter().map(|name| (name.clone(), self.judge.assigned_value(name))));
+                }
+                self.judge.judge_variables(&variables, is_export || has_flag('x'));
+                if has_flag('i') {
+                    variables.iter().for_each(|(_, value)| self.check_arithmetic(&value.text));
+                }
+                if has_flag('n') && !is_export {
+                    self.judge_references(&variables, &names, words);
+                }
             }
             Command::Binary(_) => self.judge_chain(statement, &stdin),
             Command::Compound(compound) => self.judge_compound(compound, &stdin),
@@ -268,7 +290,13 @@ impl Walker<'_, '_> {
                 command.else_branch.iter().for_each(|branch| self.judge_statements_with_input(branch, stdin));
             }
             CompoundCommand::For(command) => {
-                command.words.iter().flatten().for_each(|word| drop(self.judge_word(word)));
+                let words = command.words.as_deref();
+                for target in &command.targets {
+                    match &target.name {
+                        Some(name) => self.judge_loop_variable(name.as_str(), words),
+                        None => self.judge.record_effect(Effect::Unknown, target.span.slice(self.source)),
+                    }
+                }
                 self.judge_statements_with_input(&command.body, stdin);
             }
             CompoundCommand::Repeat(command) => {
@@ -276,17 +304,17 @@ impl Walker<'_, '_> {
                 self.judge_statements_with_input(&command.body, stdin);
             }
             CompoundCommand::Foreach(command) => {
-                command.words.iter().for_each(|word| drop(self.judge_word(word)));
+                self.judge_loop_variable(command.variable.as_str(), Some(&command.words));
                 self.judge_statements_with_input(&command.body, stdin);
             }
             CompoundCommand::Select(command) => {
-                command.words.iter().for_each(|word| drop(self.judge_word(word)));
+                self.judge_loop_variable(command.variable.as_str(), Some(&command.words));
                 self.judge_statements_with_input(&command.body, stdin);
             }
             CompoundCommand::ArithmeticFor(command) => {
                 let body = command.body.span.slice(self.source);
                 let head = command.span.slice(self.source);
-                self.check_unparsed(head.split_once(body).map_or(head, |(head, _)| head));
+                self.check_arithmetic(head.split_once(body).map_or(head, |(head, _)| head));
                 self.judge_statements_with_input(&command.body, stdin);
             }
             CompoundCommand::While(command) => {
@@ -307,12 +335,20 @@ impl Walker<'_, '_> {
             CompoundCommand::Subshell(body) | CompoundCommand::BraceGroup(body) => {
                 self.judge_statements_with_input(body, stdin);
             }
-            CompoundCommand::Arithmetic(command) => self.check_unparsed(command.span.slice(self.source)),
-            CompoundCommand::Conditional(command) => self.check_unparsed(command.span.slice(self.source)),
+            CompoundCommand::Arithmetic(command) => self.check_arithmetic(command.span.slice(self.source)),
+            CompoundCommand::Conditional(command) => {
+                let text = command.span.slice(self.source);
+                let is_arithmetic =
+                    ["-eq", "-ne", "-lt", "-le", "-gt", "-ge"].iter().any(|operator| text.contains(operator));
+                if is_arithmetic { self.check_arithmetic(text) } else { self.check_unparsed(text) }
+            }
             CompoundCommand::Time(command) => {
                 command.command.iter().for_each(|timed| self.judge_statement(timed, stdin));
             }
-            CompoundCommand::Coproc(command) => self.judge_statement(&command.body, &Stdin::Unseen),
+            CompoundCommand::Coproc(command) => {
+                self.judge.judge_variables(&[(command.name.as_str().to_owned(), Argument::unknown())], false);
+                self.judge_statement(&command.body, &Stdin::Unseen);
+            }
             CompoundCommand::Always(command) => {
                 self.judge_statements_with_input(&command.body, stdin);
                 self.judge_statements_with_input(&command.always_body, stdin);
@@ -330,13 +366,48 @@ impl Walker<'_, '_> {
         if is_evaluated || has_substitution(inner) || inner.contains("<(") || inner.contains(">(") {
             self.judge.record_effect(Effect::Unknown, part);
         }
+        // `${X:=value}` assigns.
+        for (name, value) in default_assignments(part) {
+            let is_fixed = !value.contains(['$', '`', '\\', super::MARK]);
+            let value = Argument { text: value.trim_matches(['"', '\'']).to_owned(), is_fixed };
+            self.judge.judge_variables(&[(name.to_owned(), value)], false);
+        }
+    }
+
+    /// Checks an arithmetic expression: it must contain no commands, and may assign variables.
+    fn check_arithmetic(&mut self, expression: &str) {
+        self.check_unparsed(expression);
+        self.judge.judge_arithmetic(expression);
+    }
+
+    /// Judges the variable of a loop, which gets each of the words, or the unknown arguments of the shell.
+    fn judge_loop_variable(&mut self, name: &str, words: Option<&[Word]>) {
+        let values: Vec<Argument> = match words {
+            Some(words) => words.iter().map(|word| self.judge_word(word)).collect(),
+            None => vec![Argument::unknown()],
+        };
+        let variables: Vec<_> = values.into_iter().map(|value| (name.to_owned(), value)).collect();
+        self.judge.judge_variables(&variables, false);
+    }
+
+    /// Judges declared references: a later assignment to one sets the variable that it names.
+    fn judge_references(&mut self, variables: &[(String, Argument)], names: &[String], declaration: &str) {
+        if !names.is_empty() {
+            self.judge.record_effect(Effect::Unknown, declaration);
+        }
+        for (_, target) in variables {
+            self.judge.judge_variables(&[(target.text.clone(), Argument::unknown())], false);
+            if !target.is_fixed {
+                self.judge.record_effect(Effect::Unknown, declaration);
+            }
+        }
     }
 
     fn judge_assignments(&mut self, assignments: &[Assignment]) -> Vec<(String, Argument)> {
         let mut variables = Vec::new();
         for assignment in assignments {
             if let Some(subscript) = &assignment.target.subscript {
-                self.check_unparsed(subscript.span().slice(self.source));
+                self.check_arithmetic(subscript.span().slice(self.source));
             }
             match &assignment.value {
                 AssignmentValue::Scalar(word) => {
@@ -360,6 +431,19 @@ impl Walker<'_, '_> {
 
     /// Judges the file that a redirection writes, and returns the standard input that it provides.
     fn judge_redirect(&mut self, redirect: &Redirect) -> Option<Stdin> {
+        if let Some(name) = &redirect.fd_var {
+            self.judge.judge_variables(&[(name.as_str().to_owned(), Argument::unknown())], false);
+        }
+        let input = self.judge_redirect_target(redirect);
+        // Without a number, the kind decides.
+        let is_stdin = redirect.fd_var.is_none() && redirect.fd.is_none_or(|fd| fd == 0);
+        match input {
+            Some(input) => is_stdin.then_some(input),
+            None => (redirect.fd == Some(0)).then_some(Stdin::Unseen),
+        }
+    }
+
+    fn judge_redirect_target(&mut self, redirect: &Redirect) -> Option<Stdin> {
         match &redirect.target {
             RedirectTarget::Heredoc(heredoc) => {
                 let (mut text, mut is_known) = (String::new(), true);
@@ -384,8 +468,14 @@ impl Walker<'_, '_> {
                     RedirectKind::HereString => {
                         Some(word.fixed().map_or(Stdin::Unseen, |text| Stdin::Text(text.to_owned())))
                     }
-                    RedirectKind::Input => {
-                        Some(if word.fixed() == Some("/dev/null") { Stdin::Text(String::new()) } else { Stdin::Unseen })
+                    RedirectKind::Input => Some(match word.fixed() {
+                        Some("/dev/null") => Stdin::Text(String::new()),
+                        Some("/dev/tty") => Stdin::Terminal,
+                        _ => Stdin::Unseen,
+                    }),
+                    RedirectKind::ReadWrite => {
+                        self.judge.judge_written_file(&word);
+                        Some(Stdin::Unseen)
                     }
                     RedirectKind::HereDoc | RedirectKind::HereDocStrip | RedirectKind::DupInput => Some(Stdin::Unseen),
                     RedirectKind::DupOutput
@@ -396,7 +486,6 @@ impl Walker<'_, '_> {
                     RedirectKind::Append
                     | RedirectKind::Output
                     | RedirectKind::Clobber
-                    | RedirectKind::ReadWrite
                     | RedirectKind::DupOutput
                     | RedirectKind::OutputBoth => {
                         self.judge.judge_written_file(&word);
@@ -463,6 +552,18 @@ impl Walker<'_, '_> {
                 WordPart::ArithmeticExpansion { expression_ast: None, .. } => {
                     self.judge.record_effect(Effect::Unknown, part.span.slice(self.source));
                 }
+                WordPart::ArithmeticExpansion { .. }
+                | WordPart::Substring { .. }
+                | WordPart::ArraySlice { .. }
+                | WordPart::ArrayAccess(_) => self.check_arithmetic(part.span.slice(self.source)),
+                WordPart::Parameter(expansion)
+                    if matches!(
+                        expansion.bourne(),
+                        Some(BourneParameterExpansion::Slice { .. } | BourneParameterExpansion::Access { .. })
+                    ) =>
+                {
+                    self.check_arithmetic(part.span.slice(self.source));
+                }
                 _ => self.check_unparsed(part.span.slice(self.source)),
             }
         }
@@ -493,6 +594,64 @@ impl Walker<'_, '_> {
 /// Returns whether a text contains a command substitution.
 pub(super) fn has_substitution(text: &str) -> bool {
     text.contains('`') || text.contains("$(")
+}
+
+/// Returns whether a command is `exec` without a program, which redirects the shell itself.
+fn is_exec_alone(words: &[Argument]) -> bool {
+    let mut texts = words.iter().map(|word| word.text.as_str());
+    let is_wrapper = |text: &&str| ["command", "builtin", "--"].contains(text) || text.starts_with('-');
+    texts.by_ref().find(|text| !is_wrapper(text)) == Some("exec") && texts.all(|text| text.starts_with('-'))
+}
+
+/// Returns the names that a text assigns by expansions (`${X=…}`, `${X:=…}`, `${X::=…}` of zsh), with the values.
+fn default_assignments(text: &str) -> Vec<(&str, &str)> {
+    let assignment = |(start, _): (usize, &'static str)| {
+        let inside = text[start + 2..].trim_start_matches('!');
+        let inside = match inside.strip_prefix('(') {
+            // Flags of zsh.
+            Some(flags) => flags.split_once(')')?.1,
+            None => inside,
+        };
+        let name = inside.trim_end_matches(inside.trim_start_matches(is_name_character));
+        let mut rest = &inside[name.len()..];
+        if let Some(subscript) = rest.strip_prefix('[') {
+            rest = subscript.split_once(']')?.1;
+        }
+        let value = rest.trim_start_matches(':').strip_prefix('=')?;
+        Some((name, value.split_once('}').map_or(value, |(value, _)| value)))
+    };
+    text.match_indices("${").filter_map(|(start, _)| assignment((start, "${"))).collect()
+}
+
+/// Returns whether a character may be in the name of a variable.
+pub(super) fn is_name_character(character: char) -> bool {
+    character.is_alphanumeric() || character == '_'
+}
+
+/// Returns the names that an arithmetic expression assigns, increments or decrements.
+pub(super) fn arithmetic_assignments(expression: &str) -> Vec<&str> {
+    let mut names = Vec::new();
+    let mut rest = expression;
+    let mut before = "";
+    while let Some(start) = rest.find(is_name_character) {
+        before = if start > 0 { &rest[..start] } else { before };
+        rest = &rest[start..];
+        let end = rest.find(|character| !is_name_character(character)).unwrap_or(rest.len());
+        let name = &rest[..end];
+        rest = &rest[end..];
+        let mut after = rest.trim_start();
+        if let Some(subscript) = after.strip_prefix('[') {
+            after = subscript.split_once(']').map_or("", |(_, after)| after).trim_start();
+        }
+        let operator = after.trim_start_matches(['+', '-', '*', '/', '%', '<', '>', '&', '^', '|']);
+        let is_assigned = operator.starts_with('=') && !operator.starts_with("==")
+            || ["++", "--"].iter().any(|step| after.starts_with(step) || before.trim_end().ends_with(step));
+        if is_assigned {
+            names.push(name);
+        }
+        before = "";
+    }
+    names
 }
 
 /// Returns whether a text contains the mark for a variable of a machine.

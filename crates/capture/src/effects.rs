@@ -1,12 +1,13 @@
 //! Effects of commands: the programs that they run, and whether these can be undone. A captured machine asks a person
 //! before each irreversible or unknown command.
 //!
-//! `shell` reads lines by the grammar of shells, `programs` judges programs by their rows in `table`, and `sql` judges
+//! `shell` reads lines by the grammar of shells, `readers` finds what other shells read in them, `programs` judges programs by their rows in `table`, and `sql` judges
 //! statements for databases. An unlisted or computed program, option or operand, code in another language and an
 //! unreadable line have an unknown effect. Files of the project are not read: a script, or a target of `make` or `npm`,
 //! is judged by its name and arguments, and the judgement lists it.
 
 mod programs;
+mod readers;
 mod shell;
 mod sql;
 mod table;
@@ -220,9 +221,12 @@ fn unread_action(state: &State) -> Option<String> {
     what.and_then(|what| judgement(what).reason())
 }
 
-/// Returns whether a text has keys with which a line editor changes or replaces the line.
+/// Returns whether a text has keys with which a line editor changes or replaces the line. A Tab within a line completes
+/// a word; before one, it is a blank of the text.
 fn has_editing_keys(text: &str) -> bool {
+    let completes = |line: &str| line.trim_start_matches([' ', '\t']).contains('\t');
     text.chars().any(|character| character.is_control() && !matches!(character, '\n' | '\r' | '\t'))
+        || text.split(['\n', '\r']).any(completes)
 }
 
 /// Returns the text that keys type into a shell. The flag is true if there are keys other than characters and Enter.

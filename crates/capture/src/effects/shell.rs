@@ -10,11 +10,15 @@ use shuck_ast::{
 };
 use shuck_parser::parser::Parser;
 
+use super::readers::OtherReadings;
 use super::{Effect, Judgement, excerpt};
 
 /// Maximum bytes of a readable line, and maximum levels of lines within lines.
 const MAX_LINE_BYTES: usize = 64 << 10;
 const MAX_LEVELS: u32 = 6;
+
+/// Level of the line itself: text of a script in it is on a further one.
+const TYPED_LEVEL: u32 = 1;
 
 /// Maximum number of lines read within a line.
 const MAX_LINES: usize = 200;
@@ -126,6 +130,32 @@ impl Judge {
             self.record_effect(Effect::Unknown, line);
         }
         Walker { judge: self, source: line }.judge_statements_with_input(&parsed.file.body, stdin);
+        if self.level == TYPED_LEVEL {
+            self.judge_other_readings(line);
+        }
+    }
+
+    /// Judges a typed line as other shells read it.
+    fn judge_other_readings(&mut self, line: &str) {
+        let readings = OtherReadings::of_line(line);
+        if readings.has_history_expansion || readings.has_other_quotes {
+            self.record_effect(Effect::Unknown, line);
+        }
+        let Some(commands) = readings.commands_in_comments(line) else { return };
+        let in_comments = self.judge_apart(commands);
+        self.record_effect(in_comments.effect, &in_comments.evidence);
+        // The words of a comment are rarely operands, so that only an irreversible effect of these counts.
+        let without_comments = self.judge_apart(readings.line_without_comments(line));
+        if without_comments.effect == Effect::Irreversible {
+            self.record_effect(without_comments.effect, &without_comments.evidence);
+        }
+    }
+
+    /// Judges a line whose programs do not count as those of this line.
+    fn judge_apart(&self, line: String) -> Judgement {
+        let mut judge = Self { level: self.level, functions: self.functions.clone(), ..Self::default() };
+        judge.queue_line(line);
+        judge.finish()
     }
 
     pub(super) fn is_function(&self, name: &str) -> bool {

@@ -465,6 +465,45 @@ const UNKNOWN: &[&str] = &[
     "ssh -oPKCS11Provider=./evil.so box ls",
 ];
 
+/// Typed lines that another shell, or an interactive one, reads otherwise than a script in bash.
+const FOR_OTHER_READERS: &[&str] = &[
+    // History expansion.
+    "ls !:3",
+    "!!",
+    "sudo !!",
+    "ls !$",
+    "!rm",
+    "!-2",
+    "!?push",
+    "^a^b",
+    "ls\n^a^b",
+    "!!:gs/a/b/",
+    r#"echo "a!b""#,
+    r#"echo "$(echo 'a!b')""#,
+    "echo x;!!",
+    "cat <<E\n!!\nE",
+    "(!x)",
+    "echo ${x}!y",
+    "ls # !!",
+    // Text after a comment sign, for shells without comments.
+    "echo ok # ; rm -rf x",
+    "ls # && git push",
+    "echo # $(rm x)",
+    "echo # `rm x`",
+    "ls # | sh",
+    "ls # > /etc/passwd",
+    "tee # /etc/passwd",
+    "curl https://x # -X DELETE",
+    "ls # # ; rm x",
+    "# x; rm x",
+    "ls\necho a # b; frobnicate\nls",
+    "ls # it's\necho '; rm x; #'",
+    // Quotes of fish.
+    r"echo '\' '; rm -rf x; #'",
+    r"printf '\' ; '; rm x; '",
+    r"echo 'a\\\' '; git push; '",
+];
+
 /// Lines that are run without a question.
 const HARMLESS: &[&str] = &[
     "ls -la",
@@ -623,6 +662,15 @@ fn what_is_not_seen_is_not_known() {
         .map(|line| (line, judge(line, Reader::Shell)))
         .collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn a_typed_line_is_judged_for_every_reader() {
+    let missed: Vec<_> = FOR_OTHER_READERS.iter().filter(|line| effect(line) == Effect::Reversible).collect();
+    assert!(missed.is_empty(), "{missed:#?}");
+    assert_eq!(effect("echo ok # ; rm -rf x"), Effect::Irreversible);
+    assert_eq!(programs_in_command("ls # ; cat x"), ["ls"], "in bash, it is a comment");
+    assert_eq!(effect("bash -c 'ls !:3'"), Effect::Reversible, "a script has no history");
 }
 
 #[test]
@@ -860,6 +908,8 @@ fn what_a_patch_types_where_a_shell_may_read_it_is_a_line_of_a_shell() {
         "ls\u{17}\u{17}rm x\n",
         "ls\u{7f}\u{7f}id\n",
         "echo rm x #\u{1}\u{1b}d\n",
+        "cat sec\t\n",
+        "ls\n  cat x\ty\n",
     ] {
         for before in &at_prompt {
             assert!(named(before.clone(), types(line)).contains("the state 'second': "), "{before} {line}");

@@ -1,11 +1,13 @@
 //! Effects of commands: the programs that they run, and whether these can be undone. A captured machine asks a person
 //! before each irreversible or unknown command.
 //!
-//! `shell` reads lines by the grammar of shells, `readers` finds what other shells read in them, `programs` judges programs by their rows in `table`, and `sql` judges
-//! statements for databases. An unlisted or computed program, option or operand, code in another language and an
-//! unreadable line have an unknown effect. Files of the project are not read: a script, or a target of `make` or `npm`,
-//! is judged by its name and arguments, and the judgement lists it.
+//! `shell` reads lines by the grammar of shells, and `readers` as other shells read them. `programs` judges programs by
+//! their rows in `table`, `paths` judges written files, and `sql` judges statements for databases. An unlisted or
+//! computed program, option or operand, code in another language and an unreadable line have an unknown effect. Files of
+//! the project are not read: a script, or a target of `make` or `npm`, is judged by its name and arguments, and the
+//! judgement lists it.
 
+mod paths;
 mod programs;
 mod readers;
 mod shell;
@@ -169,11 +171,18 @@ fn judge_input(text: &str, reader: Reader) -> Judgement {
         is_quoted &= written.ends_with("|sh}");
         MARK
     });
+    let is_line = reader == Reader::Shell;
     let mut judgement = judge(&line, reader);
-    if reader == Reader::Shell && has_editing_keys(text) {
+    if is_line && has_editing_keys(text) {
         (judgement.effect, judgement.evidence) = (judgement.effect.max(Effect::Unknown), excerpt(&visible(text)));
     }
-    let is_line = reader == Reader::Shell;
+    // The home directory of the user is an argument of a captured machine.
+    if is_line
+        && judgement.effect < Effect::Unknown
+        && let Some(file) = Judge::from_line(&line).file_in_named_home
+    {
+        (judgement.effect, judgement.evidence) = (Effect::Unknown, excerpt(&file));
+    }
     if is_line && (!is_quoted || !judgement.project_programs.is_empty()) && judgement.effect < Effect::Unknown {
         judgement.evidence = excerpt(text);
         judgement.effect = Effect::Unknown;

@@ -1,6 +1,9 @@
 //! Known programs, by the table of them. An unlisted program, option or operand is unknown.
 
 use super::Effect::{Irreversible, Reversible, Unknown};
+use super::paths::{
+    file_name, in_named_home, is_ancestor, is_build_file, is_protected_path, is_script, is_trusted_file,
+};
 use super::shell::{Argument, Judge, Stdin, arithmetic_assignments, has_substitution, is_name_character};
 use super::sql;
 use super::table::{CommandOption, Input, Meaning, Operand, Row, ValuePlace, matches_word, meanings};
@@ -70,13 +73,6 @@ const PROGRAM_VARIABLES: &str = "GIT_SSH GIT_SSH_COMMAND GIT_EDITOR GIT_PAGER GI
 
 /// Names of shells.
 const SHELLS: &str = "sh bash dash zsh ksh mksh ash fish rbash";
-
-/// Directories of the system, with files that programs run or trust.
-const SYSTEM_DIRECTORIES: &str = "/etc /usr /bin /sbin /lib /lib64 /boot /dev /sys /proc /var /opt /root /srv";
-
-/// Files of the home directory that shells and programs read at their start.
-const HOME_STARTUP_FILES: &str =
-    ".bashrc .bash_profile .bash_login .profile .zshrc .zshenv .zprofile .zlogin .gitconfig .netrc";
 
 /// Returns whether a word begins with a stem of the list. A stem of two letters has to be the whole word.
 pub(crate) fn starts_with_stem(stems: &[&str], word: &str) -> bool {
@@ -240,7 +236,7 @@ impl Judge {
     pub(super) fn judge_variables(&mut self, variables: &[(String, Argument)], is_exported: bool) {
         let is_exported = is_exported || self.exports_all;
         for (name, value) in variables {
-            self.assigned_values.insert(name.clone(), value.clone());
+            self.record_value(name, value.clone());
             // The shell may evaluate a quoted command substitution later: in a prompt, in arithmetic, in a subscript.
             if value.is_fixed && has_substitution(&value.text) {
                 self.record_effect(Unknown, &format!("{name}={}", value.text));
@@ -275,6 +271,14 @@ impl Judge {
         }
     }
 
+    /// Records the value of a variable. After a second, different one it is unknown.
+    fn record_value(&mut self, name: &str, value: Argument) {
+        let known = self.assigned_values.entry(name.to_owned()).or_insert_with(|| value.clone());
+        if known.text != value.text || known.is_fixed != value.is_fixed {
+            *known = Argument::unknown();
+        }
+    }
+
     /// Returns the value that the line assigned to a variable.
     pub(super) fn assigned_value(&self, name: &str) -> Argument {
         self.assigned_values.get(name).cloned().unwrap_or_else(Argument::unknown)
@@ -295,13 +299,54 @@ impl Judge {
         if is_harmless {
             return;
         }
-        let is_in_other_home = path.starts_with('~') && path != "~" && !path.starts_with("~/");
-        if is_in_other_home || !file.is_fixed && !path.starts_with("./") {
-            self.record_effect(Unknown, path);
-        } else if is_protected_path(path) {
-            self.record_effect(Irreversible, path);
-        } else {
-            self.record_effect(Reversible, path);
+        let places = self.directories.locate(path);
+        if places.iter().flatten().any(|place| in_named_home(place).is_some()) {
+            self.file_in_named_home.get_or_insert_with(|| path.to_owned());
+        }
+        let effect = match places {
+            None => Unknown,
+            Some(_) if !file.is_fixed && !path.starts_with("./") => Unknown,
+            Some(places) if places.iter().any(|place| is_protected_path(place)) => Irreversible,
+            Some(places) if places.iter().any(|place| is_trusted_file(place)) => Unknown,
+            Some(_) => Reversible,
+        };
+        self.record_effect(effect, path);
+    }
+
+    /// Judges a file that gets new content: a script is code that nobody has read.
+    pub(super) fn judge_written_content(&mut self, file: &Argument) {
+        self.judge_written_file(file);
+        if is_script(&file.text) {
+            self.record_effect(Unknown, &file.text);
+        }
+        self.written_names.insert(file_name(&file.text).to_owned());
+    }
+
+    /// Changes the working directory.
+    fn change_directory(&mut self, name: &str, arguments: &[Argument]) {
+        let is_target = |word: &&Argument| !word.text.starts_with('-') || word.text == "-";
+        let targets: Vec<Argument> = arguments.iter().filter(is_target).map(|word| self.value_of(word)).collect();
+        let target = match targets.as_slice() {
+            [] if name == "cd" => Some("~"),
+            // A directory for temporary files.
+            [word] if word.text.trim_matches('"').starts_with("$(mktemp -d") => Some("/tmp/new"),
+            [word] => word.fixed(),
+            _ => None,
+        };
+        match name {
+            "cd" => self.directories.enter(target),
+            "pushd" => self.directories.push(target),
+            _ => self.directories.pop(),
+        }
+    }
+
+    /// Returns a word, or the value that the line assigned if it is a variable.
+    fn value_of(&self, word: &Argument) -> Argument {
+        let name = word.text.trim_matches('"').strip_prefix('$').unwrap_or_default();
+        let name = name.strip_prefix('{').and_then(|name| name.strip_suffix('}')).unwrap_or(name);
+        match self.assigned_values.get(name) {
+            Some(value) if !word.is_fixed => value.clone(),
+            _ => word.clone(),
         }
     }
 
@@ -320,6 +365,10 @@ impl Judge {
             return;
         };
         if self.is_function(program) {
+            // Its body was judged where it was defined.
+            if !self.directories.are_harmless() {
+                self.record_effect(Unknown, &command_line);
+            }
             return self.record_effect(Reversible, &command_line);
         }
         let (directory, name) = program.rsplit_once('/').unwrap_or(("", program));
@@ -327,7 +376,7 @@ impl Judge {
             list_contains("/bin /usr/bin /usr/local/bin /sbin /usr/sbin /usr/local/sbin /opt/homebrew/bin", directory);
         let is_listed_script = list_contains("gradlew mvnw", name);
         if program.contains('/') && !is_in_system && !is_listed_script {
-            if program.starts_with('-') || is_protected_path(directory) {
+            if program.starts_with('-') || self.directories.may_be_protected(directory) {
                 return self.record_effect(Unknown, &command_line);
             }
             return self.judge_project_program(name, &command_line, arguments);
@@ -389,6 +438,32 @@ impl Judge {
         }
         let is_dry_run = parsed.is_known && parsed.options.iter().any(|(option, _)| option.is_dry_run);
         let mut has_statements = false;
+        if list_contains("cd pushd popd", name) {
+            self.change_directory(name, arguments);
+        }
+        // The command behind these begins in another directory.
+        let directory_options: &[&str] = match name {
+            "sudo" | "doas" => &["-i", "--login", "-D", "--chdir", "-R"],
+            "su" | "runuser" => &["-", "-l", "--login"],
+            "env" => &["-C", "--chdir"],
+            "unshare" | "nsenter" => &["-R", "--root", "--wd"],
+            _ => &[],
+        };
+        if name == "chroot" || directory_options.iter().any(|option| parsed.has(option)) {
+            self.directories.forget();
+        }
+        // The address names the file.
+        let takes_remote_name = match name {
+            "curl" => parsed.has("-O") || parsed.has("--remote-name"),
+            "wget" => !parsed.has("-O") && !parsed.has("--output-document"),
+            _ => false,
+        };
+        if takes_remote_name {
+            for address in &parsed.operands {
+                let file = Argument { text: file_name(&address.text).to_owned(), is_fixed: true };
+                self.judge_written_content(&file);
+            }
+        }
         self.exports_all |= name == "set"
             && parsed.options.iter().any(|(option, value)| {
                 option.is_named("-a") || value.as_ref().is_some_and(|value| value.text == "allexport")
@@ -472,6 +547,9 @@ impl Judge {
             },
         }
         if row.runs_project_programs {
+            if self.has_written("") || arguments.iter().any(|word| self.has_written(&word.text)) {
+                self.record_effect(Unknown, command_line);
+            }
             self.record_project_program(command_line);
         }
     }
@@ -515,7 +593,11 @@ impl Judge {
         };
         match letter {
             'w' => self.judge_written_file(word),
-            'n' if word.text.contains("://") || word.is_fixed && is_protected_path(&word.text) => {
+            'W' => self.judge_written_content(word),
+            'L' if is_ancestor(&word.text) || self.directories.may_be_protected(&word.text) || is_computed(word) => {
+                self.record_effect(Unknown, command_line);
+            }
+            'n' if word.text.contains("://") || word.is_fixed && self.directories.may_be_protected(&word.text) => {
                 self.record_effect(Unknown, command_line);
             }
             't' if word.text == "/dev/null" => self.record_effect(Irreversible, command_line),
@@ -550,6 +632,7 @@ impl Judge {
                 self.record_effect(if is_harmless { Reversible } else { Unknown }, command_line);
             }
             'v' => {
+                self.assigned_values.insert(word.text.clone(), Argument::unknown());
                 let is_harmless = word
                     .fixed()
                     .is_some_and(|name| name.chars().all(is_name_character) && !list_contains(SHELL_VARIABLES, name));
@@ -584,7 +667,11 @@ impl Judge {
                 if rest.iter().any(|word| !word.is_fixed) {
                     self.record_effect(Unknown, command_line);
                 }
-                self.queue_line(join_words(rest));
+                let line = join_words(rest);
+                if changes_directory(&line) {
+                    self.directories.forget();
+                }
+                self.queue_line(line);
             }
             Meaning::Letter('x') => {
                 let words: Vec<Argument> = rest.iter().cloned().chain([Argument::unknown()]).collect();
@@ -639,6 +726,11 @@ impl Judge {
         }
     }
 
+    /// Returns whether the line writes a program that it runs, or the file from which a target takes its commands.
+    fn has_written(&self, program: &str) -> bool {
+        self.written_names.iter().any(|name| is_build_file(name) || name == file_name(program))
+    }
+
     /// Judges a program, script or target of the project by its name and arguments. Its file is not read.
     fn judge_project_program(&mut self, name: &str, command_line: &str, arguments: &[Argument]) {
         let words = |text: &str| -> Vec<String> {
@@ -651,7 +743,7 @@ impl Judge {
         let is_destructive = has_stem(&DESTRUCTIVE_STEMS, name)
             || has_stem(&DESTRUCTIVE_NAME_STEMS, name)
             || arguments.iter().any(|word| word.is_fixed && has_stem(&DESTRUCTIVE_STEMS, &word.text));
-        if is_destructive {
+        if is_destructive || self.has_written(name) {
             self.record_effect(Unknown, command_line);
         } else {
             self.record_project_program(command_line.trim());
@@ -685,29 +777,14 @@ impl Judge {
     }
 }
 
-/// Returns whether a path is in a directory of the system, or is a hidden file or all of a home directory.
-fn is_protected_path(path: &str) -> bool {
-    // Enough `../` lead to the root, or to the home directory.
-    let mut path_rest = path;
-    while let Some(shorter) = path_rest.strip_prefix("../").or_else(|| path_rest.strip_prefix("./")) {
-        path_rest = shorter;
-    }
-    let is_up = path.starts_with("../");
-    let absolute = if is_up { format!("/{path_rest}") } else { path.to_owned() };
-    let is_within = |directory: &str| {
-        absolute == directory || absolute.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/'))
-    };
-    let under_homes = ["/home/", "/Users/"].iter().find_map(|homes| absolute.strip_prefix(homes));
-    let in_home_directory =
-        under_homes.map(|rest| rest.split_once('/').map_or("", |(_, rest)| rest)).or(path.strip_prefix("~/"));
-    let first = path_rest.split('/').next().unwrap_or_default();
-    list_contains("/ ~ /home /Users", path)
-        || in_home_directory.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-        || path.contains("/../")
-        || SYSTEM_DIRECTORIES.split_whitespace().any(is_within)
-        || path.split('/').any(|part| list_contains(".ssh .git", part))
-        || is_up && first.starts_with('.')
-        || list_contains(HOME_STARTUP_FILES, first)
+/// Returns whether a word has a variable or a command whose output the line does not determine.
+fn is_computed(word: &Argument) -> bool {
+    !word.is_fixed && word.text.contains(['$', '`', '…'])
+}
+
+/// Returns whether a text may contain a command that changes the working directory.
+pub(super) fn changes_directory(text: &str) -> bool {
+    text.split(|character| !is_name_character(character)).any(|word| list_contains("cd pushd popd", word))
 }
 
 /// Returns whether a text is a host or an HTTP address, without a command substitution.

@@ -10,6 +10,8 @@ use shuck_ast::{
 };
 use shuck_parser::parser::Parser;
 
+use super::paths::Directories;
+use super::programs::changes_directory;
 use super::readers::OtherReadings;
 use super::{Effect, Judgement, excerpt};
 
@@ -30,14 +32,27 @@ pub(super) struct Judge {
     /// The programs that the line runs, each once.
     pub(super) programs: Vec<String>,
     functions: BTreeSet<String>,
+    /// Working directories of the next command.
+    pub(super) directories: Directories,
+    /// Names of the files to which the line writes new content.
+    pub(super) written_names: BTreeSet<String>,
     /// Values that the line assigns to variables.
     pub(super) assigned_values: BTreeMap<String, Argument>,
+    /// A written file in a home directory with its name in the path, which may be that of another user.
+    pub(super) file_in_named_home: Option<String>,
     /// True after `set -a`: the shell exports each variable that it assigns.
     pub(super) exports_all: bool,
-    /// Lines for other shells, with their level and standard input.
-    queued_lines: VecDeque<(String, u32, Stdin)>,
+    queued_lines: VecDeque<QueuedLine>,
     line_count: usize,
     level: u32,
+}
+
+/// A line for another shell.
+struct QueuedLine {
+    line: String,
+    level: u32,
+    stdin: Stdin,
+    directories: Directories,
 }
 
 /// One word of a command.
@@ -82,8 +97,8 @@ impl Judge {
 
     /// Judges the queued lines. A queue instead of recursion limits the nesting to that of the grammar.
     fn judge_queued_lines(&mut self) {
-        while let Some((line, level, stdin)) = self.queued_lines.pop_front() {
-            self.level = level;
+        while let Some(QueuedLine { line, level, stdin, directories }) = self.queued_lines.pop_front() {
+            (self.level, self.directories) = (level, directories);
             self.line_count += 1;
             if line.len() > MAX_LINE_BYTES || level > MAX_LEVELS || self.line_count > MAX_LINES {
                 self.record_effect(Effect::Unknown, &line);
@@ -106,7 +121,8 @@ impl Judge {
 
     /// Queues a line that another shell reads, with the standard input of its commands.
     pub(super) fn queue_line_with_input(&mut self, line: String, stdin: Stdin) {
-        self.queued_lines.push_back((line, self.level + 1, stdin));
+        let directories = self.directories.clone();
+        self.queued_lines.push_back(QueuedLine { line, level: self.level + 1, stdin, directories });
     }
 
     pub(super) fn record_effect(&mut self, effect: Effect, what: &str) {
@@ -327,33 +343,33 @@ impl Walker<'_, '_> {
                         None => self.judge.record_effect(Effect::Unknown, target.span.slice(self.source)),
                     }
                 }
-                self.judge_statements_with_input(&command.body, stdin);
+                self.judge_loop_body(&command.body, stdin);
             }
             CompoundCommand::Repeat(command) => {
                 self.judge_word(&command.count);
-                self.judge_statements_with_input(&command.body, stdin);
+                self.judge_loop_body(&command.body, stdin);
             }
             CompoundCommand::Foreach(command) => {
                 self.judge_loop_variable(command.variable.as_str(), Some(&command.words));
-                self.judge_statements_with_input(&command.body, stdin);
+                self.judge_loop_body(&command.body, stdin);
             }
             CompoundCommand::Select(command) => {
                 self.judge_loop_variable(command.variable.as_str(), Some(&command.words));
-                self.judge_statements_with_input(&command.body, stdin);
+                self.judge_loop_body(&command.body, stdin);
             }
             CompoundCommand::ArithmeticFor(command) => {
                 let body = command.body.span.slice(self.source);
                 let head = command.span.slice(self.source);
                 self.check_arithmetic(head.split_once(body).map_or(head, |(head, _)| head));
-                self.judge_statements_with_input(&command.body, stdin);
+                self.judge_loop_body(&command.body, stdin);
             }
             CompoundCommand::While(command) => {
-                self.judge_statements_with_input(&command.condition, stdin);
-                self.judge_statements_with_input(&command.body, stdin);
+                self.judge_loop_body(&command.condition, stdin);
+                self.judge_loop_body(&command.body, stdin);
             }
             CompoundCommand::Until(command) => {
-                self.judge_statements_with_input(&command.condition, stdin);
-                self.judge_statements_with_input(&command.body, stdin);
+                self.judge_loop_body(&command.condition, stdin);
+                self.judge_loop_body(&command.body, stdin);
             }
             CompoundCommand::Case(command) => {
                 self.judge_word(&command.word);
@@ -362,9 +378,8 @@ impl Walker<'_, '_> {
                     self.judge_statements_with_input(&case.body, stdin);
                 }
             }
-            CompoundCommand::Subshell(body) | CompoundCommand::BraceGroup(body) => {
-                self.judge_statements_with_input(body, stdin);
-            }
+            CompoundCommand::Subshell(body) => self.judge_subshell(body, stdin),
+            CompoundCommand::BraceGroup(body) => self.judge_statements_with_input(body, stdin),
             CompoundCommand::Arithmetic(command) => self.check_arithmetic(command.span.slice(self.source)),
             CompoundCommand::Conditional(command) => {
                 let text = command.span.slice(self.source);
@@ -384,6 +399,21 @@ impl Walker<'_, '_> {
                 self.judge_statements_with_input(&command.always_body, stdin);
             }
         }
+    }
+
+    /// Judges the commands of a shell of their own: the working directory stays.
+    fn judge_subshell(&mut self, body: &StmtSeq, stdin: &Stdin) {
+        let directories = self.judge.directories.clone();
+        self.judge_statements_with_input(body, stdin);
+        self.judge.directories = directories;
+    }
+
+    /// Judges the commands of a loop. After a change of the working directory, the next round begins in another one.
+    fn judge_loop_body(&mut self, body: &StmtSeq, stdin: &Stdin) {
+        if changes_directory(body.span.slice(self.source)) {
+            self.judge.directories.forget();
+        }
+        self.judge_statements_with_input(body, stdin);
     }
 
     /// Checks the text of a part whose words are not parsed: it must contain no commands.
@@ -482,7 +512,7 @@ impl Walker<'_, '_> {
                         HeredocBodyPart::Literal(literal) => text.push_str(literal.as_str(self.source, span)),
                         HeredocBodyPart::CommandSubstitution { body, .. } => {
                             is_known = false;
-                            self.judge_statements(body);
+                            self.judge_subshell(body, &Stdin::Terminal);
                         }
                         _ => {
                             is_known = false;
@@ -518,7 +548,7 @@ impl Walker<'_, '_> {
                     | RedirectKind::Clobber
                     | RedirectKind::DupOutput
                     | RedirectKind::OutputBoth => {
-                        self.judge.judge_written_file(&word);
+                        self.judge.judge_written_content(&word);
                         None
                     }
                 }
@@ -576,7 +606,7 @@ impl Walker<'_, '_> {
                 WordPart::Literal(_) | WordPart::SingleQuoted { .. } | WordPart::Variable(_) => {}
                 WordPart::DoubleQuoted { parts, .. } => self.judge_parts(parts),
                 WordPart::CommandSubstitution { body, .. } | WordPart::ProcessSubstitution { body, .. } => {
-                    self.judge_statements(body);
+                    self.judge_subshell(body, &Stdin::Terminal);
                 }
                 // Text that is no arithmetic may be a nested command.
                 WordPart::ArithmeticExpansion { expression_ast: None, .. } => {

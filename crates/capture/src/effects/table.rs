@@ -399,8 +399,10 @@ impl CommandOption {
 impl Meaning {
     fn parse(text: &'static str) -> Self {
         let Some(words) = text.strip_prefix('(').and_then(|text| text.strip_suffix(')')) else {
-            let letter =
-                text.chars().next().filter(|letter| text.len() == 1 && ".wntMRuc$jxre&@>TsavVmi=!?q".contains(*letter));
+            let letter = text
+                .chars()
+                .next()
+                .filter(|letter| text.len() == 1 && ".wWLntMRuc$jxre&@>TsavVmi=!?q".contains(*letter));
             return Self::Letter(letter.unwrap_or_else(|| panic!("no meaning of an operand: {text}")));
         };
         let words = words.split('|').map(|word| match word.strip_prefix(['!', '?']) {

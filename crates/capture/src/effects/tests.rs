@@ -808,6 +808,10 @@ fn what_a_patched_state_types_now_is_judged_and_what_nobody_did_before_is_not_kn
     assert_eq!(new(types("y\n")), "the new state 'new': it is not known whether 'y' can be taken back");
     assert_eq!(new(types("rm -rf x\n")), "the new state 'new': 'rm -rf x' cannot be taken back");
     let opens = json!({"tool": "open_terminal", "params": {"shell": "ssh box rm -rf x"}});
+    for line in ["cp x /home/other/f", "echo x > //Users/other/f", "cd /home/other && tee f"] {
+        assert!(new(runs(line)).contains("not known"), "it may be another user's: {line}");
+    }
+    assert_eq!(new(runs("cp x ~/f")), "");
     assert_eq!(new(opens), "the new state 'new': 'rm -rf x' cannot be taken back");
     let opens = json!({"tool": "open_terminal", "params": {"command": ["rm", "-rf", "it's"]}});
     assert_eq!(new(opens), "the new state 'new': 'rm -rf it's' cannot be taken back");

@@ -441,6 +441,10 @@ impl Judge {
         if list_contains("cd pushd popd", name) {
             self.change_directory(name, arguments);
         }
+        // By default, it publishes the files to every host of the network.
+        if name == "http.server" && !parsed.has("-b") && !parsed.has("--bind") {
+            self.record_effect(Unknown, command_line);
+        }
         // The command behind these begins in another directory.
         let directory_options: &[&str] = match name {
             "sudo" | "doas" => &["-i", "--login", "-D", "--chdir", "-R"],
@@ -593,6 +597,8 @@ impl Judge {
         };
         match letter {
             'w' => self.judge_written_file(word),
+            'o' if !word.is_fixed || !is_harmless_mode(&word.text) => self.record_effect(Unknown, command_line),
+            'p' if is_elsewhere(word) => self.record_effect(Unknown, command_line),
             'W' => self.judge_written_content(word),
             'L' if is_ancestor(&word.text) || self.directories.may_be_protected(&word.text) || is_computed(word) => {
                 self.record_effect(Unknown, command_line);
@@ -602,10 +608,11 @@ impl Judge {
             }
             't' if word.text == "/dev/null" => self.record_effect(Irreversible, command_line),
             't' => self.judge_written_file(word),
+            'M' if is_computed(word) || is_every_file(word) => self.record_effect(Unknown, command_line),
             'M' if word.is_fixed || word.text.starts_with(['/', '~']) => self.judge_written_file(word),
             'R' if word.text.contains(':') => self.record_effect(Unknown, command_line),
             'R' => self.judge_written_file(word),
-            'u' if !is_address(&word.text) => self.record_effect(Unknown, command_line),
+            'u' if !is_address(word) => self.record_effect(Unknown, command_line),
             'c' => self.judge_code(word, command_line),
             'q' => {
                 if !word.is_fixed {
@@ -787,8 +794,38 @@ pub(super) fn changes_directory(text: &str) -> bool {
     text.split(|character| !is_name_character(character)).any(|word| list_contains("cd pushd popd", word))
 }
 
-/// Returns whether a text is a host or an HTTP address, without a command substitution.
-fn is_address(text: &str) -> bool {
+/// Returns whether a glob names every file of a directory.
+fn is_every_file(word: &Argument) -> bool {
+    let name = word.text.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+    !word.is_fixed && name.contains('*') && name.chars().all(|character| "*.?[]!{},".contains(character))
+}
+
+/// Returns whether a path leads out of the project.
+fn is_elsewhere(word: &Argument) -> bool {
+    is_computed(word) || word.text.starts_with(['/', '~']) || word.text.split('/').any(|part| part == "..")
+}
+
+/// Returns whether a mode leaves its owner the right to read and write, and sets no further rights of a program.
+fn is_harmless_mode(mode: &str) -> bool {
+    if mode.bytes().all(|byte| (b'0'..=b'7').contains(&byte)) {
+        let Ok(bits) = u32::from_str_radix(mode, 8) else { return false };
+        return bits & 0o6000 == 0 && bits & 0o400 != 0;
+    }
+    mode.split(',').all(|clause| {
+        let rights = clause.trim_start_matches(['u', 'g', 'o', 'a']);
+        let who = &clause[..clause.len() - rights.len()];
+        let is_for_owner = who.is_empty() || who.contains(['u', 'a']);
+        let removes = rights.contains('-') || rights.contains('=') && !rights.contains(['r', 'g', 'o']);
+        !(rights.contains('s') || is_for_owner && removes)
+    })
+}
+
+/// Returns whether a word is a host or an HTTP address, without a command substitution. A variable in it would be sent.
+fn is_address(word: &Argument) -> bool {
+    let text = word.text.as_str();
+    if !word.is_fixed && text.contains('$') {
+        return false;
+    }
     let scheme = text.split_once("://").map_or("http", |(scheme, _)| scheme.trim_start_matches(['"', '\'']));
     list_contains("http https", scheme) && !has_substitution(text) && !text.contains("::")
 }

@@ -195,7 +195,8 @@ impl Row {
                 break;
             }
         }
-        Some(options)
+        // A dash alone is an operand.
+        (!options.is_empty()).then_some(options)
     }
 
     /// Returns whether words that begin with a plus sign are options.
@@ -402,7 +403,7 @@ impl Meaning {
             let letter = text
                 .chars()
                 .next()
-                .filter(|letter| text.len() == 1 && ".wWLntMRuc$jxre&@>TsavVmi=!?q".contains(*letter));
+                .filter(|letter| text.len() == 1 && ".wWLopntMRuc$jxre&@>TsavVmi=!?q".contains(*letter));
             return Self::Letter(letter.unwrap_or_else(|| panic!("no meaning of an operand: {text}")));
         };
         let words = words.split('|').map(|word| match word.strip_prefix(['!', '?']) {

@@ -572,7 +572,7 @@ const HARMLESS: &[&str] = &[
     "systemctl status x",
     "sudo systemctl start x",
     "journalctl -u x -n 50",
-    "apt-get update && sudo apt-get install -y curl",
+    "sudo apt-get update && apt-cache policy curl",
     "ssh box",
     "ssh -F /dev/null -p 2222 ana@box",
     "ssh -F none box ls",
@@ -693,6 +693,11 @@ fn programs_of_the_project_are_named_as_unseen() {
         ("python3 script.py", vec!["python3 script.py"]),
         ("docker run nginx", vec!["docker run nginx"]),
         ("git status", vec![]),
+        ("cargo test -p x", vec!["cargo test -p x"]),
+        ("cargo run; go test ./... && go run .", vec!["cargo run", "go test ./...", "go run ."]),
+        ("npm ci", vec!["npm ci"]),
+        ("npm install && yarn", vec!["npm install", "yarn"]),
+        ("pip install -r requirements.txt", vec!["pip install -r requirements.txt"]),
         ("cargo build", vec![]),
     ] {
         assert_eq!(judge(line, Reader::Shell).project_programs, unseen, "{line}");
@@ -803,15 +808,15 @@ fn what_a_patched_state_types_now_is_judged_and_what_nobody_did_before_is_not_kn
     assert_eq!(new(runs("cat {FILE|sh}")), "");
     assert_eq!(new(runs("rm {FILE|sh}")), "the new state 'new': 'rm {…}' cannot be taken back");
     assert_eq!(new(runs("cat {FILE}")), "the new state 'new': it is not known whether 'cat {FILE}' can be taken back");
+    for line in ["cp x /home/other/f", "echo x > //Users/other/f", "cd /home/other && tee f"] {
+        assert!(new(runs(line)).contains("not known"), "it may be another user's: {line}");
+    }
+    assert_eq!(new(runs("cp x ~/f")), "");
     let types = |text: &str| json!({"tool": "send_input", "params": {"input_text": text}});
     // No question leads there, so that a shell may read it.
     assert_eq!(new(types("y\n")), "the new state 'new': it is not known whether 'y' can be taken back");
     assert_eq!(new(types("rm -rf x\n")), "the new state 'new': 'rm -rf x' cannot be taken back");
     let opens = json!({"tool": "open_terminal", "params": {"shell": "ssh box rm -rf x"}});
-    for line in ["cp x /home/other/f", "echo x > //Users/other/f", "cd /home/other && tee f"] {
-        assert!(new(runs(line)).contains("not known"), "it may be another user's: {line}");
-    }
-    assert_eq!(new(runs("cp x ~/f")), "");
     assert_eq!(new(opens), "the new state 'new': 'rm -rf x' cannot be taken back");
     let opens = json!({"tool": "open_terminal", "params": {"command": ["rm", "-rf", "it's"]}});
     assert_eq!(new(opens), "the new state 'new': 'rm -rf it's' cannot be taken back");

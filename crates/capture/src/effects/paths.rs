@@ -77,18 +77,18 @@ impl Directories {
         self.is_unknown = true;
     }
 
-    /// Returns the places that a path may name. `None` if they are unknown.
-    pub(super) fn locate(&self, path: &str) -> Option<BTreeSet<String>> {
+    /// Returns the known places that a path may name. The flag is true if it may be any other place.
+    pub(super) fn locate(&self, path: &str) -> (BTreeSet<String>, bool) {
         let path = normalized(path);
         if path.starts_with(['/', '~']) {
-            return Some(BTreeSet::from([path]));
+            return (BTreeSet::from([path]), false);
         }
-        (!self.is_unknown).then(|| self.possible.iter().map(|directory| located(directory, &path)).collect())
+        (self.possible.iter().map(|directory| located(directory, &path)).collect(), self.is_unknown)
     }
 
     /// Returns whether a path may name a protected place, as far as the directories are known.
     pub(super) fn may_be_protected(&self, path: &str) -> bool {
-        self.locate(path).is_some_and(|places| places.iter().any(|place| is_protected_path(place)))
+        self.locate(path).0.iter().any(|place| is_protected_path(place))
     }
 
     /// Returns whether no possible directory is unknown or protected.

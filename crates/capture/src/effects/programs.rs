@@ -299,16 +299,17 @@ impl Judge {
         if is_harmless {
             return;
         }
-        let places = self.directories.locate(path);
-        if places.iter().flatten().any(|place| in_named_home(place).is_some()) {
+        let (places, is_unknown) = self.directories.locate(path);
+        if places.iter().any(|place| in_named_home(place).is_some()) {
             self.file_in_named_home.get_or_insert_with(|| path.to_owned());
         }
-        let effect = match places {
-            None => Unknown,
-            Some(_) if !file.is_fixed && !path.starts_with("./") => Unknown,
-            Some(places) if places.iter().any(|place| is_protected_path(place)) => Irreversible,
-            Some(places) if places.iter().any(|place| is_trusted_file(place)) => Unknown,
-            Some(_) => Reversible,
+        let is_computed = !file.is_fixed && !path.starts_with("./");
+        let effect = if !is_computed && places.iter().any(|place| is_protected_path(place)) {
+            Irreversible
+        } else if is_computed || is_unknown || places.iter().any(|place| is_trusted_file(place)) {
+            Unknown
+        } else {
+            Reversible
         };
         self.record_effect(effect, path);
     }
@@ -443,6 +444,18 @@ impl Judge {
         }
         // By default, it publishes the files to every host of the network.
         if name == "http.server" && !parsed.has("-b") && !parsed.has("--bind") {
+            self.record_effect(Unknown, command_line);
+        }
+        let extracts = match name {
+            "tar" | "bsdtar" => ["-x", "--extract", "--get"].iter().any(|option| parsed.has(option)),
+            "unzip" => !["-l", "-t", "-p", "-Z"].iter().any(|option| parsed.has(option)),
+            _ => false,
+        };
+        if extracts && !["-C", "--directory", "-d"].iter().any(|option| parsed.has(option)) {
+            self.judge_written_file(&Argument { text: ".".to_owned(), is_fixed: true });
+        }
+        // A build runs its own programs.
+        if list_contains("cargo cmake", name) && self.has_written("") {
             self.record_effect(Unknown, command_line);
         }
         // The command behind these begins in another directory.
@@ -608,7 +621,9 @@ impl Judge {
             }
             't' if word.text == "/dev/null" => self.record_effect(Irreversible, command_line),
             't' => self.judge_written_file(word),
-            'M' if is_computed(word) || is_every_file(word) => self.record_effect(Unknown, command_line),
+            'M' if is_computed(&self.value_of(word)) || is_every_file(word) => {
+                self.record_effect(Unknown, command_line);
+            }
             'M' if word.is_fixed || word.text.starts_with(['/', '~']) => self.judge_written_file(word),
             'R' if word.text.contains(':') => self.record_effect(Unknown, command_line),
             'R' => self.judge_written_file(word),
@@ -700,7 +715,7 @@ impl Judge {
                     if file.is_fixed
                         && file.text != "-"
                         && !file.text.contains("://")
-                        && !file.text.starts_with("/dev/") =>
+                        && !["/dev/", "/proc/"].iter().any(|files| file.text.starts_with(files)) =>
                 {
                     let name = file.text.rsplit('/').next().unwrap_or_default().to_owned();
                     self.judge_project_program(&name, command_line, arguments);

@@ -46,9 +46,11 @@ impl OtherReadings {
 
 /// Returns a comment as words: each `#` at the start of a word is quoted.
 fn without_comment(comment: &str) -> String {
+    // Elsewhere, parentheses in arguments are a pattern of zsh.
+    let has_commands = ["$(", "<(", ">(", "=("].iter().any(|start| comment.contains(start));
     let (mut text, mut before) = (String::new(), ' ');
     for character in comment.chars() {
-        if character == '#' && is_word_start(before) {
+        if character == '#' && is_word_start(before) || "()".contains(character) && !has_commands {
             text.push('\\');
         }
         text.push(character);

@@ -660,7 +660,17 @@ pub(super) fn has_substitution(text: &str) -> bool {
 fn is_exec_alone(words: &[Argument]) -> bool {
     let mut texts = words.iter().map(|word| word.text.as_str());
     let is_wrapper = |text: &&str| ["command", "builtin", "--"].contains(text) || text.starts_with('-');
-    texts.by_ref().find(|text| !is_wrapper(text)) == Some("exec") && texts.all(|text| text.starts_with('-'))
+    if texts.by_ref().find(|text| !is_wrapper(text)) != Some("exec") {
+        return false;
+    }
+    while let Some(text) = texts.next() {
+        let Some(letters) = text.strip_prefix('-') else { return false };
+        if letters.ends_with('a') {
+            // The name of the program.
+            texts.next();
+        }
+    }
+    true
 }
 
 /// Returns the names that a text assigns by expansions (`${X=…}`, `${X:=…}`, `${X::=…}` of zsh), with the values.
@@ -706,7 +716,8 @@ pub(super) fn arithmetic_assignments(expression: &str) -> Vec<&str> {
         let operator = after.trim_start_matches(['+', '-', '*', '/', '%', '<', '>', '&', '^', '|']);
         let is_assigned = operator.starts_with('=') && !operator.starts_with("==")
             || ["++", "--"].iter().any(|step| after.starts_with(step) || before.trim_end().ends_with(step));
-        if is_assigned {
+        // `$X` is a value.
+        if is_assigned && !before.ends_with('$') {
             names.push(name);
         }
         before = "";

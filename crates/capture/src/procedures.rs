@@ -368,7 +368,7 @@ fn a_person_is_asked_before_what_cannot_be_taken_back_and_before_what_is_not_kno
         .filter(|one| one.guess == "no person is asked first")
         .map(|one| one.state.as_str())
         .collect();
-    assert_eq!(unseen, ["npm_run_build", "make", "python3_script_py"], "what is not read is named");
+    assert_eq!(unseen, ["npm_run_build", "make", "python3_script_py", "cargo_test"], "what is not read is named");
     let log = Log::default()
         .runs("make", 0, "")
         .runs("ssh box rm -rf /srv/x", 0, "")

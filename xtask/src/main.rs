@@ -54,7 +54,8 @@ cargo xtask bench temporal               Measure runs that Temporal decides, wit
 cargo xtask bench micro [ARGUMENTS]      Measure the screen's intake, the search of a wait, painting and functions; ARGUMENTS go
                                          to Criterion.
 cargo xtask simulate [--minutes N | --seed S] Simulate random schedules of faults for N minutes (10), or that of a seed; with
-                                         --actions, each fault at each instant of each action.
+                                         --actions, each fault at each instant of each action; with --mutations, those
+                                         that find faults repaired earlier.
 cargo xtask crash [--faults N] [--load N] Kill, restart, stop and disconnect the real program N times (500) while runs of every kind
                                          act, beside N busy loops (0), and count repeated and lost effects. --kinds A,B
                                          selects kinds of runs. Starts an sshd on loopback: run it as root in a container.

@@ -1,5 +1,5 @@
 //! Schedules with random seeds, for as long as requested, or every fault at every instant of every action:
-//! `steplatch-simulation --minutes N`, `--seed S` or `--actions`.
+//! `steplatch-simulation --minutes N`, `--seed S`, `--first COUNT` (the seeds from 0 on) or `--actions`.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for developers, whose report is its output")]
 
 use std::hash::{BuildHasher as _, RandomState};
@@ -28,8 +28,9 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let number = |text: &String| text.parse::<u64>().ok();
     let simulated = match arguments.as_slice() {
-        [name, value] if name == "--minutes" => number(value).map(|minutes| random_schedules(minutes, None)),
-        [name, value] if name == "--seed" => number(value).map(|seed| random_schedules(0, Some(seed))),
+        [name, value] if name == "--minutes" => number(value).map(random_schedules),
+        [name, value] if name == "--seed" => number(value).map(|seed| schedules([seed])),
+        [name, value] if name == "--first" => number(value).map(|count| schedules(0..count)),
         [name] if name == "--actions" => Some(all_interruptions()),
         _ => None,
     };
@@ -43,25 +44,27 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
         None => {
-            eprintln!("usage: steplatch-simulation --minutes N | --seed S | --actions");
+            eprintln!("usage: steplatch-simulation --minutes N | --seed S | --first COUNT | --actions");
             ExitCode::from(2)
         }
     }
 }
 
-/// Simulates one schedule after another, from the seed `first` on, until the time is up.
-fn random_schedules(minutes: u64, first: Option<u64>) -> Result<Totals, Violation> {
+/// Simulates the schedules of successive seeds, from a random one on, until the time is up.
+fn random_schedules(minutes: u64) -> Result<Totals, Violation> {
     let until = Instant::now() + Duration::from_secs(60 * minutes);
     // The standard library draws the keys of its hashers from the system.
-    let mut seed = first.unwrap_or_else(|| RandomState::new().hash_one(()));
+    let first = RandomState::new().hash_one(());
+    schedules((0..).map(|number| first.wrapping_add(number)).take_while(|_| Instant::now() < until))
+}
+
+/// Simulates the schedules of these seeds.
+fn schedules(seeds: impl IntoIterator<Item = u64>) -> Result<Totals, Violation> {
     let mut totals = Totals::default();
-    loop {
+    for seed in seeds {
         totals.add(simulate(seed)?);
-        if Instant::now() >= until {
-            return Ok(totals);
-        }
-        seed = seed.wrapping_add(1);
     }
+    Ok(totals)
 }
 
 /// Simulates every fault at every instant of every action.

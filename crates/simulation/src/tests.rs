@@ -6,17 +6,17 @@ use super::*;
 /// Number of random schedules that have to break no rule.
 const SCHEDULES: u64 = 24;
 
-/// Seeds of schedules that found a fault of the product, with the fault.
-const FOUND: [(u64, &str); 8] = [
-    (1, "a host that did not answer at the start of a daemon repeated an opening of another host"),
-    (17, "a cancelled run waited for a place among the terminals"),
-    (53, "a node of a graph left its terminal open"),
-    (55, "an opening was refused by a host that was about to end"),
-    (177, "an opening that a daemon before had requested for a node came later"),
-    (246, "a terminal that opened after the end of its run was left open"),
-    (470, "a result was kept for a run that had ended before its request"),
-    (491, "a run that completed at the limit of its parent left its terminals open"),
+/// Seeds that find a fault of `mutations`, with the fault. `cargo xtask simulate --mutations` shows it.
+const FOUND: [(u64, &str); 5] = [
+    (3, "an opening outside the ledger, or a result that is discarded before its record"),
+    (14, "a shell that is closed before the result of its command is recorded"),
+    (50, "the same, after another fault"),
+    (58, "a step of a silent host that is taken to another one"),
+    (125, "a terminal that opens after the end of its run"),
 ];
+
+/// Further seeds: an earlier generator of schedules found faults with them.
+const FURTHER_SEEDS: [u64; 8] = [1, 17, 53, 55, 177, 246, 470, 491];
 
 /// Number of faults of each scenario, at instants that are spread over all of them. The chore tries every fault at every
 /// instant.
@@ -25,7 +25,8 @@ const FAULTS: u32 = 2;
 #[test]
 fn no_schedule_breaks_a_rule() {
     let mut total = Report::default();
-    for seed in (0..SCHEDULES).chain(FOUND.iter().map(|(seed, _)| *seed)) {
+    let found = FOUND.into_iter().map(|(seed, _)| seed).filter(|seed| *seed >= SCHEDULES);
+    for seed in (0..SCHEDULES).chain(found).chain(FURTHER_SEEDS) {
         let report = simulate(seed).unwrap_or_else(|violation| panic!("{violation}"));
         total.runs += report.runs;
         total.effects += report.effects;

@@ -294,7 +294,7 @@ fn a_block_with_empty_lines_is_typed_whole_or_not_at_all() {
         field.reply("exit_terminal", json!({"session_id": session}));
         let over = field.function(&format!(
             "PTYNode(id='program', session=session, command={:?}, ready={})\n\
-             async def field(ctx):\n    got = await ctx.run('program', {:?}, timeout=20)\n    \
+             async def field(ctx):\n    got = await ctx.run('program', {:?}, timeout=60)\n    \
              return [got['success'], got['output'], got['error'], got['attributes'].get('session_id')]\n\
              Workflow(id='field', session=session, fn=field)\n",
             format!("sh -c \"{command}\""),

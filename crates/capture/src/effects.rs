@@ -172,15 +172,18 @@ fn judge_input(text: &str, reader: Reader) -> Judgement {
         MARK
     });
     let is_line = reader == Reader::Shell;
-    let mut judgement = judge(&line, reader);
+    let (mut judgement, file_in_named_home) = match reader {
+        Reader::Shell => {
+            let judge = Judge::from_line(&line);
+            (judge.judgement, judge.file_in_named_home)
+        }
+        Reader::Database | Reader::Program => (judge(&line, reader), None),
+    };
     if is_line && has_editing_keys(text) {
         (judgement.effect, judgement.evidence) = (judgement.effect.max(Effect::Unknown), excerpt(&visible(text)));
     }
     // The home directory of the user is an argument of a captured machine.
-    if is_line
-        && judgement.effect < Effect::Unknown
-        && let Some(file) = Judge::from_line(&line).file_in_named_home
-    {
+    if let Some(file) = file_in_named_home.filter(|_| judgement.effect < Effect::Unknown) {
         (judgement.effect, judgement.evidence) = (Effect::Unknown, excerpt(&file));
     }
     if is_line && (!is_quoted || !judgement.project_programs.is_empty()) && judgement.effect < Effect::Unknown {

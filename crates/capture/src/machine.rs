@@ -88,6 +88,7 @@ pub fn capture(logs: &[SessionLog], facts: &KnownFacts, request: &CaptureRequest
     writer.captured.undecided.extend(overlaps(&all_turns));
     let undecided = std::mem::take(&mut writer.alignment.undecided);
     writer.captured.undecided.extend(undecided);
+    let unread_numbers = unread_numbers(&all_turns);
     let mut screens_before: Vec<Option<String>> = vec![None; logs.len()];
     for (index, turn) in all_turns.iter().enumerate() {
         if reasons[index].is_none() {
@@ -98,7 +99,7 @@ pub fn capture(logs: &[SessionLog], facts: &KnownFacts, request: &CaptureRequest
             writer.add_turn(turn, screens_before.get(turn.log).cloned().flatten().as_deref());
             writer.add_guess_of_project_programs(first, &judgement);
             if let Some(state) = writer.states.get(first).map(|state| state.name.clone()) {
-                for (number, row) in unread_numbers(&all_turns, index) {
+                for (number, row) in &unread_numbers[index] {
                     let reason =
                         format!("an earlier output had it as well, in '{row}'; numbers below 100 are not read");
                     writer.add_guess(&state, format!("'{number}' is typed unchanged"), reason);
@@ -1252,8 +1253,12 @@ fn overlaps(turns: &[Turn]) -> Vec<String> {
 
 /// Returns whether a pattern has a word of three or more letters outside of its classes and variables.
 pub(crate) fn has_word(pattern: &str) -> bool {
-    let words = without_classes(pattern).replace(r"\Z", "");
-    words.split(|character: char| !character.is_alphabetic()).any(|word| word.chars().count() > 2)
+    has_plain_word(&without_classes(pattern).replace(r"\Z", ""))
+}
+
+/// Returns whether a text has a word of more than two letters.
+pub(crate) fn has_plain_word(text: &str) -> bool {
+    text.split(|character: char| !character.is_alphabetic()).any(|word| word.chars().count() > 2)
 }
 
 fn open_state_name(log: usize) -> String {

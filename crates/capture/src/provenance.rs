@@ -11,7 +11,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use steplatch_pattern::Pattern;
 
-use crate::machine::{DIRECTORIES, has_word};
+use crate::machine::{DIRECTORIES, has_plain_word, has_word};
 use crate::question::{Leeway, TEMPORARY_DIRECTORIES, UUID_GROUPS, count_switches, escape, general_pattern};
 use crate::session_log::KnownFacts;
 use crate::template::{Binding, stands_alone};
@@ -383,25 +383,38 @@ fn pieces(word: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Returns the numbers of one or two digits in a line for a shell that no earlier input has and an earlier output has in
-/// a row with words, each with that row. They are typed unchanged: most such numbers are equal by chance.
-pub(crate) fn unread_numbers<'t>(turns: &'t [Turn], usage: usize) -> Vec<(&'t str, &'t str)> {
-    let turn = &turns[usage];
+/// Returns, for each turn, the numbers of one or two digits in its line for a shell that no earlier input has and an
+/// earlier output has in a row with words, each with the last such row. They are typed unchanged: most such numbers are
+/// equal by chance.
+pub(crate) fn unread_numbers(turns: &[Turn]) -> Vec<Vec<(&str, &str)>> {
+    let wanted: HashSet<&str> = turns.iter().flat_map(small_numbers).collect();
+    let (mut typed, mut rows): (HashSet<&str>, HashMap<&str, &str>) = (HashSet::new(), HashMap::new());
+    let mut unread = Vec::with_capacity(turns.len());
+    for turn in turns {
+        let untyped = small_numbers(turn).into_iter().filter(|number| !typed.contains(number));
+        unread.push(untyped.filter_map(|number| rows.get(number).map(|row| (number, *row))).collect());
+        typed.extend(parts(typed_text(&turn.act)).filter(|part| wanted.contains(part)));
+        for row in printed(turn).lines().filter(|row| row.len() <= MAX_LINE_BYTES) {
+            let mut numbers = parts(row).filter(|part| wanted.contains(part)).peekable();
+            if numbers.peek().is_some() && has_plain_word(row) {
+                rows.extend(numbers.map(|number| (number, row.trim())));
+            }
+        }
+    }
+    unread
+}
+
+/// Returns the numbers of one or two digits in the line of a turn for a shell.
+fn small_numbers(turn: &Turn) -> Vec<&str> {
     if !turn.at_prompt {
         return Vec::new();
     }
+    let is_in_word = |character: char| character.is_alphanumeric() || "_-.".contains(character);
+    let words = typed_text(&turn.act).split(|character: char| !is_in_word(character));
     let is_small_number = |word: &&str| matches!(word.len(), 1 | 2) && word.bytes().all(|byte| byte.is_ascii_digit());
-    let words =
-        typed_text(&turn.act).split(|character: char| !(character.is_alphanumeric() || "_-.".contains(character)));
     let mut numbers: Vec<&str> = words.filter(is_small_number).collect();
     numbers.dedup();
-    let is_typed = |number: &str| turns[..usage].iter().any(|turn| contains_word(typed_text(&turn.act), number));
-    let row = |number: &'t str| {
-        let rows = turns[..usage].iter().rev().flat_map(|turn| printed(turn).lines().rev());
-        let mut rows = rows.filter(|row| row.len() <= MAX_LINE_BYTES && contains_word(row, number));
-        rows.find(|row| has_word(row)).map(|row| (number, row.trim()))
-    };
-    numbers.into_iter().filter(|number| !is_typed(number)).filter_map(row).collect()
+    numbers
 }
 
 /// Minimum length of a hash, as of a commit.

@@ -675,8 +675,8 @@ fn is_exec_alone(words: &[Argument]) -> bool {
 
 /// Returns the names that a text assigns by expansions (`${X=…}`, `${X:=…}`, `${X::=…}` of zsh), with the values.
 fn default_assignments(text: &str) -> Vec<(&str, &str)> {
-    let assignment = |(start, _): (usize, &'static str)| {
-        let inside = text[start + 2..].trim_start_matches('!');
+    let assignment = |(start, opening): (usize, &str)| {
+        let inside = text[start + opening.len()..].trim_start_matches('!');
         let inside = match inside.strip_prefix('(') {
             // Flags of zsh.
             Some(flags) => flags.split_once(')')?.1,
@@ -690,7 +690,7 @@ fn default_assignments(text: &str) -> Vec<(&str, &str)> {
         let value = rest.trim_start_matches(':').strip_prefix('=')?;
         Some((name, value.split_once('}').map_or(value, |(value, _)| value)))
     };
-    text.match_indices("${").filter_map(|(start, _)| assignment((start, "${"))).collect()
+    text.match_indices("${").filter_map(assignment).collect()
 }
 
 /// Returns whether a character may be in the name of a variable.

@@ -1212,15 +1212,14 @@ impl Hosts {
             }
             if let Some(shared) = hosts.upgrade() {
                 let steps = over.steps();
-                let has_mark = shared.role == Role::Visitor || {
+                let is_daemon = shared.role == Role::Daemon;
+                if is_daemon {
                     // Its socket has no further use, whether the host could remove it or not.
                     let _ = std::fs::remove_file(&socket);
-                    std::fs::remove_file(records::end_mark(&socket)).is_ok()
-                };
-                // Otherwise it may have performed any step of a client, too.
-                if !has_mark || !steps.is_empty() {
-                    shared.missed.store(true, Ordering::Relaxed);
                 }
+                // Without its mark, it may have performed any step of a client.
+                let has_lost_steps = is_daemon && std::fs::remove_file(records::end_mark(&socket)).is_err();
+                shared.missed.fetch_or(has_lost_steps || !steps.is_empty(), Ordering::Relaxed);
                 let mut doubts = shared.doubts.lock();
                 doubts.sockets.push(socket);
                 if !steps.is_empty() {

@@ -86,7 +86,7 @@ pub(crate) struct Shared {
 struct Service {
     /// The number of the connection of the daemon of this machine; 0 before the first one.
     owner: u64,
-    /// True if the host ends, and serves nobody.
+    /// True if the host is ending and serves no client.
     is_over: bool,
 }
 
@@ -218,17 +218,13 @@ async fn wait_for_end(shared: Arc<Shared>) {
         if *ending.borrow_and_update() || (is_retired && !shared.effects.has_unreported()) {
             return;
         }
-        let linger = match is_retired {
-            true => Some(REPEAT_LINGER),
-            false if empty && alone => Some(if has_results { RESULT_LINGER } else { LINGER }),
-            false => None,
+        let is_unused = is_retired || (empty && alone);
+        let linger = match has_results {
+            true => RESULT_LINGER,
+            false if is_retired => REPEAT_LINGER,
+            false => LINGER,
         };
-        let linger = async {
-            match linger {
-                Some(linger) => tokio::time::sleep(linger).await,
-                None => std::future::pending().await,
-            }
-        };
+        let linger = async { if is_unused { tokio::time::sleep(linger).await } else { std::future::pending().await } };
         // The senders are ours and stay.
         tokio::select! {
             _ = terminals.changed() => {}

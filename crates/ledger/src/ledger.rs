@@ -111,8 +111,7 @@ impl<P, R> Ledger<P, R> {
     /// Returns whether a step has an effect, or is settled.
     #[must_use]
     pub fn has_step(&self, step: &str) -> bool {
-        let mut following = self.entries.range(EffectKey::new(Effect::Open, step)..);
-        self.is_settled(step) || following.next().is_some_and(|(key, _)| key.step == step)
+        self.is_settled(step) || !self.keys_of(step).is_empty()
     }
 
     fn is_settled(&self, step: &str) -> bool {

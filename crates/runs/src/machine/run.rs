@@ -642,10 +642,9 @@ impl MachineRun {
                 }
             }
             Effect::Abandon { step } => {
-                let opens = |opening: &mut Opening| opening.step == step;
-                self.opening.take_if(|opening| opens(opening) && !opening.has_requested.load(Ordering::Relaxed));
+                self.opening.take_if(|opening| opening.step == step && !opening.has_requested.load(Ordering::Relaxed));
                 // The run must close a terminal whose opening is in progress; its id arrives with the outcome.
-                if !self.opening.as_mut().is_some_and(opens) {
+                if !self.is_opening(&step) {
                     if let Some(task) = self.in_flight.remove(&step) {
                         task.abort();
                     }
@@ -686,13 +685,17 @@ impl MachineRun {
                 }));
             }
             // This driver performs the opening: `close_what_is_opened` closes the terminal when its id arrives.
-            Effect::CloseOpened { step } if self.opening.as_ref().is_some_and(|opening| opening.step == step) => {}
+            Effect::CloseOpened { step } if self.is_opening(&step) => {}
             Effect::CloseOpened { step } => {
                 self.closing.push(tokio::spawn(async move {
                     shared.sessions.exit_opened_by(&caller, &step.to_string()).await;
                 }));
             }
         }
+    }
+
+    fn is_opening(&self, step: &StepId) -> bool {
+        self.opening.as_ref().is_some_and(|opening| opening.step == *step)
     }
 
     /// Returns the caller of the current actions, with the gate at which a person has approved them.

@@ -147,8 +147,8 @@ async fn performed(
     let input = match effect {
         Effect::Perform { step, tool, params, limit } => {
             let is_held = opens_own_terminal(&tool, &params);
-            let has_requested = Arc::default();
-            let action = Action { tool, params, step: step.to_string(), limit, attempt, has_requested };
+            let step_name = step.to_string();
+            let action = Action { tool, params, step: step_name, limit, attempt, has_requested: Arc::default() };
             let acting = perform(shared.clone(), caller, action);
             let outcome =
                 if is_held { shared.outer.openings.perform_or_join(&step, acting).await } else { acting.await };

@@ -84,7 +84,9 @@ fn check_outcomes(world: &World, performed: &BTreeMap<EffectKey, u32>, events: &
                 let done = |effect| performed.contains_key(&EffectKey::new(effect, step.to_string()));
                 match outcome {
                     Outcome::Finished { result } if result.get("outcome_unknown") == Some(&Value::Bool(true)) => {
-                        return Err(format!("{step} ({tool}) is recorded as a failure, and nobody knows its outcome"));
+                        return Err(format!(
+                            "{step} ({tool}) is recorded as a failure although its outcome is unknown"
+                        ));
                     }
                     Outcome::Finished { result } if result.get("success") == Some(&Value::Bool(false)) => {
                         let error = result.get("error").and_then(Value::as_str).unwrap_or_default();

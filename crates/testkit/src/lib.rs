@@ -121,7 +121,7 @@ impl TestDaemon {
         settle_fish(folder.path());
         let host = Starter::InProcess(Box::new(terminals));
         // Whose story is about functions has the program, whose workers these are.
-        let workers = WorkerStarter::Nobody;
+        let workers = WorkerStarter::Disabled;
         let (sender, configuration) = watch::channel(configuration);
         let options = Options {
             place: place.clone(),

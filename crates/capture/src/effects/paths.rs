@@ -12,8 +12,8 @@ const SYSTEM_DIRECTORIES: &str =
 const HOME_STARTUP_FILES: &str =
     ".bashrc .bash_profile .bash_login .profile .zshrc .zshenv .zprofile .zlogin .gitconfig .netrc";
 
-/// Names of files and directories that programs read or run by themselves, wherever they are.
-const FILES_READ_UNASKED: &str = ".envrc .npmrc .yarnrc .yarnrc.yml .pnpmfile.cjs .pypirc .vimrc .exrc .nvimrc .nvim.lua .gdbinit .lldbinit .tmux.conf .inputrc \
+/// Names of files and directories that programs read or run automatically in any directory.
+const AUTOMATIC_FILES: &str = ".envrc .npmrc .yarnrc .yarnrc.yml .pnpmfile.cjs .pypirc .vimrc .exrc .nvimrc .nvim.lua .gdbinit .lldbinit .tmux.conf .inputrc \
     .irbrc .pryrc .bash_aliases .bash_logout .zlogout .xinitrc .xprofile .xsession .pam_environment .curlrc .wgetrc .psqlrc .my.cnf .hgrc .screenrc \
     .mailcap .gitmodules .gitattributes .cargo .husky .bin";
 
@@ -173,13 +173,13 @@ pub(super) fn is_protected_path(path: &str) -> bool {
         || list_contains(HOME_STARTUP_FILES, first)
 }
 
-/// Returns whether a file belongs to another user, or is one that programs read or run by themselves.
+/// Returns whether a file belongs to another user, or is read or run automatically.
 pub(super) fn is_trusted_file(path: &str) -> bool {
     let is_found_by_name = PROGRAM_DIRECTORIES
         .split_whitespace()
         .any(|directory| path == directory || path.starts_with(&format!("{directory}/")));
     let is_in_other_home = path.starts_with('~') && path != "~" && !path.starts_with("~/");
-    is_found_by_name || is_in_other_home || path.split('/').any(|part| list_contains(FILES_READ_UNASKED, part))
+    is_found_by_name || is_in_other_home || path.split('/').any(|part| list_contains(AUTOMATIC_FILES, part))
 }
 
 /// Returns the part of a path after the directory of all home directories.

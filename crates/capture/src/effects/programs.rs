@@ -314,7 +314,7 @@ impl Judge {
         self.record_effect(effect, path);
     }
 
-    /// Judges a file that gets new content: a script is code that nobody has read.
+    /// Judges a file with new content. A script is unreviewed code, so its effect is unknown.
     pub(super) fn judge_written_content(&mut self, file: &Argument) {
         self.judge_written_file(file);
         if is_script(&file.text) {

@@ -362,7 +362,7 @@ async fn a_second_daemon_on_the_same_state_is_refused_by_name() {
     let options = Options {
         place: daemon.place().clone(),
         host: Starter::InProcess(Box::default()),
-        workers: WorkerStarter::Nobody,
+        workers: WorkerStarter::Disabled,
         runs: RetentionPolicy::default(),
         configuration: tokio::sync::watch::channel(steplatch_daemon::Configuration::default()).1,
         clock: steplatch_daemon::Clock::system(),

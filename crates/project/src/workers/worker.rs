@@ -41,7 +41,7 @@ pub enum WorkerStarter {
     /// By this source, each over a stream: for simulations.
     Given(Arc<dyn WorkerSource>),
     /// None: this process executes no functions.
-    Nobody,
+    Disabled,
 }
 
 /// A source of workers that are no child processes.
@@ -154,7 +154,7 @@ impl Worker {
             WorkerExited::new(format!("a process to execute functions could not be started: {error}"))
         };
         let (child, input, output): (_, WorkerInput, WorkerOutput) = match starter {
-            WorkerStarter::Nobody => return Err(WorkerExited::new("this daemon executes no functions")),
+            WorkerStarter::Disabled => return Err(WorkerExited::new("this daemon executes no functions")),
             WorkerStarter::Given(source) => {
                 let connect = || {
                     let stream = source.start()?;

@@ -21,7 +21,7 @@ fn caller(folder: &TempDir, name: &str) -> Caller {
 
 /// Returns the workflows of a caller without functions.
 fn alone() -> Workflows {
-    Workflows::new(Workers::new(WorkerStarter::Nobody))
+    Workflows::new(Workers::new(WorkerStarter::Disabled))
 }
 
 /// Returns a project without declarations.

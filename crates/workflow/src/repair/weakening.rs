@@ -500,9 +500,9 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// Reports a new state between a gate for a person and the approved action. Reports one that types nothing also if a
-    /// person sees its result, if it reads a terminal that no other state names, and if it is between a check and the
-    /// checked action.
+    /// Reports the position of a new state: between a gate for a person and the approved action. For a state that types
+    /// nothing, reports three more: its result is shown at a gate, no other state names its terminal, it delays a checked
+    /// input.
     fn report_position(&mut self, state: &State, place: &str) {
         let (tool, params, name) = (state.action().tool(), state.action().params(), state.name());
         if READING_TOOLS.contains(&tool) {

@@ -243,6 +243,12 @@ impl MarkingShell {
         self.last_number = number.max(self.last_number);
         is_fresh
     }
+
+    /// Returns whether a mark of a command's start comes after a later mark: it went through a pipe, as after
+    /// `exec 2> >(tee log >&2)`.
+    fn is_late(&self, params: &[&[u8]]) -> bool {
+        parse_parameter::<u64>(params, b"n=").is_some_and(|number| number < self.last_number)
+    }
 }
 
 /// Returns the number after `name` in a mark.
@@ -606,6 +612,7 @@ impl Writer {
         let kind = params.first().copied().unwrap_or_default();
         let is_believed = match kind {
             b"D" => source.accept_number(params),
+            b"C" | b"R" if source.is_late(params) => return,
             // Of a shell whose commands begin at the end of a line, the line may have begun none.
             b"P" if source.is_posix => source.accept_number(params),
             b"R" if source.accept_number(params) && source.running => {

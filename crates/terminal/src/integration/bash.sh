@@ -193,7 +193,7 @@ if [[ -n $__steplatch_key ]]; then
   # If bash has not understood a line before the command that begins, the exit code says so there. What PS0 prints between
   # this and the next mark is no output of the line before.
   __steplatch_taken="\\e]133;R;k=$__steplatch_key;s=\$?;n=\$((__steplatch_count += 1))\\a"
-  __steplatch_started="\\e]133;C;k=$__steplatch_key\\a"
+  __steplatch_started="\\e]133;C;k=$__steplatch_key;n=\$__steplatch_count\\a"
   if ((BASH_VERSINFO[0] >= 5)); then
     # Without a fork, which takes longer than all the rest.
     builtin eval '__steplatch_is_fixed() { builtin local - && builtin set +u; builtin local -n __steplatch_named=$1; case ${__steplatch_named@a} in *r*) ;; *) builtin return 1 ;; esac; }'

@@ -5,7 +5,7 @@ use std::time::Duration;
 use steplatch_terminal::{Input, RunError, Wait};
 
 use super::inner_shells::{gives, integrate, start};
-use super::shells::{Session, World, until_prompt};
+use super::shells::{Session, World, request, until_prompt};
 
 const PROMPT: &str = "PS1='$ '\n";
 
@@ -139,6 +139,39 @@ async fn an_output_through_a_pipe_is_reported_as_that() {
         session.prompt().await;
         let ran = session.runs("echo back").await;
         assert_eq!((ran.is_piped, ran.output.as_str()), (false, "back\n"), "{shell}: {redirection}");
+    }
+}
+
+#[tokio::test]
+async fn a_start_that_comes_late_through_a_pipe_begins_no_command() {
+    let slowly = "perl -e 'while (sysread STDIN, $b, 65536) { select undef, undef, undef, 0.3; syswrite STDERR, $b }'";
+    for is_inner in [false, true] {
+        let world = World::new();
+        world.file(".bashrc", PROMPT);
+        let session = world.open(&["bash"]).await;
+        if is_inner {
+            start(&session, "PS1='$ ' bash --norc").await;
+        }
+        let request = |command: &str| if is_inner { integrate(command) } else { request(command) };
+        for (command, code) in [
+            ("true", 0),
+            (&format!("exec 2> >({slowly})"), 0),
+            ("echo a", 0),
+            ("sh -c 'exit 3'", 3),
+            ("exec 2>/dev/tty", 0),
+            ("sh -c 'exit 4'", 4),
+        ] {
+            if is_inner && command == "exec 2>/dev/tty" {
+                // The prompt is before the line that it follows, which only a bash with all marks reports.
+                break;
+            }
+            let ran = session.0.run(request(command)).await.unwrap_or_else(|error| panic!("{command}: {error}"));
+            assert_eq!((ran.exit_code, ran.timed_out), (Some(code), false), "{is_inner}, {command}: {ran:?}");
+            // All that is on its way arrives.
+            tokio::time::sleep(Duration::from_millis(700)).await;
+            let view = session.view().await;
+            assert_eq!(view.busy, Some(false), "{is_inner}, {command}:\n{}", view.screen);
+        }
     }
 }
 

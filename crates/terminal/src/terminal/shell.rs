@@ -101,8 +101,8 @@ pub(super) struct Doubt {
 /// Reason why a prompt may not be the awaited one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DoubtfulPrompt {
-    /// The prompt appeared before the shell took all lines: they were typed ahead, or read by a program. Or zsh is
-    /// about to begin its editor, which it does not report if the user has turned pastes off.
+    /// The prompt appeared before the shell took all lines: they were typed ahead, or read by a program. Or the shell is
+    /// about to begin its editor, which zsh does not report if the user has turned pastes off, and ksh never.
     Shown,
     /// A command may have printed its mark, or its end has no mark.
     Claimed,
@@ -113,6 +113,8 @@ impl Doubt {
     const MIN_PAUSE: Duration = Duration::from_millis(30);
     /// The same behind a relay, whose state does not show it.
     const RELAYED_PAUSE: Duration = Duration::from_millis(300);
+    /// Time in which a shell sets the terminal's modes after its prompt.
+    const MODES_PAUSE: Duration = Duration::from_millis(3);
     /// Time in which a shell draws its prompt again after Ctrl-C.
     const INTERRUPT_PAUSE: Duration = Duration::from_millis(300);
     const MAX_PAUSE: Duration = Duration::from_secs(1);
@@ -295,11 +297,18 @@ impl Shell {
                     // Lines typed ahead, or lines that a program has read; the next moment shows which.
                     let pause = if self.is_inner { Doubt::RELAYED_PAUSE } else { Doubt::MIN_PAUSE };
                     self.doubt = Some(Doubt::new(DoubtfulPrompt::Shown, pause));
-                } else if self.integration.as_ref().is_some_and(|integration| integration.kind == Kind::Zsh) {
-                    self.awaits_editor = true;
-                    self.doubt = Some(Doubt::new(DoubtfulPrompt::Shown, Doubt::MIN_PAUSE));
                 } else {
-                    self.record_prompt();
+                    match self.integration.as_ref().map(|integration| integration.kind) {
+                        Some(Kind::Zsh) => {
+                            self.awaits_editor = true;
+                            self.doubt = Some(Doubt::new(DoubtfulPrompt::Shown, Doubt::MIN_PAUSE));
+                        }
+                        // ksh sets the terminal's modes after its prompt: the kernel would echo a line typed before.
+                        Some(Kind::Posix) => {
+                            self.doubt = Some(Doubt::new(DoubtfulPrompt::Shown, Doubt::MODES_PAUSE));
+                        }
+                        Some(Kind::Bash | Kind::Fish) | None => self.record_prompt(),
+                    }
                 }
             }
             Mark::PromptClaimed => {
@@ -411,11 +420,16 @@ impl Shell {
 mod tests {
     use super::*;
 
-    /// Returns a shell at its prompt.
-    fn shell_at_prompt() -> Shell {
-        let integration = IntegrationSession { kind: Kind::Bash, nonce: String::new(), files: None };
+    fn shell_that_shows_its_prompt(kind: Kind) -> Shell {
+        let integration = IntegrationSession { kind, nonce: String::new(), files: None };
         let mut shell = Shell { fresh: true, ..Shell::new(Some(integration), 0) };
         shell.apply(&Mark::PromptReady);
+        shell
+    }
+
+    /// Returns a shell at its prompt.
+    fn shell_at_prompt() -> Shell {
+        let shell = shell_that_shows_its_prompt(Kind::Bash);
         assert!(shell.is_idle());
         shell
     }
@@ -428,6 +442,16 @@ mod tests {
 
     fn command(exit_code: i32) -> [Mark; 3] {
         [Mark::LineTaken, Mark::CommandStarted, Mark::CommandEnded(Some(exit_code))]
+    }
+
+    #[test]
+    fn a_shell_that_sets_the_modes_after_its_prompt_is_not_idle_until_it_reads() {
+        for kind in [Kind::Zsh, Kind::Posix] {
+            let mut shell = shell_that_shows_its_prompt(kind);
+            assert!(!shell.is_idle() && shell.doubt.is_some(), "{kind:?}");
+            shell.record_prompt();
+            assert!(shell.is_idle() && shell.doubt.is_none(), "{kind:?}");
+        }
     }
 
     /// Two clients type one line each before the first command ends.

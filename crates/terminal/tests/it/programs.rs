@@ -340,10 +340,12 @@ async fn what_was_only_typed_is_reported_as_that() {
 async fn text_arrives_as_it_is_however_long_and_odd() {
     let world = World::new();
     let bash = world.bash().await;
-    for text in ["-n x;", "Enter C-a", "$HOME 'q\" \\ ;", "żółć 漢字"] {
-        bash.types("cat > /dev/null; echo got_$?\n").await;
+    for (number, text) in ["-n x;", "Enter C-a", "$HOME 'q\" \\ ;", "żółć 漢字"].into_iter().enumerate() {
+        // What is typed before the terminal is in its own modes again is not echoed.
+        bash.types(&format!("echo begun_$((10 + {number})); cat > /dev/null; echo got_$((20 + {number}))_$?\n")).await;
+        bash.sees(&format!("begun_1{number}")).await;
         bash.types(&format!("{text}\n\u{4}")).await;
-        bash.sees("got_0").await;
+        bash.sees(&format!("got_2{number}_0")).await;
         assert!(bash.history().await.contains(text), "{text}");
     }
     let long: String = (0..20_000).map(|n| format!("{n:09} ")).collect();

@@ -144,12 +144,16 @@ fn typed_text(act: &Act) -> &str {
     }
 }
 
-/// Returns the output of a turn, without the echo of typed text, if known.
+/// Returns the output of a turn, without the echo of typed text, if known. Keys and hidden text have no echo.
 fn printed(turn: &Turn) -> &str {
-    match &turn.act {
-        Act::Command { output, .. } => output,
-        Act::Typed { .. } | Act::Hidden { .. } => turn.printed.split_once('\n').map_or("", |(_, rest)| rest),
-    }
+    let text = match &turn.act {
+        Act::Command { output, .. } => return output,
+        Act::Typed { text, .. } => text.lines().next().unwrap_or_default().trim_end(),
+        Act::Hidden { .. } => "",
+    };
+    let (first, rest) = turn.printed.split_once('\n').unwrap_or((&turn.printed, ""));
+    let is_echo = turn.at_prompt || !text.is_empty() && first.contains(text);
+    if is_echo { rest } else { &turn.printed }
 }
 
 /// Returns whether a turn answers a question with this word alone.

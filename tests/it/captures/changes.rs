@@ -354,3 +354,29 @@ fn lines_typed_at_once_answer_questions_with_choices() {
     let decoys: Vec<&str> = decoys.iter().map(String::as_str).collect();
     holds(&session.captures(json!({})), "two lines", &decoys);
 }
+
+#[test]
+fn a_value_that_is_printed_right_behind_a_key_or_hidden_text_is_read() {
+    // The program, and the input that it reads without an echo.
+    let cases = [
+        ("a key", "read -sn1 -p 'Go on? ' a", json!({"input_text": "y"})),
+        ("enter", "read -sn1 -p 'Go on? ' a", json!({"input_text": "", "keys": ["enter"]})),
+        ("hidden text", "read -s -p 'Passphrase: ' a", json!({"input_text": "hunter2-captured\n"})),
+    ];
+    for (what, read, mut input) in cases {
+        let program = format!("{read}; echo \"Created job $(cat id)\"\n");
+        let session = Session::begin(&[("ask.sh", &program), ("id", "4711\n")]);
+        session.types("bash ask.sh\n");
+        input["until"] = "prompt".into();
+        session.sends(input);
+        session.runs("touch 4711");
+        let procedure = session.captures(json!({}));
+        let arguments = procedure.arguments();
+        let value = arguments.keys().next().map_or(json!({}), |name| json!({name.as_str(): "another-secret16"}));
+        procedure.writes("id", "4712\n");
+        procedure.runs(value.clone());
+        assert_eq!(procedure.file("4712"), "", "{what}");
+        procedure.writes("id", "none\n");
+        assert_eq!(procedure.begins(value)["status"], "waiting", "{what}: another kind of value");
+    }
+}

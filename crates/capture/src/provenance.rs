@@ -101,7 +101,7 @@ impl<'t> Occurrences<'t> {
         let index_texts = |text: fn(&Turn) -> &str| {
             let mut turns_by_part: HashMap<&'t str, Vec<usize>> = HashMap::new();
             for (index, turn) in turns.iter().enumerate() {
-                for part in parts(text(turn)).filter(|part| wanted.contains(part)) {
+                for part in parts(text(turn)).map(without_version_sign).filter(|part| wanted.contains(part)) {
                     let turns = turns_by_part.entry(part).or_default();
                     if turns.last() != Some(&index) {
                         turns.push(index);
@@ -131,6 +131,7 @@ fn parts(text: &str) -> impl Iterator<Item = &str> {
 
 fn longest_part(word: &str) -> &str {
     parts(word)
+        .map(without_version_sign)
         .filter(|part| part.contains(|character: char| character.is_ascii_digit()))
         .max_by_key(|part| part.len())
         .unwrap_or("")
@@ -162,7 +163,7 @@ fn is_answer(turn: &Turn, word: &str) -> bool {
 }
 
 /// Returns the words of a text that may be data: numbers of three or more digits, versions, identifiers and paths with
-/// digits.
+/// digits. Each word comes before its parts.
 fn data_words(text: &str) -> Vec<&str> {
     let is_separator = |character: char| character.is_whitespace() || "'\"`()[]{}<>;|&=,$".contains(character);
     let mut words = BTreeSet::new();
@@ -170,14 +171,51 @@ fn data_words(text: &str) -> Vec<&str> {
     for word in text.split(is_separator) {
         let word = word.trim_end_matches(['.', ':', '!', '?']);
         // A port within an address, the last part of a path.
-        let parts = word.split([':', '/', '@']).filter(|part| part.len() < word.len());
-        for candidate in std::iter::once(word).chain(parts) {
+        let parts: Vec<&str> = word.split([':', '/', '@']).collect();
+        let shorter = parts.iter().copied().filter(|part| part.len() < word.len());
+        let joined = parts.iter().flat_map(|part| joined_values(part));
+        for candidate in std::iter::once(word).chain(shorter).chain(joined) {
             if is_data(candidate) && words.insert(candidate) {
                 ordered.push(candidate);
             }
         }
     }
     ordered
+}
+
+/// Returns the numbers, versions, dates and hashes that a word joins with other text by `-` or `.`, or that follow a
+/// `v`: `1.4.2` in `v1.4.2` and in `app-1.4.2.tar.gz`. A version may have another number behind `-`.
+fn joined_values(word: &str) -> Vec<&str> {
+    let mut values = runs_of_numbers(word);
+    let versions: Vec<&str> = values.iter().flat_map(|run| run.split('-')).filter(|part| part.contains('.')).collect();
+    values.extend(versions);
+    values.retain(|value| value.len() < word.len());
+    values
+}
+
+/// Returns the longest runs of numbers between `-` and `.` in a word, and its hashes.
+fn runs_of_numbers(word: &str) -> Vec<&str> {
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let is_hash = |part: &str| part.len() >= MIN_HASH_BYTES && part.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let mut runs: Vec<(usize, usize)> = Vec::new();
+    let mut end = 0;
+    for part in word.split(['-', '.']) {
+        let number = without_version_sign(part);
+        let begin = end + part.len() - number.len();
+        end += part.len();
+        match runs.last_mut() {
+            Some((_, run_end)) if is_number(part) && *run_end + 1 == begin => *run_end = end,
+            _ if is_number(number) || is_hash(part) => runs.push((begin, end)),
+            _ => {}
+        }
+        end += 1;
+    }
+    runs.into_iter().map(|(begin, end)| &word[begin..end]).collect()
+}
+
+/// Returns a version without the `v` in front of it, and other text unchanged.
+fn without_version_sign(word: &str) -> &str {
+    word.strip_prefix(['v', 'V']).filter(|rest| rest.starts_with(|first: char| first.is_ascii_digit())).unwrap_or(word)
 }
 
 pub(crate) fn is_data(word: &str) -> bool {
@@ -432,6 +470,13 @@ mod tests {
     fn words_that_may_be_data() {
         assert_eq!(data_words("curl http://127.0.0.1:8123/x"), ["http://127.0.0.1:8123/x", "8123"]);
         assert_eq!(data_words("git show 1f3a9b2 -n3 y 7"), ["1f3a9b2"]);
+        assert_eq!(data_words("git tag v1.4.2"), ["v1.4.2", "1.4.2"]);
+        assert_eq!(data_words("mkdir rel-12.4"), ["rel-12.4", "12.4"]);
+        let words = data_words("mv app-v1.4.2-20.tar.gz");
+        assert_eq!(words, ["app-v1.4.2-20.tar.gz", "1.4.2-20", "1.4.2"]);
+        assert_eq!(data_words("cat job-4711.log"), ["job-4711.log", "4711"]);
+        assert_eq!(data_words("docker push web-1f3a9b2"), ["web-1f3a9b2", "1f3a9b2"]);
+        assert_eq!(data_words("cat /var/log/2026-11-29.log")[2..], ["2026-11-29"]);
     }
 
     /// Returns the pattern for a value in an output, and whether it reads the value.

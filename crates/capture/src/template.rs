@@ -91,8 +91,17 @@ pub(crate) fn stands_alone(text: &str, begin: usize, end: usize) -> bool {
         before.is_some_and(is_word) && after.is_some_and(is_word)
     };
     let part = &text[begin..end];
-    !is_within_word(text[..begin].chars().next_back(), part.chars().next())
+    let before = without_version_sign(&text[..begin], part);
+    !is_within_word(before.chars().next_back(), part.chars().next())
         && !is_within_word(part.chars().next_back(), text[end..].chars().next())
+}
+
+/// Returns the text before a value, without the `v` of a version.
+fn without_version_sign<'t>(before: &'t str, value: &str) -> &'t str {
+    let is_version = value.contains('.') && value.starts_with(|first: char| first.is_ascii_digit());
+    let is_word = |character: char| character.is_alphanumeric() || character == '_';
+    let rest = before.strip_suffix(['v', 'V']).filter(|rest| is_version && !rest.ends_with(is_word));
+    rest.unwrap_or(before)
 }
 
 /// Returns whether a part of a text is a complete value: a separate word, or whole names of a path.
@@ -208,7 +217,8 @@ mod tests {
     fn a_value_is_replaced_where_it_stands_by_itself() {
         let bindings = [binding("1.2", "version"), binding("1.2.3", "exact")];
         let shell = |text: &str| typed_template(text, &bindings, Use::Shell).0;
-        assert_eq!(shell("git tag v1.2"), "git tag v1.2", "a part of a word");
+        assert_eq!(shell("git tag r1.2 1.2rc"), "git tag r1.2 1.2rc", "a part of a word");
+        assert_eq!(shell("git tag v1.2"), "git tag v{version|sh}");
         assert_eq!(shell("git tag 1.2"), "git tag {version|sh}");
         assert_eq!(shell("echo '1.2' a-1.2 --x=1.2.3"), "echo {version|sh} a-{version|sh} --x={exact|sh}");
         assert_eq!(shell("echo \"it's\" 1.2 'v 1.2'"), "echo \"it's\" {version|sh} 'v '{version|sh}''");

@@ -380,3 +380,25 @@ fn a_value_that_is_printed_right_behind_a_key_or_hidden_text_is_read() {
         assert_eq!(procedure.begins(value)["status"], "waiting", "{what}: another kind of value");
     }
 }
+
+#[test]
+fn a_value_that_is_typed_within_a_longer_word_is_read() {
+    // The value of the capture, the line that types it, the file that it makes, and another value.
+    let cases = [
+        ("1.4.2", "touch rel-1.4.2", "rel-1.4.3", "1.4.3"),
+        ("1.4.2", "touch v1.4.2", "v12.0.1", "12.0.1"),
+        ("1.4.2", "touch app-v1.4.2-x.tar", "app-v1.5.0-x.tar", "1.5.0"),
+        ("4711", "touch job-4711.log", "job-4712.log", "4712"),
+        ("1f3a9b2", "touch web-1f3a9b2", "web-2e4c8d1", "2e4c8d1"),
+        ("2026-11-29", "touch report-2026-11-29.txt", "report-2026-12-01.txt", "2026-12-01"),
+    ];
+    for (value, line, made, other) in cases {
+        let session = Session::begin(&[("value", &format!("{value}\n"))]);
+        session.runs("echo \"Latest one: $(cat value)\"");
+        session.runs(line);
+        let procedure = session.captures(json!({}));
+        procedure.writes("value", &format!("{other}\n"));
+        procedure.runs(json!({}));
+        assert_eq!(procedure.file(made), "", "{line}");
+    }
+}

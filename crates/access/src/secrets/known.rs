@@ -309,6 +309,10 @@ mod tests {
                 assert_eq!(other.masked(text()), "text", "{lie}");
                 assert!(other.values().is_empty(), "{lie}");
             }
+            secrets.add("hunter22");
+            for other in [secrets.clone(), secrets.within(&elsewhere), secrets.within(&here)] {
+                assert_eq!(other.masked("hunter22".to_owned()), MASK, "{lie}: a secret of this installation");
+            }
             let secrets = secrets.known.read();
             let machine = &secrets.machines["box"];
             assert!(machine.hides_all && machine.everywhere.values.is_empty(), "nothing of it is kept: {lie}");

@@ -47,8 +47,21 @@ pub(crate) fn run(repository: &Repository) -> anyhow::Result<()> {
 }
 
 /// Checks the format of all sources, and lints them; a warning is an error.
-pub(crate) fn format_and_lints(repository: &Repository) -> anyhow::Result<()> {
-    step::run("format", &mut repository.cargo(&["fmt", "--all", "--check"]))?;
+fn format_and_lints(repository: &Repository) -> anyhow::Result<()> {
+    format(repository)?;
     let clippy = ["clippy", "--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"];
     step::run("lints", &mut repository.cargo(&clippy))
+}
+
+/// Checks the format of all sources.
+pub(crate) fn format(repository: &Repository) -> anyhow::Result<()> {
+    step::run("format", &mut repository.cargo(&["fmt", "--all", "--check"]))
+}
+
+/// Makes a build by cargo lint the crates of its workspace; a warning is an error. `cargo clippy` would check all
+/// dependencies before it, which takes as long as to build them.
+pub(crate) fn lint_in_build(cargo: &mut Command) {
+    cargo.env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver");
+    // The separator of `cargo clippy`.
+    cargo.env("CLIPPY_ARGS", ["-D", "warnings", ""].join("__CLIPPY_HACKERY__"));
 }

@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
+use crate::check;
 use crate::clients::SERVER_OF_TEMPORAL;
 use crate::repository::Repository;
 use crate::step;
@@ -30,11 +31,8 @@ pub(crate) fn ensure(repository: &Repository) -> anyhow::Result<bool> {
 /// Checks the format of the worker's sources, and lints them.
 pub(crate) fn format_and_lints(repository: &Repository) -> anyhow::Result<()> {
     step::run("format of the worker of Temporal", &mut cargo(repository, &["fmt", "--check"]))?;
-    // `cargo clippy` would check the three hundred packages again, which takes four minutes; a build has them already.
     let mut lints = cargo(repository, &["build", "--all-targets", "--locked", "--quiet"]);
-    lints.env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver");
-    // The separator of `cargo clippy`.
-    lints.env("CLIPPY_ARGS", ["-D", "warnings", ""].join("__CLIPPY_HACKERY__"));
+    check::lint_in_build(&mut lints);
     step::run("lints of the worker of Temporal", &mut lints)
 }
 

@@ -24,13 +24,22 @@ pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result
     step::work("MCP clients", || clients::FOR_TESTS.iter().try_for_each(|client| client.ensure(repository)))?;
     step::work("packages of npm", || npm::ensure(repository))?;
     let has_temporal = temporal::ensure(repository)?;
-    if quick.is_empty() {
-        check::format_and_lints(repository)?;
+    let lints = quick.is_empty();
+    if lints {
+        check::format(repository)?;
+        // Benchmarks, which no test runs, are built as well.
+        let mut build = repository.cargo(&["test", "--workspace", "--all-targets", "--no-run", "--locked", "--quiet"]);
+        check::lint_in_build(&mut build);
+        step::run("build and lints", &mut build)?;
         if has_temporal {
             temporal::format_and_lints(repository)?;
         }
     }
     let mut command = repository.cargo(&["test", "--locked"]);
+    if lints {
+        // Otherwise cargo would build everything again.
+        check::lint_in_build(&mut command);
+    }
     if !cargo_arguments.iter().any(|argument| chooses_packages(argument)) {
         command.arg("--workspace");
     }

@@ -1,6 +1,7 @@
 //! The ways in which a command reaches a shell, and each of them through the whole table of shells and commands.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -568,5 +569,77 @@ fn every_command_runs_as_written_in_a_shell_within_another_one_and_over_ssh() {
             }
             field.reply("exit_terminal", json!({"session_id": session}));
         }
+    });
+}
+
+fn path_of(program: &str) -> String {
+    let path = std::env::var_os("PATH").unwrap();
+    let found = std::env::split_paths(&path).map(|folder| folder.join(program)).find(|path| path.is_file());
+    found.unwrap_or_else(|| panic!("{program} is not installed")).display().to_string()
+}
+
+/// Programs that show another terminal within this one, whose shell reports nothing through them.
+const MULTIPLEXERS: [(&str, &str); 3] = [
+    ("tmux", "tmux -f /dev/null new"),
+    ("screen", "screen"),
+    ("tmux behind another program", "script -q -c 'tmux -f /dev/null new' /dev/null"),
+];
+
+#[test]
+fn a_line_in_a_multiplexer_is_seen_and_has_no_exit_code() {
+    const SHELLS_WITHIN: [&str; 7] = ["bash", "bash, heavy prompt", "bash, slow start", "zsh", "fish", "dash", "tcsh"];
+    let field = Field::new();
+    let shells = SHELLS.iter().filter(|shell| SHELLS_WITHIN.contains(&shell.name));
+    let rows = shells.flat_map(|shell| MULTIPLEXERS.map(|multiplexer| (shell, multiplexer)));
+    Failures::of_rows(rows, |(shell, (multiplexer, command)), failures| {
+        let mut variables = shell.settle(field.home.path());
+        let home = format!("{}/{}", variables["HOME"], multiplexer.replace(' ', "_"));
+        for folder in ["tmux", "screen"].map(|name| format!("{home}/{name}")) {
+            fs::create_dir_all(&folder).unwrap();
+            fs::set_permissions(&folder, PermissionsExt::from_mode(0o700)).unwrap();
+        }
+        fs::write(format!("{home}/screenrc"), "startup_message off\nshelltitle ''\n").unwrap();
+        variables.extend([
+            ("SHELL", path_of(shell.command[0])),
+            ("SCREENRC", format!("{home}/screenrc")),
+            ("SCREENDIR", format!("{home}/screen")),
+            ("TMUX_TMPDIR", format!("{home}/tmux")),
+        ]);
+        let session = field.open(json!({"command": ["bash", "--norc"], "environment": variables}));
+        let types = |line: &str| {
+            field.reply(
+                "send_input",
+                json!({"session_id": session, "input_text": format!("{line}\n"), "until": "input", "timeout": COMMAND_TIMEOUT}),
+            )
+        };
+        let mut check = |what: &str, is_right: bool, reply: &Value| {
+            if !is_right {
+                failures.add(format!("{} in {multiplexer} / {what}: {reply}", shell.name));
+            }
+        };
+        // Rows of a part of the screen have their numbers in front.
+        let has_row = |reply: &Value, text: &str| {
+            let screen = reply["screen_content"].as_str().unwrap_or_default();
+            screen.lines().any(|row| row.split_once("| ").map_or(row, |(_, row)| row).trim_end() == text)
+        };
+        let started = types(command);
+        check("its start", started["waited"]["reason"] == "input", &started);
+        for (line, row) in
+            [("echo wit''hin", "within"), ("sleep 1; echo la''ter; false", "later"), ("echo th''en", "then")]
+        {
+            let reply = types(line);
+            let is_right = reply["waited"]["reason"] == "input" && has_row(&reply, row) && reply["exit_code"].is_null();
+            check(line, is_right, &reply);
+        }
+        let ran = field.run(&session, "echo wrong", false);
+        let is_refused = ran.error.as_ref().is_some_and(|error| error.contains("controls the screen"));
+        check("run_command", is_refused, &json!([ran.text, ran.error]));
+        let screen = field.reply("get_screen_content", json!({"session_id": session}));
+        check("run_command types nothing", !screen.to_string().contains("wrong"), &screen);
+        let left = types("exit");
+        check("its end", left["waited"]["reason"] == "input" || left["waited"]["reason"] == "prompt", &left);
+        let ran = field.run(&session, "echo back", false);
+        check("afterwards", ran.text == "back\n", &json!([ran.text, ran.error]));
+        field.reply("exit_terminal", json!({"session_id": session}));
     });
 }

@@ -7,7 +7,10 @@ use unicode_width::UnicodeWidthChar as _;
 
 use super::Task;
 use crate::command;
-use crate::process::{Discipline, InputState, folder_of, input_state, name_of_group, program_of, reader_of_group};
+use crate::process::{
+    Discipline, InputState, folder_of, input_state, is_multiplexer, is_relay, name_of_group, program_of,
+    reader_of_group,
+};
 use crate::question::looks_like_question;
 use crate::terminal::input_watch::{Look, ScreenState};
 
@@ -94,7 +97,7 @@ impl Task {
     /// Looks whether the foreground program waits for input, for a wait that ends there.
     pub(super) fn look_for_input(&self) -> Look {
         let takes_keys = || self.pty.line_discipline().is_some_and(|discipline| !discipline.whole_lines);
-        let screen = if self.intake.screen.modes().alternate_screen {
+        let screen = if self.intake.screen.modes().alternate_screen && !self.is_behind_lines_of_other_terminal() {
             ScreenState::Full
         } else if !self.shell.is_idle() && takes_keys() && self.row_before_cursor().trim().is_empty() {
             ScreenState::EditorAtEmptyRow
@@ -102,6 +105,19 @@ impl Task {
             ScreenState::Lines
         };
         Look { state: self.input_state(), screen }
+    }
+
+    /// Returns whether another terminal has the screen, as of `tmux` here or over `ssh`, and shows lines up to the cursor
+    /// as a shell prints them: a command that is silent there looks like one that waits. Only the last row, of a status,
+    /// may be below. A program other than a multiplexer may have text before the cursor.
+    fn is_behind_lines_of_other_terminal(&self) -> bool {
+        let Some(name) = self.foreground_name().filter(|name| is_relay(name)) else { return false };
+        let screen = &self.intake.screen;
+        let (before, behind) = self.row_of_cursor();
+        let mut rows_below = screen.cursor().row + 1..screen.size().rows.saturating_sub(1);
+        (is_multiplexer(&name) || before.trim().is_empty())
+            && behind.trim().is_empty()
+            && rows_below.all(|row| screen.row(row).trim().is_empty())
     }
 
     /// Returns the row of the cursor up to the cursor.

@@ -33,6 +33,8 @@ pub(crate) struct Client {
     user: fn(&UserPaths) -> PathBuf,
     /// The project's configuration file, relative to the project.
     project: &'static str,
+    /// The key of the user's file for entries of one project, by the project's path.
+    projects: Option<&'static str>,
     /// The format of its files.
     pub(crate) format: Format,
 }
@@ -68,6 +70,7 @@ pub(crate) const CLIENTS: [Client; 5] = [
         folder: |around| around.claude.clone().unwrap_or_else(|| around.home.join(".claude")),
         user: |around| around.claude.as_ref().unwrap_or(&around.home).join(".claude.json"),
         project: ".mcp.json",
+        projects: Some("projects"),
         format: Format::Json(json::Shape { servers: "mcpServers", strict: true, typed: false }),
     },
     Client {
@@ -77,6 +80,7 @@ pub(crate) const CLIENTS: [Client; 5] = [
         folder: |around| around.codex.clone(),
         user: |around| around.codex.join("config.toml"),
         project: ".codex/config.toml",
+        projects: None,
         format: Format::Toml,
     },
     Client {
@@ -86,6 +90,7 @@ pub(crate) const CLIENTS: [Client; 5] = [
         folder: |around| around.home.join(".cursor"),
         user: |around| around.home.join(".cursor/mcp.json"),
         project: ".cursor/mcp.json",
+        projects: None,
         format: Format::Json(json::Shape { servers: "mcpServers", strict: false, typed: false }),
     },
     Client {
@@ -95,6 +100,7 @@ pub(crate) const CLIENTS: [Client; 5] = [
         folder: |around| around.config.join("Code"),
         user: |around| around.config.join("Code/User/mcp.json"),
         project: ".vscode/mcp.json",
+        projects: None,
         format: Format::Json(json::Shape { servers: "servers", strict: false, typed: true }),
     },
     Client {
@@ -104,6 +110,7 @@ pub(crate) const CLIENTS: [Client; 5] = [
         folder: |around| around.home.join(".gemini"),
         user: |around| around.home.join(".gemini/settings.json"),
         project: ".gemini/settings.json",
+        projects: None,
         format: Format::Json(json::Shape { servers: "mcpServers", strict: false, typed: false }),
     },
 ];
@@ -115,6 +122,12 @@ impl Client {
             Scope::User => (self.user)(user_paths),
             Scope::Project => user_paths.project.join(self.project),
         }
+    }
+
+    /// Returns the settings of this project in the text of the user's file, as `claude mcp add` writes them.
+    pub(crate) fn project_settings(&self, text: &str, user_paths: &UserPaths) -> Option<String> {
+        let settings: serde_json::Value = serde_json::from_str(text).ok()?;
+        Some(settings.get(self.projects?)?.get(user_paths.project.to_str()?)?.to_string())
     }
 
     /// Returns whether the client is present: by its directory, its file or its program; for a project, also by its

@@ -165,6 +165,14 @@ async fn clients(user_paths: &UserPaths, own_entry: &OwnEntry, only: &[String]) 
                     continue;
                 }
             };
+            if scope == Scope::User
+                && let Some(settings) = client.project_settings(&text, user_paths)
+                && let Ok(Some(found)) = edit::find_entry(client.format, &settings)
+            {
+                has_entry = true;
+                let about = format!("{} (this project)", client.label);
+                entry(&mut checks, &about, &found, own_entry, user_paths, &setup).await;
+            }
             match edit::find_entry(client.format, &text) {
                 Ok(None) => {}
                 Ok(Some(found)) => {

@@ -118,6 +118,18 @@ impl RunSummary {
         current
     }
 
+    /// Returns the line of an answer, unless it is that of a gate's own state, whose line has it when it ends.
+    fn answer(&mut self, event: &RunEvent, width: Option<usize>) -> Option<String> {
+        let text = |name: &str| event.data.get(name).and_then(Value::as_str).unwrap_or_default();
+        let answer = question::answered(event.data.get("answer").unwrap_or(&Value::Null));
+        let detail = format!("{} answered: {answer}", visible(text("by")));
+        if let Some(state) = self.current.as_mut().filter(|state| state.tool == "gate") {
+            state.detail = detail;
+            return None;
+        }
+        Some(line(&format!("{GOOD}✓{GOOD:#}"), text("state"), "gate", &detail, "", width))
+    }
+
     /// Returns the line of an ended state.
     fn leave(&mut self, event: &RunEvent, width: Option<usize>) -> Option<String> {
         let current = self.current.take()?;
@@ -238,13 +250,6 @@ fn branch_line(event: &RunEvent, width: Option<usize>) -> String {
 }
 
 /// Returns the line of an answered question.
-fn answer_line(event: &RunEvent, width: Option<usize>) -> String {
-    let text = |name: &str| event.data.get(name).and_then(Value::as_str).unwrap_or_default();
-    let answer = question::answered(event.data.get("answer").unwrap_or(&Value::Null));
-    let detail = format!("{} answered: {answer}", visible(text("by")));
-    line(&format!("{GOOD}✓{GOOD:#}"), text("state"), "gate", &detail, "", width)
-}
-
 fn title_line(event: &RunEvent) -> String {
     format!("{STRONG}{}{STRONG:#} {QUIET}{}{QUIET:#}", event.workflow_id, event.run_id)
 }
@@ -341,7 +346,10 @@ impl Shown {
                 vec![format!("    {QUIET}│ {answer}{QUIET:#}")]
             }
             "branch_ended" => vec![branch_line(event, self.width(taken))],
-            "gate_answered" => vec![answer_line(event, self.width(taken))],
+            "gate_answered" => {
+                let width = self.width(taken);
+                self.story.answer(event, width).into_iter().collect()
+            }
             "gate_timeout" | "gate_cancelled" => {
                 let detail =
                     if event.event_type == "gate_timeout" { "timed out without an answer" } else { "withdrawn" };
@@ -376,7 +384,7 @@ impl Shown {
                 None
             }
             "state_completed" => story.leave(event, width),
-            "gate_answered" => Some(answer_line(event, width)),
+            "gate_answered" => story.answer(event, width),
             "branch_ended" => Some(branch_line(event, width)),
             remote if remote.starts_with("remote_") => Some(remote_line(event, width)),
             _ => story.calls.record(event, width),

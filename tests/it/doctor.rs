@@ -75,12 +75,15 @@ fn check<'a>(checks: &'a [Value], about: &str) -> (&'a str, &'a str) {
 fn where_all_is_well_nothing_is_wrong() {
     let desk = Desk::new();
     desk.write(".codex/config.toml", "");
+    let entry = json!({"mcpServers": {"steplatch": {"command": "steplatch", "args": ["mcp"]}}});
+    desk.write(".claude.json", &json!({"projects": {desk.file("project").to_str().unwrap(): entry}}).to_string());
     desk.write("project/.vscode/mcp.json", "{}");
     desk.says(&["setup", "--client", "codex"], &[]).well();
     desk.says(&["setup", "--scope", "project", "--client", "vscode"], &[]).well();
     let (code, checks) = desk.examined(&[]);
     assert_eq!(code, 0, "{checks:?}");
-    for about in ["program", "state", "runtime", "socket", "disk", "settings", "handshake", "stateless", "Codex"] {
+    let settings = ["program", "state", "runtime", "socket", "disk", "settings", "handshake", "stateless"];
+    for about in settings.into_iter().chain(["Codex", "Claude Code (this project)"]) {
         assert_eq!(check(&checks, about).0, "ok", "{about}: {checks:?}");
     }
     let (state, said) = check(&checks, "VS Code (project)");

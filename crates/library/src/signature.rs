@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 /// Maximum integer that `f64` represents exactly, as do all smaller ones.
 const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// The SHA-256 of a definition without its `name` and `description`, in a canonical form.
+/// The SHA-256 of a definition without its `name`, `description` and `$schema`, in a canonical form.
 ///
 /// That form is JSON without white space, with the keys of every object sorted by their UTF-8 bytes, and integers
 /// without a fraction, so that neither the order of keys nor `30.0` for `30` makes a difference. Only the branches of a
@@ -25,7 +25,8 @@ impl Signature {
         let mut text = String::new();
         match definition {
             Value::Object(fields) => {
-                let behaviour = fields.iter().filter(|(key, _)| !["name", "description"].contains(&key.as_str()));
+                let behaviour =
+                    fields.iter().filter(|(key, _)| !["name", "description", "$schema"].contains(&key.as_str()));
                 write_fields(behaviour, None, &mut text);
             }
             value => write_canonical(value, None, &mut text),

@@ -99,7 +99,7 @@ pub fn check(schema: &Value, parameters: &Map<String, Value>, open: impl Fn(&Val
         match known.get(name) {
             None => problems.push((
                 name.clone(),
-                nearest(name, known).map_or_else(
+                meant(name, known).map_or_else(
                     || format!("unknown parameter '{name}'"),
                     |candidate| format!("unknown parameter '{name}'; did you mean '{candidate}'?"),
                 ),
@@ -221,6 +221,12 @@ fn unknown(name: &str, known: &Map<String, Value>) -> String {
             format!("unknown field '{shown}', the fields are {}", fields.join(", "))
         }
     }
+}
+
+/// Returns the known name that `name` probably means: by its meaning in other programs, else by its letters.
+fn meant<'a>(name: &str, known: &'a Map<String, Value>) -> Option<&'a str> {
+    let synonym = SYNONYMS.iter().find(|(word, meaning)| *word == name && known.contains_key(*meaning));
+    synonym.map(|(_, meaning)| *meaning).or_else(|| nearest(name, known))
 }
 
 /// Returns the known name that is most similar to `name`, if any is similar.

@@ -167,10 +167,22 @@ impl Definition {
     /// # Errors
     /// Also when the text is not JSON: one problem, with line and column.
     pub fn from_text(text: &str, tools: &dyn ToolCatalog) -> Result<Self, Problems> {
-        match serde_json::from_str(text) {
+        match Self::document_in(text.as_bytes()) {
             Ok(document) => Self::parse(&document, tools),
             Err(error) => Err(Problems::new(vec![Problem::error("", format!("this is not JSON: {error}"))])),
         }
+    }
+
+    /// Returns the document in the text of a file: of a workflow, or of the library, which stores metadata beside it.
+    ///
+    /// # Errors
+    /// The text is not JSON.
+    pub fn document_in(text: &[u8]) -> serde_json::Result<Value> {
+        let mut document: Value = serde_json::from_slice(text)?;
+        Ok(match document.get_mut("definition") {
+            Some(definition @ Value::Object(_)) => definition.take(),
+            _ => document,
+        })
     }
 
     /// Returns the original document.

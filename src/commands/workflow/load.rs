@@ -8,6 +8,7 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::Value;
 use steplatch_protocol::{CreateWorkflow, CreateWorkflowReply, DaemonPaths, LoadFunctions, LoadFunctionsReply};
+use steplatch_workflow::Definition;
 
 use crate::failure::{FAILED, Failure};
 use crate::print::{BAD, GOOD, QUIET, STRONG};
@@ -136,14 +137,10 @@ fn is_loadable(file: &Path) -> bool {
     file.is_file() && (name.ends_with(".py") || name.ends_with(".json")) && !is_library_file
 }
 
-/// Reads a workflow from its file, or from a file of the library, which also has its metadata.
+/// Reads a workflow from its file, or from a file of the library.
 fn read_definition(file: &Path) -> Result<Value, String> {
     let text = std::fs::read(file).map_err(|error| format!("the file cannot be read: {error}"))?;
-    let mut document: Value = serde_json::from_slice(&text).map_err(|error| format!("this is not JSON: {error}"))?;
-    match document.get_mut("definition") {
-        Some(definition @ Value::Object(_)) => Ok(definition.take()),
-        _ => Ok(document),
-    }
+    Definition::document_in(&text).map_err(|error| format!("this is not JSON: {error}"))
 }
 
 impl LoadOutcome {

@@ -103,5 +103,17 @@ await play(async (browser) => {
   await tell({ starts: machine("again", { tool: "gate", params: { prompt: "Again?", choices: ["yes"] } }) });
   await page.getByRole("heading", { name: "Again?" }).waitFor();
   assert.equal((await told()).length, 3);
+
+  // Questions that are shown at once share what each of them reads.
+  for (const name of ["first", "second", "third"]) {
+    const params = { prompt: `The ${name}?`, choices: ["yes"], answered_by: "human" };
+    await tell({ starts: machine(name, { tool: "gate", params }) });
+    await other.getByRole("heading", { name: `The ${name}?` }).waitFor();
+  }
+  const paths = [];
+  other.on("request", (request) => paths.push(new URL(request.url()).pathname));
+  await other.reload();
+  await other.getByLabel("Approver's passphrase").nth(2).waitFor({ state: "attached" });
+  assert.equal(paths.filter((path) => path === "/api/v1/approver").length, 1);
   isClean(page);
 });

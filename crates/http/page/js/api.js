@@ -64,3 +64,20 @@ export async function ask(method, path, parameters = {}) {
   if (!response.ok) throw new ApiError(response.status, reply);
   return reply;
 }
+
+/** The requests of `askShared` that are under way, by path. @type {Map<string, Promise<any>>} */
+const shared = new Map();
+
+/**
+ * As a GET of `ask`; those who request the same address at once share one request.
+ *
+ * @param {string} path
+ * @returns {Promise<any>}
+ */
+export function askShared(path) {
+  const known = shared.get(path);
+  if (known) return known;
+  const reply = ask("GET", path).finally(() => shared.delete(path));
+  shared.set(path, reply);
+  return reply;
+}

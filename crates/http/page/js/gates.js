@@ -6,7 +6,7 @@
 //
 // Questions that are locked since the daemon was restarted come first: the passphrase opens them, and answers none.
 
-import { ApiError, ask } from "./api.js";
+import { ApiError, ask, askShared } from "./api.js";
 import { textLine } from "./difference_lines.js";
 import { unified } from "./differences.js";
 import { announce, fill, h, setText } from "./dom.js";
@@ -316,7 +316,7 @@ function card(first) {
   /** Reads the whole question again, and shows it. */
   async function load() {
     if (isForPeople()) {
-      const [keys, approver] = await Promise.all([registered(), ask("GET", "/approver").catch(() => ({}))]);
+      const [keys, approver] = await Promise.all([registered(), askShared("/approver").catch(() => ({}))]);
       passkeys = keys;
       rememberMinutes = approver.remember_minutes ?? 0;
     }

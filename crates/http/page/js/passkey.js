@@ -3,7 +3,7 @@
 // What a passkey signs is a hash of the question as it is shown and of the answer, so that a signature proves this answer
 // to this question. The device verifies the person (by PIN, fingerprint or face) each time.
 
-import { ask } from "./api.js";
+import { ask, askShared } from "./api.js";
 import { announce, fill, h } from "./dom.js";
 
 export const title = "Passkey";
@@ -49,7 +49,7 @@ function hash(text) {
 /** Returns the passkeys that sign for this page. @returns {Promise<any[]>} */
 export async function registered() {
   if (!isPossible()) return [];
-  const { passkeys } = await ask("GET", "/passkeys").catch(() => ({ passkeys: [] }));
+  const { passkeys } = await askShared("/passkeys").catch(() => ({ passkeys: [] }));
   return (passkeys ?? []).filter((/** @type {any} */ passkey) => passkey.origin === location.origin);
 }
 

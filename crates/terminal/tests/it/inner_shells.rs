@@ -209,7 +209,9 @@ async fn an_entry_that_asks_is_returned_from_and_one_that_is_not_complete_is_tak
     assert!(ran.asks.is_some() && ran.output == "Name: ", "{ran:?}");
     session.types("ana\n").await;
     session.waits(until_input()).await;
-    assert_eq!(session.0.run(entry("print(")).await, Err(RunError::Incomplete));
+    for part in ["print(", "def f():", "class A:\n    def m(self):", "for x in [1]:\n"] {
+        assert_eq!(session.0.run(entry(part)).await, Err(RunError::Incomplete), "{part}");
+    }
     assert_eq!(session.0.run(entry("'still ' + 'there'")).await.unwrap().output, "'still there'\n");
     let elsewhere = CommandRequest { working_directory: Some("/".into()), ..entry("1") };
     assert_eq!(session.0.run(elsewhere).await, Err(RunError::NoDirectory));

@@ -129,7 +129,7 @@ pub(crate) fn kind(value: &Value) -> String {
 }
 
 /// Keys that authors write who know other languages, each with the key of this one, or the text to write instead.
-const SYNONYMS: [(&str, &str); 17] = [
+const SYNONYMS: [(&str, &str); 25] = [
     ("next", "next_state"),
     ("target", "next_state"),
     ("to", "next_state"),
@@ -147,6 +147,14 @@ const SYNONYMS: [(&str, &str); 17] = [
     ("pattern", "pattern_match"),
     ("exit_code", "field_equals"),
     ("contains", "field_contains"),
+    ("next", "transitions"),
+    ("when", "transitions"),
+    ("goto", "transitions"),
+    ("if", "transitions"),
+    ("tool", "action"),
+    ("params", "action"),
+    ("parameters", "params"),
+    ("steps", "states"),
 ];
 
 /// Returns the known key that an unknown one probably means: by its meaning, else by its letters.

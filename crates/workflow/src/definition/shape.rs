@@ -23,6 +23,9 @@ use crate::rehearsal::StubFile;
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub(super) struct Machine {
+    /// Address of this schema, for editors
+    #[serde(rename = "$schema")]
+    editor_schema: Option<String>,
     /// Name of the workflow
     #[schemars(regex(pattern = "^[A-Za-z0-9_][A-Za-z0-9_-]{0,63}$"))]
     name: Option<String>,

@@ -304,7 +304,14 @@ fn states_off_the_path_and_ways_without_an_end_are_warned_of() {
 fn a_text_that_is_not_json_is_one_problem_with_line_and_column() {
     let problems = Definition::from_text("{\n  \"states\": {,\n}", &Tools).unwrap_err();
     expect!["this is not JSON: key must be a string at line 2 column 14"].assert_eq(&problems.to_string());
-    assert!(Definition::from_text(&one_state(&json!({})).to_string(), &Tools).is_ok());
+    let definition = one_state(&json!({}));
+    let mut with_schema = definition.clone();
+    with_schema["$schema"] = "./machine.schema.json".into();
+    // A file of the library has metadata beside it.
+    let saved = json!({"definition": definition, "name": "saved", "version": 3});
+    for document in [definition, with_schema, saved] {
+        assert!(Definition::from_text(&document.to_string(), &Tools).is_ok(), "{document}");
+    }
 }
 
 #[test]
@@ -411,13 +418,15 @@ fn keys_of_other_languages_are_told_with_those_that_mean_the_same() {
         "states": {"a": {
             "action": {"tool": "send_input", "params": {}},
             "transitions": [{"when": "success", "next": "a"}, {"condition": {"exit_code": 0}, "next_state": "a"}]
-        }}
+        }, "b": {"tool": "open_terminal", "next": "a"}}
     });
     expect![[r#"
         /start: unknown key 'start' in a workflow definition, did you mean 'initial_state'?
         /states/a/transitions/0/when: unknown key 'when' in a transition, did you mean 'condition'?
         /states/a/transitions/0/next: unknown key 'next' in a transition, did you mean 'next_state'?
-        /states/a/transitions/1/condition/exit_code: unknown key 'exit_code' in a condition, write {"field_equals": {"exit_code": …}}"#]].assert_eq(&problems(&document));
+        /states/a/transitions/1/condition/exit_code: unknown key 'exit_code' in a condition, write {"field_equals": {"exit_code": …}}
+        /states/b/tool: unknown key 'tool' in a state, did you mean 'action'?
+        /states/b/next: unknown key 'next' in a state, did you mean 'transitions'?"#]].assert_eq(&problems(&document));
 }
 
 #[test]

@@ -198,7 +198,7 @@ pub(super) fn long_outputs_of_calls_that_end_at_once_come_whole(rig: &Rig) {
     let run = begins(
         rig,
         "many = await asyncio.gather(*[ctx.run('long') for _ in range(5)])\nawait ctx.gate('Go on?')\nreturn [len(one['output']) for one in many]",
-        "BashNode(id='long', session=session, command='touch at-$RANDOM; until [ $(ls at-* | wc -l) -ge 5 ]; do sleep 0.01; done; head -c 500000 /dev/zero | tr \"\\\\0\" x')",
+        "BashNode(id='long', session=session, command='touch at-$$; until [ $(ls at-* | wc -l) -ge 5 ]; do sleep 0.01; done; head -c 500000 /dev/zero | tr \"\\\\0\" x')",
         json!({}),
     );
     let gate = rig.gate(&run);

@@ -243,7 +243,7 @@ impl Rig {
     fn worker_of(&self, home: &Home, options: &[&str]) -> Child {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(self.worker_log()).unwrap();
         home.steplatch()
-            .args(["worker", "--lost-after", "1", "--temporal", &self.address()])
+            .args(["worker", "--lost-after", "3", "--temporal", &self.address()])
             .args(options)
             .env("STEPLATCH_TEMPORAL_PROGRAM", &self.temporal().programs.worker)
             .stdin(Stdio::null())

@@ -137,14 +137,15 @@ pub(super) async fn near(folder: &Path, far: &Arc<FarMachine>) -> Hosts {
 pub(super) fn cut_again_and_again(machine: &Arc<FarMachine>) -> tokio::task::JoinHandle<()> {
     let machine = machine.clone();
     tokio::spawn(async move {
-        loop {
+        // A busy machine needs a longer pause now and then, in which a connection gets anywhere.
+        for pause in [20, 20, 20, 200].into_iter().cycle() {
             let before = machine.dialed.load(Ordering::Relaxed);
             machine.cut();
             // The next cut comes after the next connection.
             while machine.dialed.load(Ordering::Relaxed) == before {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            tokio::time::sleep(Duration::from_millis(pause)).await;
         }
     })
 }

@@ -249,7 +249,6 @@ fn branch_line(event: &RunEvent, width: Option<usize>) -> String {
     line(&format!("{style}{mark}{style:#}"), &name, "branch", &detail, &time, width)
 }
 
-/// Returns the line of an answered question.
 fn title_line(event: &RunEvent) -> String {
     format!("{STRONG}{}{STRONG:#} {QUIET}{}{QUIET:#}", event.workflow_id, event.run_id)
 }

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 use steplatch_protocol::visible;
-use steplatch_testkit::{Agent, CommandOutput, Home, eventually_blocking, leave_out};
+use steplatch_testkit::{Agent, CommandOutput, Home, eventually_blocking, find_program, leave_out};
 
 use crate::clients::{installed, node};
 use crate::desk::Desk;
@@ -109,7 +109,7 @@ impl PageHome {
 
     /// Returns the command that plays a story, which is given this; none without a browser.
     fn player(&self, story: &str, given: &Value) -> Option<Command> {
-        let browser = browser()?;
+        let browser = find_program("chromium")?;
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/page");
         let modules = installed(Path::new("playwright/installed"));
         let modules = modules.ancestors().nth(2).expect("the file is in a directory of the target directory");
@@ -146,12 +146,6 @@ impl Drop for PageHome {
     fn drop(&mut self) {
         self.home.runs(&["serve", "stop"]);
     }
-}
-
-/// Returns the browser of the system.
-fn browser() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join("chromium")).find(|program| program.is_file())
 }
 
 #[test]

@@ -14,7 +14,7 @@ use steplatch_pattern::Pattern;
 use crate::machine::{DIRECTORIES, has_plain_word, has_word};
 use crate::question::{Leeway, TEMPORARY_DIRECTORIES, UUID_GROUPS, count_switches, escape, general_pattern};
 use crate::session_log::KnownFacts;
-use crate::template::{Binding, stands_alone};
+use crate::template::{Binding, VERSION_SIGNS, is_word_character, stands_alone};
 use crate::turn::{Act, Turn};
 
 /// A value that a turn prints and a later one types.
@@ -126,7 +126,7 @@ impl<'t> Occurrences<'t> {
 
 /// Returns the parts of a text that consist of letters, digits and `_`.
 fn parts(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|character: char| !(character.is_alphanumeric() || character == '_'))
+    text.split(|character: char| !is_word_character(character))
 }
 
 fn longest_part(word: &str) -> &str {
@@ -195,8 +195,6 @@ fn joined_values(word: &str) -> Vec<&str> {
 
 /// Returns the longest runs of numbers between `-` and `.` in a word, and its hashes.
 fn runs_of_numbers(word: &str) -> Vec<&str> {
-    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-    let is_hash = |part: &str| part.len() >= MIN_HASH_BYTES && part.bytes().all(|byte| byte.is_ascii_hexdigit());
     let mut runs: Vec<(usize, usize)> = Vec::new();
     let mut end = 0;
     for part in word.split(['-', '.']) {
@@ -215,7 +213,21 @@ fn runs_of_numbers(word: &str) -> Vec<&str> {
 
 /// Returns a version without the `v` in front of it, and other text unchanged.
 fn without_version_sign(word: &str) -> &str {
-    word.strip_prefix(['v', 'V']).filter(|rest| rest.starts_with(|first: char| first.is_ascii_digit())).unwrap_or(word)
+    let rest = word.strip_prefix(VERSION_SIGNS);
+    rest.filter(|rest| rest.starts_with(|first: char| first.is_ascii_digit())).unwrap_or(word)
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn is_hexadecimal(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// Returns whether a text is a hash, as of a commit. Decimal digits alone are a number.
+fn is_hash(text: &str) -> bool {
+    text.len() >= MIN_HASH_BYTES && is_hexadecimal(text) && !is_number(text)
 }
 
 pub(crate) fn is_data(word: &str) -> bool {
@@ -373,10 +385,8 @@ fn is_at_beginning(pattern: &str, text: &str) -> bool {
 /// other numbers and random parts in the same places. So `none`, an option or another directory is no version.
 fn class_of(word: &str) -> String {
     const NUMBER: &str = "[0-9]+";
-    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     let groups: Vec<usize> = word.split('-').map(str::len).collect();
-    let is_hexadecimal = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    if is_hexadecimal(word) && !is_number(word) && word.len() >= MIN_HASH_BYTES {
+    if is_hash(word) {
         return "[0-9A-Fa-f]{7,}".to_owned();
     }
     if groups == UUID_GROUPS && word.split('-').all(is_hexadecimal) {
@@ -392,10 +402,9 @@ fn class_of(word: &str) -> String {
         let parts = word[directory.len()..].split('/').map(|part| if part.is_empty() { "" } else { r"[\w.+-]*\w" });
         return format!("{}{}", escape(directory), parts.collect::<Vec<_>>().join("/"));
     }
-    let is_in_part = |character: char| character.is_alphanumeric() || character == '_';
     let (mut pattern, mut rest, mut is_behind_random) = (String::new(), word, false);
     while let Some(first) = rest.chars().next() {
-        let length = rest.find(|character| !is_in_part(character)).unwrap_or(rest.len()).max(first.len_utf8());
+        let length = rest.find(|character| !is_word_character(character)).unwrap_or(rest.len()).max(first.len_utf8());
         let (part, after) = rest.split_at(length);
         rest = after;
         // Names by people, such as `build2`, have letters and digits once.

@@ -84,24 +84,27 @@ pub(crate) fn replace_word(text: &str, part: &str, replacement: &str) -> String 
     result
 }
 
-/// Returns whether a part of a text is not part of a longer word or number.
-pub(crate) fn stands_alone(text: &str, begin: usize, end: usize) -> bool {
-    let is_within_word = |before: Option<char>, after: Option<char>| {
-        let is_word = |character: char| character.is_alphanumeric() || character == '_';
-        before.is_some_and(is_word) && after.is_some_and(is_word)
-    };
-    let part = &text[begin..end];
-    let before = without_version_sign(&text[..begin], part);
-    !is_within_word(before.chars().next_back(), part.chars().next())
-        && !is_within_word(part.chars().next_back(), text[end..].chars().next())
+/// Letters before a version that are no part of it, as in `v1.4.2`.
+pub(crate) const VERSION_SIGNS: [char; 2] = ['v', 'V'];
+
+/// Returns whether a character is part of a word or number.
+pub(crate) fn is_word_character(character: char) -> bool {
+    character.is_alphanumeric() || character == '_'
 }
 
-/// Returns the text before a value, without the `v` of a version.
-fn without_version_sign<'t>(before: &'t str, value: &str) -> &'t str {
-    let is_version = value.contains('.') && value.starts_with(|first: char| first.is_ascii_digit());
-    let is_word = |character: char| character.is_alphanumeric() || character == '_';
-    let rest = before.strip_suffix(['v', 'V']).filter(|rest| is_version && !rest.ends_with(is_word));
-    rest.unwrap_or(before)
+/// Returns whether a part of a text is not part of a longer word or number. The sign of a version is no part of it.
+pub(crate) fn stands_alone(text: &str, begin: usize, end: usize) -> bool {
+    let is_within_word = |before: Option<char>, after: Option<char>| {
+        before.is_some_and(is_word_character) && after.is_some_and(is_word_character)
+    };
+    let part = &text[begin..end];
+    let is_version = part.contains('.') && part.starts_with(|first: char| first.is_ascii_digit());
+    let before = match text[..begin].strip_suffix(VERSION_SIGNS) {
+        Some(rest) if is_version && !rest.ends_with(is_word_character) => rest,
+        _ => &text[..begin],
+    };
+    !is_within_word(before.chars().next_back(), part.chars().next())
+        && !is_within_word(part.chars().next_back(), text[end..].chars().next())
 }
 
 /// Returns whether a part of a text is a complete value: a separate word, or whole names of a path.

@@ -202,7 +202,7 @@ fn as_list(name: &str, value: Value) -> Value {
 
 /// Returns the known field that `name` is another word for, with its value in our unit.
 fn synonym(name: &str, value: Value, known: &Map<String, Value>) -> Option<(&'static str, Value)> {
-    let (_, meaning) = SYNONYMS.iter().find(|(word, meaning)| *word == name && known.contains_key(*meaning))?;
+    let meaning = meaning_of(name, known)?;
     let value = match name.strip_suffix("_ms").and_then(|_| number(&value)?.as_f64()) {
         Some(milliseconds) => serde_json::Number::from_f64(milliseconds / 1000.0).map_or(value, Value::Number),
         None => value,
@@ -225,8 +225,13 @@ fn unknown(name: &str, known: &Map<String, Value>) -> String {
 
 /// Returns the known name that `name` probably means: by its meaning in other programs, else by its letters.
 fn meant<'a>(name: &str, known: &'a Map<String, Value>) -> Option<&'a str> {
+    meaning_of(name, known).or_else(|| nearest(name, known))
+}
+
+/// Returns the known name that [`SYNONYMS`] has for `name`.
+fn meaning_of(name: &str, known: &Map<String, Value>) -> Option<&'static str> {
     let synonym = SYNONYMS.iter().find(|(word, meaning)| *word == name && known.contains_key(*meaning));
-    synonym.map(|(_, meaning)| *meaning).or_else(|| nearest(name, known))
+    synonym.map(|(_, meaning)| *meaning)
 }
 
 /// Returns the known name that is most similar to `name`, if any is similar.

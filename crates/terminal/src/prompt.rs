@@ -272,9 +272,10 @@ impl LearnedPrompt {
         self.is_shell
     }
 
-    /// Returns whether an empty line ends an entry of several lines.
-    pub(crate) fn ends_with_empty_line(&self) -> bool {
+    /// Returns whether an empty line ends an entry of several lines. Behind a line such as `def f():` it is an error.
+    pub(crate) fn ends_with_empty_line(&self, entry: &str) -> bool {
         matches!(self.kind, Kind::Known(interpreter) if interpreter.ends_with_empty_line)
+            && !entry.trim_end().ends_with(':')
     }
 
     /// Splits text into entries to type. Each entry is typed when the program has returned to its

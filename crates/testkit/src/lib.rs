@@ -9,7 +9,7 @@ mod desk;
 mod home;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -33,6 +33,13 @@ pub use steplatch_clock::{ManualClock, Timestamp};
 pub use steplatch_fake as fake;
 pub use steplatch_fake::FakeService;
 pub use steplatch_patience::{eventually, eventually_blocking, leave_out};
+
+/// Returns the path of an installed program, by `PATH`.
+#[must_use]
+pub fn find_program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|program| program.is_file())
+}
 
 /// Returns the name of the user who runs the tests, as daemons see it.
 #[must_use]

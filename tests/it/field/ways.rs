@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
-use steplatch_testkit::{Agent, Home};
+use steplatch_testkit::{Agent, Home, find_program};
 
 use crate::field::cases::{CASES, Case};
 use crate::field::shells::{Dialect, PROMPTS_OF_ROWS, SHELLS, Shell};
@@ -572,14 +572,8 @@ fn every_command_runs_as_written_in_a_shell_within_another_one_and_over_ssh() {
     });
 }
 
-fn path_of(program: &str) -> String {
-    let path = std::env::var_os("PATH").unwrap();
-    let found = std::env::split_paths(&path).map(|folder| folder.join(program)).find(|path| path.is_file());
-    found.unwrap_or_else(|| panic!("{program} is not installed")).display().to_string()
-}
-
 /// Programs that show another terminal within this one, whose shell reports nothing through them.
-const MULTIPLEXERS: [(&str, &str); 3] = [
+pub(crate) const MULTIPLEXERS: [(&str, &str); 3] = [
     ("tmux", "tmux -f /dev/null new"),
     ("screen", "screen"),
     ("tmux behind another program", "script -q -c 'tmux -f /dev/null new' /dev/null"),
@@ -587,9 +581,9 @@ const MULTIPLEXERS: [(&str, &str); 3] = [
 
 #[test]
 fn a_line_in_a_multiplexer_is_seen_and_has_no_exit_code() {
-    const SHELLS_WITHIN: [&str; 7] = ["bash", "bash, heavy prompt", "bash, slow start", "zsh", "fish", "dash", "tcsh"];
+    const SHELL_NAMES: [&str; 7] = ["bash", "bash, heavy prompt", "bash, slow start", "zsh", "fish", "dash", "tcsh"];
     let field = Field::new();
-    let shells = SHELLS.iter().filter(|shell| SHELLS_WITHIN.contains(&shell.name));
+    let shells = SHELLS.iter().filter(|shell| SHELL_NAMES.contains(&shell.name));
     let rows = shells.flat_map(|shell| MULTIPLEXERS.map(|multiplexer| (shell, multiplexer)));
     Failures::of_rows(rows, |(shell, (multiplexer, command)), failures| {
         let mut variables = shell.settle(field.home.path());
@@ -600,7 +594,7 @@ fn a_line_in_a_multiplexer_is_seen_and_has_no_exit_code() {
         }
         fs::write(format!("{home}/screenrc"), "startup_message off\nshelltitle ''\n").unwrap();
         variables.extend([
-            ("SHELL", path_of(shell.command[0])),
+            ("SHELL", find_program(shell.command[0]).expect("the shell is installed").display().to_string()),
             ("SCREENRC", format!("{home}/screenrc")),
             ("SCREENDIR", format!("{home}/screen")),
             ("TMUX_TMPDIR", format!("{home}/tmux")),

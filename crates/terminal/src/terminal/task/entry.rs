@@ -385,11 +385,8 @@ impl Task {
             {
                 self.type_next_entry(false);
             }
-            // An empty line ends a block, also one of a single line such as `for x in y: print(x)`. Behind `def f():` it is
-            // an error.
-            Verdict::Incomplete
-                if !entry.closed && entry.prompt.ends_with_empty_line() && !entry.typed.trim_end().ends_with(':') =>
-            {
+            // An empty line ends a block, also one of a single line such as `for x in y: print(x)`.
+            Verdict::Incomplete if !entry.closed && entry.prompt.ends_with_empty_line(&entry.typed) => {
                 entry.closed = true;
                 entry.lines += 1;
                 entry.echoed = None;

@@ -97,7 +97,7 @@ impl Task {
     /// Looks whether the foreground program waits for input, for a wait that ends there.
     pub(super) fn look_for_input(&self) -> Look {
         let takes_keys = || self.pty.line_discipline().is_some_and(|discipline| !discipline.whole_lines);
-        let screen = if self.intake.screen.modes().alternate_screen && !self.is_behind_lines_of_other_terminal() {
+        let screen = if self.intake.screen.modes().alternate_screen && !self.shows_lines_of_other_terminal() {
             ScreenState::Full
         } else if !self.shell.is_idle() && takes_keys() && self.row_before_cursor().trim().is_empty() {
             ScreenState::EditorAtEmptyRow
@@ -107,10 +107,11 @@ impl Task {
         Look { state: self.input_state(), screen }
     }
 
-    /// Returns whether another terminal has the screen, as of `tmux` here or over `ssh`, and shows lines up to the cursor
-    /// as a shell prints them: a command that is silent there looks like one that waits. Only the last row, of a status,
-    /// may be below. A program other than a multiplexer may have text before the cursor.
-    fn is_behind_lines_of_other_terminal(&self) -> bool {
+    /// Returns whether the screen belongs to another terminal, such as that of `tmux`, here or over `ssh`, and ends with
+    /// the row of the cursor, like the output of a shell. A silent command there looks like a command that waits. The
+    /// last row of the screen is ignored, because it may be a status line. With text before the cursor, only the screen
+    /// of a local multiplexer counts: over `ssh`, any program may have drawn it.
+    fn shows_lines_of_other_terminal(&self) -> bool {
         let Some(name) = self.foreground_name().filter(|name| is_relay(name)) else { return false };
         let screen = &self.intake.screen;
         let (before, behind) = self.row_of_cursor();

@@ -32,6 +32,7 @@ class Daemon:
 
     def __init__(self, program, folder):
         self.program = program
+        os.makedirs(folder, exist_ok=True)
         self.home = tempfile.mkdtemp(prefix="crowd", dir=folder)
         self.runtime = tempfile.mkdtemp(prefix="crowd")
         os.chmod(self.runtime, 0o700)

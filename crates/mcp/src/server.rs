@@ -212,7 +212,8 @@ impl<O: ServerBackend> ServerHandler for Server<O> {
             asker: ClientContext::new(&context),
         };
         let under_way = ActiveCall::new(arrived, &self.shared.seals).await?;
-        self.awaited(&context, self.called(under_way)).await
+        // The library moves the future of a request several times.
+        Box::pin(self.awaited(&context, self.called(under_way))).await
     }
 
     async fn list_prompts(
@@ -241,7 +242,7 @@ impl<O: ServerBackend> ServerHandler for Server<O> {
             asker: ClientContext::new(&context),
         };
         let under_way = ActiveCall::new(arrived, &self.shared.seals).await?;
-        self.awaited(&context, self.written(under_way)).await
+        Box::pin(self.awaited(&context, self.written(under_way))).await
     }
 
     async fn list_resources(

@@ -27,6 +27,8 @@ pub(super) struct ScreenMarks {
     hasher: RandomState,
     /// Oldest first.
     marks: VecDeque<ScreenMark>,
+    /// A version that gets its mark once the screen is about to change.
+    due: Option<u64>,
     /// The last version in which the program drew on other rows than the lowest one.
     moved_at: u64,
     /// The last version in which a program other than the shell at its prompt did so.
@@ -112,10 +114,17 @@ impl ScreenMarks {
         }
     }
 
-    /// Adds a mark of the screen as a client sees it, unless its version has one. A full-screen program hides the rows
-    /// of the main screen, so that there is none of it.
-    pub(super) fn add(&mut self, version: u64, screen: &dyn Screen) {
-        if screen.modes().alternate_screen || self.marks.back().is_some_and(|last| last.version == version) {
+    /// Has [`complete`](Self::complete) mark the screen, of this version, as a client sees it now. Nobody looks up the
+    /// rows of a version before the screen changes, so that a reply does not wait for their hashes.
+    pub(super) fn request(&mut self, version: u64) {
+        self.due = Some(version);
+    }
+
+    /// Adds the requested mark, before the screen changes. A full-screen program hides the rows of the main screen, so
+    /// that there is none of it.
+    pub(super) fn complete(&mut self, screen: &dyn Screen) {
+        let Some(version) = self.due.take() else { return };
+        if screen.modes().alternate_screen {
             return;
         }
         if self.marks.len() == MAX_MARKS {
@@ -478,6 +487,7 @@ mod tests {
 
         fn print(&mut self, bytes: &[u8]) {
             for part in split_at_command_ends(bytes, !self.intake.is_outside_of_strings()) {
+                self.marks.complete(self.intake.screen.as_ref());
                 self.intake.take_in(part, &mut Vec::new());
                 self.version += 1;
                 self.marks.add_motion(self.version, self.intake.transcript.take_motion());
@@ -489,7 +499,7 @@ mod tests {
 
         /// Takes an input: what comes next is since then.
         fn enter(&mut self) {
-            self.marks.add(self.version, self.intake.screen.as_ref());
+            self.marks.request(self.version);
             self.input = (self.intake.transcript.history().end(), self.version);
         }
 
@@ -501,7 +511,7 @@ mod tests {
             let (from, version) = self.seen;
             let part = Part::New { from, version, reach: 0 };
             let excerpt = self.marks.excerpt(&self.intake, part, self.input, Limit::HeadAndTail(100_000));
-            self.marks.add(self.version, self.intake.screen.as_ref());
+            self.marks.request(self.version);
             self.seen = (self.intake.transcript.history().end(), self.version);
             excerpt
         }

@@ -602,11 +602,11 @@ impl Task {
     fn take_in_part(&mut self, bytes: &[u8]) {
         let start = self.intake.transcript.history().end();
         let mut replies = Vec::new();
+        self.begin_screen_version();
         self.intake.take_in(bytes, &mut replies);
         if !replies.is_empty() {
             self.answers.add(replies, self.pty.foreground(), Instant::now());
         }
-        self.screen_version += 1;
         let motion = self.intake.transcript.take_motion();
         self.last_output = Instant::now();
         self.outgoing.record_output(self.last_output);
@@ -734,7 +734,7 @@ impl Task {
             self.activity.record_event();
             self.shell.running = false;
             // Viewers of the screen show the end of the program.
-            self.screen_version += 1;
+            self.begin_screen_version();
             let _ = self.viewers.send(Output::Ended(exit));
         }
         self.check_doubtful_prompt();
@@ -750,8 +750,8 @@ impl Task {
             self.read();
         }
         if self.intake.screen.held_until().is_some_and(|until| std::time::Instant::now() >= until) {
+            self.begin_screen_version();
             self.intake.screen.release();
-            self.screen_version += 1;
             self.marks.add_motion(self.screen_version, Motion { in_output: true, at_prompt: false });
         }
     }
@@ -1048,9 +1048,9 @@ impl Task {
         }
         let context = self.input_context(false);
         self.log_input(None, context, LoggedAction::Resized(size));
+        self.begin_screen_version();
         self.intake.resize(size);
         self.description.size = size;
-        self.screen_version += 1;
         let _ = self.viewers.send(Output::Resized(size));
     }
 
@@ -1361,7 +1361,13 @@ impl Task {
 
     /// Records the rows of the screen as a client sees them.
     pub(super) fn mark_screen(&mut self) {
-        self.marks.add(self.screen_version, self.intake.screen.as_ref());
+        self.marks.request(self.screen_version);
+    }
+
+    /// Begins a version of the screen, right before it changes.
+    pub(super) fn begin_screen_version(&mut self) {
+        self.marks.complete(self.intake.screen.as_ref());
+        self.screen_version += 1;
     }
 
     fn view(&mut self, colours: bool, states: States) -> View {

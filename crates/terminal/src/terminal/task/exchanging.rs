@@ -108,8 +108,8 @@ impl Task {
                     // Earlier output comes first on the screen.
                     self.take_in_all(&before);
                     // A redrawn prompt contains no query.
+                    self.begin_screen_version();
                     self.intake.draw(&redrawn, &mut Vec::new());
-                    self.screen_version += 1;
                     vec![after]
                 }
             },

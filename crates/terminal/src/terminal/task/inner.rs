@@ -151,9 +151,9 @@ impl Task {
     /// Draws a prompt in the place of the same prompt.
     fn draw_prompt(&mut self, prompt: &[u8]) {
         let mut replies = Vec::new();
+        self.begin_screen_version();
         self.intake.draw(b"\r\x1b[K", &mut replies);
         self.intake.draw(prompt, &mut replies);
-        self.screen_version += 1;
         if !replies.is_empty() {
             self.answers.add(replies, self.pty.foreground(), Instant::now());
         }

@@ -37,6 +37,8 @@ pub(crate) struct Client {
     projects: Option<&'static str>,
     /// The format of its files.
     pub(crate) format: Format,
+    /// A condition under which the client starts servers, if it has one.
+    pub(crate) condition: Option<&'static str>,
 }
 
 /// The format of a client's configuration.
@@ -61,8 +63,9 @@ pub(crate) enum Scope {
 /// The clients with a known configuration. The files and keys are those of their documentation:
 /// <https://code.claude.com/docs/en/mcp>, <https://developers.openai.com/codex/mcp>, <https://cursor.com/docs/mcp>,
 /// <https://code.visualstudio.com/docs/agents/reference/mcp-configuration>,
-/// <https://geminicli.com/docs/tools/mcp-server/>.
-pub(crate) const CLIENTS: [Client; 5] = [
+/// <https://geminicli.com/docs/tools/mcp-server/>,
+/// <https://docs.github.com/en/copilot/how-tos/copilot-cli/customize-copilot/add-mcp-servers>, <https://zed.dev/docs/ai/mcp>.
+pub(crate) const CLIENTS: [Client; 7] = [
     Client {
         name: "claude-code",
         label: "Claude Code",
@@ -71,7 +74,8 @@ pub(crate) const CLIENTS: [Client; 5] = [
         user: |around| around.claude.as_ref().unwrap_or(&around.home).join(".claude.json"),
         project: ".mcp.json",
         projects: Some("projects"),
-        format: Format::Json(json::Shape { servers: "mcpServers", strict: true, typed: false }),
+        format: Format::Json(json::Shape { servers: "mcpServers", strict: true, entry: json::EntryForm::Plain }),
+        condition: None,
     },
     Client {
         name: "codex",
@@ -82,6 +86,7 @@ pub(crate) const CLIENTS: [Client; 5] = [
         project: ".codex/config.toml",
         projects: None,
         format: Format::Toml,
+        condition: None,
     },
     Client {
         name: "cursor",
@@ -91,7 +96,8 @@ pub(crate) const CLIENTS: [Client; 5] = [
         user: |around| around.home.join(".cursor/mcp.json"),
         project: ".cursor/mcp.json",
         projects: None,
-        format: Format::Json(json::Shape { servers: "mcpServers", strict: false, typed: false }),
+        format: Format::Json(json::Shape { servers: "mcpServers", strict: false, entry: json::EntryForm::Plain }),
+        condition: None,
     },
     Client {
         name: "vscode",
@@ -101,7 +107,8 @@ pub(crate) const CLIENTS: [Client; 5] = [
         user: |around| around.config.join("Code/User/mcp.json"),
         project: ".vscode/mcp.json",
         projects: None,
-        format: Format::Json(json::Shape { servers: "servers", strict: false, typed: true }),
+        format: Format::Json(json::Shape { servers: "servers", strict: false, entry: json::EntryForm::Typed }),
+        condition: None,
     },
     Client {
         name: "gemini",
@@ -111,7 +118,34 @@ pub(crate) const CLIENTS: [Client; 5] = [
         user: |around| around.home.join(".gemini/settings.json"),
         project: ".gemini/settings.json",
         projects: None,
-        format: Format::Json(json::Shape { servers: "mcpServers", strict: false, typed: false }),
+        format: Format::Json(json::Shape { servers: "mcpServers", strict: false, entry: json::EntryForm::Plain }),
+        condition: Some("Gemini CLI starts servers only in directories that it trusts: enter /permissions there"),
+    },
+    Client {
+        name: "copilot",
+        label: "Copilot CLI",
+        programs: &["copilot"],
+        folder: |around| around.home.join(".copilot"),
+        user: |around| around.home.join(".copilot/mcp-config.json"),
+        project: ".github/mcp.json",
+        projects: None,
+        format: Format::Json(json::Shape {
+            servers: "mcpServers",
+            strict: true,
+            entry: json::EntryForm::TypedWithTools,
+        }),
+        condition: None,
+    },
+    Client {
+        name: "zed",
+        label: "Zed",
+        programs: &["zed", "zeditor"],
+        folder: |around| around.config.join("zed"),
+        user: |around| around.config.join("zed/settings.json"),
+        project: ".zed/settings.json",
+        projects: None,
+        format: Format::Json(json::Shape { servers: "context_servers", strict: false, entry: json::EntryForm::Plain }),
+        condition: None,
     },
 ];
 

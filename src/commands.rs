@@ -23,6 +23,7 @@ mod serve;
 mod setup;
 pub(crate) mod ssh_question;
 pub(crate) mod terminal;
+mod uninstall;
 mod watch;
 mod worker;
 mod workflow;
@@ -44,9 +45,21 @@ const START_WITH: &str = "Start with:
   steplatch run FILE       run a workflow; 'workflow schema' says how one is written
   steplatch open           see terminals, runs and questions in the browser";
 
+/// The version, followed by the commit and its date in a published binary (`cargo xtask dist`).
+const BUILD: &str = match option_env!("STEPLATCH_BUILD") {
+    Some(build) => build,
+    None => env!("CARGO_PKG_VERSION"),
+};
+
 /// Drive real terminals and run repeatable workflows, for agents and people
 #[derive(Debug, Parser)]
-#[command(name = "steplatch", version, max_term_width = overview::MAX_COLUMNS, after_help = START_WITH)]
+#[command(
+    name = "steplatch",
+    version,
+    long_version = BUILD,
+    max_term_width = overview::MAX_COLUMNS,
+    after_help = START_WITH
+)]
 pub(crate) struct Arguments {
     /// State directory; each has a daemon of its own [env: STEPLATCH_STATE_DIR] [default: ~/.local/state/steplatch]
     #[arg(long, global = true, value_name = "DIR", help_heading = "Global options")]
@@ -101,6 +114,8 @@ enum Command {
     Setup(setup::Setup),
     /// Check the installation and suggest fixes
     Doctor(doctor::Doctor),
+    /// Remove the entries in clients, the daemon, and files here and on other machines
+    Uninstall(uninstall::Uninstall),
     /// Serve an MCP client on standard input and output, or over HTTP
     Mcp(mcp::Mcp),
     /// Serve the page, and an HTTP API with events and MCP
@@ -209,6 +224,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         )),
         Command::Setup(command) => command.run(),
         Command::Doctor(command) => command.run(&paths).await,
+        Command::Uninstall(command) => command.run(&paths).await,
         Command::Mcp(command) => command.run(paths).await,
         Command::Serve(command) => command.run(&paths).await,
         Command::Daemon(command) => command.run(paths).await,

@@ -84,6 +84,16 @@ pub(crate) fn edit_text(
     )))
 }
 
+/// Returns whether a text has nothing but an empty list of servers, as after the removal of the entry from a file that
+/// only had this one.
+pub(crate) fn is_blank(format: Format, text: &str) -> bool {
+    let text: String = text.split_whitespace().collect();
+    match format {
+        Format::Json(shape) => text == format!("{{\"{}\":{{}}}}", shape.servers),
+        Format::Toml => text.is_empty(),
+    }
+}
+
 /// Returns the steplatch entry in the text of a file, if there is one.
 ///
 /// # Errors

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
+use super::json::EntryForm;
 use super::{Format, UserPaths};
 use crate::failure::Failure;
 
@@ -51,12 +52,19 @@ impl OwnEntry {
 
     /// Returns the entry for a client that has none.
     pub(super) fn entry(&self, format: Format) -> Value {
+        let form = match format {
+            Format::Json(shape) => shape.entry,
+            Format::Toml => EntryForm::Plain,
+        };
         let mut entry = Map::new();
-        if matches!(format, Format::Json(shape) if shape.typed) {
+        if form != EntryForm::Plain {
             entry.insert("type".to_owned(), "stdio".into());
         }
         entry.insert("command".to_owned(), self.command.as_str().into());
         entry.insert("args".to_owned(), json!(["mcp"]));
+        if form == EntryForm::TypedWithTools {
+            entry.insert("tools".to_owned(), json!(["*"]));
+        }
         Value::Object(entry)
     }
 }

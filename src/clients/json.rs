@@ -20,8 +20,19 @@ pub(crate) struct Shape {
     pub(super) servers: &'static str,
     /// True if the client rejects comments and trailing commas.
     pub(super) strict: bool,
-    /// True if an entry names its transport.
-    pub(super) typed: bool,
+    /// The form of an entry.
+    pub(super) entry: EntryForm,
+}
+
+/// The properties of an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EntryForm {
+    /// The command and its arguments.
+    Plain,
+    /// The transport, too.
+    Typed,
+    /// The transport, and the tools that the client offers: all.
+    TypedWithTools,
 }
 
 /// A change of a document.

@@ -271,8 +271,28 @@ async fn stop(paths: &DaemonPaths, keep_terminals: bool, json: bool) -> Result<E
     Ok(ExitCode::SUCCESS)
 }
 
-/// Closes the terminals of hosts without a daemon. Returns whether there were any hosts.
+/// Stops the daemon, if it runs, and closes all terminals on this machine.
+pub(super) async fn end(paths: &DaemonPaths) -> Result<(), Failure> {
+    match connect(paths, front::hello("steplatch")).await {
+        Ok((client, _)) => stop_and_wait(&client, false).await.map(drop),
+        Err(ConnectError::NotRunning(_)) => close_orphans(paths).await.map(drop),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Closes the terminals of hosts without a daemon, and prints their number. Returns whether there were any hosts.
 async fn end_hosts(paths: &DaemonPaths, json: bool) -> Result<bool, Failure> {
+    let Some(terminals) = close_orphans(paths).await? else { return Ok(false) };
+    if json {
+        print::json(&serde_json::json!({"pid": null, "terminals": terminals}))?;
+    } else {
+        print::line(format!("no daemon was running; closed terminals of an earlier one: {terminals}"))?;
+    }
+    Ok(true)
+}
+
+/// Closes the terminals of hosts without a daemon. Returns their number; `None` without a host.
+async fn close_orphans(paths: &DaemonPaths) -> Result<Option<usize>, Failure> {
     let Ok(hosts) = Hosts::find(
         Role::Visitor,
         paths.runtime(),
@@ -283,19 +303,12 @@ async fn end_hosts(paths: &DaemonPaths, json: bool) -> Result<bool, Failure> {
     )
     .await
     else {
-        return Ok(false);
+        return Ok(None);
     };
     let statuses = hosts.status().await;
     hosts.shut_down().await;
-    let terminals: usize = statuses.iter().map(|host| host.terminals).sum();
-    match (statuses.is_empty(), json) {
-        (true, _) => {}
-        (false, true) => print::json(&serde_json::json!({"pid": null, "terminals": terminals}))?,
-        (false, false) => {
-            print::line(format!("no daemon was running; closed terminals of an earlier one: {terminals}"))?;
-        }
-    }
-    Ok(!statuses.is_empty())
+    let terminals = statuses.iter().map(|host| host.terminals).sum();
+    Ok((!statuses.is_empty()).then_some(terminals))
 }
 
 async fn restart(paths: &DaemonPaths, json: bool) -> Result<ExitCode, Failure> {

@@ -1,4 +1,4 @@
-//! `steplatch hosts add --install`: installation of this program on another machine, over the user's `ssh`.
+//! `steplatch hosts add --install`: installation of this program on another machine, over the user's `ssh`; and its removal.
 //!
 //! The installation writes the program to a temporary file, compares its SHA-256 sum, and renames it, so that the
 //! program is complete. Other versions on the machine, and their terminals, stay unchanged.
@@ -12,6 +12,7 @@ use flate2::write::GzEncoder;
 use sha2::{Digest as _, Sha256};
 use steplatch_host::{INSTALLED, ssh_arguments};
 use steplatch_ids::random_name;
+use steplatch_protocol::DaemonPaths;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
@@ -26,7 +27,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// # Errors
 /// If the machine is of another kind or unreachable, or the installation fails; then it leaves no file after.
 pub(super) async fn install(ssh: &str, program: Option<&Path>, silent: bool) -> Result<(), Failure> {
-    let output = run(ssh, "uname -sm; command -v gzip || true", &[]).await?;
+    let output = run(ssh, INSTALLATION, "uname -sm; command -v gzip || true", &[]).await?;
     let (remote_platform, gzip) = output.trim_start().split_once('\n').unwrap_or((&output, ""));
     let system = rustix::system::uname();
     let local = format!("{} {}", system.sysname().to_string_lossy(), system.machine().to_string_lossy());
@@ -48,11 +49,12 @@ pub(super) async fn install(ssh: &str, program: Option<&Path>, silent: bool) -> 
         print::remark(&format!("sending {} ({}) to {ssh}", path.display(), print::size(bytes.len() as u64)));
     }
     let output = match gzip.trim().is_empty() {
-        true => run(ssh, &script(&sum, "cat"), &bytes).await?,
-        false => run(ssh, &script(&sum, "gzip -dc"), &compress(&bytes)?).await?,
+        true => run(ssh, INSTALLATION, &script(&sum, "cat"), &bytes).await?,
+        false => run(ssh, INSTALLATION, &script(&sum, "gzip -dc"), &compress(&bytes)?).await?,
     };
     let version = output.lines().last().unwrap_or_default().trim().to_owned();
-    if version != format!("steplatch {VERSION}") {
+    // A published binary prints its commit behind the version.
+    if version.split(" (").next() != Some(&format!("steplatch {VERSION}")) {
         let message = format!(
             "the program that was installed on {ssh} printed '{}' instead of its version",
             print::visible(&version)
@@ -85,6 +87,38 @@ fn sha256_sum(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// Removes what this installation has on a machine: its terminal host, with the open terminals, the directory of its
+/// client, and the program once no other client has a directory there.
+///
+/// # Errors
+/// If the machine is unreachable, or the terminal host does not end.
+pub(super) async fn remove(ssh: &str, client: Option<&str>) -> Result<(), Failure> {
+    run(ssh, "removed from", &removal_script(client), &[]).await.map(drop)
+}
+
+/// Seconds in which a terminal host on another machine closes its terminals and ends.
+const HOST_END_SECONDS: u32 = 20;
+
+/// Returns the script of a removal: it ends the terminal host, and then removes the files.
+fn removal_script(client: Option<&str>) -> String {
+    let own = client.and_then(|client| DaemonPaths::hosted(client).ok().map(|paths| (client, paths)));
+    let folder = own.as_ref().and_then(|(client, paths)| Some((client, paths.state().file_name()?.to_str()?)));
+    let removal = folder.map(|(client, folder)| {
+        // The command line of this script has the words of the host, too, but not at its end.
+        let hosts = format!(
+            r#"h() {{ for p in /proc/[0-9]*; do case "$(tr '\0' ' ' 2>/dev/null < "$p/cmdline")" in *" daemon host --hosted {client} ") echo "${{p#/proc/}}";; esac; done; }}"#
+        );
+        let end = format!(
+            r#"kill $(h) 2>/dev/null || true; i=0; while [ -n "$(h)" ]; do if [ $i -eq {HOST_END_SECONDS} ]; then echo "the terminal host $(h) does not end" >&2; exit 1; fi; sleep 1; i=$((i + 1)); done"#
+        );
+        format!(r#"{hosts}; {end}; rm -rf "$s/hosted/{folder}"; "#)
+    });
+    format!(
+        r#"set -e; s="${{XDG_STATE_HOME:-$HOME/.local/state}}/steplatch"; b="{INSTALLED}"; {}if [ -z "$(ls "$s/hosted" 2>/dev/null)" ]; then rm -rf "$b"; rmdir "$s/hosted" "$s" "${{b%/bin}}" 2>/dev/null || true; fi"#,
+        removal.unwrap_or_default()
+    )
+}
+
 /// Returns the script that installs the program from standard input, read through `reader`. It removes a copy with
 /// another sum.
 fn script(sum: &str, reader: &str) -> String {
@@ -93,8 +127,12 @@ fn script(sum: &str, reader: &str) -> String {
     )
 }
 
-/// Runs a script with `sh` on the machine, with this input. Questions of ssh appear in this terminal.
-async fn run(ssh: &str, script: &str, input: &[u8]) -> Result<String, Failure> {
+/// The purpose of a script, in its errors.
+const INSTALLATION: &str = "installed on";
+
+/// Runs a script with `sh` on the machine, with this input. Questions of ssh appear in this terminal. An error states that
+/// nothing was `done`, such as "installed on".
+async fn run(ssh: &str, done: &str, script: &str, input: &[u8]) -> Result<String, Failure> {
     let failed = |error: std::io::Error| Failure::system("ssh could not be run", &error);
     let mark = format!("steplatch-{}", random_name());
     let mut child = Command::new("ssh")
@@ -118,15 +156,16 @@ async fn run(ssh: &str, script: &str, input: &[u8]) -> Result<String, Failure> {
     let own_output = between(&stdout, &mark);
     if output.status.success() {
         return own_output.map(str::to_owned).ok_or_else(|| {
-            let message = "nothing was installed on {ssh}: its login does not run the command that it is given (see the start files of \
-                         the shell there)";
-            Failure::work(message.replace("{ssh}", ssh))
+            Failure::work(format!(
+                "nothing was {done} {ssh}: its login does not run the command that it is given (see the start files of the \
+                 shell there)"
+            ))
         });
     }
     // If the script did not run, the last line is from ssh.
     let errors = between(&errors, &mark).filter(|_| own_output.is_some()).unwrap_or(&errors);
     let last = errors.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("ssh ended without a message");
-    Err(Failure::work(format!("nothing was installed on {ssh}: {}{}", print::visible(last), advice(last))))
+    Err(Failure::work(format!("nothing was {done} {ssh}: {}{}", print::visible(last), advice(last))))
 }
 
 /// Returns a script that prints `mark` before and after the output of `script`, because startup files may print, too.

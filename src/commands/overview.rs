@@ -14,7 +14,10 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("Workflows", &["run", "workflow", "runs", "nodes", "graph"]),
     ("People", &["gates", "ui", "open", "commander", "approver"]),
     ("Machines", &["hosts", "cp", "remote"]),
-    ("Set up", &["setup", "doctor", "config", "daemon", "mcp", "serve", "worker", "completions", "man", HELP]),
+    (
+        "Set up",
+        &["setup", "doctor", "config", "daemon", "mcp", "serve", "worker", "completions", "man", "uninstall", HELP],
+    ),
 ];
 
 /// The command that clap adds once it has read the command line.

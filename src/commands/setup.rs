@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use steplatch_workflow::line_diff;
 
-use crate::clients::edit::{EditRequest, Outcome, edit_text};
+use crate::clients::edit::{EditRequest, Outcome, edit_text, is_blank};
 use crate::clients::entry::OwnEntry;
 use crate::clients::{CLIENTS, Client, Scope, UserPaths, file};
 use crate::failure::Failure;
@@ -37,9 +37,9 @@ pub(super) fn names() -> clap::builder::PossibleValuesParser {
 }
 
 /// The outcome for the configuration of one client.
-struct ClientOutcome {
-    client: &'static Client,
-    file: std::path::PathBuf,
+pub(super) struct ClientOutcome {
+    pub(super) client: &'static Client,
+    pub(super) file: std::path::PathBuf,
     /// `None` without an installed client.
     outcome: Option<Result<Outcome, String>>,
     /// The difference of the text.
@@ -50,9 +50,7 @@ impl Setup {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
         let user_paths = UserPaths::look()?;
         let own_entry = if self.remove { None } else { Some(OwnEntry::find(&user_paths)?) };
-        let request = own_entry.as_ref().map_or(EditRequest::Lack, EditRequest::Have);
-        let clients = CLIENTS.iter().filter(|client| self.is_selected(client));
-        let outcomes: Vec<ClientOutcome> = clients.map(|client| self.set_up(client, request, &user_paths)).collect();
+        let outcomes = self.outcomes(&user_paths, own_entry.as_ref());
         let errors: Vec<String> = outcomes.iter().filter_map(|outcome| outcome.error(&user_paths)).collect();
         let reply = json!({
             "success": errors.is_empty(),
@@ -80,6 +78,18 @@ impl Setup {
             print::json(&reply)?;
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Returns the removal of the entries of all clients.
+    pub(super) fn removal(dry_run: bool) -> Self {
+        Self { client: Vec::new(), scope: Scope::User, remove: true, dry_run, json: false }
+    }
+
+    /// Adds or changes the entry of each selected client, or removes it without one.
+    pub(super) fn outcomes(&self, user_paths: &UserPaths, own_entry: Option<&OwnEntry>) -> Vec<ClientOutcome> {
+        let request = own_entry.map_or(EditRequest::Lack, EditRequest::Have);
+        let clients = CLIENTS.iter().filter(|client| self.is_selected(client));
+        clients.map(|client| self.set_up(client, request, user_paths)).collect()
     }
 
     fn is_selected(&self, client: &Client) -> bool {
@@ -144,6 +154,9 @@ impl Setup {
             (true, true) => print::remark("dry run: nothing was changed"),
             (true, false) if self.remove => print::remark("restart running clients to apply the change"),
             (true, false) => {
+                let is_added =
+                    |done: &&ClientOutcome| matches!(done.outcome, Some(Ok(Outcome::Added | Outcome::Changed { .. })));
+                outcomes.iter().filter(is_added).filter_map(|done| done.client.condition).for_each(print::remark);
                 print::remark("restart running clients to apply the change; check it with: steplatch doctor");
                 print::remark("so that only you answer gates, set a passphrase with: steplatch approver set");
             }
@@ -189,7 +202,25 @@ impl ClientOutcome {
         }
     }
 
-    fn error(&self, user_paths: &UserPaths) -> Option<String> {
+    /// Returns whether there was an entry, which is removed now or would be.
+    pub(super) fn is_removed(&self) -> bool {
+        matches!(self.outcome, Some(Ok(Outcome::Removed)))
+    }
+
+    /// Removes the file if the entry was all that it had.
+    ///
+    /// # Errors
+    /// The reason for which the file is left.
+    pub(super) fn remove_blank_file(&self) -> Result<(), String> {
+        let left = |error: &dyn std::fmt::Display| format!("'{}' was left: {error}", self.file.display());
+        let text = if self.is_removed() { file::read(&self.file).map_err(|error| left(&error))? } else { None };
+        if text.is_some_and(|text| is_blank(self.client.format, &text)) {
+            std::fs::remove_file(&self.file).map_err(|error| left(&error))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn error(&self, user_paths: &UserPaths) -> Option<String> {
         let error = self.outcome.as_ref()?.as_ref().err()?;
         Some(format!("{} of {} was not changed: {error}", user_paths.display_path(&self.file), self.client.label))
     }

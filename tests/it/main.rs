@@ -44,6 +44,7 @@ mod survival;
 mod transfers;
 mod trials;
 mod ui;
+mod uninstall;
 mod waking;
 mod watching;
 mod workers;

@@ -55,16 +55,20 @@ impl Desk {
 }
 
 /// The user's files of all clients.
-const FILES: [(&str, &str); 5] = [
+const FILES: [(&str, &str); 7] = [
     (".claude.json", "{\n  \"numStartups\": 3,\n  \"mcpServers\": {}\n}\n"),
     (".codex/config.toml", "model = \"o\"\n"),
     (".cursor/mcp.json", "{}\n"),
     (".config/Code/User/mcp.json", "{\n\t// mine\n\t\"servers\": {\n\t\t\"a\": {\"command\": \"x\"},\n\t}\n}\n"),
     (".gemini/settings.json", ""),
+    (".copilot/mcp-config.json", "{}"),
+    (".config/zed/settings.json", "// Zed settings\n{\n  \"theme\": \"One\",\n}\n"),
 ];
 
 fn each(outcome: &str) -> Vec<(String, String)> {
-    ["claude-code", "codex", "cursor", "vscode", "gemini"].map(|name| (name.to_owned(), outcome.to_owned())).into()
+    ["claude-code", "codex", "cursor", "vscode", "gemini", "copilot", "zed"]
+        .map(|name| (name.to_owned(), outcome.to_owned()))
+        .into()
 }
 
 #[test]
@@ -82,6 +86,11 @@ fn all_clients_that_are_there_get_the_entry_once() {
         code.starts_with("{\n\t// mine\n\t\"servers\": {\n\t\t\"a\": {\"command\": \"x\"},\n\t\t\"steplatch\": {\n"),
         "{code}"
     );
+    let copilot: Value = serde_json::from_str(&desk.read(".copilot/mcp-config.json")).unwrap();
+    let entry = json!({"type": "stdio", "command": PROGRAM, "args": ["mcp"], "tools": ["*"]});
+    assert_eq!(copilot["mcpServers"]["steplatch"], entry);
+    let zed = desk.read(".config/zed/settings.json");
+    assert!(zed.starts_with("// Zed settings\n") && zed.contains("\"context_servers\": {"), "{zed}");
     let before: Vec<String> = FILES.iter().map(|(name, _)| desk.read(name)).collect();
     assert_eq!(desk.outcomes(&[]), each("unchanged"));
     assert_eq!(FILES.iter().map(|(name, _)| desk.read(name)).collect::<Vec<_>>(), before);
@@ -105,6 +114,8 @@ fn clients_that_are_not_there_are_named_and_get_nothing() {
             "✓ Cursor added ~/.cursor/mcp.json",
             "· VS Code not found",
             "· Gemini CLI not found",
+            "· Copilot CLI not found",
+            "· Zed not found",
         ]
     );
     assert!(!desk.file(".gemini").exists() && !desk.file(".codex").exists());
@@ -125,7 +136,7 @@ fn a_dry_run_shows_the_difference_and_changes_nothing() {
     let desk = Desk::with(&FILES);
     let said = desk.setup(&["--dry-run"]).well();
     assert!(said.contains("@@ -1 +1,5 @@\n model = \"o\"\n+\n+[mcp_servers.steplatch]\n"), "{said}");
-    assert_eq!(said.matches("+++ ").count(), 5, "{said}");
+    assert_eq!(said.matches("+++ ").count(), FILES.len(), "{said}");
     for (name, text) in FILES {
         assert_eq!(desk.read(name), text);
     }

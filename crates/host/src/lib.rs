@@ -32,7 +32,7 @@ pub use remote::{
     CLIENT_CONNECT_TIMEOUT, Channel, ConnectFailure, ConnectionGuard, DialFuture, DialedTargets, ErrorText,
     FixedConnection, HostTarget, INSTALLED, MachineSecretSink, NoQuestions, OpenSsh, QuestionWatch, RECONNECT_TIMEOUT,
     RUN_CONNECT_TIMEOUT, RemoteError, RemoteHostConfig, RemoteHostState, RemoteHostStatus, RemotePlace, RemoteSetup,
-    SshEnvironment, TargetFuture, Transport, ssh_arguments,
+    SshEnvironment, TargetFuture, Transport, client_on, ssh_arguments,
 };
 pub use server::{Identity, serve};
 pub use terminal::{Attached, HostedTerminal, SendError, SignalError, TerminalError};

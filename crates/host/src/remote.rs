@@ -28,6 +28,7 @@ pub use self::connection::RECONNECT_TIMEOUT;
 pub(crate) use self::connection::RemoteHost;
 pub use self::failure::ConnectFailure;
 use self::machine::Machine;
+pub use self::notes::client_on;
 pub(crate) use self::notes::{Opening, as_requested};
 pub(crate) use self::reply::{ColouredView, Reply, StateChange};
 pub use self::target::{FixedConnection, HostTarget};

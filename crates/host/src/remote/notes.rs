@@ -52,6 +52,12 @@ pub(crate) struct Opening {
     pub(crate) is_settled: bool,
 }
 
+/// Returns the client that this installation is to a machine, by the notes in `folder`; `None` if it has none there.
+#[must_use]
+pub fn client_on(folder: &Path, name: &str) -> Option<String> {
+    MachineNotes::read_existing(folder, name).map(|notes| notes.client)
+}
+
 /// Maximum number of noted openings. The oldest one without an answer goes first.
 const MAX_OPENINGS: usize = 10_000;
 
@@ -84,8 +90,13 @@ impl Opening {
 impl MachineNotes {
     /// Reads the notes of a machine, or makes new ones.
     pub(crate) fn read(folder: &Path, name: &str) -> Self {
-        let noted = fs::read(file(folder, name)).ok().and_then(|bytes| rmp_serde::from_slice(&bytes).ok());
-        noted.unwrap_or_else(|| Self { client: hex(SessionId::random().0), ..Self::default() })
+        let new = || Self { client: hex(SessionId::random().0), ..Self::default() };
+        Self::read_existing(folder, name).unwrap_or_else(new)
+    }
+
+    /// Reads the notes of a machine, if there are any.
+    fn read_existing(folder: &Path, name: &str) -> Option<Self> {
+        rmp_serde::from_slice(&fs::read(file(folder, name)).ok()?).ok()
     }
 
     /// Writes the notes, whole or not at all.

@@ -1,0 +1,236 @@
+//! `steplatch uninstall`: removes what steplatch has put on this machine, and on the other machines of its configuration.
+//!
+//! It lists everything first. What the person made, such as settings, runs and workflows, stays without `--purge`; what is
+//! in projects always stays, and so does the program, which its package manager removes.
+
+use std::io::IsTerminal as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::{Value, json};
+use steplatch_host::{RemoteHostConfig, client_on};
+use steplatch_protocol::{DaemonPaths, ListTerminalSessions, SessionInfo};
+
+use super::setup::{ClientOutcome, Setup};
+use super::{daemon, hosts_install};
+use crate::clients::UserPaths;
+use crate::failure::Failure;
+use crate::front;
+use crate::print::{self, QUIET};
+use crate::settings::{self, Settings};
+
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+pub(crate) struct Uninstall {
+    /// Also remove settings, runs, recordings, the passphrase and your own library of workflows
+    #[arg(long)]
+    purge: bool,
+    /// Do not ask for confirmation
+    #[arg(long, short)]
+    yes: bool,
+    /// Show what would be removed, and remove nothing
+    #[arg(long, conflicts_with = "yes")]
+    dry_run: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+const HELP: &str = "\
+Workflows in projects (.steplatch) stay, and so does the program: remove it as you installed it.";
+
+/// Everything that is removed.
+struct Inventory {
+    entries: Vec<ClientOutcome>,
+    /// Open terminals, on this and on other machines; none without a daemon.
+    terminals: Vec<SessionInfo>,
+    has_daemon: bool,
+    machines: Vec<RemoteHostConfig>,
+    /// Directories that go.
+    folders: Vec<PathBuf>,
+    /// Directories that stay.
+    kept: Vec<PathBuf>,
+}
+
+impl Uninstall {
+    pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
+        let user_paths = UserPaths::look()?;
+        let inventory = self.find(paths, &user_paths).await?;
+        if inventory.is_empty() {
+            self.report(&inventory, &[])?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        if !self.json {
+            inventory.print(&user_paths)?;
+        }
+        if self.dry_run {
+            self.report(&inventory, &[])?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        if !self.yes && !confirm()? {
+            return Err(Failure::usage("nothing was removed; confirm with y, or use --yes"));
+        }
+        let errors = inventory.remove(paths, &user_paths).await;
+        self.report(&inventory, &errors)?;
+        if errors.is_empty() {
+            return Ok(ExitCode::SUCCESS);
+        }
+        Err(Failure::work(errors.join("\n")))
+    }
+
+    async fn find(&self, paths: &DaemonPaths, user_paths: &UserPaths) -> Result<Inventory, Failure> {
+        let settings = Settings::load().map_err(|error| Failure::usage(error.to_string()))?;
+        let daemon = front::running(paths).await.ok();
+        let terminals = match &daemon {
+            Some(daemon) => daemon.call(ListTerminalSessions {}).await?.sessions,
+            None => Vec::new(),
+        };
+        let exists = |folder: &PathBuf| folder.exists();
+        let own: Vec<PathBuf> = own_folders(paths, user_paths).into_iter().filter(exists).collect();
+        let (purged, kept) = if self.purge { (own, Vec::new()) } else { (Vec::new(), own) };
+        let runtime = Some(paths.runtime().to_owned()).filter(exists);
+        Ok(Inventory {
+            entries: Setup::removal(true).outcomes(user_paths, None),
+            has_daemon: daemon.is_some(),
+            terminals,
+            machines: settings.hosts.iter().map(|host| host.config.clone()).collect(),
+            folders: runtime.into_iter().chain(purged).collect(),
+            kept,
+        })
+    }
+
+    fn report(&self, inventory: &Inventory, errors: &[String]) -> Result<(), Failure> {
+        if self.json {
+            let mut document = inventory.document();
+            document["success"] = errors.is_empty().into();
+            document["dry_run"] = self.dry_run.into();
+            document["errors"] = errors.into();
+            print::json(&document)?;
+        } else if inventory.is_empty() {
+            print::line("there is nothing to remove")?;
+        } else if self.dry_run {
+            print::remark("dry run: nothing was removed");
+        } else if errors.is_empty() {
+            print::line("removed; restart running clients to apply the change")?;
+        }
+        Ok(())
+    }
+}
+
+impl Inventory {
+    fn is_empty(&self) -> bool {
+        !self.has_daemon
+            && self.folders.is_empty()
+            && self.machines.is_empty()
+            && self.removed_entries().next().is_none()
+    }
+
+    /// Removes everything, and returns the errors: each part is independent of the others.
+    async fn remove(&self, paths: &DaemonPaths, user_paths: &UserPaths) -> Vec<String> {
+        let mut errors = Vec::new();
+        let entries = Setup::removal(false).outcomes(user_paths, None);
+        errors.extend(entries.iter().filter_map(|entry| entry.error(user_paths)));
+        errors.extend(entries.iter().filter_map(|entry| entry.remove_blank_file().err()));
+        if let Err(error) = daemon::end(paths).await {
+            errors.push(error.message().to_owned());
+        }
+        for machine in &self.machines {
+            let client = client_on(&paths.hosts(), &machine.name);
+            if let Err(error) = hosts_install::remove(&machine.ssh, client.as_deref()).await {
+                errors.push(error.message().to_owned());
+            }
+        }
+        for folder in &self.folders {
+            match std::fs::remove_dir_all(folder) {
+                Ok(()) => {}
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) => errors.push(format!("'{}' was not removed: {error}", folder.display())),
+            }
+        }
+        errors
+    }
+
+    /// Returns the clients that have an entry.
+    fn removed_entries(&self) -> impl Iterator<Item = &ClientOutcome> {
+        self.entries.iter().filter(|entry| entry.is_removed())
+    }
+
+    /// Returns the number of open terminals on a machine.
+    fn terminals_on(&self, host: Option<&str>) -> usize {
+        self.terminals.iter().filter(|terminal| terminal.host.as_deref() == host).count()
+    }
+
+    fn print(&self, user_paths: &UserPaths) -> Result<(), Failure> {
+        print::line("Goes:")?;
+        for entry in self.removed_entries() {
+            print_row(&format!("entry of {}", entry.client.label), &user_paths.display_path(&entry.file))?;
+        }
+        if self.has_daemon {
+            print_row("daemon", &closing(self.terminals_on(None)))?;
+        }
+        for machine in &self.machines {
+            let terminals = closing(self.terminals_on(Some(&machine.name)));
+            print_row(&format!("files on {}", machine.name), &format!("{}, {terminals}", machine.ssh))?;
+        }
+        for folder in &self.folders {
+            print_row("directory", &user_paths.display_path(folder))?;
+        }
+        if !self.kept.is_empty() {
+            print::line("Stays, without --purge:")?;
+        }
+        for folder in &self.kept {
+            print_row("directory", &user_paths.display_path(folder))?;
+        }
+        Ok(())
+    }
+
+    fn document(&self) -> Value {
+        let entries: Vec<Value> =
+            self.removed_entries().map(|entry| json!({"client": entry.client.name, "file": entry.file})).collect();
+        let machines: Vec<&str> = self.machines.iter().map(|machine| machine.name.as_str()).collect();
+        json!({
+            "entries": entries,
+            "daemon": self.has_daemon,
+            "terminals": self.terminals.iter().map(|terminal| &terminal.session_id).collect::<Vec<_>>(),
+            "hosts": machines,
+            "directories": self.folders,
+            "kept": self.kept,
+        })
+    }
+}
+
+/// Says how many terminals are closed.
+fn closing(terminals: usize) -> String {
+    match terminals {
+        0 => "no open terminals".to_owned(),
+        1 => "closes 1 terminal".to_owned(),
+        many => format!("closes {many} terminals"),
+    }
+}
+
+/// Columns of the first part of a row.
+const LABEL_COLUMNS: usize = 24;
+
+fn print_row(label: &str, detail: &str) -> Result<(), Failure> {
+    Ok(print::line(format!("  {}{QUIET}{}{QUIET:#}", print::padded(label, LABEL_COLUMNS), print::visible(detail)))?)
+}
+
+/// Returns the directories with what the person made: the state, the settings, and the person's own library.
+fn own_folders(paths: &DaemonPaths, user_paths: &UserPaths) -> Vec<PathBuf> {
+    let settings = settings::file().and_then(|file| file.parent().map(ToOwned::to_owned));
+    let data = std::env::var_os("XDG_DATA_HOME").map(PathBuf::from).filter(|data| data.is_absolute());
+    let library = data.unwrap_or_else(|| user_paths.home.join(".local/share")).join("steplatch");
+    [Some(paths.state().to_owned()), settings, Some(library)].into_iter().flatten().collect()
+}
+
+/// Asks the person at this terminal.
+fn confirm() -> Result<bool, Failure> {
+    if !std::io::stdin().is_terminal() {
+        return Ok(false);
+    }
+    print::ask("Remove these? [y/N]")?;
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}

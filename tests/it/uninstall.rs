@@ -1,0 +1,94 @@
+//! `steplatch uninstall`: what goes, and what stays.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::json;
+use steplatch_testkit::{Agent, CommandOutput, Home};
+
+use crate::hosts::Far;
+
+const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
+
+/// Returns the files below a directory, by their paths in it.
+fn files(folder: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        match entry.file_type().unwrap().is_dir() {
+            true => found.extend(files(&entry.path()).into_iter().map(|inner| format!("{name}/{inner}"))),
+            false => found.push(name),
+        }
+    }
+    found.sort();
+    found
+}
+
+fn uninstall(home: &Home, arguments: &[&str]) -> CommandOutput {
+    home.runs(&[&["uninstall"], arguments].concat())
+}
+
+#[test]
+fn everything_goes_after_a_list_of_it_and_what_a_person_made_only_if_it_is_purged() {
+    let home = Home::new(STEPLATCH);
+    fs::create_dir(home.path().join(".cursor")).unwrap();
+    fs::create_dir_all(home.path().join(".gemini")).unwrap();
+    fs::write(home.path().join(".gemini/settings.json"), "{\n  \"theme\": \"dark\"\n}\n").unwrap();
+    let before = files(home.path());
+    home.runs(&["setup", "--client", "cursor", "--client", "gemini"]).well();
+    let agent = Agent::new(&home);
+    assert_eq!(agent.calls("open_terminal", json!({"name": "t"}))["success"], true);
+
+    let listed = uninstall(&home, &["--dry-run"]).well();
+    for part in ["entry of Cursor", "entry of Gemini CLI", "closes 1 terminal", "Stays, without --purge:"] {
+        assert!(listed.contains(part), "{part}: {listed}");
+    }
+    assert!(agent.calls("run_command", json!({"session_id": "t", "command": "true"}))["success"] == true);
+
+    // Without a person nobody confirms.
+    let refused = uninstall(&home, &[]);
+    assert_eq!(refused.code, 2, "{refused:?}");
+    assert!(refused.stderr.contains("--yes"), "{refused:?}");
+    drop(agent);
+
+    uninstall(&home, &["--yes"]).well();
+    let left: Vec<String> = files(home.path()).into_iter().filter(|file| !before.contains(file)).collect();
+    let is_kept = |file: &String| file.starts_with("state/") || file == ".bash_history";
+    assert!(!left.is_empty() && left.iter().all(is_kept), "{left:?}");
+    assert_eq!(fs::read_to_string(home.path().join(".gemini/settings.json")).unwrap().matches("steplatch").count(), 0);
+    assert_eq!(home.runs(&["daemon", "status"]).code, 1);
+
+    let purged = uninstall(&home, &["--yes", "--purge", "--json"]).json();
+    assert_eq!(purged["success"], true, "{purged}");
+    let left = files(home.path()).into_iter().filter(|file| file != ".bash_history");
+    assert_eq!(left.collect::<Vec<_>>(), before);
+    assert!(uninstall(&home, &["--purge"]).well().contains("nothing to remove"));
+}
+
+#[test]
+fn the_files_on_another_machine_go_and_those_of_its_other_clients_stay() {
+    let mut home = Home::new(STEPLATCH);
+    let Some(far) = Far::new(&mut home) else { return };
+    let added = home.runs(&["hosts", "add", "build", "--ssh", "box", "--install"]);
+    assert_eq!(added.code, 0, "{}", added.stderr);
+    let agent = Agent::new(&home);
+    let opened = agent.calls("open_terminal", json!({"host": "build"}));
+    assert_eq!(opened["success"], true, "{opened}");
+    drop(agent);
+    let listed = uninstall(&home, &["--dry-run"]).well();
+    assert!(listed.contains("files on build") && listed.contains("box, closes 1 terminal"), "{listed}");
+
+    // Another client uses the same machine and the same program.
+    let other = far.folder.path().join(".local/state/steplatch/hosted/another");
+    fs::create_dir(&other).unwrap();
+    far.own();
+    uninstall(&home, &["--yes"]).well();
+    let ours = |path: &str| files(&far.folder.path().join(path));
+    assert_eq!(ours(".local/state/steplatch"), [] as [String; 0]);
+    assert!(ours(".local/share/steplatch/bin").iter().any(|file| file.ends_with("/steplatch")));
+
+    fs::remove_dir(&other).unwrap();
+    uninstall(&home, &["--yes"]).well();
+    assert!(!far.folder.path().join(".local/share/steplatch").exists());
+    assert!(!far.folder.path().join(".local/state/steplatch").exists());
+}

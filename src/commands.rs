@@ -5,6 +5,7 @@ pub(crate) mod config;
 mod cp;
 mod daemon;
 mod doctor;
+mod examples;
 pub(crate) mod gates;
 pub(crate) mod graphs;
 mod host;
@@ -149,7 +150,7 @@ Ids and names come from the running daemon.";
 impl Arguments {
     /// Returns the grammar of the command line, the same on every machine.
     pub(crate) fn grammar() -> clap::Command {
-        Self::command()
+        examples::add(Self::command())
     }
 
     /// Parses the command line. Also returns whether its command prints JSON.

@@ -8,6 +8,7 @@ pub(crate) mod edit;
 pub(crate) mod entry;
 pub(crate) mod file;
 mod json;
+pub(crate) mod rules;
 pub(crate) mod text;
 pub(crate) mod toml;
 
@@ -37,8 +38,10 @@ pub(crate) struct Client {
     projects: Option<&'static str>,
     /// The format of its files.
     pub(crate) format: Format,
-    /// A condition under which the client starts servers, if it has one.
-    pub(crate) condition: Option<&'static str>,
+    /// The user's file with rules for tools, and that of a project, relative to it.
+    pub(crate) rules: Option<(fn(&UserPaths) -> PathBuf, &'static str)>,
+    /// Advice for those who have added the entry.
+    pub(crate) advice: Option<&'static str>,
 }
 
 /// The format of a client's configuration.
@@ -75,7 +78,8 @@ pub(crate) const CLIENTS: [Client; 7] = [
         project: ".mcp.json",
         projects: Some("projects"),
         format: Format::Json(json::Shape { servers: "mcpServers", strict: true, entry: json::EntryForm::Plain }),
-        condition: None,
+        rules: Some((claude_settings, ".claude/settings.json")),
+        advice: Some("so that Claude Code does not ask before tools that only read: steplatch setup --allow-reading"),
     },
     Client {
         name: "codex",
@@ -86,7 +90,8 @@ pub(crate) const CLIENTS: [Client; 7] = [
         project: ".codex/config.toml",
         projects: None,
         format: Format::Toml,
-        condition: None,
+        rules: None,
+        advice: None,
     },
     Client {
         name: "cursor",
@@ -97,7 +102,8 @@ pub(crate) const CLIENTS: [Client; 7] = [
         project: ".cursor/mcp.json",
         projects: None,
         format: Format::Json(json::Shape { servers: "mcpServers", strict: false, entry: json::EntryForm::Plain }),
-        condition: None,
+        rules: None,
+        advice: None,
     },
     Client {
         name: "vscode",
@@ -108,7 +114,8 @@ pub(crate) const CLIENTS: [Client; 7] = [
         project: ".vscode/mcp.json",
         projects: None,
         format: Format::Json(json::Shape { servers: "servers", strict: false, entry: json::EntryForm::Typed }),
-        condition: None,
+        rules: None,
+        advice: None,
     },
     Client {
         name: "gemini",
@@ -119,7 +126,8 @@ pub(crate) const CLIENTS: [Client; 7] = [
         project: ".gemini/settings.json",
         projects: None,
         format: Format::Json(json::Shape { servers: "mcpServers", strict: false, entry: json::EntryForm::Plain }),
-        condition: Some("Gemini CLI starts servers only in directories that it trusts: enter /permissions there"),
+        rules: None,
+        advice: Some("Gemini CLI starts servers only in directories that it trusts: enter /permissions there"),
     },
     Client {
         name: "copilot",
@@ -134,7 +142,8 @@ pub(crate) const CLIENTS: [Client; 7] = [
             strict: true,
             entry: json::EntryForm::TypedWithTools,
         }),
-        condition: None,
+        rules: None,
+        advice: None,
     },
     Client {
         name: "zed",
@@ -145,11 +154,26 @@ pub(crate) const CLIENTS: [Client; 7] = [
         project: ".zed/settings.json",
         projects: None,
         format: Format::Json(json::Shape { servers: "context_servers", strict: false, entry: json::EntryForm::Plain }),
-        condition: None,
+        rules: None,
+        advice: None,
     },
 ];
 
+/// Returns the user's settings of Claude Code.
+fn claude_settings(around: &UserPaths) -> PathBuf {
+    around.claude.clone().unwrap_or_else(|| around.home.join(".claude")).join("settings.json")
+}
+
 impl Client {
+    /// Returns the file with rules for tools, if the client has one.
+    pub(crate) fn rules_file(&self, scope: Scope, user_paths: &UserPaths) -> Option<PathBuf> {
+        let (user, project) = self.rules?;
+        Some(match scope {
+            Scope::User => user(user_paths),
+            Scope::Project => user_paths.project.join(project),
+        })
+    }
+
     /// Returns the file that lists the client's servers.
     pub(crate) fn file(&self, scope: Scope, user_paths: &UserPaths) -> PathBuf {
         match scope {

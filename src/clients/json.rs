@@ -8,6 +8,7 @@ use std::ops::Range;
 use jsonc_parser::ParseOptions;
 use jsonc_parser::ast::{Object, ObjectProp, Value as Node};
 use jsonc_parser::common::Ranged as _;
+use jsonc_parser::errors::ParseError;
 use serde_json::Value;
 
 use super::entry::{FoundEntry, NAME};
@@ -101,10 +102,11 @@ pub(super) fn change(text: &str, shape: Shape, change: Change<'_>) -> Result<Str
     Ok(apply_splices(text, splices))
 }
 
-fn options(shape: Shape) -> ParseOptions {
+/// Returns the options of the parser; a `strict` client rejects comments and trailing commas.
+pub(super) fn options(strict: bool) -> ParseOptions {
     ParseOptions {
-        allow_comments: !shape.strict,
-        allow_trailing_commas: !shape.strict,
+        allow_comments: !strict,
+        allow_trailing_commas: !strict,
         allow_loose_object_property_names: false,
         allow_missing_commas: false,
         allow_single_quoted_strings: false,
@@ -116,10 +118,15 @@ fn options(shape: Shape) -> ParseOptions {
     }
 }
 
+/// Returns an error of the parser, with its place.
+pub(super) fn unreadable(text: &str, error: &ParseError) -> Unreadable {
+    Unreadable::at(text, error.range().start, error.kind().to_string())
+}
+
 /// Parses the document, which must be an object if it is not empty.
 fn parse(text: &str, shape: Shape) -> Result<Option<Object<'_>>, Unreadable> {
-    let parsed = jsonc_parser::parse_to_ast(text, &jsonc_parser::CollectOptions::default(), &options(shape))
-        .map_err(|error| Unreadable::at(text, error.range().start, error.kind().to_string()))?;
+    let parsed = jsonc_parser::parse_to_ast(text, &jsonc_parser::CollectOptions::default(), &options(shape.strict))
+        .map_err(|error| unreadable(text, &error))?;
     match parsed.value {
         None => Ok(None),
         Some(Node::Object(object)) => Ok(Some(object)),

@@ -8,7 +8,8 @@ use steplatch_workflow::line_diff;
 
 use crate::clients::edit::{EditRequest, Outcome, edit_text, is_blank};
 use crate::clients::entry::OwnEntry;
-use crate::clients::{CLIENTS, Client, Scope, UserPaths, file};
+use crate::clients::text::Unreadable;
+use crate::clients::{CLIENTS, Client, Scope, UserPaths, file, rules};
 use crate::failure::Failure;
 use crate::print::{self, BAD, GOOD, QUIET};
 
@@ -20,7 +21,10 @@ pub(crate) struct Setup {
     /// Scope of the entry
     #[arg(long, value_enum, default_value = "user")]
     scope: Scope,
-    /// Remove the entry
+    /// Also have clients call the tools that only read without asking (Claude Code)
+    #[arg(long, conflicts_with = "remove")]
+    allow_reading: bool,
+    /// Remove the entry, and the rules of --allow-reading
     #[arg(long)]
     remove: bool,
     /// Show the changes without making them
@@ -36,9 +40,20 @@ pub(super) fn names() -> clap::builder::PossibleValuesParser {
     CLIENTS.iter().map(|client| client.name).collect::<Vec<_>>().into()
 }
 
-/// The outcome for the configuration of one client.
+/// A part of the configuration of a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Part {
+    /// The entry of the server.
+    Entry,
+    /// The rules for its tools.
+    Rules,
+}
+
+/// The outcome for a part of the configuration of one client.
 pub(super) struct ClientOutcome {
     pub(super) client: &'static Client,
+    part: Part,
     pub(super) file: std::path::PathBuf,
     /// `None` without an installed client.
     outcome: Option<Result<Outcome, String>>,
@@ -82,48 +97,70 @@ impl Setup {
 
     /// Returns the removal of the entries of all clients.
     pub(super) fn removal(dry_run: bool) -> Self {
-        Self { client: Vec::new(), scope: Scope::User, remove: true, dry_run, json: false }
+        Self { client: Vec::new(), scope: Scope::User, allow_reading: false, remove: true, dry_run, json: false }
     }
 
-    /// Adds or changes the entry of each selected client, or removes it without one.
+    /// Adds or changes the entry of each selected client, or removes it without one, and likewise the rules.
     pub(super) fn outcomes(&self, user_paths: &UserPaths, own_entry: Option<&OwnEntry>) -> Vec<ClientOutcome> {
         let request = own_entry.map_or(EditRequest::Lack, EditRequest::Have);
         let clients = CLIENTS.iter().filter(|client| self.is_selected(client));
-        clients.map(|client| self.set_up(client, request, user_paths)).collect()
+        clients.flat_map(|client| self.set_up(client, request, user_paths)).collect()
     }
 
     fn is_selected(&self, client: &Client) -> bool {
         self.client.is_empty() || self.client.iter().any(|name| name == client.name)
     }
 
-    fn set_up(&self, client: &'static Client, request: EditRequest<'_>, user_paths: &UserPaths) -> ClientOutcome {
+    fn set_up(&self, client: &'static Client, request: EditRequest<'_>, user_paths: &UserPaths) -> Vec<ClientOutcome> {
         let path = client.file(self.scope, user_paths);
         // An explicitly named client counts as installed.
         if self.client.is_empty() && !client.is_there(self.scope, user_paths) {
-            return ClientOutcome { client, file: path, outcome: None, diff: String::new() };
+            let diff = String::new();
+            return vec![ClientOutcome { client, part: Part::Entry, file: path, outcome: None, diff }];
         }
-        let make = |text: Option<&str>| {
-            edit_text(client.format, text.unwrap_or_default(), request, user_paths).map_err(|error| error.to_string())
-        };
-        let mut difference = String::new();
+        let mut outcomes =
+            vec![self.edit(client, Part::Entry, path, |text| edit_text(client.format, text, request, user_paths))];
+        if let Some(path) = client.rules_file(self.scope, user_paths)
+            && (self.allow_reading || self.remove)
+        {
+            let make = if self.remove { rules::remove_rules } else { rules::allow_reading };
+            let edited = self.edit(client, Part::Rules, path, make);
+            // Most users have no rules, and are not told so.
+            if !matches!(edited.outcome, Some(Ok(Outcome::Absent))) {
+                outcomes.push(edited);
+            }
+        }
+        outcomes
+    }
+
+    /// Edits a file, or finds the difference in a dry run.
+    fn edit(
+        &self,
+        client: &'static Client,
+        part: Part,
+        path: std::path::PathBuf,
+        make: impl Fn(&str) -> Result<(Outcome, String), Unreadable>,
+    ) -> ClientOutcome {
+        let make = |text: Option<&str>| make(text.unwrap_or_default()).map_err(|error| error.to_string());
+        let mut diff = String::new();
         let outcome = if self.dry_run {
             file::read(&path).map_err(|error| error.to_string()).and_then(|text| {
                 let (outcome, new_text) = make(text.as_deref())?;
-                difference = line_diff::unified(&path.display().to_string(), text.as_deref(), &new_text);
+                diff = line_diff::unified(&path.display().to_string(), text.as_deref(), &new_text);
                 Ok(outcome)
             })
         } else {
             let private = self.scope == Scope::User;
             file::replace(&path, private, |text| make(text).map_err(Unchanged)).map_err(|Unchanged(error)| error)
         };
-        ClientOutcome { client, file: path, outcome: Some(outcome), diff: difference }
+        ClientOutcome { client, part, file: path, outcome: Some(outcome), diff }
     }
 
     fn print_outcomes(&self, outcomes: &[ClientOutcome], user_paths: &UserPaths) -> Result<(), Failure> {
-        let width = outcomes.iter().map(|done| done.client.label.len()).max().unwrap_or_default();
+        let width = outcomes.iter().map(|done| done.label().len()).max().unwrap_or_default();
         for done in outcomes {
             let (symbol, summary) = done.summary(self.dry_run);
-            let label = print::padded(done.client.label, width);
+            let label = print::padded(&done.label(), width);
             print::line(match done.outcome {
                 Some(_) => {
                     let (summary, file) = (print::padded(&summary, 22), user_paths.display_path(&done.file));
@@ -154,9 +191,11 @@ impl Setup {
             (true, true) => print::remark("dry run: nothing was changed"),
             (true, false) if self.remove => print::remark("restart running clients to apply the change"),
             (true, false) => {
-                let is_added =
-                    |done: &&ClientOutcome| matches!(done.outcome, Some(Ok(Outcome::Added | Outcome::Changed { .. })));
-                outcomes.iter().filter(is_added).filter_map(|done| done.client.condition).for_each(print::remark);
+                let is_added = |done: &&ClientOutcome| {
+                    let has_rules = self.allow_reading && done.client.rules.is_some();
+                    !has_rules && matches!(done.outcome, Some(Ok(Outcome::Added | Outcome::Changed { .. })))
+                };
+                outcomes.iter().filter(is_added).filter_map(|done| done.client.advice).for_each(print::remark);
                 print::remark("restart running clients to apply the change; check it with: steplatch doctor");
                 print::remark("so that only you answer gates, set a passphrase with: steplatch approver set");
             }
@@ -175,6 +214,22 @@ impl From<file::FileError> for Unchanged {
 }
 
 impl ClientOutcome {
+    /// Returns the client and the part, for people.
+    fn label(&self) -> String {
+        match self.part {
+            Part::Entry => self.client.label.to_owned(),
+            Part::Rules => format!("{}, rules", self.client.label),
+        }
+    }
+
+    /// Returns the name of the part, for people.
+    pub(super) fn describe(&self) -> String {
+        match self.part {
+            Part::Entry => format!("entry of {}", self.client.label),
+            Part::Rules => format!("rules of {}", self.client.label),
+        }
+    }
+
     /// Returns a symbol and a few words for people.
     fn summary(&self, dry_run: bool) -> (String, String) {
         let good = format!("{GOOD}✓{GOOD:#}");
@@ -214,7 +269,11 @@ impl ClientOutcome {
     pub(super) fn remove_blank_file(&self) -> Result<(), String> {
         let left = |error: &dyn std::fmt::Display| format!("'{}' was left: {error}", self.file.display());
         let text = if self.is_removed() { file::read(&self.file).map_err(|error| left(&error))? } else { None };
-        if text.is_some_and(|text| is_blank(self.client.format, &text)) {
+        let is_blank = |text: String| match self.part {
+            Part::Entry => is_blank(self.client.format, &text),
+            Part::Rules => text.trim() == "{}",
+        };
+        if text.is_some_and(is_blank) {
             std::fs::remove_file(&self.file).map_err(|error| left(&error))?;
         }
         Ok(())
@@ -236,7 +295,8 @@ impl ClientOutcome {
             Some(Ok(Outcome::KeptUrl(url))) => ("unchanged", Some(("url", url))),
             Some(Ok(Outcome::Absent)) => ("absent", None),
         };
-        let mut document = json!({"client": self.client.name, "file": self.file, "outcome": outcome});
+        let mut document =
+            json!({"client": self.client.name, "part": self.part, "file": self.file, "outcome": outcome});
         if let Some((name, text)) = detail {
             document[name] = text.as_str().into();
         }

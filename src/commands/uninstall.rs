@@ -162,9 +162,9 @@ impl Inventory {
     }
 
     fn print(&self, user_paths: &UserPaths) -> Result<(), Failure> {
-        print::line("Goes:")?;
+        print::line("Removes:")?;
         for entry in self.removed_entries() {
-            print_row(&format!("entry of {}", entry.client.label), &user_paths.display_path(&entry.file))?;
+            print_row(&entry.describe(), &user_paths.display_path(&entry.file))?;
         }
         if self.has_daemon {
             print_row("daemon", &closing(self.terminals_on(None)))?;
@@ -177,7 +177,7 @@ impl Inventory {
             print_row("directory", &user_paths.display_path(folder))?;
         }
         if !self.kept.is_empty() {
-            print::line("Stays, without --purge:")?;
+            print::line("Keeps, without --purge:")?;
         }
         for folder in &self.kept {
             print_row("directory", &user_paths.display_path(folder))?;

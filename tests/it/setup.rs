@@ -102,6 +102,29 @@ fn all_clients_that_are_there_get_the_entry_once() {
 }
 
 #[test]
+fn rules_for_tools_that_only_read_come_on_request_and_go_with_the_entry() {
+    let settings = "{\n  \"permissions\": {\n    \"deny\": [\n      \"Bash(rm *)\"\n    ]\n  }\n}\n";
+    let desk = Desk::with(&[(".claude.json", "{}\n"), (".claude/settings.json", settings)]);
+    let said = desk.setup(&[]);
+    assert!(said.stderr.contains("steplatch setup --allow-reading"), "{said:?}");
+    assert_eq!(desk.read(".claude/settings.json"), settings);
+    let said = desk.setup(&["--allow-reading"]).well();
+    assert!(said.contains("Claude Code, rules"), "{said}");
+    let allowed: Value = serde_json::from_str(&desk.read(".claude/settings.json")).unwrap();
+    let rules = allowed["permissions"]["allow"].as_array().unwrap();
+    assert!(rules.contains(&"mcp__steplatch__await_output".into()), "{allowed}");
+    assert!(!rules.contains(&"mcp__steplatch__run_command".into()), "{allowed}");
+    assert_eq!(allowed["permissions"]["deny"], json!(["Bash(rm *)"]));
+    desk.setup(&["--remove"]).well();
+    assert_eq!(desk.read(".claude/settings.json"), settings);
+    // Text that the client cannot read stays, and the entry is added all the same.
+    desk.write(".claude/settings.json", "{");
+    let said = desk.setup(&["--allow-reading"]);
+    assert!(said.code == 1 && said.stderr.contains("settings.json of Claude Code was not changed"), "{said:?}");
+    assert!(desk.read(".claude.json").contains("steplatch") && desk.read(".claude/settings.json") == "{");
+}
+
+#[test]
 fn clients_that_are_not_there_are_named_and_get_nothing() {
     let desk = Desk::with(&[(".cursor/mcp.json", "{}")]);
     let said = desk.setup(&[]);

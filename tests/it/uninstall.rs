@@ -31,16 +31,24 @@ fn uninstall(home: &Home, arguments: &[&str]) -> CommandOutput {
 #[test]
 fn everything_goes_after_a_list_of_it_and_what_a_person_made_only_if_it_is_purged() {
     let home = Home::new(STEPLATCH);
-    fs::create_dir(home.path().join(".cursor")).unwrap();
+    for client in [".cursor", ".claude"] {
+        fs::create_dir(home.path().join(client)).unwrap();
+    }
     fs::create_dir_all(home.path().join(".gemini")).unwrap();
     fs::write(home.path().join(".gemini/settings.json"), "{\n  \"theme\": \"dark\"\n}\n").unwrap();
     let before = files(home.path());
-    home.runs(&["setup", "--client", "cursor", "--client", "gemini"]).well();
+    home.runs(&["setup", "--allow-reading"]).well();
     let agent = Agent::new(&home);
     assert_eq!(agent.calls("open_terminal", json!({"name": "t"}))["success"], true);
 
     let listed = uninstall(&home, &["--dry-run"]).well();
-    for part in ["entry of Cursor", "entry of Gemini CLI", "closes 1 terminal", "Stays, without --purge:"] {
+    for part in [
+        "entry of Cursor",
+        "entry of Gemini CLI",
+        "rules of Claude Code",
+        "closes 1 terminal",
+        "Keeps, without --purge:",
+    ] {
         assert!(listed.contains(part), "{part}: {listed}");
     }
     assert!(agent.calls("run_command", json!({"session_id": "t", "command": "true"}))["success"] == true);

@@ -115,7 +115,7 @@ enum Command {
     Setup(setup::Setup),
     /// Check the installation and suggest fixes
     Doctor(doctor::Doctor),
-    /// Remove the entries in clients, the daemon, and files here and on other machines
+    /// Remove steplatch from clients, this machine and other machines
     Uninstall(uninstall::Uninstall),
     /// Serve an MCP client on standard input and output, or over HTTP
     Mcp(mcp::Mcp),

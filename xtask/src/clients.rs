@@ -37,6 +37,10 @@ pub(crate) const FOR_BENCHMARKS: Client = Client { name: "bench", requirements: 
 pub(crate) const WITH_THE_PEER: Client =
     Client { name: "bench-with-peer", requirements: &["mcp<2", "psutil", "terminal-control-mcp"] };
 
+/// The environment with the programs that make packages. `ziglang` is a C compiler and linker for older C libraries.
+pub(crate) const FOR_PACKAGES: Client =
+    Client { name: "packages", requirements: &["cargo-zigbuild==0.24.1", "wheel==0.48.0", "ziglang==0.17.1"] };
+
 impl Client {
     /// Returns the directory of the installed programs.
     pub(crate) fn programs(&self, repository: &Repository) -> PathBuf {

@@ -11,6 +11,7 @@ mod conformance;
 mod crash;
 #[cfg(test)]
 mod directions;
+mod dist;
 mod fuzz;
 mod laws;
 #[cfg(test)]
@@ -59,6 +60,9 @@ cargo xtask simulate [--minutes N | --seed S] Simulate random schedules of fault
 cargo xtask crash [--faults N] [--load N] Kill, restart, stop and disconnect the real program N times (500) while runs of every kind
                                          act, beside N busy loops (0), and count repeated and lost effects. --kinds A,B
                                          selects kinds of runs. Starts an sshd on loopback: run it as root in a container.
+cargo xtask dist [--check]               Make packages of the published binary: tarball, npm, wheel, .deb, .mcpb and a plugin;
+                                         --check installs each into an empty home and tries it, which replaces an
+                                         installed .deb.
 cargo xtask laws [--minutes N | --seed S] Run all property tests with new random seeds for N minutes (10), or one round with
                                          seed S. The test command runs them with a fixed seed.
 cargo xtask fuzz [TARGET] [--minutes N]  Run the targets that parse untrusted bytes with random inputs, N minutes each (3).
@@ -78,6 +82,7 @@ fn main() -> ExitCode {
         }
         ["test", options @ ..] => test::run(&repository, options),
         ["check"] => check::run(&repository),
+        ["dist", options @ ..] => dist::run(&repository, options),
         ["laws", options @ ..] => laws::run(&repository, options),
         ["crash", options @ ..] => crash::run(&repository, options),
         ["simulate", options @ ..] => simulate::run(&repository, options),

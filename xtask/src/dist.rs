@@ -1,0 +1,66 @@
+//! `cargo xtask dist`: packages of the published binary, for people without a Rust toolchain.
+//!
+//! The binary is linked with a C library from 2014, so that it runs on all distributions of the time since. Python makes the
+//! packages (`dist/packages.py`) and installs them as a user does (`dist/check.py`): what it has for archives, JSON and
+//! digests would be several crates here.
+
+use std::process::Command;
+
+use anyhow::bail;
+
+use crate::repository::Repository;
+use crate::{clients, npm, step};
+
+/// The platform of the packages, with the version of its C library.
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+const GLIBC: &str = "2.17";
+
+/// The workflow that a new user runs first.
+const HELLO: &str = "examples/hello.json";
+
+/// Makes the packages in `packages` of the target directory; with `--check`, also installs and tries each.
+pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result<()> {
+    let is_checked = match arguments {
+        [] => false,
+        ["--check"] => true,
+        _ => bail!("Usage: cargo xtask dist [--check]"),
+    };
+    let mcpb = step::work("programs that make packages", || {
+        clients::FOR_PACKAGES.ensure(repository)?;
+        npm::ensure_mcpb(repository)
+    })?;
+    let programs = clients::FOR_PACKAGES.programs(repository);
+    let mut build = repository.cargo(&["zigbuild", "--locked", "--profile", "dist", "--bin", "steplatch"]);
+    build.args(["--target", &format!("{TARGET}.{GLIBC}")]);
+    build.env("PATH", prepended(&programs)?).env("STEPLATCH_BUILD", describe_build(repository)?);
+    step::run("build for publishing", &mut build)?;
+    let folder = repository.target().join("packages");
+    let mut make = Command::new("python3");
+    make.arg(repository.root().join("xtask/dist/packages.py"));
+    make.arg("--program").arg(repository.target().join(TARGET).join("dist/steplatch"));
+    make.arg("--wheel").arg(programs.join("wheel"));
+    make.args(["--mcpb", "node"]).arg(mcpb);
+    make.arg("--folder").arg(&folder);
+    step::run("packages", &mut make)?;
+    if is_checked {
+        let mut check = Command::new("python3");
+        check.arg(repository.root().join("xtask/dist/check.py")).arg("--folder").arg(&folder);
+        check.args(["--version", env!("CARGO_PKG_VERSION"), "--hello"]).arg(repository.root().join(HELLO));
+        step::run("packages, installed and tried", &mut check)?;
+    }
+    Ok(())
+}
+
+/// Returns the version with the commit and its date, as `steplatch --version` prints it.
+fn describe_build(repository: &Repository) -> anyhow::Result<String> {
+    let mut git = Command::new("git");
+    git.args(["log", "-1", "--abbrev=10", "--format=%h %cs"]).current_dir(repository.root());
+    let commit = String::from_utf8(git.output()?.stdout)?;
+    Ok(format!("{} ({})", env!("CARGO_PKG_VERSION"), commit.trim()))
+}
+
+/// Returns the search path with a directory in front.
+fn prepended(folder: &std::path::Path) -> anyhow::Result<std::ffi::OsString> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    Ok(std::env::join_paths(std::iter::once(folder.to_owned()).chain(std::env::split_paths(&path)))?)
+}

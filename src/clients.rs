@@ -38,10 +38,17 @@ pub(crate) struct Client {
     projects: Option<&'static str>,
     /// The format of its files.
     pub(crate) format: Format,
-    /// The user's file with rules for tools, and that of a project, relative to it.
-    pub(crate) rules: Option<(fn(&UserPaths) -> PathBuf, &'static str)>,
+    /// The files with rules for tools, if the client has such.
+    pub(crate) rules: Option<RulesFiles>,
     /// Advice for those who have added the entry.
     pub(crate) advice: Option<&'static str>,
+}
+
+/// The files with rules for tools.
+pub(crate) struct RulesFiles {
+    user: fn(&UserPaths) -> PathBuf,
+    /// Relative to the project.
+    project: &'static str,
 }
 
 /// The format of a client's configuration.
@@ -78,7 +85,7 @@ pub(crate) const CLIENTS: [Client; 7] = [
         project: ".mcp.json",
         projects: Some("projects"),
         format: Format::Json(json::Shape { servers: "mcpServers", strict: true, entry: json::EntryForm::Plain }),
-        rules: Some((claude_settings, ".claude/settings.json")),
+        rules: Some(RulesFiles { user: claude_settings, project: ".claude/settings.json" }),
         advice: Some("so that Claude Code does not ask before tools that only read: steplatch setup --allow-reading"),
     },
     Client {
@@ -167,10 +174,10 @@ fn claude_settings(around: &UserPaths) -> PathBuf {
 impl Client {
     /// Returns the file with rules for tools, if the client has one.
     pub(crate) fn rules_file(&self, scope: Scope, user_paths: &UserPaths) -> Option<PathBuf> {
-        let (user, project) = self.rules?;
+        let rules = self.rules.as_ref()?;
         Some(match scope {
-            Scope::User => user(user_paths),
-            Scope::Project => user_paths.project.join(project),
+            Scope::User => (rules.user)(user_paths),
+            Scope::Project => user_paths.project.join(rules.project),
         })
     }
 

@@ -137,12 +137,14 @@ def instructions_of(program):
             "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "dist", "version": "1"},
         },
     }
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home:
+    with tempfile.TemporaryDirectory() as home:
         environment = {"HOME": home, "PATH": os.environ["PATH"], "XDG_RUNTIME_DIR": home}
+        # The server starts a daemon otherwise, which may come up behind the request to stop it.
+        subprocess.run([program, "daemon", "start"], env=environment, capture_output=True, check=True)
         served = subprocess.run(
             [program, "mcp"], input=json.dumps(hello) + "\n", env=environment, check=True, capture_output=True, text=True
         )
-        subprocess.run([program, "daemon", "stop"], env=environment, capture_output=True, check=False)
+        subprocess.run([program, "daemon", "stop"], env=environment, capture_output=True, check=True)
     return json.loads(served.stdout.splitlines()[0])["result"]["instructions"]
 
 

@@ -57,26 +57,32 @@ impl Uninstall {
     pub(super) async fn run(self, paths: &DaemonPaths) -> Result<ExitCode, Failure> {
         let user_paths = UserPaths::look()?;
         let inventory = self.find(paths, &user_paths).await?;
-        if inventory.is_empty() {
-            self.report(&inventory, &[])?;
-            return Ok(ExitCode::SUCCESS);
-        }
+        let mut document = inventory.document();
+        document["dry_run"] = self.dry_run.into();
         if !self.json {
             inventory.print(&user_paths)?;
         }
-        if self.dry_run {
-            self.report(&inventory, &[])?;
-            return Ok(ExitCode::SUCCESS);
+        if !self.dry_run && !inventory.is_empty() {
+            // A program that reads JSON sees no question.
+            if !self.yes && (self.json || !confirm()?) {
+                return Err(Failure::usage("nothing was removed; confirm with y, or use --yes").with(&document));
+            }
+            let errors = inventory.remove(paths, &user_paths).await;
+            if !errors.is_empty() {
+                return Err(Failure::work(errors.join("\n")).with(&document));
+            }
         }
-        if !self.yes && !confirm()? {
-            return Err(Failure::usage("nothing was removed; confirm with y, or use --yes"));
+        document["success"] = true.into();
+        if self.json {
+            print::json(&document)?;
+        } else if inventory.is_empty() {
+            print::line("there is nothing to remove")?;
+        } else if self.dry_run {
+            print::remark("dry run: nothing was removed");
+        } else {
+            print::line("removed; restart running clients to apply the change")?;
         }
-        let errors = inventory.remove(paths, &user_paths).await;
-        self.report(&inventory, &errors)?;
-        if errors.is_empty() {
-            return Ok(ExitCode::SUCCESS);
-        }
-        Err(Failure::work(errors.join("\n")))
+        Ok(ExitCode::SUCCESS)
     }
 
     async fn find(&self, paths: &DaemonPaths, user_paths: &UserPaths) -> Result<Inventory, Failure> {
@@ -98,23 +104,6 @@ impl Uninstall {
             folders: runtime.into_iter().chain(purged).collect(),
             kept,
         })
-    }
-
-    fn report(&self, inventory: &Inventory, errors: &[String]) -> Result<(), Failure> {
-        if self.json {
-            let mut document = inventory.document();
-            document["success"] = errors.is_empty().into();
-            document["dry_run"] = self.dry_run.into();
-            document["errors"] = errors.into();
-            print::json(&document)?;
-        } else if inventory.is_empty() {
-            print::line("there is nothing to remove")?;
-        } else if self.dry_run {
-            print::remark("dry run: nothing was removed");
-        } else if errors.is_empty() {
-            print::line("removed; restart running clients to apply the change")?;
-        }
-        Ok(())
     }
 }
 
@@ -162,7 +151,9 @@ impl Inventory {
     }
 
     fn print(&self, user_paths: &UserPaths) -> Result<(), Failure> {
-        print::line("Removes:")?;
+        if !self.is_empty() {
+            print::line("Removes:")?;
+        }
         for entry in self.removed_entries() {
             print_row(&entry.describe(), &user_paths.display_path(&entry.file))?;
         }

@@ -53,10 +53,12 @@ fn everything_goes_after_a_list_of_it_and_what_a_person_made_only_if_it_is_purge
     }
     assert!(agent.calls("run_command", json!({"session_id": "t", "command": "true"}))["success"] == true);
 
-    // Without a person nobody confirms.
+    // Standard input is not a terminal.
     let refused = uninstall(&home, &[]);
     assert_eq!(refused.code, 2, "{refused:?}");
     assert!(refused.stderr.contains("--yes"), "{refused:?}");
+    let refused = uninstall(&home, &["--json"]).json();
+    assert!(refused["success"] == false && refused["daemon"] == true, "{refused}");
     drop(agent);
 
     uninstall(&home, &["--yes"]).well();

@@ -114,14 +114,14 @@ impl ScreenMarks {
         }
     }
 
-    /// Has [`complete`](Self::complete) mark the screen, of this version, as a client sees it now. Nobody looks up the
-    /// rows of a version before the screen changes, so that a reply does not wait for their hashes.
+    /// Requests a mark of the screen, which has this version. [`complete`](Self::complete) adds it. No lookup precedes
+    /// the next change of the screen, so a reply does not wait for the hashes.
     pub(super) fn request(&mut self, version: u64) {
         self.due = Some(version);
     }
 
-    /// Adds the requested mark, before the screen changes. A full-screen program hides the rows of the main screen, so
-    /// that there is none of it.
+    /// Adds the requested mark, before the screen changes. Adds none while a full-screen program hides the rows of the
+    /// main screen.
     pub(super) fn complete(&mut self, screen: &dyn Screen) {
         let Some(version) = self.due.take() else { return };
         if screen.modes().alternate_screen {

@@ -141,7 +141,9 @@ export function showBeside(into, first, second) {
         const timeline = timelines[index];
         if (event.run_id !== id || !isNext(event, seen[index] ?? 0) || !timeline) continue;
         seen[index] = event.seq;
+        const wasOver = timeline.ended !== null;
         addEvent(timeline, event);
+        if (!wasOver && timeline.ended !== null) readRecord(index);
         soon();
       }
     }),
@@ -150,12 +152,16 @@ export function showBeside(into, first, second) {
       if (ids.some((_, index) => stateOf(index) !== shownStates[index])) soon();
     }),
   ];
-  for (const [index, id] of ids.entries()) {
-    ask("GET", `/runs/${encodeURIComponent(id)}/record`).then(({ run }) => {
+
+  /** @param {number} index */
+  function readRecord(index) {
+    ask("GET", `/runs/${encodeURIComponent(ids[index] ?? "")}/record`).then(({ run }) => {
       records[index] = run;
       soon();
     }, () => {});
   }
+
+  for (const index of ids.keys()) readRecord(index);
   draw();
   return () => {
     for (const forget of forgets) forget();

@@ -60,6 +60,8 @@ export function show(into, parts) {
   let described = "";
   /** The record of the run. @type {any} */
   let record = null;
+  /** True while the lists have the run. They are newer than a record that was requested before. */
+  let isListed = false;
   /** The values at the top of the page. @type {unknown[]} */
   let shownEnds = [];
   let isDue = false;
@@ -369,7 +371,10 @@ export function show(into, parts) {
       } else {
         if (event.run_id !== id || !isNext(event, seen)) return;
         seen = event.seq;
+        const wasOver = timeline.ended !== null;
         addEvent(timeline, event);
+        // The lists have the newest runs only.
+        if (!wasOver && timeline.ended !== null && !isListed) readRecord();
       }
       if (!isDue) {
         isDue = true;
@@ -392,14 +397,20 @@ export function show(into, parts) {
       asked.hidden = open.length === 0 && !run?.locked;
       if (run?.locked) fill(asked, "Its question is locked since the daemon was restarted. ", h("a", { href: "#/inbox" }, "Unlock it"));
       else fill(asked, open.length ? [`It asks: ${visible(open[0].prompt)} `, h("a", { href: "#/inbox" }, "Answer")] : []);
+      isListed = run !== undefined;
       if (run) head(run);
     }),
   ];
-  ask("GET", `/runs/${encodeURIComponent(id)}/record`).then(({ run }) => {
-    record = run;
-    head(run);
-    drawEnds();
-  }, () => {});
+
+  function readRecord() {
+    ask("GET", `/runs/${encodeURIComponent(id)}/record`).then(({ run }) => {
+      record = run;
+      if (!isListed) head(run);
+      drawEnds();
+    }, () => {});
+  }
+
+  readRecord();
   draw();
 
   /** @param {any} run */

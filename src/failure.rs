@@ -9,7 +9,9 @@ use serde_json::Value;
 use steplatch_protocol::{AskError, CallError, ConnectError, FollowError};
 
 use crate::print;
-use crate::wait::TIMED_OUT;
+
+/// The exit code of a command whose time limit passed, as that of timeout(1).
+pub(crate) const TIMED_OUT: u8 = 124;
 
 /// The work failed: a run, an action, a daemon that does not answer.
 pub(crate) const FAILED: u8 = 1;

@@ -6,7 +6,6 @@
 use std::io::{self, BufRead as _, IsTerminal as _};
 use std::time::Duration;
 
-use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use steplatch_protocol::{DaemonPaths, Passphrase, Verb};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -19,32 +18,6 @@ pub(crate) const RECOMMENDED: &str = "no approver's passphrase is set, so any pr
 
 /// Maximum length of a line of a script, in bytes.
 const MAX_LINE_BYTES: u64 = 4096;
-
-/// Switches the echo of the terminal of standard input off, until it is dropped.
-#[derive(Debug)]
-pub(crate) struct EchoOff {
-    saved: Termios,
-}
-
-impl EchoOff {
-    /// Switches the echo off. `None` without a terminal, or if the terminal refuses.
-    pub(crate) fn begin() -> Option<Self> {
-        let saved = tcgetattr(io::stdin()).ok()?;
-        let mut silent = saved.clone();
-        silent.local_modes.remove(LocalModes::ECHO);
-        // The line end is still echoed, so that the next output begins on a new line.
-        silent.local_modes.insert(LocalModes::ECHONL);
-        tcsetattr(io::stdin(), OptionalActions::Flush, &silent).ok()?;
-        Some(Self { saved })
-    }
-}
-
-impl Drop for EchoOff {
-    fn drop(&mut self) {
-        // A failure means that the terminal has closed.
-        let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.saved);
-    }
-}
 
 /// The source of passphrases: a person at the terminal, or a script on standard input.
 #[derive(Debug)]

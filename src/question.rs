@@ -9,13 +9,12 @@ use std::io::{self, BufRead as _, IsTerminal as _};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use rustix::termios::{QueueSelector, tcflush};
+use rustix::termios::{LocalModes, OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcsetattr};
 use serde_json::Value;
 use steplatch_protocol::{GateInfo, WITHOUT_ANSWER};
 use tokio::sync::mpsc;
 use unicode_width::UnicodeWidthStr as _;
 
-use crate::passphrase::EchoOff;
 use crate::print::{self, QUIET, STRONG, visible, wrapped};
 
 /// Within this time, a second Ctrl-C at the same question cancels the run. The first one leaves the question open.
@@ -288,6 +287,32 @@ pub(crate) fn bounded_content(gate: &GateInfo) -> Vec<String> {
     lines.truncate(MAX_LINES);
     lines.push(format!("… this is not all; read it with: steplatch gates show {}", gate.gate_id));
     lines
+}
+
+/// Switches the echo of the terminal of standard input off, until it is dropped.
+#[derive(Debug)]
+struct EchoOff {
+    saved: Termios,
+}
+
+impl EchoOff {
+    /// Switches the echo off. `None` without a terminal, or if the terminal refuses.
+    fn begin() -> Option<Self> {
+        let saved = tcgetattr(io::stdin()).ok()?;
+        let mut silent = saved.clone();
+        silent.local_modes.remove(LocalModes::ECHO);
+        // The line end is still echoed, so that the next output begins on a new line.
+        silent.local_modes.insert(LocalModes::ECHONL);
+        tcsetattr(io::stdin(), OptionalActions::Flush, &silent).ok()?;
+        Some(Self { saved })
+    }
+}
+
+impl Drop for EchoOff {
+    fn drop(&mut self) {
+        // A failure means that the terminal has closed.
+        let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.saved);
+    }
 }
 
 #[cfg(test)]

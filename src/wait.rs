@@ -10,9 +10,6 @@ use tokio::time::Instant;
 /// The exit code of a command that ended at a gate, or at a question of a program.
 pub(crate) const AT_GATE: u8 = 3;
 
-/// The exit code of a command whose time limit passed, as that of timeout(1).
-pub(crate) const TIMED_OUT: u8 = 124;
-
 /// Maximum time limit in seconds: a year.
 const MAX_TIMEOUT_SECONDS: f64 = 31_536_000.0;
 

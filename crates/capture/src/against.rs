@@ -6,10 +6,11 @@
 
 use std::collections::BTreeMap;
 
+use crate::act::Act;
 use crate::menu::Menu;
 use crate::question::matches_in;
 use crate::template::{Binding, replace_word};
-use crate::turn::{Act, Ending, Turn};
+use crate::turn::{Ending, Turn};
 use crate::variation::remove_volatile_text;
 
 /// The alignment of a capture with another one. All turns are those of the first capture.

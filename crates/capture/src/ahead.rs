@@ -7,8 +7,8 @@ use std::borrow::Cow;
 
 use steplatch_protocol::{InputKind, InputRecord};
 
+use crate::act::{is_at_prompt, is_input};
 use crate::session_log::Moment;
-use crate::turn::{is_at_prompt, is_input};
 
 /// Characters at the end of a question.
 const QUESTION_ENDS: [char; 8] = ['?', ':', '>', ']', ')', '$', '#', '%'];

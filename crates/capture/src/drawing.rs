@@ -3,7 +3,6 @@
 //! A menu has all rows since the last entered line: its question, hints, entries and the empty rows between them. If
 //! the question is recognised, the rows above it are output.
 
-use crate::menu::{heading_index, split_words};
 use crate::question::{is_frame, names_subject};
 
 /// A line that was entered before a program drew.
@@ -177,4 +176,17 @@ fn is_unmarked_question(line: &str) -> bool {
         }
     }
     text.trim_end_matches(['›', ' ']).ends_with(['?', ':', '？', '：'])
+}
+
+/// Returns the index of the last row with a word above `row`: the heading of the rows below it.
+pub(crate) fn heading_index(lines: &[&str], row: usize) -> usize {
+    let has_word = |line: &&str| {
+        split_words(line).any(|word| word.chars().filter(|character| character.is_alphabetic()).count() > 2)
+    };
+    lines[..row].iter().rposition(has_word).unwrap_or(row)
+}
+
+/// Returns the words of a line: letters and digits.
+pub(crate) fn split_words(line: &str) -> impl DoubleEndedIterator<Item = &str> {
+    line.split(|character: char| !character.is_alphanumeric()).filter(|word| !word.is_empty())
 }

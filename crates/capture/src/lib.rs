@@ -8,6 +8,7 @@
 //! variables, `question`, `menu` and `drawing` turn prompts of programs into patterns, and `machine` writes the states.
 //! `golden` is the recording that a proof compares with. `variation` removes text that differs between runs.
 
+mod act;
 mod against;
 mod ahead;
 mod comparison;

@@ -8,17 +8,17 @@ use serde_json::{Map, Value, json};
 use steplatch_protocol::InputKind;
 use steplatch_workflow::substitute::literal;
 
+use crate::act::Act;
 use crate::against::{Alignment, Difference, align, name_of_question};
 use crate::effects::{Judgement, Reader, judge, reader_after};
 use crate::menu::{ANOTHER_ENTRY, Menu, PrintedMenu};
-use crate::provenance::{Extraction, OTHER_ROWS, find_extractions, is_data, unread_numbers};
+use crate::provenance::{DIRECTORIES, Extraction, OTHER_ROWS, find_extractions, has_word, is_data, unread_numbers};
 use crate::question::{
-    Leeway, escape, general_pattern, landmark, matches_in, names_subject, question, varying_words, without_classes,
-    without_frame,
+    Leeway, escape, general_pattern, landmark, matches_in, names_subject, question, varying_words, without_frame,
 };
 use crate::session_log::{KnownFacts, MASK, SessionLog};
 use crate::template::{Binding, Use, typed_template};
-use crate::turn::{Act, Ending, NextRead, Turn, read_turns, seconds_between};
+use crate::turn::{Ending, NextRead, Turn, read_turns, seconds_between};
 use crate::{CaptureRequest, CapturedMachine, GoldenStep, Guess, OmittedInput, noise};
 
 /// Minimum and maximum time limit of a state, in seconds.
@@ -218,9 +218,6 @@ fn argument_names(values: &[(String, String)]) -> Vec<(String, String)> {
 
 /// Maximum characters of a given name that the name of an argument keeps.
 const MAX_ARGUMENT_CHARS: usize = 50;
-
-/// The variables of the directories known before any input.
-pub(crate) const DIRECTORIES: [&str; 2] = ["PWD", "HOME"];
 
 /// Returns the known directories, as variables that a run takes from its client's environment.
 fn directory_bindings(facts: &KnownFacts) -> Vec<Binding> {
@@ -1249,16 +1246,6 @@ fn overlaps(turns: &[Turn]) -> Vec<String> {
         }
     }
     sentences
-}
-
-/// Returns whether a pattern has a word of three or more letters outside of its classes and variables.
-pub(crate) fn has_word(pattern: &str) -> bool {
-    has_plain_word(&without_classes(pattern).replace(r"\Z", ""))
-}
-
-/// Returns whether a text has a word of more than two letters.
-pub(crate) fn has_plain_word(text: &str) -> bool {
-    text.split(|character: char| !character.is_alphabetic()).any(|word| word.chars().count() > 2)
 }
 
 fn open_state_name(log: usize) -> String {

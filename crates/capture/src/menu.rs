@@ -5,11 +5,11 @@
 
 use steplatch_pattern::Pattern;
 
-use crate::drawing::{Entered, drawn_question, first_row, plain_prompt};
+use crate::act::Act;
+use crate::drawing::{Entered, drawn_question, first_row, heading_index, plain_prompt, split_words};
 use crate::question::{Leeway, general_pattern, is_frame, names_subject, without_frame};
 use crate::session_log::KnownFacts;
 use crate::template::Binding;
-use crate::turn::Act;
 
 /// The entries that the program must show when the next input chooses one of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -353,14 +353,6 @@ fn is_default(line: &str) -> bool {
     MARKS.iter().any(|mark| row.starts_with(mark)) || split_words(row).any(|word| word.eq_ignore_ascii_case("default"))
 }
 
-/// Returns the index of the last row with a word above `row`: the heading of the rows below it.
-pub(crate) fn heading_index(lines: &[&str], row: usize) -> usize {
-    let has_word = |line: &&str| {
-        split_words(line).any(|word| word.chars().filter(|character| character.is_alphabetic()).count() > 2)
-    };
-    lines[..row].iter().rposition(has_word).unwrap_or(row)
-}
-
 /// Returns the lines with text, without blanks around it.
 pub(crate) fn trimmed_lines(lines: &[&str]) -> Vec<String> {
     let filled = lines.iter().map(|line| line.trim()).filter(|line| !line.is_empty());
@@ -445,11 +437,6 @@ impl KeyPosition {
             Self::Last => split_words(row).next_back(),
         }
     }
-}
-
-/// Returns the words of a line: letters and digits.
-pub(crate) fn split_words(line: &str) -> impl DoubleEndedIterator<Item = &str> {
-    line.split(|character: char| !character.is_alphanumeric()).filter(|word| !word.is_empty())
 }
 
 /// Maximum length of a key in characters.

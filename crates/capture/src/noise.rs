@@ -4,7 +4,8 @@
 use std::ops::Range;
 
 use crate::OmittedInput;
-use crate::turn::{Act, Ending, Turn};
+use crate::act::Act;
+use crate::turn::{Ending, Turn};
 
 /// Programs that only show something, independently of their arguments.
 const READ_ONLY_PROGRAMS: [&str; 31] = [

@@ -11,11 +11,16 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use steplatch_pattern::Pattern;
 
-use crate::machine::{DIRECTORIES, has_plain_word, has_word};
-use crate::question::{Leeway, TEMPORARY_DIRECTORIES, UUID_GROUPS, count_switches, escape, general_pattern};
+use crate::act::Act;
+use crate::question::{
+    Leeway, TEMPORARY_DIRECTORIES, UUID_GROUPS, count_switches, escape, general_pattern, without_classes,
+};
 use crate::session_log::KnownFacts;
 use crate::template::{Binding, VERSION_SIGNS, is_word_character, stands_alone};
-use crate::turn::{Act, Turn};
+use crate::turn::Turn;
+
+/// The variables of the directories known before any input.
+pub(crate) const DIRECTORIES: [&str; 2] = ["PWD", "HOME"];
 
 /// A value that a turn prints and a later one types.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -470,6 +475,16 @@ fn small_numbers(turn: &Turn) -> Vec<&str> {
 
 /// Minimum length of a hash, as of a commit.
 const MIN_HASH_BYTES: usize = 7;
+
+/// Returns whether a pattern has a word of three or more letters outside of its classes and variables.
+pub(crate) fn has_word(pattern: &str) -> bool {
+    has_plain_word(&without_classes(pattern).replace(r"\Z", ""))
+}
+
+/// Returns whether a text has a word of more than two letters.
+pub(crate) fn has_plain_word(text: &str) -> bool {
+    text.split(|character: char| !character.is_alphabetic()).any(|word| word.chars().count() > 2)
+}
 
 #[cfg(test)]
 mod tests {

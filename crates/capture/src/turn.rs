@@ -8,12 +8,13 @@ use std::borrow::Cow;
 use steplatch_protocol::{InputKind, InputRecord};
 
 use crate::OmittedInput;
+use crate::act::{Act, is_at_prompt, is_input, is_typed};
 use crate::ahead::{
     is_question, keys_of, later_question, move_lines_to_prompt, split_inputs, without_answered_question,
 };
-use crate::drawing::{Entered, asks};
+use crate::drawing::{Entered, asks, heading_index};
 use crate::effects::starts_with_stem;
-use crate::menu::{Menu, heading_index, trimmed_lines};
+use crate::menu::{Menu, trimmed_lines};
 use crate::question::{LastRow, Leeway, is_frame, without_frame};
 use crate::session_log::{MASK, Moment, SessionLog};
 
@@ -94,17 +95,6 @@ impl NextRead {
     }
 }
 
-/// Action of the person or agent.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Act {
-    /// A command that needed no input.
-    Command { command: String, directory: Option<String>, exit_code: Option<i32>, output: String },
-    /// Typed text, and keys after it.
-    Typed { text: String, keys: Vec<String> },
-    /// Typed text without an echo, after this row.
-    Hidden { entered: bool, row: String },
-}
-
 /// A wait of the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SeenWait {
@@ -172,18 +162,6 @@ struct Reader<'r> {
     omitted_inputs: Vec<OmittedInput>,
     /// Exit code of the running command that got input, once the command has ended; `None` without such a command.
     open_command: Option<Option<i32>>,
-}
-
-fn is_typed(input: &InputRecord) -> bool {
-    matches!(input.kind, InputKind::Typed | InputKind::Attached | InputKind::Hidden)
-}
-
-pub(crate) fn is_input(input: &InputRecord) -> bool {
-    is_typed(input) || input.kind == InputKind::Command
-}
-
-pub(crate) fn is_at_prompt(input: &InputRecord) -> bool {
-    input.context == "prompt"
 }
 
 impl Reader<'_> {

@@ -20,13 +20,12 @@ use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::blocking::blocking;
-use crate::hosts::Role;
 use crate::inbox::read_frames;
 use crate::outbox::{Outbox, RequestRefused};
-use crate::wire::START_TIME;
 use crate::wire::is_of_run;
 use crate::wire::next_number;
 use crate::wire::{Ask, BoundedList, MAX_BODY_BYTES, Refusal, SECRETS, WIRE_VERSION, is_sparse, read_body};
+use crate::wire::{Role, START_TIME};
 
 /// The greeting of a host.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

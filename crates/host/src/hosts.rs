@@ -37,16 +37,7 @@ use crate::remote::{
 };
 use crate::server::{Identity, serve};
 use crate::terminal::{HostedTerminal, Keeper};
-use crate::wire::{Ask, OpenRefused, OpenRequest, OpenedTerminal, PlacePolicy, Refusal, START_TIME, is_of_run};
-
-/// The role of a client among those of a host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
-    /// The daemon of the machine. A host no longer serves the daemons before it.
-    Daemon,
-    /// Any other client.
-    Visitor,
-}
+use crate::wire::{Ask, OpenRefused, OpenRequest, OpenedTerminal, PlacePolicy, Refusal, Role, START_TIME, is_of_run};
 
 /// The way to start a host.
 #[derive(Debug, Clone)]

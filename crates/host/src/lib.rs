@@ -7,7 +7,6 @@
 
 mod blocking;
 mod client;
-mod effects;
 mod files;
 #[cfg(test)]
 mod fuzz;
@@ -25,7 +24,7 @@ mod wire;
 pub use client::{AskError, Host, HostHello};
 pub use files::{Copied, CopyOptions, MachineFiles, TransferError};
 pub use hosts::{
-    HostStarter, HostState, HostStatus, Hosts, HostsError, ListedTerminal, LostHost, Role, SeenActivity, Starter,
+    HostStarter, HostState, HostStatus, Hosts, HostsError, ListedTerminal, LostHost, SeenActivity, Starter,
 };
 pub use relay::{Relay, RelayError};
 pub use remote::{
@@ -37,6 +36,6 @@ pub use remote::{
 pub use server::{Identity, serve};
 pub use terminal::{Attached, HostedTerminal, SendError, SignalError, TerminalError};
 pub use wire::{
-    Ask, AttachEvent, InvalidPattern, OpenRefused, OpenedTerminal, PlacePolicy, Refusal, START_TIME, Stage,
+    Ask, AttachEvent, InvalidPattern, OpenRefused, OpenedTerminal, PlacePolicy, Refusal, Role, START_TIME, Stage,
     TerminalAsk, WIRE_VERSION, WaitRequest,
 };

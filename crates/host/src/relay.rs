@@ -17,8 +17,8 @@ use async_recursion::async_recursion as boxed;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
-use crate::hosts::{HostState, Hosts, HostsError, Role, Starter, is_socket};
-use crate::wire::{Ask, HEAD, Refusal, first_frame, read_body, write_frame};
+use crate::hosts::{HostState, Hosts, HostsError, Starter, is_socket};
+use crate::wire::{Ask, HEAD, Refusal, Role, first_frame, read_body, write_frame};
 
 /// The text before the greeting of a relay.
 pub(crate) const MARK: &str = "steplatch-relay ";

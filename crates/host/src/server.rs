@@ -3,6 +3,8 @@
 //! A separate task answers every request, but the server hands requests to a terminal in the order of their arrival, so
 //! that two inputs cannot overtake each other. A client may disconnect at any time; the terminals continue.
 
+mod effects;
+
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::AsFd as _;
@@ -26,9 +28,9 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 
+use self::effects::Effects;
 use crate::blocking::blocking;
 use crate::client::HostHello;
-use crate::effects::{self, Effects};
 use crate::files::UnfinishedFiles;
 use crate::inbox::read_frames;
 use crate::links::Links;

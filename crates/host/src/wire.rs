@@ -746,6 +746,15 @@ pub(crate) fn read_body<T: DeserializeOwned>(body: &[u8]) -> Result<T, rmp_serde
     T::deserialize(&mut reader)
 }
 
+/// The role of a client among those of a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// The daemon of the machine. A host no longer serves the daemons before it.
+    Daemon,
+    /// Any other client.
+    Visitor,
+}
+
 /// Usual time limit of an answer of a host, also after its start.
 pub const START_TIME: Duration = Duration::from_secs(2);
 

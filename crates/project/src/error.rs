@@ -3,7 +3,6 @@
 //! Owns the sentences of these errors, which clients show unchanged.
 
 use std::fmt;
-use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,7 +12,7 @@ use steplatch_library::{CreateError, FolderError, LookupError, ReplaceError, Ver
 use steplatch_workflow::Problems;
 use tokio::task::JoinError;
 
-use crate::origin::MAX_FILE_BYTES;
+use crate::text_file::FileReadError;
 use crate::workers::WorkersError;
 
 /// Maximum number of names that an error suggests.
@@ -311,35 +310,6 @@ pub enum SessionError {
         /// The name, at most 80 characters.
         name: String,
     },
-}
-
-/// Reason why the text of a file is unknown, as a clause that completes the sentence of a caller.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum FileReadError {
-    /// The original of a loaded file has another ending.
-    #[error("its name does not end in .py")]
-    NotPython,
-    /// A stranger may have put the file there.
-    #[error("it belongs to another user")]
-    OtherUser,
-    /// There is no such file.
-    #[error("it does not exist")]
-    NotThere,
-    /// The path is a directory.
-    #[error("it is a directory")]
-    Folder,
-    /// The path is a pipe or a device.
-    #[error("it is not a file")]
-    NotFile,
-    /// The system refuses to read it.
-    #[error("it cannot be read: {0}")]
-    Unreadable(io::Error),
-    /// The file is longer than [`MAX_FILE_BYTES`].
-    #[error("it has more than {} KB, the limit", MAX_FILE_BYTES >> 10)]
-    TooLarge,
-    /// The file is not text.
-    #[error("it is not UTF-8")]
-    NotUtf8,
 }
 
 /// Reason why a file of a project declares nothing.

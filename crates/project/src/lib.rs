@@ -21,6 +21,7 @@ mod projects;
 mod proven;
 pub mod python;
 mod repair;
+mod text_file;
 mod verbs;
 mod versions;
 mod workers;

@@ -12,7 +12,7 @@ use steplatch_python_api::Declaration;
 
 use super::folders::{LibraryPaths, LibrarySearch};
 use super::functions::{declares, file_name};
-use super::{origin, python};
+use super::{origin, python, text_file};
 use crate::error::LoadError;
 use crate::project::Project;
 use crate::workers::WorkersError;
@@ -53,7 +53,7 @@ impl Workflows {
         // Read before the check for conflicts, which loads the project and so may take over the file's current text.
         let read = self.disk.reading(move || {
             let before = Library::open(asker.folders().first).function_file(&kept);
-            (origin::read(&reading), before.ok().map(|before| before.metadata.hash))
+            (text_file::read(&reading), before.ok().map(|before| before.metadata.hash))
         });
         let (text, before) = read.await?;
         let text = text.map_err(|cause| LoadError::Unreadable { file: path.clone(), cause })?;

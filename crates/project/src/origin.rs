@@ -1,16 +1,12 @@
 //! The original of a library file: the source of its load, in its current state.
 
 use std::fs;
-use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use steplatch_library::{Origin, Signature, Stamp};
 
-use crate::error::FileReadError;
-
-/// Maximum size of a file of functions or of declarations, in bytes.
-pub(super) const MAX_FILE_BYTES: u64 = 1 << 20;
+use crate::text_file::{self, FileReadError};
 
 /// The result of reading an original.
 #[derive(Debug)]
@@ -43,7 +39,7 @@ impl Original {
         let text = if path.extension().is_none_or(|ending| ending != "py") {
             Err(FileReadError::NotPython)
         } else if is_trusted(&path, folder) {
-            read(&path)
+            text_file::read(&path)
         } else {
             Err(FileReadError::OtherUser)
         };
@@ -57,33 +53,6 @@ fn is_trusted(path: &Path, folder: &Path) -> bool {
     let owner = |path: &Path| fs::metadata(path).ok().map(|found| found.uid());
     let us = rustix::process::geteuid().as_raw();
     owner(path).is_none_or(|uid| uid == us || uid == 0 || owner(folder) == Some(uid))
-}
-
-/// Reads a file of functions. Blocks.
-///
-/// # Errors
-///
-/// The reason, as a clause that completes the caller's sentence.
-pub(super) fn read(path: &Path) -> Result<String, FileReadError> {
-    let unreadable = |error: std::io::Error| match error.kind() {
-        std::io::ErrorKind::NotFound => FileReadError::NotThere,
-        _ => FileReadError::Unreadable(error),
-    };
-    // Opening a pipe would block until a writer opens it.
-    let found = fs::metadata(path).map_err(unreadable)?;
-    if found.is_dir() {
-        return Err(FileReadError::Folder);
-    }
-    if !found.is_file() {
-        return Err(FileReadError::NotFile);
-    }
-    let mut text = Vec::new();
-    let file = fs::File::open(path).map_err(unreadable)?;
-    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut text).map_err(unreadable)?;
-    if text.len() as u64 > MAX_FILE_BYTES {
-        return Err(FileReadError::TooLarge);
-    }
-    String::from_utf8(text).map_err(|_| FileReadError::NotUtf8)
 }
 
 #[cfg(test)]

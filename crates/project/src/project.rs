@@ -16,8 +16,9 @@ use steplatch_python_api::Declaration;
 use steplatch_workflow::suggestion_or_known;
 
 use super::{nesting, python};
-use crate::error::{DeclarationError, DocumentError, FileReadError};
+use crate::error::{DeclarationError, DocumentError};
 use crate::functions::{FunctionLibrary, LoadedFile};
+use crate::text_file::FileReadError;
 
 /// Files with declarations of nodes.
 pub(super) const FILES: [&str; 2] = ["steplatch.toml", "steplatch.json"];

@@ -4,7 +4,6 @@
 //! Threads that may block do all of it, a few at a time and with a time limit.
 
 use std::fs;
-use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,10 +16,10 @@ use steplatch_protocol::DEFAULT_SESSION;
 use tokio::sync::Semaphore;
 
 use super::project::{FILES, Project};
-use crate::error::{DiskError, FileReadError, SessionError};
+use crate::error::{DiskError, SessionError};
 use crate::folders::{LibrarySearch, is_in_project};
 use crate::functions::{FunctionFiles, FunctionLibrary};
-use crate::origin::MAX_FILE_BYTES;
+use crate::text_file;
 
 /// Maximum number of cached projects.
 const MAX_CACHED_PROJECTS: usize = 16;
@@ -143,7 +142,7 @@ fn current(kept: &Mutex<Vec<CachedProject>>, folder: PathBuf, shelves: Vec<Arc<F
         }
     }
     let files = FILES.iter().zip(&stamps).filter(|(_, stamp)| stamp.is_some()).map(|(name, _)| folder.join(name));
-    let files = files.map(|file| (file.clone(), read(&file))).collect();
+    let files = files.map(|file| (file.clone(), text_file::read(&file))).collect();
     let project = Arc::new(Project::from_files(folder, files, &shelves));
     if stamps.iter().flatten().all(FileFingerprint::is_settled) {
         let mut kept = kept.lock();
@@ -169,22 +168,6 @@ impl FileFingerprint {
         // `changed` has whole seconds only, so up to one more second is unknown.
         SystemTime::now().duration_since(changed).is_ok_and(|since| since > SETTLE_TIME * 2)
     }
-}
-
-/// Reads a file, if it is one and not too long.
-fn read(file: &Path) -> Result<String, FileReadError> {
-    let unreadable = FileReadError::Unreadable;
-    // Opening a pipe would block until a writer opens it.
-    if !fs::metadata(file).map_err(unreadable)?.is_file() {
-        return Err(FileReadError::NotFile);
-    }
-    let mut text = String::new();
-    let file = fs::File::open(file).map_err(unreadable)?;
-    file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text).map_err(unreadable)?;
-    if text.len() as u64 > MAX_FILE_BYTES {
-        return Err(FileReadError::TooLarge);
-    }
-    Ok(text)
 }
 
 #[cfg(test)]
@@ -219,11 +202,11 @@ mod tests {
         let look = || current(&Mutex::default(), folder.path().to_owned(), Vec::new());
         let file = folder.path().join("steplatch.toml");
         fs::create_dir(&file).unwrap();
-        assert_eq!(reason(&look()), "it is not a file");
+        assert_eq!(reason(&look()), "it is a directory");
         fs::remove_dir(&file).unwrap();
         fs::write(&file, "#".repeat((1 << 20) + 1)).unwrap();
         assert_eq!(reason(&look()), "it has more than 1024 KB, the limit");
         fs::write(&file, b"\xff").unwrap();
-        assert!(reason(&look()).starts_with("it cannot be read: "));
+        assert_eq!(reason(&look()), "it is not UTF-8");
     }
 }

@@ -20,6 +20,7 @@ use serde_json::{Map, Value, json};
 pub use error::{ClientError, RequestError, StartError};
 
 use crate::backoff;
+use crate::blocking::run_blocking;
 use crate::config::{Config, is_loopback};
 use crate::filter::Filter;
 use crate::listing::{Listing, MAX_ANSWER_BYTES, MAX_PAGES, Page};
@@ -302,18 +303,6 @@ impl Client {
         path.pop_if_empty().extend(["api", "v1", "service", "workflows"]).extend(segments);
         drop(path);
         Ok(url)
-    }
-}
-
-/// Runs work on a thread that may block.
-pub(crate) async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(result) => result,
-        Err(error) => match error.try_into_panic() {
-            Ok(panic) => std::panic::resume_unwind(panic),
-            // The runtime is shutting down, and drops this task with it.
-            Err(_) => std::future::pending().await,
-        },
     }
 }
 

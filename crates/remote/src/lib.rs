@@ -8,6 +8,7 @@
 
 mod answer_error;
 pub mod backoff;
+mod blocking;
 mod client;
 mod config;
 mod diff;

@@ -107,7 +107,7 @@ impl Listing {
     /// Those of [`Page::read_tool_result`].
     #[boxed]
     pub async fn from_tool_result(result: Value) -> Result<Self, AnswerError> {
-        crate::client::run_blocking(move || {
+        crate::blocking::run_blocking(move || {
             let page = Page::read_tool_result(result)?;
             let has_more = page.next.is_some();
             let mut listing = Self::default();

@@ -4,6 +4,7 @@
 //! linear time, and takes a short time for any size and any references of a schema.
 
 mod clean;
+mod keyword;
 mod references;
 mod validator;
 

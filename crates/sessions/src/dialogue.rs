@@ -14,9 +14,10 @@ use steplatch_host::{HostedTerminal, WaitRequest};
 use steplatch_protocol::{AwaitReason, SendInput};
 use steplatch_terminal::{InputWait, Limit, Part, Target, Until};
 
+use crate::sessions::RAN_NOTHING;
 use crate::sessions::Sessions;
 use crate::trouble::SessionError;
-use crate::waiting::{RAN_NOTHING, masked_match, reason_of};
+use crate::waiting::{masked_match, reason_of};
 
 /// One turn, as the rules of machines describe it.
 #[derive(Debug, Deserialize)]

@@ -8,11 +8,11 @@ use std::fmt::Display;
 use steplatch_access::{Caller, Redactor};
 use steplatch_host::HostedTerminal;
 use steplatch_protocol::{CursorPosition, HighlightInfo, OmittedOutput, ScreenMode, ScreenPart};
-use steplatch_terminal::{Highlight, Limit, Part, Picture, ScreenLine, View, highlights};
+use steplatch_terminal::{Limit, Part, ScreenLine, View};
 
 use crate::readers::Reading;
 use crate::sessions::{
-    MAX_VALUE_BYTES, READ_IN_PARTS_ADVICE, Sessions, incomplete_text, mask_divided_secrets, masked_excerpt,
+    MAX_VALUE_BYTES, READ_IN_PARTS_ADVICE, Sessions, highlighted, incomplete_text, mask_divided_secrets, masked_excerpt,
 };
 use crate::trouble::SessionError;
 
@@ -247,11 +247,6 @@ fn rows_with_text(screen: &str, rows: &[String]) -> ScreenShare {
 fn number_rows(rows: impl Iterator<Item = (impl Display, impl Display)>) -> String {
     let rows = rows.map(|(index, row)| format!("{index}| {row}").trim_end().to_owned());
     rows.collect::<Vec<_>>().join("\n")
-}
-
-/// Returns the highlighted parts of a screen, from top to bottom.
-pub(crate) fn highlighted(picture: &Picture) -> Vec<HighlightInfo> {
-    highlights(picture).into_iter().map(|Highlight { row, text }| HighlightInfo { row, text }).collect()
 }
 
 #[cfg(test)]

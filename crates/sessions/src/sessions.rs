@@ -19,13 +19,13 @@ use steplatch_ids::{RunId, TerminalId};
 use steplatch_picture::TooLarge;
 use steplatch_protocol::{
     AbsenceInfo, ContentMode, CursorPosition, ExitTerminal, ExitTerminalReply, GetScreenContent, GetScreenContentReply,
-    ListTerminalSessionsReply, MouseAction, MouseEvent, OmittedOutput, OpenTerminal, OpenTerminalReply, ResizeTerminal,
-    ResizeTerminalReply, ScreenFormat, ScreenMode, SendInput, SendInputReply, SendSignal, SendSignalReply, SessionInfo,
-    Survivor, TypedInput, WriteTerminal, WriteTerminalReply,
+    HighlightInfo, ListTerminalSessionsReply, MouseAction, MouseEvent, OmittedOutput, OpenTerminal, OpenTerminalReply,
+    ResizeTerminal, ResizeTerminalReply, ScreenFormat, ScreenMode, SendInput, SendInputReply, SendSignal,
+    SendSignalReply, SessionInfo, Survivor, TypedInput, WriteTerminal, WriteTerminalReply,
 };
 use steplatch_terminal::{
-    Closing, Excerpt, Handover, HoldKey, Input, Limit, MouseAction as TerminalMouseAction, MouseInput, Part, Picture,
-    Quiet, SecretText, Settle, Size, Spec, View,
+    Closing, Excerpt, Handover, Highlight, HoldKey, Input, Limit, MouseAction as TerminalMouseAction, MouseInput, Part,
+    Picture, Quiet, SecretText, Settle, Size, Spec, View, highlights,
 };
 use tokio::sync::watch;
 
@@ -33,12 +33,10 @@ use crate::command_policy::CommandPolicy;
 use crate::ending::ShutdownMode;
 use crate::held_terminals::{HeldTerminals, TerminalKey};
 use crate::readers::Readers;
-use crate::screen_part::highlighted;
 use crate::search::{MAX_MATCHES, search};
 use crate::signals::signal_named;
 use crate::trouble::{LookupError, PaintError, SessionError, held_text};
 use crate::wait_request::{input_wait, wait_request};
-use crate::waiting::RAN_NOTHING;
 
 /// Terminals, as sessions. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -54,6 +52,10 @@ pub struct Sessions {
     /// Directories of this installation, which file requests neither read nor write.
     pub(crate) private: Arc<[PathBuf]>,
 }
+
+/// Error of a wait for the prompt behind a line of which the shell ran nothing. The prompt alone is no success.
+pub(crate) const RAN_NOTHING: &str = "the shell ran nothing of the typed line: it did not understand it, or a word of its history that \
+     the line names does not exist; the screen has its message";
 
 /// The name of this machine among the hosts.
 pub(crate) const THIS_MACHINE: &str = "local";
@@ -1182,4 +1184,9 @@ fn mouse_input(event: MouseEvent) -> MouseInput {
         MouseAction::WheelDown => TerminalMouseAction::Wheel { up: false },
     };
     MouseInput { action, col, row, shift, alt, ctrl }
+}
+
+/// Returns the highlighted parts of a screen, from top to bottom.
+pub(crate) fn highlighted(picture: &Picture) -> Vec<HighlightInfo> {
+    highlights(picture).into_iter().map(|Highlight { row, text }| HighlightInfo { row, text }).collect()
 }

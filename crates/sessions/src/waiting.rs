@@ -15,12 +15,8 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::trouble::SessionError;
-use crate::sessions::{Sessions, mask_divided_secrets};
+use crate::sessions::{RAN_NOTHING, Sessions, mask_divided_secrets};
 use crate::wait_request::{patterns_of, wait_request};
-
-/// Error of a wait for the prompt behind a line of which the shell ran nothing. The prompt alone is no success.
-pub(crate) const RAN_NOTHING: &str = "the shell ran nothing of the typed line: it did not understand it, or a word of its history that \
-     the line names does not exist; the screen has its message";
 
 /// Lines around a match, in characters before and after it.
 const MATCH_CONTEXT_CHARS: u64 = 300;

@@ -39,10 +39,10 @@ pub use document::{suggestion, suggestion_or_known};
 pub(crate) use ends::OutcomeKind;
 pub use ends::PossibleOutcomes;
 use needs::NeededVariable;
-pub(crate) use parse::MAX_DESCRIPTION_CHARS;
 pub use parse::MAX_DOCUMENT_BYTES;
 pub use problem::{Problem, Problems, Severity};
 pub use schema::{action_reference, documentation, schema};
+pub(crate) use shape::MAX_DESCRIPTION_CHARS;
 pub(crate) use shape::{CONDITION_KEYS, CONDITION_WORDS, STUB_KEYS};
 
 /// A machine workflow that passed every check.

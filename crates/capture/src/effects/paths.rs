@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::programs::list_contains;
+use super::table::list_contains;
 
 /// Directories of the system, with files that programs run or trust.
 const SYSTEM_DIRECTORIES: &str =

@@ -4,9 +4,11 @@ use super::Effect::{Irreversible, Reversible, Unknown};
 use super::paths::{
     file_name, in_named_home, is_ancestor, is_build_file, is_protected_path, is_script, is_trusted_file,
 };
-use super::shell::{Argument, Judge, Stdin, arithmetic_assignments, has_substitution, is_name_character};
+use super::shell::{
+    Argument, Judge, Stdin, arithmetic_assignments, changes_directory, has_substitution, is_name_character,
+};
 use super::sql;
-use super::table::{CommandOption, Input, Meaning, Operand, Row, ValuePlace, matches_word, meanings};
+use super::table::{CommandOption, Input, Meaning, Operand, Row, ValuePlace, list_contains, matches_word, meanings};
 
 /// Stems of words which mean that a command of the project deletes or publishes something.
 const DESTRUCTIVE_STEMS: [&str; 39] = [
@@ -77,10 +79,6 @@ const SHELLS: &str = "sh bash dash zsh ksh mksh ash fish rbash";
 /// Returns whether a word begins with a stem of the list. A stem of two letters has to be the whole word.
 pub(crate) fn starts_with_stem(stems: &[&str], word: &str) -> bool {
     stems.iter().any(|stem| word.starts_with(stem) && (stem.len() > 2 || word == *stem))
-}
-
-pub(super) fn list_contains(list: &str, word: &str) -> bool {
-    list.split_whitespace().any(|entry| entry == word)
 }
 
 /// Returns whether the value of a variable is a number or a switch, so that it names no program or file.
@@ -802,11 +800,6 @@ impl Judge {
 /// Returns whether a word has a variable or a command whose output the line does not determine.
 fn is_computed(word: &Argument) -> bool {
     !word.is_fixed && word.text.contains(['$', '`', '…'])
-}
-
-/// Returns whether a text may contain a command that changes the working directory.
-pub(super) fn changes_directory(text: &str) -> bool {
-    text.split(|character| !is_name_character(character)).any(|word| list_contains("cd pushd popd", word))
 }
 
 /// Returns whether a glob names every file of a directory.

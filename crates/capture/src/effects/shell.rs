@@ -11,8 +11,8 @@ use shuck_ast::{
 use shuck_parser::parser::Parser;
 
 use super::paths::Directories;
-use super::programs::changes_directory;
 use super::readers::OtherReadings;
+use super::table::list_contains;
 use super::{Effect, Judgement, excerpt};
 
 /// Maximum bytes of a readable line, and maximum levels of lines within lines.
@@ -691,6 +691,11 @@ fn default_assignments(text: &str) -> Vec<(&str, &str)> {
         Some((name, value.split_once('}').map_or(value, |(value, _)| value)))
     };
     text.match_indices("${").filter_map(assignment).collect()
+}
+
+/// Returns whether a text may contain a command that changes the working directory.
+pub(super) fn changes_directory(text: &str) -> bool {
+    text.split(|character| !is_name_character(character)).any(|word| list_contains("cd pushd popd", word))
 }
 
 /// Returns whether a character may be in the name of a variable.

@@ -1,7 +1,7 @@
 //! Effects of statements for databases, by their first words.
 
 use super::Effect;
-use super::programs::list_contains;
+use super::table::list_contains;
 
 /// Effect of a text for the client of a database.
 pub(super) enum SqlEffect {

@@ -226,6 +226,11 @@ pub(super) fn meanings(operands: &[Operand], count: usize) -> Option<Vec<&Meanin
     Some(meanings)
 }
 
+/// Returns whether a word is in a list of words with blanks between them.
+pub(super) fn list_contains(list: &str, word: &str) -> bool {
+    list.split_whitespace().any(|entry| entry == word)
+}
+
 /// Returns whether a word matches a pattern: `*` is any text, and `_` any character.
 pub(super) fn matches_word(pattern: &str, word: &str) -> bool {
     let (pattern, word): (Vec<char>, Vec<char>) = (pattern.chars().collect(), word.chars().collect());

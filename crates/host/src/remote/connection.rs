@@ -21,9 +21,9 @@ use super::failure::{ConnectFailure, explain, printable};
 use super::transport::{Channel, Transport};
 use super::{QuestionWatch, RemoteHostConfig};
 use crate::client::{AskError, Host, OnSecret, Peer, version_label};
-use crate::hosts::{Role, is_socket};
+use crate::hosts::is_socket;
 use crate::relay::{MARK, MAX_LINE_BYTES, RelayHello, RelayReply, RelayRequest};
-use crate::wire::WIRE_VERSION;
+use crate::wire::{Role, WIRE_VERSION};
 
 /// Time that a session waits for its next connection. Counted with the time that the machine is asleep: old input does
 /// not arrive hours later.

@@ -1,8 +1,10 @@
 //! Reasons why a connection to a machine has failed, and what to do: read from the output of OpenSSH and the shell over
 //! there. Pure.
 
-use super::transport::MISSING;
 use crate::client::is_printable;
+
+/// Output of the script over there without an installed steplatch.
+pub(super) const MISSING: &str = "steplatch: not installed for this user";
 
 /// Reason why a connection to a machine has failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

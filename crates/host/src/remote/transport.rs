@@ -19,7 +19,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 use tokio::task::JoinHandle;
 
 use super::RemoteHostConfig;
-use super::failure::ConnectFailure;
+use super::failure::{ConnectFailure, MISSING};
 use super::target::HostTarget;
 
 /// Maximum length of the kept errors that a connection prints, in bytes.
@@ -235,9 +235,6 @@ fn options() -> impl Iterator<Item = &'static str> {
     ];
     std::iter::once("-T").chain(OPTIONS.into_iter().flat_map(|option| ["-o", option]))
 }
-
-/// Output of the script over there without an installed steplatch.
-pub(super) const MISSING: &str = "steplatch: not installed for this user";
 
 /// The directory of installed versions over there, as its shell expands it.
 pub const INSTALLED: &str = "${XDG_DATA_HOME:-$HOME/.local/share}/steplatch/bin";

@@ -15,9 +15,8 @@ use tokio::net::UnixStream;
 
 use super::*;
 use crate::client::Host;
-use crate::hosts::Role;
 use crate::relay::linked;
-use crate::wire::{OpenRefused, OpenRequest, OpenedTerminal, PlacePolicy, write_frame};
+use crate::wire::{OpenRefused, OpenRequest, OpenedTerminal, PlacePolicy, Role, write_frame};
 
 /// Reply to a command.
 type CommandReply = Result<CommandResult, RunError>;

@@ -73,7 +73,7 @@ impl Answer {
     ) -> Result<T, RequestError> {
         let is_long = self.body.as_ref().is_some_and(|body| body.len() > MIN_LONG_ANSWER_BYTES);
         let read = move || self.json().and_then(read).map_err(|error| self.invalid_answer(&error));
-        if is_long { super::run_blocking(read).await } else { read() }
+        if is_long { crate::blocking::run_blocking(read).await } else { read() }
     }
 
     /// Returns the error for a successful answer with an invalid body.

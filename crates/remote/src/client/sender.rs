@@ -10,9 +10,10 @@ use reqwest::{Method, Response, Url};
 use serde_json::Value;
 use tokio::sync::{Mutex, OnceCell};
 
+use super::Limits;
 use super::answer::{self, Answer};
 use super::error::{SendError, root_cause};
-use super::{Limits, run_blocking};
+use crate::blocking::run_blocking;
 use crate::config::{Secret, Token};
 
 /// Maximum idle time of a connection: shorter than that of most services, so that the client closes it first.

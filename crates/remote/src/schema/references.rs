@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::clean::{Kind, kind};
+use super::keyword::{Kind, kind};
 
 /// Maximum number of schemas after following all references.
 const MAX_SCHEMAS: u64 = 10_000;

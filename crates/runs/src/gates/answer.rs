@@ -143,27 +143,6 @@ impl OpenGate {
     }
 }
 
-/// Formats texts as Python does a list of them.
-pub(crate) fn listed(texts: &[String]) -> String {
-    let quoted = |text: &String| {
-        let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
-        let mut quoted = String::from(quote);
-        for character in text.chars() {
-            match character {
-                '\n' => quoted.push_str("\\n"),
-                '\r' => quoted.push_str("\\r"),
-                '\t' => quoted.push_str("\\t"),
-                '\\' => quoted.push_str("\\\\"),
-                _ if character == quote => quoted.extend(['\\', quote]),
-                _ => quoted.push(character),
-            }
-        }
-        quoted.push(quote);
-        quoted
-    };
-    format!("[{}]", texts.iter().map(quoted).collect::<Vec<_>>().join(", "))
-}
-
 #[cfg(test)]
 mod tests {
     use steplatch_ids::{RunId, StepId};
@@ -207,12 +186,5 @@ mod tests {
             assert!(read(choices, " ").unwrap_err().to_string().starts_with("answer is required"));
         }
         assert_eq!(read(&[], "anything").unwrap(), "anything");
-    }
-
-    #[test]
-    fn choices_are_listed_as_python_lists_them() {
-        let choices = ["it's", "say \"so\"", "both ' and \"", "a\\b\nc"].map(str::to_owned);
-        assert_eq!(listed(&choices), r#"["it's", 'say "so"', 'both \' and "', 'a\\b\nc']"#);
-        assert_eq!(listed(&[]), "[]");
     }
 }

@@ -5,7 +5,6 @@ use steplatch_clock as clock;
 use steplatch_ids::{RunId, StepId};
 use steplatch_workflow::{By, Proof, Timestamp};
 
-use super::answer::listed;
 use crate::run::RunState;
 
 /// Reason for rejecting an answer.
@@ -192,6 +191,27 @@ pub(crate) enum InvalidAnswer {
     },
 }
 
+/// Formats texts as Python does a list of them.
+fn listed(texts: &[String]) -> String {
+    let quoted = |text: &String| {
+        let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
+        let mut quoted = String::from(quote);
+        for character in text.chars() {
+            match character {
+                '\n' => quoted.push_str("\\n"),
+                '\r' => quoted.push_str("\\r"),
+                '\t' => quoted.push_str("\\t"),
+                '\\' => quoted.push_str("\\\\"),
+                _ if character == quote => quoted.extend(['\\', quote]),
+                _ => quoted.push(character),
+            }
+        }
+        quoted.push(quote);
+        quoted
+    };
+    format!("[{}]", texts.iter().map(quoted).collect::<Vec<_>>().join(", "))
+}
+
 /// Formats the reason that a run cannot continue, as the end of a sentence.
 fn reason(trouble: Option<&str>) -> String {
     trouble.map(|trouble| format!(": {trouble}")).unwrap_or_default()
@@ -214,5 +234,17 @@ fn way_to_prove(required: Proof) -> &'static str {
         Proof::Terminal => "typed in a terminal of your own, with 'steplatch gates answer'",
         Proof::Passphrase => "given with the approver's passphrase, which 'steplatch approver set' sets",
         Proof::Passkey => "signed with a passkey on the page; 'steplatch gates passkey add' registers one",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choices_are_listed_as_python_lists_them() {
+        let choices = ["it's", "say \"so\"", "both ' and \"", "a\\b\nc"].map(str::to_owned);
+        assert_eq!(listed(&choices), r#"["it's", 'say "so"', 'both \' and "', 'a\\b\nc']"#);
+        assert_eq!(listed(&[]), "[]");
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::document::{Diagnostics, JsonPath, Object, kind, suggestion_or_known};
-use super::shape::VARIABLE_KEYS;
+use super::shape::{MAX_VARIABLE_NAME_CHARS, MAX_VARIABLES, VARIABLE_KEYS};
 use super::{Problem, State};
 use crate::contract::{Contract, ContractVariable, KEYWORDS, ValueSchema, is_of_environment};
 use crate::variables::may_be_named;
@@ -11,8 +11,6 @@ use crate::{dialogue, substitute};
 
 /// The key of the side whose variables a run exports.
 pub(super) const ARGUMENTS: &str = "arguments";
-pub(super) const MAX_VARIABLES: usize = 20;
-pub(super) const MAX_VARIABLE_NAME_CHARS: usize = 64;
 
 impl Diagnostics {
     /// Reads one side of a contract; `what` is its key.

@@ -9,8 +9,9 @@ use steplatch_ids::{InvalidId, WorkflowName};
 use super::document::{Diagnostics, JsonPath, Object, hint, kind, meant_key, suggestion, suggestion_or_known};
 use super::needs::{self, NeededVariable};
 use super::shape::{
-    ACTION_KEYS, DIALOGUE_KEYS, DOCUMENT_KEYS, FAIL_KEYS, FOR_EACH_KEYS, GATE_KEYS, PARALLEL_KEYS, RETURN_KEYS,
-    RULE_KEYS, RUN_WORKFLOW_KEYS, SLEEP_KEYS, STATE_KEYS, TRANSITION_KEYS,
+    ACTION_KEYS, DIALOGUE_KEYS, DOCUMENT_KEYS, FAIL_KEYS, FOR_EACH_KEYS, GATE_KEYS, MAX_DESCRIPTION_CHARS,
+    MAX_NAME_CHARS, MAX_STATES, MAX_TRANSITIONS, PARALLEL_KEYS, RETURN_KEYS, RULE_KEYS, RUN_WORKFLOW_KEYS, SLEEP_KEYS,
+    STATE_KEYS, TRANSITION_KEYS,
 };
 use super::{
     Action, Definition, Problem, Problems, Severity, State, ToolCatalog, Transition, entering, reach, returns, stale,
@@ -23,12 +24,8 @@ use crate::parallel::{self, InvalidParallel, Parallel};
 use crate::variables::{STANDARD_NAMES, may_be_named};
 use crate::{dialogue, items, question, tool};
 
-pub(super) const MAX_STATES: usize = 100;
 /// Maximum number of checked states of a machine that has too many.
 const MAX_CHECKED_STATES: usize = 2 * MAX_STATES;
-pub(super) const MAX_TRANSITIONS: usize = 20;
-pub(super) const MAX_NAME_CHARS: usize = 64;
-pub(crate) const MAX_DESCRIPTION_CHARS: usize = 500;
 /// The longest is that of a run.
 const TIMEOUT_SECONDS: std::ops::RangeInclusive<f64> = 0.1..=7200.0;
 /// As many as a run may execute.

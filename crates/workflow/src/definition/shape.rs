@@ -12,12 +12,17 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, json_schema};
 use serde_json::{Map, Value};
 
-use super::contracts::{MAX_VARIABLE_NAME_CHARS, MAX_VARIABLES};
-use super::parse::{MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS, MAX_STATES, MAX_TRANSITIONS};
 use crate::condition::{ConditionKeys, Word};
 use crate::contract::KEYWORDS;
 use crate::dialogue::{MAX_ANSWERS, MAX_RULES, MAX_TIMEOUT_SECONDS};
 use crate::rehearsal::StubFile;
+
+pub(super) const MAX_STATES: usize = 100;
+pub(super) const MAX_TRANSITIONS: usize = 20;
+pub(super) const MAX_VARIABLES: usize = 20;
+pub(super) const MAX_NAME_CHARS: usize = 64;
+pub(super) const MAX_VARIABLE_NAME_CHARS: usize = 64;
+pub(crate) const MAX_DESCRIPTION_CHARS: usize = 500;
 
 /// A machine: named states with one action each, and conditional transitions between them.
 #[derive(JsonSchema)]

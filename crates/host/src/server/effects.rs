@@ -19,9 +19,9 @@ use steplatch_ledger::{Admission, Effect, EffectDesk, EffectEnd, EffectKey, Ledg
 use steplatch_terminal::{Closing, CommandResult, InputError, RunError, Signal};
 use tokio::sync::watch;
 
+use super::Shared;
 use crate::blocking::blocking;
 use crate::outbox::Outbox;
-use crate::server::Shared;
 use crate::wire::{
     Ask, OpenRefused, OpenRequest, OpenedTerminal, Refusal, Stage, TerminalAsk, body_of, is_of_run, read_body,
 };

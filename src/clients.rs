@@ -7,6 +7,7 @@
 pub(crate) mod edit;
 pub(crate) mod entry;
 pub(crate) mod file;
+pub(crate) mod instructions;
 mod json;
 pub(crate) mod rules;
 pub(crate) mod text;
@@ -39,16 +40,28 @@ pub(crate) struct Client {
     /// The format of its files.
     pub(crate) format: Format,
     /// The files with rules for tools, if the client has such.
-    pub(crate) rules: Option<RulesFiles>,
+    pub(crate) rules: Option<PartFiles>,
+    /// The files with instructions to its agent.
+    instructions: PartFiles,
     /// Advice for those who have added the entry.
     pub(crate) advice: Option<&'static str>,
 }
 
-/// The files with rules for tools.
-pub(crate) struct RulesFiles {
-    user: fn(&UserPaths) -> PathBuf,
+/// Files of a client for all projects and for one.
+pub(crate) struct PartFiles {
+    /// `None` if the client has no such file.
+    user: Option<fn(&UserPaths) -> PathBuf>,
     /// Relative to the project.
     project: &'static str,
+}
+
+impl PartFiles {
+    fn path(&self, scope: Scope, user_paths: &UserPaths) -> Option<PathBuf> {
+        match scope {
+            Scope::User => self.user.map(|user| user(user_paths)),
+            Scope::Project => Some(user_paths.project.join(self.project)),
+        }
+    }
 }
 
 /// The format of a client's configuration.
@@ -58,6 +71,16 @@ pub(crate) enum Format {
     Json(json::Shape),
     /// TOML.
     Toml,
+}
+
+impl Format {
+    /// Returns the form of an entry.
+    fn entry_form(self) -> json::EntryForm {
+        match self {
+            Self::Json(shape) => shape.entry,
+            Self::Toml => json::EntryForm::Plain,
+        }
+    }
 }
 
 /// For whom an entry is.
@@ -70,22 +93,30 @@ pub(crate) enum Scope {
     Project,
 }
 
+/// The file with instructions that most clients read in a project (<https://agents.md>).
+const AGENTS: &str = "AGENTS.md";
+
 /// The clients with a known configuration. The files and keys are those of their documentation:
 /// <https://code.claude.com/docs/en/mcp>, <https://developers.openai.com/codex/mcp>, <https://cursor.com/docs/mcp>,
 /// <https://code.visualstudio.com/docs/agents/reference/mcp-configuration>,
 /// <https://geminicli.com/docs/tools/mcp-server/>,
-/// <https://docs.github.com/en/copilot/how-tos/copilot-cli/customize-copilot/add-mcp-servers>, <https://zed.dev/docs/ai/mcp>.
-pub(crate) const CLIENTS: [Client; 7] = [
+/// <https://docs.github.com/en/copilot/how-tos/copilot-cli/customize-copilot/add-mcp-servers>,
+/// <https://opencode.ai/docs/mcp-servers/>, <https://zed.dev/docs/ai/mcp>.
+pub(crate) const CLIENTS: [Client; 8] = [
     Client {
         name: "claude-code",
         label: "Claude Code",
         programs: &["claude"],
-        folder: |around| around.claude.clone().unwrap_or_else(|| around.home.join(".claude")),
+        folder: UserPaths::claude_folder,
         user: |around| around.claude.as_ref().unwrap_or(&around.home).join(".claude.json"),
         project: ".mcp.json",
         projects: Some("projects"),
         format: Format::Json(json::Shape { servers: "mcpServers", strict: true, entry: json::EntryForm::Plain }),
-        rules: Some(RulesFiles { user: claude_settings, project: ".claude/settings.json" }),
+        rules: Some(PartFiles {
+            user: Some(|around| around.claude_folder().join("settings.json")),
+            project: ".claude/settings.json",
+        }),
+        instructions: PartFiles { user: Some(|around| around.claude_folder().join("CLAUDE.md")), project: "CLAUDE.md" },
         advice: Some("so that Claude Code does not ask before tools that only read: steplatch setup --allow-reading"),
     },
     Client {
@@ -98,6 +129,7 @@ pub(crate) const CLIENTS: [Client; 7] = [
         projects: None,
         format: Format::Toml,
         rules: None,
+        instructions: PartFiles { user: Some(|around| around.codex.join("AGENTS.md")), project: AGENTS },
         advice: None,
     },
     Client {
@@ -110,6 +142,7 @@ pub(crate) const CLIENTS: [Client; 7] = [
         projects: None,
         format: Format::Json(json::Shape { servers: "mcpServers", strict: false, entry: json::EntryForm::Plain }),
         rules: None,
+        instructions: PartFiles { user: None, project: AGENTS },
         advice: None,
     },
     Client {
@@ -122,6 +155,7 @@ pub(crate) const CLIENTS: [Client; 7] = [
         projects: None,
         format: Format::Json(json::Shape { servers: "servers", strict: false, entry: json::EntryForm::Typed }),
         rules: None,
+        instructions: PartFiles { user: None, project: AGENTS },
         advice: None,
     },
     Client {
@@ -134,6 +168,7 @@ pub(crate) const CLIENTS: [Client; 7] = [
         projects: None,
         format: Format::Json(json::Shape { servers: "mcpServers", strict: false, entry: json::EntryForm::Plain }),
         rules: None,
+        instructions: PartFiles { user: Some(|around| around.home.join(".gemini/GEMINI.md")), project: "GEMINI.md" },
         advice: Some("Gemini CLI starts servers only in directories that it trusts: enter /permissions there"),
     },
     Client {
@@ -150,6 +185,27 @@ pub(crate) const CLIENTS: [Client; 7] = [
             entry: json::EntryForm::TypedWithTools,
         }),
         rules: None,
+        instructions: PartFiles {
+            user: Some(|around| around.home.join(".copilot/copilot-instructions.md")),
+            project: AGENTS,
+        },
+        advice: None,
+    },
+    Client {
+        name: "opencode",
+        label: "OpenCode",
+        programs: &["opencode"],
+        folder: |around| around.config.join("opencode"),
+        user: |around| {
+            let folder = around.config.join("opencode");
+            let with_comments = folder.join("opencode.jsonc");
+            if with_comments.exists() { with_comments } else { folder.join("opencode.json") }
+        },
+        project: "opencode.json",
+        projects: None,
+        format: Format::Json(json::Shape { servers: "mcp", strict: false, entry: json::EntryForm::CommandList }),
+        rules: None,
+        instructions: PartFiles { user: Some(|around| around.config.join("opencode/AGENTS.md")), project: AGENTS },
         advice: None,
     },
     Client {
@@ -162,23 +218,20 @@ pub(crate) const CLIENTS: [Client; 7] = [
         projects: None,
         format: Format::Json(json::Shape { servers: "context_servers", strict: false, entry: json::EntryForm::Plain }),
         rules: None,
+        instructions: PartFiles { user: None, project: AGENTS },
         advice: None,
     },
 ];
 
-/// Returns the user's settings of Claude Code.
-fn claude_settings(around: &UserPaths) -> PathBuf {
-    around.claude.clone().unwrap_or_else(|| around.home.join(".claude")).join("settings.json")
-}
-
 impl Client {
     /// Returns the file with rules for tools, if the client has one.
     pub(crate) fn rules_file(&self, scope: Scope, user_paths: &UserPaths) -> Option<PathBuf> {
-        let rules = self.rules.as_ref()?;
-        Some(match scope {
-            Scope::User => (rules.user)(user_paths),
-            Scope::Project => user_paths.project.join(rules.project),
-        })
+        self.rules.as_ref()?.path(scope, user_paths)
+    }
+
+    /// Returns the file with instructions to the client's agent, if it has one.
+    pub(crate) fn instructions_file(&self, scope: Scope, user_paths: &UserPaths) -> Option<PathBuf> {
+        self.instructions.path(scope, user_paths)
     }
 
     /// Returns the file that lists the client's servers.
@@ -245,6 +298,11 @@ impl UserPaths {
             path: variable("PATH").unwrap_or_default(),
             home,
         })
+    }
+
+    /// Returns Claude Code's configuration directory.
+    fn claude_folder(&self) -> PathBuf {
+        self.claude.clone().unwrap_or_else(|| self.home.join(".claude"))
     }
 
     /// Returns the program that a name or a path refers to.

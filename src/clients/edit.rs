@@ -62,7 +62,7 @@ pub(crate) fn edit_text(
         }
         (EditRequest::Have(_), Some(FoundEntry { command: None, url: Some(url), .. })) => (Outcome::KeptUrl(url), None),
         (EditRequest::Have(own_entry), Some(found)) => {
-            differences = found.differences(own_entry, user_paths);
+            differences = found.differences(format, own_entry, user_paths);
             match differences.is_empty() {
                 true => (Outcome::Kept, None),
                 false => (Outcome::Changed { previous: found.describe() }, Some(Change::Set(&differences))),

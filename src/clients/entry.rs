@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::json::EntryForm;
 use super::{Format, UserPaths};
@@ -52,20 +52,15 @@ impl OwnEntry {
 
     /// Returns the entry for a client that has none.
     pub(super) fn entry(&self, format: Format) -> Value {
-        let form = match format {
-            Format::Json(shape) => shape.entry,
-            Format::Toml => EntryForm::Plain,
-        };
-        let mut entry = Map::new();
-        if form != EntryForm::Plain {
-            entry.insert("type".to_owned(), "stdio".into());
+        let command = self.command.as_str();
+        match format.entry_form() {
+            EntryForm::Plain => json!({"command": command, "args": ["mcp"]}),
+            EntryForm::Typed => json!({"type": "stdio", "command": command, "args": ["mcp"]}),
+            EntryForm::TypedWithTools => {
+                json!({"type": "stdio", "command": command, "args": ["mcp"], "tools": ["*"]})
+            }
+            EntryForm::CommandList => json!({"type": "local", "command": [command, "mcp"]}),
         }
-        entry.insert("command".to_owned(), self.command.as_str().into());
-        entry.insert("args".to_owned(), json!(["mcp"]));
-        if form == EntryForm::TypedWithTools {
-            entry.insert("tools".to_owned(), json!(["*"]));
-        }
-        Value::Object(entry)
     }
 }
 
@@ -85,10 +80,18 @@ pub(crate) struct FoundEntry {
 impl FoundEntry {
     pub(super) fn from_value(entry: &Value) -> Self {
         let text = |name: &str| entry[name].as_str().map(str::to_owned);
-        let env = entry["env"].as_object().into_iter().flatten();
+        let list = |name: &str| {
+            let words = entry[name].as_array().into_iter().flatten();
+            words.filter_map(|word| Some(word.as_str()?.to_owned())).collect::<Vec<_>>()
+        };
+        let environment = ["env", "environment"].into_iter().find_map(|name| entry[name].as_object());
+        let env = environment.into_iter().flatten();
+        // Some clients have the command and its arguments in one list.
+        let mut command_line = list("command").into_iter();
+        let command = text("command").or_else(|| command_line.next());
         Self {
-            command: text("command"),
-            args: entry["args"].as_array().into_iter().flatten().filter_map(|arg| Some(arg.as_str()?.into())).collect(),
+            command,
+            args: command_line.chain(list("args")).collect(),
             env: env.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned()))).collect(),
             url: text("url").or_else(|| text("httpUrl")).or_else(|| text("serverUrl")),
         }
@@ -108,14 +111,28 @@ impl FoundEntry {
 
     /// Returns the properties that must change so that the entry starts `own_entry`. Keeps further arguments, such as
     /// another state directory.
-    pub(super) fn differences(&self, own_entry: &OwnEntry, user_paths: &UserPaths) -> Vec<(&'static str, Value)> {
-        let mut differences = Vec::new();
-        let command = self.command.as_deref().and_then(|command| user_paths.find(command));
-        if !command.is_some_and(|command| is_same_file(&command, &own_entry.program)) {
-            differences.push(("command", own_entry.command.as_str().into()));
+    pub(super) fn differences(
+        &self,
+        format: Format,
+        own_entry: &OwnEntry,
+        user_paths: &UserPaths,
+    ) -> Vec<(&'static str, Value)> {
+        let found = self.command.as_deref().filter(|command| {
+            user_paths.find(command).is_some_and(|command| is_same_file(&command, &own_entry.program))
+        });
+        let starts_server = self.args.iter().any(|arg| arg == "mcp");
+        let command = found.unwrap_or(&own_entry.command);
+        let args = if starts_server { &self.args } else { &vec!["mcp".to_owned()] };
+        if format.entry_form() == EntryForm::CommandList {
+            let command_line: Vec<&str> = std::iter::once(command).chain(args.iter().map(String::as_str)).collect();
+            return if found.is_some() && starts_server { Vec::new() } else { vec![("command", json!(command_line))] };
         }
-        if !self.args.iter().any(|arg| arg == "mcp") {
-            differences.push(("args", json!(["mcp"])));
+        let mut differences = Vec::new();
+        if found.is_none() {
+            differences.push(("command", command.into()));
+        }
+        if !starts_server {
+            differences.push(("args", json!(args)));
         }
         differences
     }

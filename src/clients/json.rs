@@ -34,6 +34,8 @@ pub(crate) enum EntryForm {
     Typed,
     /// The transport, and the tools that the client offers: all.
     TypedWithTools,
+    /// One list of the command and its arguments, of a `local` server.
+    CommandList,
 }
 
 /// A change of a document.

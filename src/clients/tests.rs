@@ -84,6 +84,21 @@ fn a_client_without_a_file_gets_one() {
         "{\n  \"servers\": {}\n}\n",
     );
     added(
+        "opencode",
+        "",
+        &expect![[r#"
+            {
+              "mcp": {
+                "steplatch": {
+                  "type": "local",
+                  "command": ["/bin/sh", "mcp"]
+                }
+              }
+            }
+        "#]],
+        "{\n  \"mcp\": {}\n}\n",
+    );
+    added(
         "codex",
         "",
         &expect![[r#"
@@ -93,6 +108,23 @@ fn a_client_without_a_file_gets_one() {
         "#]],
         "",
     );
+}
+
+#[test]
+fn a_command_in_one_list_keeps_its_arguments_where_its_program_changes() {
+    for (found, expected) in [
+        (r#"["/bin/sh", "mcp"]"#, None),
+        (r#"["/bin/sh", "--state-dir", "/x", "mcp"]"#, None),
+        (r#"["/gone", "--state-dir", "/x", "mcp"]"#, Some(r#"["/bin/sh", "--state-dir", "/x", "mcp"]"#)),
+        (r#"["/bin/sh"]"#, Some(r#"["/bin/sh", "mcp"]"#)),
+        ("[]", Some(r#"["/bin/sh", "mcp"]"#)),
+    ] {
+        let text =
+            |command: &str| format!("{{\"mcp\": {{\"steplatch\": {{\"type\": \"local\", \"command\": {command}}}}}}}");
+        let (outcome, new) = having("opencode", &text(found));
+        assert_eq!(new, text(expected.unwrap_or(found)));
+        assert_eq!(matches!(outcome, Outcome::Changed { .. }), expected.is_some(), "{outcome:?}");
+    }
 }
 
 #[test]

@@ -122,6 +122,7 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         &[
             ("steplatch setup --dry-run", "shows the changes, and makes none"),
             ("steplatch setup --client claude-code --scope project", "for all users of this directory"),
+            ("steplatch setup --instructions", "also tells agents when to use the tools"),
         ],
     ),
     ("doctor", &[("steplatch doctor", "starts the server as each client does")]),

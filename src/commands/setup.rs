@@ -9,7 +9,7 @@ use steplatch_workflow::line_diff;
 use crate::clients::edit::{EditRequest, Outcome, edit_text, is_blank};
 use crate::clients::entry::OwnEntry;
 use crate::clients::text::Unreadable;
-use crate::clients::{CLIENTS, Client, Scope, UserPaths, file, rules};
+use crate::clients::{CLIENTS, Client, Scope, UserPaths, file, instructions, rules};
 use crate::failure::Failure;
 use crate::print::{self, BAD, GOOD, QUIET};
 
@@ -24,7 +24,10 @@ pub(crate) struct Setup {
     /// Also have clients call the tools that only read without asking (Claude Code)
     #[arg(long, conflicts_with = "remove")]
     allow_reading: bool,
-    /// Remove the entry, and the rules of --allow-reading
+    /// Also tell agents when to use these tools, in a block of AGENTS.md, CLAUDE.md or GEMINI.md
+    #[arg(long, conflicts_with = "remove")]
+    instructions: bool,
+    /// Remove the entry, the rules of --allow-reading and the block of --instructions
     #[arg(long)]
     remove: bool,
     /// Show the changes without making them
@@ -48,6 +51,8 @@ pub(super) enum Part {
     Entry,
     /// The rules for its tools.
     Rules,
+    /// The instructions to its agent.
+    Instructions,
 }
 
 /// The outcome for a part of the configuration of one client.
@@ -97,14 +102,33 @@ impl Setup {
 
     /// Returns the removal of the entries of all clients.
     pub(super) fn removal(dry_run: bool) -> Self {
-        Self { client: Vec::new(), scope: Scope::User, allow_reading: false, remove: true, dry_run, json: false }
+        Self {
+            client: Vec::new(),
+            scope: Scope::User,
+            allow_reading: false,
+            instructions: false,
+            remove: true,
+            dry_run,
+            json: false,
+        }
     }
 
     /// Adds or changes the entry of each selected client, or removes it without one, and likewise the rules.
     pub(super) fn outcomes(&self, user_paths: &UserPaths, own_entry: Option<&OwnEntry>) -> Vec<ClientOutcome> {
         let request = own_entry.map_or(EditRequest::Lack, EditRequest::Have);
         let clients = CLIENTS.iter().filter(|client| self.is_selected(client));
-        clients.flat_map(|client| self.set_up(client, request, user_paths)).collect()
+        let mut outcomes: Vec<ClientOutcome> = Vec::new();
+        for client in clients {
+            for outcome in self.set_up(client, request, user_paths) {
+                // Several clients read the same instructions.
+                let is_shared = outcome.part == Part::Instructions
+                    && outcomes.iter().any(|other| other.part == outcome.part && other.file == outcome.file);
+                if !is_shared {
+                    outcomes.push(outcome);
+                }
+            }
+        }
+        outcomes
     }
 
     fn is_selected(&self, client: &Client) -> bool {
@@ -120,12 +144,15 @@ impl Setup {
         }
         let mut outcomes =
             vec![self.edit(client, Part::Entry, path, |text| edit_text(client.format, text, request, user_paths))];
-        if let Some(path) = client.rules_file(self.scope, user_paths)
-            && (self.allow_reading || self.remove)
-        {
-            let make = if self.remove { rules::remove_rules } else { rules::allow_reading };
-            let edited = self.edit(client, Part::Rules, path, make);
-            // Most users have no rules, and are not told so.
+        let rules: Make = if self.remove { rules::remove_rules } else { rules::allow_reading };
+        let advice: Make = if self.remove { instructions::remove } else { instructions::add };
+        for (part, is_requested, path, make) in [
+            (Part::Rules, self.allow_reading, client.rules_file(self.scope, user_paths), rules),
+            (Part::Instructions, self.instructions, client.instructions_file(self.scope, user_paths), advice),
+        ] {
+            let Some(path) = path.filter(|_| is_requested || self.remove) else { continue };
+            let edited = self.edit(client, part, path, make);
+            // Most users have no such part, and are not told so.
             if !matches!(edited.outcome, Some(Ok(Outcome::Absent))) {
                 outcomes.push(edited);
             }
@@ -183,6 +210,17 @@ impl Setup {
         for remark in outcomes.iter().filter_map(ClientOutcome::replaced) {
             print::remark(&remark);
         }
+        if self.instructions {
+            let found = outcomes.iter().filter(|done| done.part == Part::Entry && done.outcome.is_some());
+            for client in found.map(|done| done.client) {
+                if client.instructions_file(self.scope, user_paths).is_none() {
+                    print::remark(&format!(
+                        "{} has no file of instructions for all projects; in a project: --scope project",
+                        client.label
+                    ));
+                }
+            }
+        }
         let has_changed = outcomes
             .iter()
             .any(|done| matches!(done.outcome, Some(Ok(Outcome::Added | Outcome::Changed { .. } | Outcome::Removed))));
@@ -196,6 +234,11 @@ impl Setup {
                     !has_rules && matches!(done.outcome, Some(Ok(Outcome::Added | Outcome::Changed { .. })))
                 };
                 outcomes.iter().filter(is_added).filter_map(|done| done.client.advice).for_each(print::remark);
+                if !self.instructions {
+                    print::remark(
+                        "so that agents prefer these tools for interactive programs: steplatch setup --instructions",
+                    );
+                }
                 print::remark("restart running clients to apply the change; check it with: steplatch doctor");
                 print::remark("so that only you answer gates, set a passphrase with: steplatch approver set");
             }
@@ -203,6 +246,9 @@ impl Setup {
         Ok(())
     }
 }
+
+/// An edit of the text of a file.
+type Make = fn(&str) -> Result<(Outcome, String), Unreadable>;
 
 /// Reason for leaving a file unchanged.
 struct Unchanged(String);
@@ -219,6 +265,7 @@ impl ClientOutcome {
         match self.part {
             Part::Entry => self.client.label.to_owned(),
             Part::Rules => format!("{}, rules", self.client.label),
+            Part::Instructions => format!("{}, instructions", self.client.label),
         }
     }
 
@@ -227,6 +274,7 @@ impl ClientOutcome {
         match self.part {
             Part::Entry => format!("entry of {}", self.client.label),
             Part::Rules => format!("rules of {}", self.client.label),
+            Part::Instructions => format!("instructions of {}", self.client.label),
         }
     }
 
@@ -241,6 +289,7 @@ impl ClientOutcome {
             Some(Ok(Outcome::Added)) => (good, choose("added", "would be added")),
             Some(Ok(Outcome::Changed { .. })) => (good, choose("changed", "would be changed")),
             Some(Ok(Outcome::Removed)) => (good, choose("removed", "would be removed")),
+            Some(Ok(Outcome::Kept)) if self.part != Part::Entry => (good, "already there".to_owned()),
             Some(Ok(Outcome::Kept)) => (good, "already registered".to_owned()),
             Some(Ok(Outcome::KeptUrl(_))) => (good, "already registered, over HTTP".to_owned()),
             Some(Ok(Outcome::Absent)) => (quiet, "has no entry".to_owned()),
@@ -250,7 +299,7 @@ impl ClientOutcome {
     /// Returns the previous content of a changed entry.
     fn replaced(&self) -> Option<String> {
         match &self.outcome {
-            Some(Ok(Outcome::Changed { previous })) => {
+            Some(Ok(Outcome::Changed { previous })) if self.part == Part::Entry => {
                 Some(format!("the entry of {} was: {}", self.client.label, print::visible(previous)))
             }
             _ => None,
@@ -272,6 +321,7 @@ impl ClientOutcome {
         let is_blank = |text: String| match self.part {
             Part::Entry => is_blank(self.client.format, &text),
             Part::Rules => text.trim() == "{}",
+            Part::Instructions => text.is_empty(),
         };
         if text.is_some_and(is_blank) {
             std::fs::remove_file(&self.file).map_err(|error| left(&error))?;

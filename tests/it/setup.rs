@@ -55,18 +55,19 @@ impl Desk {
 }
 
 /// The user's files of all clients.
-const FILES: [(&str, &str); 7] = [
+const FILES: [(&str, &str); 8] = [
     (".claude.json", "{\n  \"numStartups\": 3,\n  \"mcpServers\": {}\n}\n"),
     (".codex/config.toml", "model = \"o\"\n"),
     (".cursor/mcp.json", "{}\n"),
     (".config/Code/User/mcp.json", "{\n\t// mine\n\t\"servers\": {\n\t\t\"a\": {\"command\": \"x\"},\n\t}\n}\n"),
     (".gemini/settings.json", ""),
     (".copilot/mcp-config.json", "{}"),
+    (".config/opencode/opencode.json", "{}"),
     (".config/zed/settings.json", "// Zed settings\n{\n  \"theme\": \"One\",\n}\n"),
 ];
 
 fn each(outcome: &str) -> Vec<(String, String)> {
-    ["claude-code", "codex", "cursor", "vscode", "gemini", "copilot", "zed"]
+    ["claude-code", "codex", "cursor", "vscode", "gemini", "copilot", "opencode", "zed"]
         .map(|name| (name.to_owned(), outcome.to_owned()))
         .into()
 }
@@ -125,6 +126,39 @@ fn rules_for_tools_that_only_read_come_on_request_and_go_with_the_entry() {
 }
 
 #[test]
+fn instructions_are_a_block_in_the_files_that_agents_read_and_go_with_the_entry() {
+    let own = "# Mine\n\nBe brief.\n";
+    let desk = Desk::with(&[
+        (".claude.json", "{}\n"),
+        (".claude/CLAUDE.md", own),
+        (".cursor/mcp.json", "{}"),
+        (".config/opencode/opencode.jsonc", "{\n  // mine\n  \"theme\": \"dark\"\n}\n"),
+    ]);
+    let said = desk.setup(&["--instructions"]);
+    assert!(said.stdout.contains("Claude Code, instructions"), "{said:?}");
+    assert!(said.stderr.contains("Cursor has no file of instructions for all projects"), "{said:?}");
+    let block = desk.read(".config/opencode/AGENTS.md");
+    assert!(block.contains("`open_terminal`") && block.lines().count() <= 12, "{block}");
+    assert_eq!(desk.read(".claude/CLAUDE.md"), format!("{own}\n{block}"));
+    let settings = desk.read(".config/opencode/opencode.jsonc");
+    let entry = json!({"type": "local", "command": [PROGRAM, "mcp"]}).to_string();
+    let without_blanks: String = settings.split_whitespace().collect();
+    assert!(without_blanks.contains(&format!("\"mcp\":{{\"steplatch\":{entry}}}")), "{settings}");
+    assert!(settings.contains("// mine"), "{settings}");
+    assert!(desk.setup(&["--instructions"]).well().contains("already there"));
+    // Without the option, a block that is there stays.
+    desk.setup(&[]).well();
+    assert!(desk.read(".claude/CLAUDE.md").contains("steplatch"));
+    desk.setup(&["--remove"]).well();
+    assert_eq!(desk.read(".claude/CLAUDE.md"), own);
+    assert_eq!(desk.read(".config/opencode/AGENTS.md"), "");
+
+    // In a project, most clients read the same file.
+    let said = desk.setup(&["--instructions", "--scope", "project", "--client", "codex", "--client", "cursor"]).well();
+    assert_eq!(said.matches("AGENTS.md").count(), 1, "{said}");
+}
+
+#[test]
 fn clients_that_are_not_there_are_named_and_get_nothing() {
     let desk = Desk::with(&[(".cursor/mcp.json", "{}")]);
     let said = desk.setup(&[]);
@@ -138,6 +172,7 @@ fn clients_that_are_not_there_are_named_and_get_nothing() {
             "· VS Code not found",
             "· Gemini CLI not found",
             "· Copilot CLI not found",
+            "· OpenCode not found",
             "· Zed not found",
         ]
     );

@@ -37,7 +37,7 @@ fn everything_goes_after_a_list_of_it_and_what_a_person_made_only_if_it_is_purge
     fs::create_dir_all(home.path().join(".gemini")).unwrap();
     fs::write(home.path().join(".gemini/settings.json"), "{\n  \"theme\": \"dark\"\n}\n").unwrap();
     let before = files(home.path());
-    home.runs(&["setup", "--allow-reading"]).well();
+    home.runs(&["setup", "--allow-reading", "--instructions"]).well();
     let agent = Agent::new(&home);
     assert_eq!(agent.calls("open_terminal", json!({"name": "t"}))["success"], true);
 
@@ -46,6 +46,7 @@ fn everything_goes_after_a_list_of_it_and_what_a_person_made_only_if_it_is_purge
         "entry of Cursor",
         "entry of Gemini CLI",
         "rules of Claude Code",
+        "instructions of Gemini CLI",
         "closes 1 terminal",
         "Keeps, without --purge:",
     ] {

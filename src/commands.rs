@@ -5,6 +5,7 @@ pub(crate) mod config;
 mod cp;
 mod daemon;
 mod doctor;
+mod example_workflows;
 mod examples;
 pub(crate) mod gates;
 pub(crate) mod graphs;
@@ -43,7 +44,7 @@ use crate::{completion, front, print};
 const START_WITH: &str = "Start with:
   steplatch setup          give your agents terminals and workflows
   steplatch terminal open  open a terminal; 'terminal attach' takes you into it
-  steplatch run FILE       run a workflow; 'workflow schema' says how one is written
+  steplatch examples       workflows to run with 'steplatch run FILE', and to change
   steplatch open           see terminals, runs and questions in the browser";
 
 /// The version, followed by the commit and its date in a published binary (`cargo xtask dist`).
@@ -90,6 +91,7 @@ enum Command {
     /// Require a passphrase to approve human gates
     #[command(subcommand)]
     Approver(approver::Approver),
+    Examples(example_workflows::Examples),
     /// List, show and call the nodes of this project
     #[command(subcommand)]
     Nodes(nodes::Nodes),
@@ -208,6 +210,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Runs(command) => command.run(&paths).await,
         Command::Gates(command) => command.run(&paths).await,
         Command::Approver(command) => command.run(&paths).await,
+        Command::Examples(command) => command.run(),
         Command::Nodes(command) => command.run(&paths).await,
         Command::Graph(command) => command.run(&paths).await,
         Command::Hosts(command) => command.run(&paths).await,

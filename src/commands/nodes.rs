@@ -119,7 +119,7 @@ pub(super) fn table<const N: usize>(heads: [&str; N], rows: impl Iterator<Item =
 pub(super) fn declared_in(files: &[String], folder: &str, broken: &[BrokenNode]) -> std::io::Result<()> {
     if files.is_empty() {
         let example = "[nodes.NAME] with type = \"bash\" and command = \"…\"";
-        print::remark(&format!("{folder} declares none; declare one in its steplatch.toml, with {example}"));
+        print::remark(&format!("{folder} declares none; declare one in its steplatch.toml: {example}"));
     } else {
         print::remark(&format!("in {}", files.join(" and ")));
     }

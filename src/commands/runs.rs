@@ -121,7 +121,7 @@ impl List {
             print::remark(if has_filter {
                 "no run matches"
             } else {
-                "there are no runs; start one with: steplatch run"
+                "there are no runs; start one with: steplatch run FILE (steplatch examples lists some)"
             });
         } else {
             let head = ["ID", "WORKFLOW", "STATE", "STARTED", "DURATION", "DETAILS"].map(str::to_owned).to_vec();

@@ -64,6 +64,22 @@ fn refused(said: &CommandOutput, code: i32, parts: &[&str]) {
 }
 
 #[test]
+fn an_example_is_printed_and_runs() {
+    let home = Home::new(STEPLATCH);
+    let listed = home.runs(&["examples"]).well();
+    let names: Vec<&str> = listed.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    assert!(names.len() > 5 && names[0] == "hello.json", "{listed}");
+    for (name, arguments, result) in
+        [("count.json", &["-i", "FOLDER=."][..], "LINES_COUNTED = "), ("fan_out.py", &[][..], "kernel: ")]
+    {
+        std::fs::write(home.path().join(name), home.runs(&["examples", name]).well()).unwrap();
+        let ran = home.runs(&[&["run", name], arguments].concat()).well();
+        assert!(ran.contains("completed in") && ran.contains(result), "{ran}");
+    }
+    assert_eq!(home.runs(&["examples", "nope"]).code, 2);
+}
+
+#[test]
 fn a_gate_is_listed_shown_and_answered_by_its_number() {
     let home = home();
     let agent = Agent::new(&home);

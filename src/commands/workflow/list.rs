@@ -39,7 +39,9 @@ impl List {
 fn show(reply: &ListWorkflowsReply) -> std::io::Result<()> {
     let ListWorkflowsReply { workflows, total, broken, library, .. } = reply;
     if workflows.is_empty() && broken.is_empty() {
-        print::remark(&format!("no workflows are saved; steplatch workflow load FILE saves one in {library}"));
+        print::remark(&format!(
+            "no workflows are saved; steplatch workflow load FILE saves one in {library} (steplatch examples lists some)"
+        ));
     }
     if !workflows.is_empty() {
         let head = ["NAME", "KIND", "STATUS", "RUNS", "LAST RUN", "DESCRIPTION"].map(str::to_owned).to_vec();

@@ -12,6 +12,7 @@ pub(crate) mod graphs;
 mod host;
 mod hosts;
 mod hosts_install;
+mod init;
 mod man;
 mod mcp;
 mod moment;
@@ -92,6 +93,7 @@ enum Command {
     #[command(subcommand)]
     Approver(approver::Approver),
     Examples(example_workflows::Examples),
+    Init(init::Init),
     /// List, show and call the nodes of this project
     #[command(subcommand)]
     Nodes(nodes::Nodes),
@@ -211,6 +213,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Gates(command) => command.run(&paths).await,
         Command::Approver(command) => command.run(&paths).await,
         Command::Examples(command) => command.run(),
+        Command::Init(command) => command.run(),
         Command::Nodes(command) => command.run(&paths).await,
         Command::Graph(command) => command.run(&paths).await,
         Command::Hosts(command) => command.run(&paths).await,

@@ -11,7 +11,7 @@ use crate::print::{self, padded, visible};
 /// The headings of the help, each with its commands in the order of use. clap has no headings of subcommands.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Terminals", &["terminal", "watch"]),
-    ("Workflows", &["run", "workflow", "runs", "examples", "nodes", "graph"]),
+    ("Workflows", &["run", "workflow", "runs", "examples", "init", "nodes", "graph"]),
     ("People", &["gates", "ui", "open", "commander", "approver"]),
     ("Machines", &["hosts", "cp", "remote"]),
     (

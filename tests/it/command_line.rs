@@ -64,6 +64,27 @@ fn refused(said: &CommandOutput, code: i32, parts: &[&str]) {
 }
 
 #[test]
+fn a_project_gets_its_commands_and_a_workflow_that_asks_where_one_fails() {
+    let home = Home::new(STEPLATCH);
+    std::fs::write(home.path().join("Makefile"), "build:\n\ttrue\ntest:\n\ttest -e ok\n").unwrap();
+    let shown = home.runs(&["init", "--dry-run"]).well();
+    assert!(shown.contains("make test") && !home.path().join("check.py").exists(), "{shown}");
+    home.runs(&["init"]).well();
+    let refused = home.runs(&["init"]);
+    assert!(refused.code == 2 && refused.stderr.contains("steplatch.toml' exists; init writes no file"), "{refused:?}");
+    let listed = home.runs(&["nodes", "list"]).well();
+    assert!(listed.contains("build ") && listed.contains("test "), "{listed}");
+
+    let asked = home.runs(&["run", "check.py", "--json"]);
+    assert_eq!((asked.code, &asked.json()["pending_gate"]["prompt"]), (3, &"test failed. Again?".into()), "{asked:?}");
+    std::fs::write(home.path().join("ok"), "").unwrap();
+    let run = asked.json()["run_id"].as_str().unwrap().to_owned();
+    home.answers(&run, "again");
+    assert_eq!(home.runs(&["runs", "wait", &run]).code, 0);
+    assert!(home.runs(&["runs", "show", &run]).well().contains("all steps passed"));
+}
+
+#[test]
 fn an_example_is_printed_and_runs() {
     let home = Home::new(STEPLATCH);
     let listed = home.runs(&["examples"]).well();

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// Counts what may change the state of a terminal: output, input, an opening, an end, a hold. Cheap to clone.
+/// Counts the events that may change the state of a terminal: output, input, an opening, an end, a hold. Cheap to
+/// clone.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Activity(Arc<watch::Sender<u64>>);
 
 impl Activity {
-    /// Records that something happened.
+    /// Counts one event.
     pub(crate) fn record_event(&self) {
         self.0.send_modify(|count| *count = count.wrapping_add(1));
     }

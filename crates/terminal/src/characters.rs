@@ -1,30 +1,29 @@
 //! Output in slices that end between characters.
 //!
-//! A read may end in the middle of a character (UTF-8, RFC 3629). The parser
-//! after this completes such a character from the next slice, and loses the one after it when that slice soon ends in
-//! the middle of another. So no slice that it gets ends inside a character: the beginning of one waits here for its
-//! end.
+//! A read may end in the middle of a character (UTF-8, RFC 3629). The next parser completes such a character from the
+//! next slice, but loses the following character if that slice soon ends in the middle of another. So an incomplete
+//! character waits here for its remaining bytes, and no slice for the parser ends inside a character.
 
 /// Replacement of bytes that are not a character: U+FFFD.
 const REPLACEMENT: &[u8] = "\u{fffd}".as_bytes();
 
-/// Keeps the beginning of a character until the rest of it comes.
+/// Buffers the first bytes of a character until its last byte arrives.
 #[derive(Debug, Default)]
 pub(crate) struct Utf8Assembler {
-    begun: Vec<u8>,
+    incomplete: Vec<u8>,
 }
 
 impl Utf8Assembler {
     /// Passes `bytes` to `sink` in slices of at most `max_bytes` bytes (at least 4) that end between characters.
     pub(crate) fn pass(&mut self, mut bytes: &[u8], max_bytes: usize, mut sink: impl FnMut(&[u8])) {
-        while !self.begun.is_empty() {
+        while !self.incomplete.is_empty() {
             let Some((&byte, rest)) = bytes.split_first() else { return };
-            self.begun.push(byte);
-            if std::str::from_utf8(&self.begun).is_ok() {
-                sink(&std::mem::take(&mut self.begun));
-            } else if !is_beginning(&self.begun) {
-                // It never ends: the byte is part of something else.
-                self.begun.clear();
+            self.incomplete.push(byte);
+            if std::str::from_utf8(&self.incomplete).is_ok() {
+                sink(&std::mem::take(&mut self.incomplete));
+            } else if !is_incomplete_character(&self.incomplete) {
+                // The byte does not continue the character.
+                self.incomplete.clear();
                 sink(REPLACEMENT);
                 break;
             }
@@ -32,12 +31,12 @@ impl Utf8Assembler {
         }
         while !bytes.is_empty() {
             let end = bytes.len().min(max_bytes);
-            let cut = end - unfinished(&bytes[..end]);
+            let cut = end - incomplete_suffix_length(&bytes[..end]);
             if cut > 0 {
                 sink(&bytes[..cut]);
             }
             if end == bytes.len() {
-                self.begun.extend_from_slice(&bytes[cut..]);
+                self.incomplete.extend_from_slice(&bytes[cut..]);
                 return;
             }
             bytes = &bytes[cut..];
@@ -45,17 +44,16 @@ impl Utf8Assembler {
     }
 }
 
-/// Returns whether bytes are the beginning of a character and not the whole of it. The parser makes one replacement of
-/// such a beginning, so that nothing waits for a byte which cannot continue it.
-fn is_beginning(bytes: &[u8]) -> bool {
+/// Returns whether `bytes` are the beginning of a character, without its last byte.
+fn is_incomplete_character(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes).is_err_and(|error| error.valid_up_to() == 0 && error.error_len().is_none())
 }
 
-/// Returns the number of bytes at the end that are the beginning of a character.
-fn unfinished(bytes: &[u8]) -> usize {
+/// Returns the number of bytes at the end that belong to an incomplete character.
+fn incomplete_suffix_length(bytes: &[u8]) -> usize {
     // A character has at most 4 bytes.
     let lengths = 1..=bytes.len().min(3);
-    lengths.rev().find(|&length| is_beginning(&bytes[bytes.len() - length..])).unwrap_or(0)
+    lengths.rev().find(|&length| is_incomplete_character(&bytes[bytes.len() - length..])).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ pub struct CommandRequest {
     pub command: String,
     /// The directory to change to first. The shell stays there. If it cannot change to it, the command does not run.
     pub working_directory: Option<String>,
-    /// Time limit for its end. The command itself keeps running after that.
+    /// Maximum time to wait for the end of the command. The command keeps running after that.
     pub timeout: Duration,
     /// Limit of the output to return.
     pub limit: Limit,
@@ -38,8 +38,8 @@ pub struct CommandRequest {
     /// The client or run, for the log of inputs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// The gate at which a person approved it. The terminal refuses the command if its state has changed since, see
-    /// [`Terminal::record_state`](crate::Terminal::record_state).
+    /// The gate at which a person approved the command. The terminal refuses the command if the terminal's state has
+    /// changed since then, see [`Terminal::record_state`](crate::Terminal::record_state).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approved_at: Option<String>,
 }
@@ -73,20 +73,20 @@ pub struct CommandResult {
     pub ended: Option<Exit>,
     /// The program that took the place of the shell, as after `exec`.
     pub replaced_by: Option<String>,
-    /// The untyped lines of an entry: the program did not return to its prompt before them.
+    /// The lines of an entry that were not typed, because the program did not return to its prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_entered: Option<String>,
-    /// The input that the command waits for; it still runs.
+    /// The input that the running command waits for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asks: Option<InputRequest>,
-    /// The shell is at its prompt again and has not reported the end of the command: its hook for that is gone, or a
-    /// setting of the user has skipped it, perhaps together with the command. The output has what came before the prompt.
+    /// True if the shell is at its prompt again without a report of the command's end. Its hook was removed, or a user
+    /// setting skipped the hook and possibly the command. The output ends before the prompt.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_unreported: bool,
-    /// The output of the shell goes through a pipe, as after `exec > >(tee log)`: some of it may come later.
+    /// True if the shell's output goes through a pipe, as after `exec > >(tee log)`. Some output may arrive later.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_piped: bool,
-    /// The command has ended at the prompt of what may be a shell, and that prompt reports no exit codes.
+    /// True if the command ended at a prompt that may be a shell's and reports no exit codes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lacks_exit_code: bool,
     /// Offset at which the output begins.
@@ -138,7 +138,7 @@ pub struct InputRequest {
 }
 
 impl InputRequest {
-    /// Returns whether it is a shell. A shell draws no full screen; a program that has ended may have left one on.
+    /// Returns whether the program is a shell. Ignores `full_screen`, which an ended program may have left on.
     #[must_use]
     pub fn is_of_shell(&self) -> bool {
         self.program.as_deref().is_some_and(is_shell_name)
@@ -157,7 +157,7 @@ pub enum RunError {
         /// Program in the foreground.
         program: Option<String>,
     },
-    /// A command runs already.
+    /// Another command is running.
     #[error("the shell is busy{}; wait for its prompt, or interrupt it", describe_foreground(.program.as_deref()))]
     Busy {
         /// Program in the foreground.
@@ -195,7 +195,7 @@ pub enum RunError {
         /// The row of the cursor.
         row: String,
     },
-    /// The command has a `!` that the shell may expand from its history. The shell received nothing.
+    /// The command contains a `!` that the shell may expand from its history. The shell received nothing.
     #[error(
         "the shell may replace the '!' in the command by a word of its history, so nothing was typed; use integrate: \
          true, which prevents it, put a backslash before the '!', or quote it with single quotes (csh ignores them)"
@@ -212,7 +212,7 @@ pub enum RunError {
         /// Columns of the terminal.
         cols: u16,
     },
-    /// A line of it would be truncated.
+    /// A line of the command would be truncated.
     #[error(transparent)]
     LineTooLong(#[from] LineTooLong),
     /// The entry has an empty line, which is a separate command for the program at the prompt.
@@ -253,21 +253,21 @@ pub enum RunError {
         /// Unread bytes.
         waiting: usize,
     },
-    /// The request was to integrate a shell, and no shell answered at the prompt.
+    /// The request integrates a shell, but no shell replied at the prompt.
     #[error(
         "no shell answered at the prompt, so it is not integrated; run the command without integrate, or type it and \
          wait for its output"
     )]
     Unintegrated,
-    /// The shell that was to get its marks ended at the line typed for that, as one does that ends at each error. The
-    /// command was not run.
+    /// The shell ended while the terminal typed the line that sets up its marks; with `set -e`, any error ends a shell.
+    /// The command was not run.
     #[error(
         "the shell at the prompt ended while its marks were set up, so the command was not run; another shell may be at the \
          prompt now: look at the screen before the next command"
     )]
     ShellEnded,
-    /// The request names a directory, and the program at the prompt reports no commands, so the terminal cannot change
-    /// to it first.
+    /// The request names a directory, but the terminal cannot change to it first: the program at the prompt reports no
+    /// commands.
     #[error(
         "working_directory requires a shell that reports its commands; integrate the shell, or change the directory \
          within the command"
@@ -299,8 +299,8 @@ pub(crate) fn normalize(command: &str) -> Result<String, RunError> {
 }
 
 /// Returns the command that changes to `folder`, or the character in it that cannot be entered.
-pub(crate) fn change_to(folder: &str, kind: Kind) -> Result<String, RunError> {
-    // `cd -` means the folder before.
+pub(crate) fn cd_command(folder: &str, kind: Kind) -> Result<String, RunError> {
+    // `cd -` means the previous directory.
     let folder = if folder.starts_with('-') { format!("./{folder}") } else { folder.to_owned() };
     let word = quoted(&folder, kind).into_string().expect("a text that was quoted is a text");
     // Call the builtin: an alias or a function of the user may change to another directory and succeed.
@@ -439,8 +439,8 @@ mod tests {
 
     #[test]
     fn a_folder_is_a_folder_whatever_it_is_called() {
-        assert_eq!(change_to("/tmp/it's", Kind::Bash).unwrap(), r"\builtin cd -- '/tmp/it'\''s'");
-        assert_eq!(change_to("-", Kind::Fish).unwrap(), "builtin cd -- './-'");
+        assert_eq!(cd_command("/tmp/it's", Kind::Bash).unwrap(), r"\builtin cd -- '/tmp/it'\''s'");
+        assert_eq!(cd_command("-", Kind::Fish).unwrap(), "builtin cd -- './-'");
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //!
 //! A user who types `password` must not satisfy a wait for `password`. Where the shell integration
 //! marks the command line, the marks show the echo. Elsewhere this module recognises it: output
-//! that follows an input and spells it out, character by character, line by line. A line counts
-//! once all of it has come back; a different echo was output all along.
+//! that follows an input and repeats it character by character, line by line. A line counts as an
+//! echo once it is complete; text that differs from the input is output.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -11,68 +11,69 @@ use std::ops::Range;
 /// Follows the output and finds the echo of typed text.
 #[derive(Debug, Default)]
 pub(crate) struct Echo {
-    /// Echoes that have come back in full, oldest first.
+    /// Complete echoes, oldest first.
     confirmed: VecDeque<Range<u64>>,
-    awaited: Option<Awaited>,
+    awaited: Option<AwaitedEcho>,
 }
 
 #[derive(Debug)]
-struct Awaited {
-    /// Lines still to come back, each with its line end, if it has one. The first one is in progress.
+struct AwaitedEcho {
+    /// Lines without a complete echo, each with its line end, if any. The first line is in progress.
     lines: VecDeque<String>,
-    /// Number of bytes of the first line that have come back, and since where.
-    matched: usize,
+    /// Number of echoed bytes of the first line.
+    matched_bytes: usize,
+    /// Offset of their echo.
     start: u64,
-    /// Number of blanks behind the text of that line.
+    /// Number of blanks after the echoed text of the first line.
     blanks: usize,
 }
 
 /// The result of following more output.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Followed {
-    /// Nothing that changes earlier results.
+pub(crate) enum FollowResult {
+    /// Earlier results are still valid.
     Nothing,
-    /// Text from this offset on, first taken for an echo, is output after all.
+    /// The text from this offset on is output, although an earlier result treated it as an echo.
     Withdrawn(u64),
 }
 
-/// Echoes further back than this many are forgotten; no wait looks that far back.
+/// Maximum number of remembered echoes. No wait searches further back.
 const MAX_CONFIRMED: usize = 64;
 
-/// Maximum length of an input to follow, in bytes. No pattern means to match in a longer one by accident.
+/// Maximum length of an input whose echo is recognised, in bytes.
 const MAX_FOLLOWED_BYTES: usize = 16 * 1024;
 
 impl Echo {
     /// Records the text to type next, while the output ends at `offset`.
     pub(crate) fn expect(&mut self, text: &str, offset: u64) {
-        // What a control character does to the line is the program's business; only the text before it counts.
-        let control = |character: char| character.is_control() && !matches!(character, '\n' | '\r');
-        let plain = text.trim_start_matches(control).split(control).next().unwrap_or_default();
+        // The effect of a control character on the line is unknown, so follow only the text before it.
+        let is_control = |character: char| character.is_control() && !matches!(character, '\n' | '\r');
+        let plain = text.trim_start_matches(is_control).split(is_control).next().unwrap_or_default();
         let unified = plain.replace("\r\n", "\n").replace('\r', "\n");
         let lines: VecDeque<String> = unified.split_inclusive('\n').map(str::to_owned).collect();
-        self.awaited = (!lines.is_empty() && unified.len() <= MAX_FOLLOWED_BYTES).then_some(Awaited {
+        self.awaited = (!lines.is_empty() && unified.len() <= MAX_FOLLOWED_BYTES).then_some(AwaitedEcho {
             lines,
-            matched: 0,
+            matched_bytes: 0,
             start: offset,
             blanks: 0,
         });
     }
 
     /// Follows output: `text` begins at `offset`.
-    pub(crate) fn follow(&mut self, offset: u64, text: &str) -> Followed {
-        let mut at = offset;
+    pub(crate) fn follow(&mut self, offset: u64, text: &str) -> FollowResult {
+        let mut position = offset;
         for character in text.chars() {
-            let Some(awaited) = &mut self.awaited else { return Followed::Nothing };
+            let Some(awaited) = &mut self.awaited else { return FollowResult::Nothing };
             let line = &awaited.lines[0];
-            let expected = line[awaited.matched..].chars().next();
-            if awaited.matched == 0 {
-                awaited.start = at;
+            let expected = line[awaited.matched_bytes..].chars().next();
+            if awaited.matched_bytes == 0 {
+                awaited.start = position;
             }
-            at += character.len_utf8() as u64;
+            position += character.len_utf8() as u64;
             match character {
-                // A line that a program wraps itself has returns in it, and so has the row of a progress bar before it.
+                // Programs that wrap lines insert carriage returns, and a progress bar may precede the echo.
                 '\r' => continue,
-                // Line editors draw a blank behind a full row, and the last character again.
+                // After a full row, line editors draw a blank, and then the last character again.
                 ' ' if expected == Some('\n') => {
                     awaited.blanks += 1;
                     continue;
@@ -81,8 +82,9 @@ impl Echo {
                     awaited.blanks -= 1;
                     continue;
                 }
-                '\x08' if awaited.matched > 0 => {
-                    awaited.matched -= line[..awaited.matched].chars().next_back().map_or(0, char::len_utf8);
+                '\x08' if awaited.matched_bytes > 0 => {
+                    awaited.matched_bytes -=
+                        line[..awaited.matched_bytes].chars().next_back().map_or(0, char::len_utf8);
                     continue;
                 }
                 '\n' => awaited.blanks = 0,
@@ -90,38 +92,38 @@ impl Echo {
             }
             if awaited.blanks > 0 || expected != Some(character) {
                 let withdrawn = awaited.start;
-                let began = awaited.matched > 0;
+                let has_matched = awaited.matched_bytes > 0;
                 self.awaited = None;
-                return if began { Followed::Withdrawn(withdrawn) } else { Followed::Nothing };
+                return if has_matched { FollowResult::Withdrawn(withdrawn) } else { FollowResult::Nothing };
             }
-            awaited.matched += character.len_utf8();
-            if awaited.matched == line.len() {
-                self.confirmed.push_back(awaited.start..at);
+            awaited.matched_bytes += character.len_utf8();
+            if awaited.matched_bytes == line.len() {
+                self.confirmed.push_back(awaited.start..position);
                 if self.confirmed.len() > MAX_CONFIRMED {
                     self.confirmed.pop_front();
                 }
                 awaited.lines.pop_front();
-                awaited.matched = 0;
+                awaited.matched_bytes = 0;
                 if awaited.lines.is_empty() {
                     self.awaited = None;
                 }
             }
         }
-        Followed::Nothing
+        FollowResult::Nothing
     }
 
-    /// Returns whether an echo may still be coming.
+    /// Returns whether an echo is still incomplete.
     pub(crate) fn is_following(&self) -> bool {
         self.awaited.is_some()
     }
 
-    /// The parts of `range` that are echo, or look like the beginning of one, in order.
+    /// Returns the parts of `range` that are an echo or may be the beginning of an echo, in order.
     pub(crate) fn within(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
         let open = self
             .awaited
             .as_ref()
-            .filter(|awaited| awaited.matched > 0)
-            .map(|awaited| awaited.start..awaited.start + awaited.matched as u64);
+            .filter(|awaited| awaited.matched_bytes > 0)
+            .map(|awaited| awaited.start..awaited.start + awaited.matched_bytes as u64);
         self.confirmed
             .iter()
             .cloned()
@@ -135,7 +137,7 @@ impl Echo {
 mod tests {
     use super::*;
 
-    fn after(typed: &str, output: &[&str]) -> (Vec<Range<u64>>, Vec<Followed>) {
+    fn after(typed: &str, output: &[&str]) -> (Vec<Range<u64>>, Vec<FollowResult>) {
         let mut echo = Echo::default();
         echo.expect(typed, 0);
         let mut at = 0;
@@ -164,7 +166,7 @@ mod tests {
         assert_eq!(after("yes\n", &["ye"]).0, [0..2]);
         let (echo, followed) = after("yes\n", &["ye", "ar"]);
         assert!(echo.is_empty());
-        assert_eq!(followed, [Followed::Nothing, Followed::Withdrawn(0)]);
+        assert_eq!(followed, [FollowResult::Nothing, FollowResult::Withdrawn(0)]);
     }
 
     #[test]

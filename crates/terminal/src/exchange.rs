@@ -27,7 +27,8 @@ use crate::terminal::write_lock::LockHolder;
 /// The key that bash's integration binds to its function, see `integration/bash.sh`.
 pub(crate) const BASH_KEY: &[u8] = b"\x1b\x1fs";
 
-/// Time limit for the answer of a shell: milliseconds as a rule, seconds for a long value on a busy machine.
+/// Time limit for the answer of a shell. An answer usually takes milliseconds, but seconds for a long value on a busy
+/// machine.
 pub(crate) const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum size of a request and of an answer, in bytes.
@@ -36,8 +37,8 @@ pub(crate) const MAX_EXCHANGE_BYTES: usize = 4 << 20;
 /// A variable of a live shell.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Variable {
-    /// Its value. Of an array or a list, the elements as the shell itself joins them: in bash and zsh with the first
-    /// character of `IFS`, in fish with a blank, or a colon for a path. U+FFFD replaces bytes that are not UTF-8.
+    /// Its value. The shell joins the elements of an array or a list: bash and zsh with the first character of `IFS`,
+    /// fish with a blank, or a colon for a path. U+FFFD replaces bytes that are not UTF-8.
     pub value: String,
     /// True if programs inherit it.
     pub exported: bool,
@@ -77,7 +78,7 @@ pub enum VariablesError {
     #[error("the shell does not answer: the signal handler of the integration was removed")]
     #[serde(rename = "Deaf")]
     NoHandler,
-    /// The request cannot be typed into an inner shell: it is too long, or a value has characters that are keys there.
+    /// The request cannot be typed into an inner shell: it is too long, or a value contains control characters.
     #[error("the values cannot be typed into this shell: they are too long, or contain control characters")]
     NotTypeable,
     /// The shell did not answer in time.
@@ -214,14 +215,14 @@ impl QueryScript {
     }
 }
 
-/// Report of a shell about one variable.
+/// Name of a variable, and its value if it is set, as reported by a shell.
 pub(crate) type VariableReport = (String, Option<Variable>);
 
 /// Parses an answer; see [`QueryScript::query`].
 pub(crate) fn parse_answer(answer: &[u8], kind: Kind) -> Vec<VariableReport> {
-    let texts: Vec<&[u8]> = answer.split(|&byte| byte == 0).collect();
+    let fields: Vec<&[u8]> = answer.split(|&byte| byte == 0).collect();
     let lossy = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
-    let variables = texts.chunks_exact(4).map(|fields| {
+    let variables = fields.chunks_exact(4).map(|fields| {
         let exported = match kind {
             Kind::Zsh => fields[2].split(|&byte| byte == b'-').any(|word| word == b"export"),
             Kind::Bash | Kind::Fish | Kind::Posix => fields[2].contains(&b'x'),
@@ -232,9 +233,9 @@ pub(crate) fn parse_answer(answer: &[u8], kind: Kind) -> Vec<VariableReport> {
     variables.collect()
 }
 
-/// The two files of an exchange, removed with it.
+/// The files of an exchange, removed at its end.
 #[derive(Debug)]
-pub(crate) struct Files {
+pub(crate) struct ExchangeFiles {
     request: PathBuf,
     answer: PathBuf,
     /// File with the state that a function does not see.
@@ -242,7 +243,7 @@ pub(crate) struct Files {
     kind: Kind,
 }
 
-impl Files {
+impl ExchangeFiles {
     /// Writes a request and an empty answer.
     pub(crate) fn write(session: &IntegrationSession, script: &QueryScript) -> Result<Self, VariablesError> {
         let text = script.file();
@@ -302,7 +303,7 @@ fn read_bounded(path: &PathBuf) -> Result<Vec<u8>, VariablesError> {
     if answer.len() > MAX_EXCHANGE_BYTES { Err(VariablesError::TooLong) } else { Ok(answer) }
 }
 
-impl Drop for Files {
+impl Drop for ExchangeFiles {
     fn drop(&mut self) {
         // Ignore errors: the files may have been removed already.
         let _ = fs::remove_file(&self.request);

@@ -168,7 +168,7 @@ fn output() {
                     pipeline.screen.text(),
                     pipeline.screen.picture(),
                     pipeline.screen.snapshot(),
-                    pipeline.behind_prompt(),
+                    pipeline.text_after_prompt(),
                 );
             }
         }

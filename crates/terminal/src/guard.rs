@@ -1,11 +1,11 @@
-//! A bound on what a control string may make the parsers remember.
+//! A limit on the length of control strings that the parsers buffer.
 //!
-//! Both parsers behind this collect an operating system command (OSC, ECMA-48 8.3.89) until its
-//! terminator, however long it grows. A program that prints `ESC ]` and then gigabytes would take
-//! the daemon's memory. So this filter cancels an OSC longer than [`MAX_OSC_BYTES`] and drops the
-//! rest of it. The screen has narrower bounds for the addresses of hyperlinks (OSC 8).
+//! Both parsers after this filter buffer an operating system command (OSC, ECMA-48 8.3.89) until its
+//! terminator, without a limit. A program that prints `ESC ]` and then gigabytes would exhaust the
+//! daemon's memory. So this filter cancels an OSC longer than [`MAX_OSC_BYTES`] and drops the
+//! rest of it. The screen has lower limits for the addresses of hyperlinks (OSC 8).
 
-/// Maximum length of a passed OSC, in bytes. Titles, folders and colours are far shorter.
+/// Maximum length of an OSC that passes the filter, in bytes. Titles, folders and colours are far shorter.
 pub(crate) const MAX_OSC_BYTES: usize = 16 * 1024;
 
 const ESC: u8 = 0x1b;
@@ -13,7 +13,7 @@ const CAN: u8 = 0x18;
 const SUB: u8 = 0x1a;
 const BEL: u8 = 0x07;
 
-/// A filter before the parsers that watches for the beginning and end of an OSC.
+/// A filter before the parsers that drops OSCs beyond [`MAX_OSC_BYTES`].
 #[derive(Debug, Default)]
 pub(crate) struct ControlStringLimiter {
     state: State,
@@ -23,7 +23,7 @@ pub(crate) struct ControlStringLimiter {
 enum State {
     #[default]
     Text,
-    /// Behind a passed `ESC`; what it begins is still unknown.
+    /// After an `ESC` that is not passed yet; the kind of its sequence is still unknown.
     Escape,
     /// Inside a passed OSC of this length in bytes.
     Passing { length: usize },
@@ -32,38 +32,38 @@ enum State {
 }
 
 impl ControlStringLimiter {
-    /// Returns whether the bytes that have passed end outside of a control string.
+    /// Returns whether the bytes so far end outside an OSC or escape sequence prefix.
     pub(crate) fn is_outside(&self) -> bool {
         matches!(self.state, State::Text)
     }
 
-    /// Passes `bytes` to `sink` in order, as slices, without the dropped ones.
+    /// Passes `bytes` to `sink` in order, as slices, without the dropped bytes.
     pub(crate) fn pass(&mut self, bytes: &[u8], mut sink: impl FnMut(&[u8])) {
-        let mut at = 0;
-        while at < bytes.len() {
-            let rest = &bytes[at..];
+        let mut position = 0;
+        while position < bytes.len() {
+            let rest = &bytes[position..];
             match self.state {
                 State::Text => {
                     let stop = memchr::memchr(ESC, rest).map_or(rest.len(), |esc| esc + 1);
                     if stop > 0 && rest[stop - 1] == ESC {
-                        // The escape itself waits: it belongs to what follows.
+                        // Hold the `ESC` back: it belongs to the next sequence.
                         emit(&mut sink, &rest[..stop - 1]);
                         self.state = State::Escape;
                     } else {
                         emit(&mut sink, rest);
                     }
-                    at += stop;
+                    position += stop;
                 }
                 State::Escape => match rest[0] {
                     b']' => {
                         sink(b"\x1b]");
                         self.state = State::Passing { length: 0 };
-                        at += 1;
+                        position += 1;
                     }
-                    // `ESC ESC`: the first one ends, the second one begins.
+                    // `ESC ESC`: pass the first `ESC`; the second one begins a sequence.
                     ESC => {
                         sink(&[ESC]);
-                        at += 1;
+                        position += 1;
                     }
                     _ => {
                         sink(&[ESC]);
@@ -79,17 +79,17 @@ impl ControlStringLimiter {
                         continue;
                     }
                     emit(&mut sink, &rest[..take]);
-                    at += take;
+                    position += take;
                     self.state = State::Passing { length: length + take };
                     if ended {
-                        at += self.finish_string(rest[take], Some(&mut sink));
+                        position += self.finish_string(rest[take], Some(&mut sink));
                     }
                 }
                 State::Dropping => match end_of_string(rest) {
-                    None => at = bytes.len(),
+                    None => position = bytes.len(),
                     Some(stop) => {
-                        at += stop;
-                        at += self.finish_string(rest[stop], None::<&mut fn(&[u8])>);
+                        position += stop;
+                        position += self.finish_string(rest[stop], None::<&mut fn(&[u8])>);
                     }
                 },
             }

@@ -1,9 +1,9 @@
 //! Lines typed while the terminal's echo was off (passwords), for redaction in output.
 //!
 //! A program that reads a password switches the echo off and still reads whole lines (sudo, ssh,
-//! `read -s`, getpass). This module notes each line typed then as a secret, and components that
-//! return text hide it. Line editors switch the echo off too, but read key by key, and are not
-//! meant.
+//! `read -s`, getpass). This module records each such line as a secret, and components that
+//! return text hide it. Line editors also switch the echo off, but read key by key; their lines
+//! are not secrets.
 
 use std::sync::Arc;
 
@@ -12,19 +12,19 @@ use serde::{Deserialize, Serialize};
 use steplatch_ids::TerminalId;
 use tokio::sync::broadcast;
 
-/// Maximum length of a collected line, as the kernel's own limit (termios(3), canonical mode).
+/// Maximum length of a collected line, in bytes: the kernel's limit (termios(3), canonical mode).
 const MAX_LINE_BYTES: usize = 4096;
 
 /// A text to hide.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SecretText {
-    /// The terminal in whose text to hide it; none to hide it everywhere.
+    /// The terminal whose output hides the text; `None` for all terminals.
     pub terminal: Option<TerminalId>,
     /// The text.
     pub text: String,
 }
 
-/// The lines typed unseen in all terminals of a process. Cheap to clone.
+/// The lines typed without echo in all terminals of a process. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct HiddenInputLog {
     shared: Arc<Shared>,
@@ -33,20 +33,20 @@ pub struct HiddenInputLog {
 #[derive(Debug)]
 struct Shared {
     lines: Mutex<Vec<SecretText>>,
-    news: broadcast::Sender<SecretText>,
+    new_texts: broadcast::Sender<SecretText>,
 }
 
-/// Maximum number of remembered texts; the oldest is forgotten first.
+/// Maximum number of stored texts. A new text replaces the oldest.
 const MAX_TEXTS: usize = 1000;
 
 impl Default for HiddenInputLog {
     fn default() -> Self {
-        Self { shared: Arc::new(Shared { lines: Mutex::default(), news: broadcast::Sender::new(64) }) }
+        Self { shared: Arc::new(Shared { lines: Mutex::default(), new_texts: broadcast::Sender::new(64) }) }
     }
 }
 
 impl HiddenInputLog {
-    /// Records a text to hide, and announces it to followers unless it is known already.
+    /// Records a text to hide and sends it to followers, unless it is already stored.
     pub fn record_text(&self, hidden: SecretText) {
         let mut lines = self.shared.lines.lock();
         if hidden.text.is_empty() || lines.contains(&hidden) {
@@ -56,8 +56,9 @@ impl HiddenInputLog {
             lines.remove(0);
         }
         lines.push(hidden.clone());
-        // Sent under the lock, so that no follower receives it before readers can see it. There may be no follower.
-        let _ = self.shared.news.send(hidden);
+        // Send under the lock: a new follower gets the text from the list or the channel, not both. Ignore the error:
+        // there may be no follower.
+        let _ = self.shared.new_texts.send(hidden);
     }
 
     /// Forgets the lines typed in a closed terminal: its text is no longer readable.
@@ -66,39 +67,39 @@ impl HiddenInputLog {
         lines.retain(|hidden| hidden.terminal.as_ref() != Some(terminal));
     }
 
-    /// Returns all texts noted so far, and a receiver of new ones.
+    /// Returns all stored texts, and a receiver of new texts.
     #[must_use]
     pub fn follow(&self) -> (Vec<SecretText>, broadcast::Receiver<SecretText>) {
         let lines = self.shared.lines.lock();
-        (lines.clone(), self.shared.news.subscribe())
+        (lines.clone(), self.shared.new_texts.subscribe())
     }
 }
 
-/// The line in progress, typed unseen, as its program will receive it.
+/// The line being typed without echo, as its program will receive it.
 #[derive(Debug, Default)]
 pub(crate) struct HiddenLine {
     bytes: Vec<u8>,
-    /// The next key is not a key but a character.
-    literal: bool,
+    /// True if the next key is text, even if it is an editing key.
+    next_is_literal: bool,
 }
 
 impl HiddenLine {
-    /// Takes in what a client types in `terminal` while it echoes nothing; gives every finished line to `hidden_log`.
+    /// Takes in the bytes typed in `terminal` while its echo is off, and records each finished line in `hidden_log`.
     pub(crate) fn take_in(&mut self, typed: &[u8], terminal: &TerminalId, hidden_log: &HiddenInputLog) {
         for &byte in typed {
-            if std::mem::take(&mut self.literal) {
+            if std::mem::take(&mut self.next_is_literal) {
                 self.push(byte);
                 continue;
             }
             match byte {
                 // The end of the line, or of the input (VEOF).
                 b'\r' | b'\n' | 0x04 => self.finish(terminal, hidden_log),
-                // Erase a character, a word, or the line, and take the next key as it is: the terminal's own keys,
-                // unless a program changed them (VERASE, VWERASE, VKILL, VINTR, VLNEXT).
+                // The terminal's default editing keys erase a character, a word or the line, or quote the next key
+                // (VERASE, VWERASE, VKILL, VINTR, VLNEXT). A program may have changed them.
                 0x7f | 0x08 => self.erase(),
                 0x17 => self.erase_word(),
                 0x15 | 0x03 => self.bytes.clear(),
-                0x16 => self.literal = true,
+                0x16 => self.next_is_literal = true,
                 byte => self.push(byte),
             }
         }
@@ -112,26 +113,27 @@ impl HiddenLine {
 
     fn erase_word(&mut self) {
         let text = String::from_utf8_lossy(&self.bytes).into_owned();
-        let word = text.trim_end().trim_end_matches(|character: char| character.is_alphanumeric() || character == '_');
-        // A word of other characters goes as a whole too, as the terminal has it.
-        let kept = if word.len() == text.trim_end().len() {
-            word.trim_end_matches(|character: char| !character.is_whitespace())
+        let before_word =
+            text.trim_end().trim_end_matches(|character: char| character.is_alphanumeric() || character == '_');
+        // Like the terminal, erase a word of other characters as a whole.
+        let remaining = if before_word.len() == text.trim_end().len() {
+            before_word.trim_end_matches(|character: char| !character.is_whitespace())
         } else {
-            word
+            before_word
         };
-        self.bytes.truncate(kept.len().min(self.bytes.len()));
+        self.bytes.truncate(remaining.len().min(self.bytes.len()));
     }
 
     fn erase(&mut self) {
         while let Some(byte) = self.bytes.pop() {
-            // A character of UTF-8 goes with all of its bytes.
+            // Remove all bytes of a UTF-8 character.
             if byte & 0xc0 != 0x80 {
                 break;
             }
         }
     }
 
-    /// Ends the line: a key ends it, or the program shows typed text again. The text typed until then is a secret.
+    /// Records the line as a secret, at a key that ends it or when the program switches the echo on.
     pub(crate) fn finish(&mut self, terminal: &TerminalId, hidden_log: &HiddenInputLog) {
         if !self.bytes.is_empty() {
             let text = String::from_utf8_lossy(&self.bytes).into_owned();
@@ -169,10 +171,10 @@ mod tests {
         let hidden_log = HiddenInputLog::default();
         let hidden = |text: &str| SecretText { terminal: None, text: text.to_owned() };
         hidden_log.record_text(hidden("one"));
-        let (known, mut news) = hidden_log.follow();
+        let (known, mut new_texts) = hidden_log.follow();
         hidden_log.record_text(hidden("one"));
         hidden_log.record_text(hidden("two"));
-        assert_eq!((known, news.try_recv().unwrap()), (vec![hidden("one")], hidden("two")));
-        assert!(news.try_recv().is_err());
+        assert_eq!((known, new_texts.try_recv().unwrap()), (vec![hidden("one")], hidden("two")));
+        assert!(new_texts.try_recv().is_err());
     }
 }

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use spill::{BlockPosition, Spill};
 
-/// Minimum size of the uncompressed newest text, in bytes, if there is as much.
+/// Minimum size of the uncompressed newest text, in bytes, if the history has that much.
 pub(crate) const MIN_HOT_BYTES: usize = 128 * 1024;
 
 /// Maximum length of a history's text, as a multiple of its budget.
@@ -52,7 +52,7 @@ pub(crate) enum Zone {
 #[derive(Debug)]
 pub(crate) struct History {
     /// Older text, oldest first: `on_disk` blocks on disk, then those in memory.
-    sealed: VecDeque<Sealed>,
+    sealed: VecDeque<SealedBlock>,
     on_disk: usize,
     in_memory: BlockTotals,
     spilled: BlockTotals,
@@ -65,42 +65,42 @@ pub(crate) struct History {
     disk: Option<Disk>,
     /// Created on first use: few terminals print that much.
     spill: Option<Spill>,
-    /// True if a read from the disk failed: the next [`Self::settle`] drops the blocks on it.
-    unreadable: AtomicBool,
-    /// Bytes of text decompressed for readers, for tests of how little they read.
+    /// True if a read from the disk failed. The next [`Self::settle`] drops the blocks on disk.
+    has_read_error: AtomicBool,
+    /// Number of bytes decompressed for readers, for tests.
     #[cfg(test)]
     pub(crate) decompressed: std::sync::atomic::AtomicUsize,
 }
 
-/// Total sizes of some blocks.
+/// Total sizes of some blocks, in bytes.
 #[derive(Debug, Default)]
 struct BlockTotals {
-    /// Compressed.
-    bytes: usize,
-    /// As text.
-    text: usize,
+    /// Size of the compressed blocks.
+    compressed_bytes: usize,
+    /// Size of the text.
+    text_bytes: usize,
 }
 
 impl BlockTotals {
-    fn add(&mut self, block: &Sealed) {
-        self.bytes += block.content.length();
-        self.text += block.length;
+    fn add(&mut self, block: &SealedBlock) {
+        self.compressed_bytes += block.content.length();
+        self.text_bytes += block.length;
     }
 
-    fn remove(&mut self, block: &Sealed) {
-        self.bytes -= block.content.length();
-        self.text -= block.length;
+    fn remove(&mut self, block: &SealedBlock) {
+        self.compressed_bytes -= block.content.length();
+        self.text_bytes -= block.length;
     }
 
     fn exceeds(&self, budget: usize) -> bool {
-        // Readers process the uncompressed length, so it is limited, too.
-        self.bytes > budget || self.text > budget.saturating_mul(MAX_TEXT_PER_BUDGET)
+        // Limit the uncompressed size as well, because readers process it.
+        self.compressed_bytes > budget || self.text_bytes > budget.saturating_mul(MAX_TEXT_PER_BUDGET)
     }
 }
 
 /// A block of older text: LZ4 block format, <https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md>.
 #[derive(Debug)]
-struct Sealed {
+struct SealedBlock {
     start: u64,
     length: usize,
     newlines: usize,
@@ -118,12 +118,12 @@ impl RetainedOutput {
     fn length(&self) -> usize {
         match self {
             Self::Memory(bytes) => bytes.len(),
-            Self::Disk(place) => place.length(),
+            Self::Disk(position) => position.length(),
         }
     }
 }
 
-impl Sealed {
+impl SealedBlock {
     fn end(&self) -> u64 {
         self.start + self.length as u64
     }
@@ -145,7 +145,7 @@ impl History {
             budget,
             disk: None,
             spill: None,
-            unreadable: AtomicBool::new(false),
+            has_read_error: AtomicBool::new(false),
             #[cfg(test)]
             decompressed: std::sync::atomic::AtomicUsize::new(0),
         }
@@ -206,8 +206,8 @@ impl History {
             Some((start, last)) if *start == end => {
                 // Remove an empty zone.
                 *last = zone;
-                let doubled = self.zones.len() >= 2 && self.zones[self.zones.len() - 2].1 == zone;
-                if doubled {
+                let is_repeated = self.zones.len() >= 2 && self.zones[self.zones.len() - 2].1 == zone;
+                if is_repeated {
                     self.zones.pop_back();
                 }
             }
@@ -240,13 +240,13 @@ impl History {
     ///
     /// Call it once per portion of output, not per character.
     pub(crate) fn settle(&mut self) {
-        if self.unreadable.swap(false, Ordering::Relaxed) {
-            self.lose_disk();
+        if self.has_read_error.swap(false, Ordering::Relaxed) {
+            self.drop_disk_blocks();
         }
         while self.hot.len() >= 2 * MIN_HOT_BYTES {
             let block_end = floor_char_boundary(&self.hot, MIN_HOT_BYTES);
             let text = &self.hot[..block_end];
-            let block = Sealed {
+            let block = SealedBlock {
                 start: self.hot_start,
                 length: block_end,
                 newlines: text.bytes().filter(|&byte| byte == b'\n').count(),
@@ -260,7 +260,7 @@ impl History {
         while self.in_memory.exceeds(self.budget) && self.on_disk < self.sealed.len() {
             if !self.spill_oldest() {
                 // The text has no gaps: all blocks older than a dropped one are dropped, too.
-                self.lose_disk();
+                self.drop_disk_blocks();
                 self.drop_oldest();
             }
         }
@@ -312,7 +312,7 @@ impl History {
                 }
             }
         };
-        // Dropped blocks may have moved it to the front.
+        // `drop_oldest` may have changed the index of the block.
         let block = &mut self.sealed[self.on_disk];
         block.content = RetainedOutput::Memory(bytes);
         let Some(position) = position else { return false };
@@ -330,24 +330,24 @@ impl History {
         let Some(oldest) = self.sealed.pop_front() else { return };
         match oldest.content {
             RetainedOutput::Memory(_) => self.in_memory.remove(&oldest),
-            RetainedOutput::Disk(place) => {
+            RetainedOutput::Disk(position) => {
                 self.spilled.remove(&oldest);
                 self.on_disk -= 1;
                 if let Some(spill) = &mut self.spill {
-                    spill.drop_oldest(place);
+                    spill.drop_oldest(position);
                 }
             }
         }
     }
 
-    fn lose_disk(&mut self) {
+    fn drop_disk_blocks(&mut self) {
         while self.on_disk > 0 {
             self.drop_oldest();
         }
     }
 
     /// Returns the text of a block; `None` if it is on a disk that fails.
-    fn text_of(&self, block: &Sealed) -> Option<String> {
+    fn text_of(&self, block: &SealedBlock) -> Option<String> {
         #[cfg(test)]
         self.decompressed.fetch_add(block.length, Ordering::Relaxed);
         let text = match &block.content {
@@ -355,12 +355,12 @@ impl History {
                 Ok(decompress(bytes, block.length).expect("a block in memory does not change"))
             }
             // Do not trust bytes from a disk.
-            RetainedOutput::Disk(place) => self.spill.as_ref()?.read(*place).and_then(|bytes| {
+            RetainedOutput::Disk(position) => self.spill.as_ref()?.read(*position).and_then(|bytes| {
                 decompress(&bytes, block.length).ok_or_else(|| std::io::ErrorKind::InvalidData.into())
             }),
         };
         let log_error = |error: &std::io::Error| {
-            if !self.unreadable.swap(true, Ordering::Relaxed) {
+            if !self.has_read_error.swap(true, Ordering::Relaxed) {
                 tracing::warn!(%error, "failed to read older output from disk");
             }
         };
@@ -368,7 +368,7 @@ impl History {
     }
 
     /// Returns the blocks that overlap `range`.
-    fn blocks(&self, range: &Range<u64>) -> impl DoubleEndedIterator<Item = &Sealed> {
+    fn blocks(&self, range: &Range<u64>) -> impl DoubleEndedIterator<Item = &SealedBlock> {
         let first = self.sealed.partition_point(|block| block.end() <= range.start);
         let stop = self.sealed.partition_point(|block| block.start < range.end).max(first);
         self.sealed.range(first..stop)
@@ -384,7 +384,7 @@ impl History {
         if from >= end {
             return (from.min(self.end()), text);
         }
-        let mut take = |start: u64, block: &str| {
+        let mut append_overlap = |start: u64, block: &str| {
             let stop = start + block.len() as u64;
             if stop <= from || start >= end {
                 return;
@@ -405,9 +405,9 @@ impl History {
             blocks.push((block.start, block_text));
         }
         for (start, block) in blocks.into_iter().rev() {
-            take(start, &block);
+            append_overlap(start, &block);
         }
-        take(self.hot_start, &self.hot);
+        append_overlap(self.hot_start, &self.hot);
         (text_start, text)
     }
 
@@ -444,14 +444,14 @@ impl History {
         Err(counted)
     }
 
-    /// Returns the bytes of memory for text, without the fixed part.
+    /// Returns the memory for text, in bytes, without the fixed part.
     #[cfg(test)]
     pub(crate) fn memory(&self) -> usize {
-        self.in_memory.bytes + self.hot.capacity()
+        self.in_memory.compressed_bytes + self.hot.capacity()
     }
 }
 
-/// Does the same as [`History::newline_from_end`] for `text`, which begins at `start`.
+/// Same as [`History::newline_from_end`], for a `text` that begins at `start`.
 fn nth_newline(start: u64, text: &str, range: &Range<u64>, nth: usize) -> Result<u64, usize> {
     let within = |offset: u64| offset.saturating_sub(start).min(text.len() as u64) as usize;
     let (low, high) = (within(range.start), within(range.end));
@@ -460,7 +460,7 @@ fn nth_newline(start: u64, text: &str, range: &Range<u64>, nth: usize) -> Result
     position.map(|at| start + (low + at) as u64).ok_or_else(|| memchr::memchr_iter(b'\n', bytes).count())
 }
 
-/// Maximum number of zones, more than real text has. They take about 1.5 MiB.
+/// Maximum number of zones, which take about 1.5 MiB. Real text has fewer.
 const MAX_ZONES: usize = 100_000;
 
 fn decompress(bytes: &[u8], length: usize) -> Option<String> {
@@ -655,10 +655,10 @@ mod tests {
                 whole.push_str(&piece);
                 history.settle();
                 let held = history.start();
-                prop_assert!(history.in_memory.bytes <= memory);
-                prop_assert!(history.in_memory.text <= memory.saturating_mul(MAX_TEXT_PER_BUDGET));
+                prop_assert!(history.in_memory.compressed_bytes <= memory);
+                prop_assert!(history.in_memory.text_bytes <= memory.saturating_mul(MAX_TEXT_PER_BUDGET));
                 if let Some(spill) = &history.spill {
-                    prop_assert!(spill.used() == history.spilled.bytes as u64 && spill.file_length() <= disk as u64);
+                    prop_assert!(spill.used() == history.spilled.compressed_bytes as u64 && spill.file_length() <= disk as u64);
                 }
                 prop_assert_eq!(history.end(), whole.len() as u64);
                 let (begins, text) = history.read(0..history.end());

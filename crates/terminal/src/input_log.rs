@@ -1,7 +1,7 @@
 //! The requests to a terminal, in order: typed input, commands, waits, sizes and signals.
 //!
-//! Captures are made from this log. Each entry has its position in the output and the context of the program at that
-//! time. Hidden input is recorded without its value. The log is bounded, and drops its oldest entries.
+//! Captures are made from this log. Each entry has its position in the output and the program's context at that time.
+//! Hidden input is recorded without its value. The log is bounded and drops its oldest entries.
 
 use std::collections::VecDeque;
 use std::time::{Duration, SystemTime};
@@ -12,7 +12,7 @@ use crate::command::{CommandResult, RunError};
 use crate::screen::Size;
 use crate::wait::Reason;
 
-/// Maximum number of held entries.
+/// Maximum number of entries.
 const MAX_ENTRIES: usize = 4096;
 
 /// Maximum total size of the entries in bytes, counting the capacity of each allocation. Allocator fragmentation
@@ -25,10 +25,10 @@ const ALLOCATION_BYTES: usize = 16;
 /// Size of an entry without its strings, including its slot in the log.
 const ENTRY_BYTES: usize = size_of::<LoggedInput>() + ALLOCATION_BYTES + size_of::<Box<LoggedInput>>();
 
-/// Maximum size of one string, in bytes. Longer ones are truncated, which [`LoggedText::cut`] reports.
+/// Maximum size of one string, in bytes. Longer strings are truncated, see [`LoggedText::cut`].
 const MAX_TEXT_BYTES: usize = 64 << 10;
 
-/// Keys that end a line, or the program that reads it: Enter, Ctrl-C, Ctrl-D, Ctrl-Z, Ctrl-\\.
+/// Keys that end a line or its program: Enter, Ctrl-C, Ctrl-D, Ctrl-Z, Ctrl-\\.
 const LINE_ENDS: [char; 5] = ['\r', '\x03', '\x04', '\x1a', '\x1c'];
 
 /// One entry of the log.
@@ -42,19 +42,19 @@ pub struct LoggedInput {
     pub by: Option<String>,
     /// The end of the output at that moment.
     pub offset: u64,
-    /// Context that the program showed.
+    /// State of the foreground program.
     pub context: InputContext,
     /// The rows of the screen without trailing empty ones, for full-screen programs and programs that draw in
     /// place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub screen: Option<String>,
-    /// The texts that stood out on that screen, from top to bottom.
+    /// The highlighted texts of the screen, from top to bottom.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub highlighted: Vec<String>,
     /// True if the program was waiting for input. `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub awaited: Option<bool>,
-    /// True if the program read whole lines, which the terminal or a line editor collects.
+    /// True if the program read whole lines from the terminal or a line editor.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reads_lines: bool,
     /// The directory of the shell that was at its prompt.
@@ -83,11 +83,11 @@ pub(crate) struct Moment {
 /// State of the foreground program at an input.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum InputContext {
-    /// A shell that reports its prompts was at one.
+    /// A shell that reports its prompts was at its prompt.
     Prompt,
     /// A program had the whole screen.
     FullScreen,
-    /// A program read a line without showing it.
+    /// A program read a line without echoing it.
     Password {
         /// The row of the cursor, up to the cursor.
         row: String,
@@ -145,7 +145,7 @@ pub enum LoggedAction {
         /// Outcome of the command; none while it runs.
         outcome: Option<CommandOutcome>,
     },
-    /// A shell took a line typed at its prompt.
+    /// A shell accepted a line typed at its prompt.
     Entered {
         /// The line as shown by the shell's editor, after completion and history expansion. `None` if a part of it
         /// is hidden.
@@ -182,7 +182,7 @@ pub enum CommandOutcome {
         /// Offset at which its output ends.
         end: u64,
     },
-    /// The command requested input or timed out, and kept running.
+    /// The command requested input or exceeded its time limit, and kept running.
     Left {
         /// True if the command requested input.
         asked: bool,
@@ -211,8 +211,8 @@ fn text_bytes(text: &String) -> usize {
 }
 
 fn list_bytes(texts: &Vec<String>) -> usize {
-    let places = if texts.capacity() == 0 { 0 } else { texts.capacity() * size_of::<String>() + ALLOCATION_BYTES };
-    places + texts.iter().map(text_bytes).sum::<usize>()
+    let slots = if texts.capacity() == 0 { 0 } else { texts.capacity() * size_of::<String>() + ALLOCATION_BYTES };
+    slots + texts.iter().map(text_bytes).sum::<usize>()
 }
 
 fn optional_bytes(text: Option<&String>) -> usize {
@@ -229,17 +229,17 @@ impl CommandOutcome {
 }
 
 impl LoggedAction {
-    /// Returns the bytes of its texts.
+    /// Returns the heap size of its texts, in bytes.
     fn bytes(&self) -> usize {
-        let of_outcome = |outcome: &Option<CommandOutcome>| outcome.as_ref().map_or(0, CommandOutcome::bytes);
+        let outcome_bytes = |outcome: &Option<CommandOutcome>| outcome.as_ref().map_or(0, CommandOutcome::bytes);
         match self {
             Self::Typed { text, keys } => text_bytes(&text.text) + list_bytes(keys),
             Self::Attached { bytes } => text_bytes(&bytes.text),
             Self::Command { command, directory, outcome } => {
-                text_bytes(&command.text) + optional_bytes(directory.as_ref()) + of_outcome(outcome)
+                text_bytes(&command.text) + optional_bytes(directory.as_ref()) + outcome_bytes(outcome)
             }
             Self::Entered { line, outcome } => {
-                optional_bytes(line.as_ref().map(|line| &line.text)) + of_outcome(outcome)
+                optional_bytes(line.as_ref().map(|line| &line.text)) + outcome_bytes(outcome)
             }
             Self::Waited { patterns, matched, .. } => {
                 list_bytes(patterns) + optional_bytes(matched.as_ref().map(|(_, text)| &text.text))
@@ -250,7 +250,7 @@ impl LoggedAction {
 }
 
 impl LoggedInput {
-    /// Returns the bytes of memory that it takes.
+    /// Returns the memory that the entry takes, in bytes.
     fn bytes(&self) -> usize {
         let texts = [&self.by, &self.screen, &self.directory];
         let texts: usize = texts.into_iter().map(|text| optional_bytes(text.as_ref())).sum();
@@ -280,7 +280,7 @@ pub(crate) struct InputLog {
 }
 
 impl InputLog {
-    /// Creates an empty log, which takes no entries unless it `is_on`.
+    /// Creates an empty log. It takes entries only if `is_on` is true.
     pub(crate) fn new(is_on: bool) -> Self {
         Self { is_off: !is_on, ..Self::default() }
     }
@@ -319,7 +319,7 @@ impl InputLog {
         number
     }
 
-    /// Drops the oldest entries beyond the bounds.
+    /// Drops the oldest entries beyond the limits.
     fn drop_oldest(&mut self) {
         while self.entries.len() > MAX_ENTRIES || (self.bytes > MAX_LOG_BYTES && self.entries.len() > 1) {
             if let Some(dropped) = self.entries.pop_front() {
@@ -328,15 +328,14 @@ impl InputLog {
         }
     }
 
-    /// Returns whether the newest entry is of hidden input.
+    /// Returns whether the newest entry is hidden input.
     pub(crate) fn ends_hidden(&self) -> bool {
         self.entries.back().is_some_and(|newest| matches!(newest.action, LoggedAction::Hidden { .. }))
     }
 
-    /// Appends attached bytes, or a hidden part of a line, to the newest entry where that is the beginning of the same
-    /// line.
+    /// Appends attached bytes, or a hidden part of a line, to the newest entry if that entry begins the same line.
     fn continue_line(&mut self, by: Option<&str>, context: &InputContext, action: &LoggedAction) -> Option<u64> {
-        let is_same = |known: &InputContext| std::mem::discriminant(known) == std::mem::discriminant(context);
+        let is_same = |previous: &InputContext| std::mem::discriminant(previous) == std::mem::discriminant(context);
         // Resizes and waits are not input: the line continues after them.
         let is_input = |entry: &&mut Box<LoggedInput>| {
             !matches!(entry.action, LoggedAction::Resized(_) | LoggedAction::Waited { .. })
@@ -360,15 +359,15 @@ impl InputLog {
         Some(newest.number)
     }
 
-    /// Records the outcome of the command of an entry, unless the entry has been dropped.
-    pub(crate) fn finish(&mut self, number: u64, ended: CommandOutcome) {
+    /// Records the outcome of an entry's command, unless the entry was dropped.
+    pub(crate) fn finish(&mut self, number: u64, new_outcome: CommandOutcome) {
         let oldest = self.entries.front().map_or(0, |entry| entry.number);
         let index = number.checked_sub(oldest).and_then(|index| usize::try_from(index).ok());
         let Some(entry) = index.and_then(|index| self.entries.get_mut(index)) else { return };
         if let LoggedAction::Command { outcome, .. } | LoggedAction::Entered { outcome, .. } = &mut entry.action {
-            self.bytes += ended.bytes();
+            self.bytes += new_outcome.bytes();
             self.bytes -= outcome.as_ref().map_or(0, CommandOutcome::bytes);
-            *outcome = Some(ended);
+            *outcome = Some(new_outcome);
             entry.took = entry.at.elapsed().ok();
         }
         self.drop_oldest();

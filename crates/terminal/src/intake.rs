@@ -1,7 +1,7 @@
-//! Output of a program, on its way to the screen and to the history.
+//! The path of a program's output to the screen and to the history.
 //!
-//! Owns both parsers and keeps them in step: the transcript stops where the
-//! emulator needs help with a sequence that it does not have.
+//! Owns both parsers and synchronizes them: the transcript stops at each sequence that the
+//! emulator does not implement.
 
 use crate::characters::Utf8Assembler;
 use crate::guard::ControlStringLimiter;
@@ -10,8 +10,8 @@ use crate::screen::{Cursor, Screen, Size};
 use crate::transcript::{Pause, Transcript};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-/// The parsers get output in pieces no larger than this: one of them looks ahead for each invalid byte.
-const PIECE: usize = 4096;
+/// Maximum size of a piece of output for the parsers, in bytes. One parser scans ahead for each invalid byte.
+const MAX_PIECE_BYTES: usize = 4096;
 
 /// The input path: from the bytes of a program to its screen and transcript.
 pub(crate) struct OutputPipeline {
@@ -20,21 +20,21 @@ pub(crate) struct OutputPipeline {
     pub(crate) transcript: Transcript,
     pub(crate) screen: Box<dyn Screen>,
     /// The position of the cursor after the last prompt, and the size of the screen then.
-    prompted: Option<(Cursor, Size)>,
-    /// The number of the row at which the output of the last command began, counted from the first that scrolled away.
+    prompt_end: Option<(Cursor, Size)>,
+    /// The row at which the output of the last command began, counted from the first row that scrolled off.
     pub(crate) command_row: u64,
-    /// Sequences that turned off what programs had left on.
-    turned_off: Vec<u8>,
+    /// Sequences that turned off modes left on by ended programs.
+    reset_sequences: Vec<u8>,
 }
 
 /// Both parsers during the intake of one read.
 struct Parsers<'a> {
     transcript: &'a mut Transcript,
     screen: &'a mut dyn Screen,
-    prompted: &'a mut Option<(Cursor, Size)>,
+    prompt_end: &'a mut Option<(Cursor, Size)>,
     command_row: &'a mut u64,
-    turned_off: &'a mut Vec<u8>,
-    /// A rectangle to fill, unless the very next sequence covers it.
+    reset_sequences: &'a mut Vec<u8>,
+    /// A rectangle to fill, unless the next sequence covers it.
     fill: Option<Fill>,
 }
 
@@ -44,31 +44,31 @@ impl Parsers<'_> {
         while !rest.is_empty() {
             let (taken, pause) = self.transcript.advance(rest);
             let bytes = &rest[..taken];
-            if let Some(Fill { control, mut behind }) = self.fill.take() {
-                behind.extend_from_slice(bytes);
-                let covered = matches!(&pause, Some(Pause::Control(next)) if next.covers(&control));
-                match sequence(&behind) {
-                    Sequence::Open if pause.is_none() => self.fill = Some(Fill { control, behind }),
-                    Sequence::Whole if covered => {}
+            if let Some(Fill { control, mut following }) = self.fill.take() {
+                following.extend_from_slice(bytes);
+                let is_covered = matches!(&pause, Some(Pause::Control(next)) if next.covers(&control));
+                match classify_sequence(&following) {
+                    Sequence::Open if pause.is_none() => self.fill = Some(Fill { control, following }),
+                    Sequence::Whole if is_covered => {}
                     _ => self.screen.perform(&control),
                 }
             }
             match pause {
-                Some(Pause::Repeat(asked)) => feed_repeats(self.screen, bytes, asked),
+                Some(Pause::Repeat(requested)) => feed_repeats(self.screen, bytes, requested),
                 _ => self.screen.feed(bytes),
             }
             replies.extend(self.screen.take_replies());
             match pause {
                 None | Some(Pause::Repeat(_)) => {}
-                Some(Pause::LineBegins) => *self.prompted = Some((self.screen.cursor(), self.screen.size())),
+                Some(Pause::LineBegins) => *self.prompt_end = Some((self.screen.cursor(), self.screen.size())),
                 Some(Pause::CommandBegins) => {
                     *self.command_row = self.screen.scrolled().0 + u64::from(self.screen.cursor().row);
                 }
                 Some(Pause::CommandEnded) => self.turn_off(replies),
                 Some(Pause::SoftReset) => self.screen.soft_reset(),
-                Some(Pause::Overloaded) => self.screen.relieve(),
+                Some(Pause::Overloaded) => self.screen.strip_combining(),
                 Some(Pause::Control(control)) if control.fills().is_some() => {
-                    self.fill = Some(Fill { control, behind: Vec::new() });
+                    self.fill = Some(Fill { control, following: Vec::new() });
                 }
                 Some(Pause::Control(control)) => {
                     self.screen.perform(&control);
@@ -80,14 +80,14 @@ impl Parsers<'_> {
         }
     }
 
-    /// Turns off what the program left on that has ended, as if it had done so.
+    /// Turns off the modes that the ended program left on, as if the program had printed the sequences.
     fn turn_off(&mut self, replies: &mut impl Extend<u8>) {
         let (screen, leftovers) = self.transcript.take_leftovers();
         self.take_in(screen.as_bytes(), replies);
         let modes = leftovers.turn_off(self.screen.cursor());
         self.take_in(modes.as_bytes(), replies);
-        self.turned_off.extend_from_slice(screen.as_bytes());
-        self.turned_off.extend_from_slice(modes.as_bytes());
+        self.reset_sequences.extend_from_slice(screen.as_bytes());
+        self.reset_sequences.extend_from_slice(modes.as_bytes());
     }
 }
 
@@ -99,30 +99,29 @@ impl OutputPipeline {
             characters: Utf8Assembler::default(),
             transcript,
             screen,
-            prompted: None,
+            prompt_end: None,
             command_row: 0,
-            turned_off: Vec::new(),
+            reset_sequences: Vec::new(),
         }
     }
 
-    /// Returns the text that the screen shows from the end of the prompt to the row of the cursor; nothing without a
-    /// known prompt.
-    pub(crate) fn behind_prompt(&self) -> Option<String> {
-        self.rows_behind_prompt().map(|rows| rows.concat())
+    /// Returns the screen's text from the end of the prompt to the end of the cursor's row. `None` without a known
+    /// prompt.
+    pub(crate) fn text_after_prompt(&self) -> Option<String> {
+        self.rows_after_prompt().map(|rows| rows.concat())
     }
 
-    /// Returns the text from the last prompt to the cursor; text behind the cursor may be that of an earlier program.
-    /// `None` if rows before that of the cursor are not full, because output of a program in the background is on rows of
-    /// its own.
-    pub(crate) fn before_cursor(&self) -> Option<String> {
+    /// Returns the text from the last prompt to the cursor. Excludes text after the cursor, which an earlier program
+    /// may have printed. `None` if a row before the cursor's row is not full: it may be output of a background program.
+    pub(crate) fn text_before_cursor(&self) -> Option<String> {
         let columns = usize::from(self.screen.size().cols);
-        let (prompt, _) = self.prompted?;
+        let (prompt, _) = self.prompt_end?;
         let cursor = self.screen.cursor();
-        // Most commands begin at an empty line: the text of the screen is not needed for that.
+        // Most commands begin at an empty line, which needs no text of the screen.
         if (cursor.row, cursor.col) == (prompt.row, prompt.col) {
             return Some(String::new());
         }
-        let mut rows = self.rows_behind_prompt()?;
+        let mut rows = self.rows_after_prompt()?;
         let last = rows.pop()?;
         let first_column = |index: usize| if index == 0 { usize::from(prompt.col) } else { 0 };
         if rows.iter().enumerate().any(|(index, row)| first_column(index) + row.width() < columns) {
@@ -133,14 +132,14 @@ impl OutputPipeline {
     }
 
     /// Returns the text of each row from the last prompt to the row of the cursor, if the prompt is known.
-    fn rows_behind_prompt(&self) -> Option<Vec<String>> {
-        let (prompt, size) = self.prompted?;
-        let here = self.screen.cursor().row;
-        if size != self.screen.size() || here < prompt.row {
+    fn rows_after_prompt(&self) -> Option<Vec<String>> {
+        let (prompt, size) = self.prompt_end?;
+        let cursor_row = self.screen.cursor().row;
+        if size != self.screen.size() || cursor_row < prompt.row {
             return None;
         }
         let text = self.screen.text();
-        let rows = text.lines().skip(prompt.row.into()).take(usize::from(here - prompt.row) + 1);
+        let rows = text.lines().skip(prompt.row.into()).take(usize::from(cursor_row - prompt.row) + 1);
         let shown = rows.enumerate().map(|(index, row)| {
             let first_column = if index == 0 { usize::from(prompt.col) } else { 0 };
             split_at_column(row, first_column).1.to_owned()
@@ -160,48 +159,48 @@ impl OutputPipeline {
         let mut parsers = Parsers {
             transcript: &mut self.transcript,
             screen: self.screen.as_mut(),
-            prompted: &mut self.prompted,
+            prompt_end: &mut self.prompt_end,
             command_row: &mut self.command_row,
-            turned_off: &mut self.turned_off,
+            reset_sequences: &mut self.reset_sequences,
             fill: None,
         };
         parsers.screen.begin_portion();
-        guard.pass(bytes, |passed| characters.pass(passed, PIECE, |piece| parsers.take_in(piece, replies)));
+        guard.pass(bytes, |passed| characters.pass(passed, MAX_PIECE_BYTES, |piece| parsers.take_in(piece, replies)));
         if let Some(Fill { control, .. }) = parsers.fill {
             parsers.screen.perform(&control);
         }
     }
 
-    /// Takes the sequences that turned off what ended programs had left on, since the last call.
+    /// Takes the sequences since the last call that turned off modes left on by ended programs.
     pub(crate) fn take_turned_off(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.turned_off)
+        std::mem::take(&mut self.reset_sequences)
     }
 
-    /// Believes a claimed prompt: the cursor is after it.
+    /// Accepts a claimed prompt, which ends at the cursor.
     pub(crate) fn confirm_prompt(&mut self) {
         self.transcript.confirm_prompt();
-        self.prompted = Some((self.screen.cursor(), self.screen.size()));
+        self.prompt_end = Some((self.screen.cursor(), self.screen.size()));
     }
 
-    /// Returns whether the bytes so far end outside of a control string.
+    /// Returns whether the bytes so far end outside a control string.
     pub(crate) fn is_outside_of_strings(&self) -> bool {
         self.guard.is_outside()
     }
 
-    /// Draws output that is not part of the text: a redrawn prompt in the same place.
+    /// Draws output that does not go to the history: a prompt redrawn in the same place.
     pub(crate) fn draw(&mut self, bytes: &[u8], replies: &mut impl Extend<u8>) {
         let (screen, characters) = (&mut self.screen, &mut self.characters);
-        self.guard.pass(bytes, |passed| characters.pass(passed, PIECE, |piece| screen.feed(piece)));
+        self.guard.pass(bytes, |passed| characters.pass(passed, MAX_PIECE_BYTES, |piece| screen.feed(piece)));
         replies.extend(self.screen.take_replies());
     }
 }
 
-/// Feeds a REP, which ends `bytes`, with the granted number of repetitions.
-fn feed_repeats(screen: &mut dyn Screen, bytes: &[u8], asked: u16) {
+/// Feeds `bytes`, which end in a REP, with the granted number of repetitions.
+fn feed_repeats(screen: &mut dyn Screen, bytes: &[u8], requested: u16) {
     let Some((last, before)) = bytes.split_last() else { return };
     screen.feed(before);
-    let granted = screen.grant_repeats(asked);
-    if granted == asked && granted > 0 {
+    let granted = screen.grant_repeats(requested);
+    if granted == requested && granted > 0 {
         return screen.feed(&[*last]);
     }
     // CAN cancels the sequence.
@@ -214,36 +213,36 @@ fn feed_repeats(screen: &mut dyn Screen, bytes: &[u8], asked: u16) {
 /// A rectangle to fill, and the output after it so far: the beginning of a sequence.
 struct Fill {
     control: Control,
-    behind: Vec<u8>,
+    following: Vec<u8>,
 }
 
-/// Kind of sequence that some bytes are.
+/// Classification of bytes as a control sequence.
 enum Sequence {
-    /// A control sequence (CSI) that has begun.
+    /// The beginning of a control sequence (CSI).
     Open,
-    /// A control sequence and nothing else.
+    /// One complete control sequence.
     Whole,
     Other,
 }
 
-fn sequence(bytes: &[u8]) -> Sequence {
-    let within = |bytes: &[u8]| bytes.iter().all(|byte| matches!(byte, 0x20..=0x3f));
+fn classify_sequence(bytes: &[u8]) -> Sequence {
+    let are_parameter_bytes = |bytes: &[u8]| bytes.iter().all(|byte| matches!(byte, 0x20..=0x3f));
     match bytes {
         [0x1b] | [0x1b, b'['] => Sequence::Open,
-        [0x1b, b'[', rest @ .., _] if !within(rest) => Sequence::Other,
+        [0x1b, b'[', rest @ .., _] if !are_parameter_bytes(rest) => Sequence::Other,
         [0x1b, b'[', .., 0x20..=0x3f] => Sequence::Open,
         [0x1b, b'[', .., 0x40..=0x7e] => Sequence::Whole,
         _ => Sequence::Other,
     }
 }
 
-/// Splits a row before the first character that begins at a column, or behind it.
+/// Splits a row before the first character that begins at or after a column.
 fn split_at_column(row: &str, column: usize) -> (&str, &str) {
-    let mut left = column;
+    let mut columns_left = column;
     let end = row.char_indices().find(|(_, character)| {
-        let is_behind = left == 0;
-        left = left.saturating_sub(character.width().unwrap_or(0));
-        is_behind
+        let is_reached = columns_left == 0;
+        columns_left = columns_left.saturating_sub(character.width().unwrap_or(0));
+        is_reached
     });
     row.split_at(end.map_or(row.len(), |(index, _)| index))
 }

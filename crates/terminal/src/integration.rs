@@ -2,10 +2,10 @@
 //!
 //! A shell with integration reads the user's files and those of this module, which make it print marks
 //! (OSC 133) around its prompt and around the output of a command. The marks carry a nonce, so that
-//! similar marks of a program do not count. The end of a command carries a number that no earlier
-//! one had, because a command can print its shell's prompt, and a record of earlier output. That
-//! protects against accidents only: a program of the same user could read the nonce from the shell.
-//! A shell that prints its own marks (fish 4) does so without the nonce, and they do not count.
+//! similar marks of a program do not count. The mark at the end of a command carries a new number
+//! each time, because a command can print its shell's prompt, or a recording of earlier output.
+//! This protects only against accidents: a program of the same user could read the nonce from the
+//! shell. The own marks of a shell (fish 4) lack the nonce and do not count.
 //!
 //! The same files let a shell answer requests for its variables, see [`exchange`](crate::exchange).
 
@@ -17,33 +17,33 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Start file that bash reads instead of `~/.bashrc`, which it then reads itself.
+/// Startup file that bash reads instead of `~/.bashrc`. It then reads `~/.bashrc`.
 const BASH: &str = include_str!("integration/bash.sh");
 
-/// Start file that zsh reads instead of the user's `.zshenv`, which it then reads itself.
+/// Startup file that zsh reads instead of the user's `.zshenv`. It then reads the user's file.
 const ZSH: &str = include_str!("integration/zshenv.zsh");
 
-/// Start file that fish reads after the user's own files.
+/// Startup file that fish reads after the user's files.
 const FISH: &str = include_str!("integration/fish.fish");
 
-/// The variable that hands the nonce to the shell, which takes it out of its environment at once.
+/// The variable that passes the nonce to the shell. The shell removes it from its environment at once.
 const NONCE_VARIABLE: &str = "STEPLATCH_SHELL_NONCE";
 
-/// The variable with the path prefix of the files of an exchange. The shell removes it, too, and the next two.
+/// The variable with the path prefix of an exchange's files. The shell removes this variable and the next two as well.
 const EXCHANGE_VARIABLE: &str = "STEPLATCH_SHELL_EXCHANGE";
 
 /// The variable with the directory of the user's zsh files, if that is not the home directory.
 const ZDOTDIR_VARIABLE: &str = "STEPLATCH_SHELL_ZDOTDIR";
 
-/// The variable that hands over the integration of a login bash, to which `ENV` refers, and the one for the user's
-/// `ENV`.
+/// The variable with the path of the integration for a login bash, to which `ENV` refers, and the variable with the
+/// user's `ENV`.
 const LOGIN_VARIABLE: &str = "STEPLATCH_SHELL_LOGIN";
 const ENV_VARIABLE: &str = "STEPLATCH_SHELL_ENV";
 
-/// The variable that names what a login bash takes out of `PROMPT_COMMAND` again.
-const WAY_IN_VARIABLE: &str = "STEPLATCH_SHELL_WAY_IN";
+/// The variable with the command that a login bash removes from `PROMPT_COMMAND`.
+const HOOK_COMMAND_VARIABLE: &str = "STEPLATCH_SHELL_WAY_IN";
 
-/// The files of the integration, written where shells can read them.
+/// The installed files of the integration.
 #[derive(Debug, Clone)]
 pub struct Integration {
     bash: PathBuf,
@@ -58,7 +58,7 @@ pub(crate) enum Kind {
     Bash,
     Zsh,
     Fish,
-    /// A shell without hooks, whose prompt carries the marks: dash, busybox, ksh, an old bash. Only ever an inner one.
+    /// A shell without hooks, whose prompt carries the marks: dash, busybox, ksh, an old bash. Always an inner shell.
     Posix,
 }
 
@@ -66,9 +66,9 @@ pub(crate) enum Kind {
 #[derive(Debug, Clone)]
 pub(crate) struct IntegrationSession {
     pub(crate) kind: Kind,
-    /// Nonce that its marks carry.
+    /// Nonce in the shell's marks.
     pub(crate) nonce: String,
-    /// Beginning of the paths of its request and its answer; none for an inner shell, which receives typed lines.
+    /// Path prefix of the request and answer files. `None` for an inner shell, which receives typed lines.
     pub(crate) files: Option<PathBuf>,
 }
 
@@ -80,8 +80,8 @@ impl Integration {
     pub fn install(folder: &Path) -> io::Result<Self> {
         let zsh = folder.join("zsh");
         let exchange = folder.join("exchange");
-        for made in [folder, &zsh, &exchange] {
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(made)?;
+        for directory in [folder, &zsh, &exchange] {
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         }
         // A directory that existed before may be open to other users; its contents are private.
         fs::set_permissions(&exchange, fs::Permissions::from_mode(0o700))?;
@@ -94,38 +94,38 @@ impl Integration {
 
     /// Changes a command line and its environment so that the shell in it reports its state.
     ///
-    /// Returns nothing where the command starts no shell that has an integration, or where its arguments name a command
-    /// to run, other startup files, or none.
+    /// Returns `None` if the command starts no shell that has an integration, or if its arguments name a command to run
+    /// or change the startup files.
     pub(crate) fn prepare(
         &self,
         arguments: &mut Vec<OsString>,
         environment: &mut Vec<(OsString, OsString)>,
     ) -> Option<IntegrationSession> {
-        let (kind, login) = recognised(arguments)?;
+        let (kind, is_login) = recognise_shell(arguments)?;
         let nonce = random();
         let files = self.exchange.join(random());
         match kind {
-            Kind::Bash if login => {
-                // A login shell takes no name of a file to read, unless it is in POSIX mode.
-                let own = environment.iter().rev().find(|(name, _)| name == "ENV").map(|(_, file)| file.clone());
-                environment.extend(own.map(|own| (ENV_VARIABLE.into(), own)));
+            Kind::Bash if is_login => {
+                // A login shell accepts a startup file only in POSIX mode.
+                let user_value = environment.iter().rev().find(|(name, _)| name == "ENV").map(|(_, file)| file.clone());
+                environment.extend(user_value.map(|user_value| (ENV_VARIABLE.into(), user_value)));
                 arguments.insert(1, "--posix".into());
                 environment.push((LOGIN_VARIABLE.into(), self.bash.clone().into()));
                 environment.push(("ENV".into(), format!("${LOGIN_VARIABLE}").into()));
-                // A bash that a login file starts in its place takes its hooks from the environment.
-                let mut way_in = OsString::from(". ");
-                way_in.push(quoted(self.bash.as_os_str(), Kind::Bash));
-                environment.push(("PROMPT_COMMAND".into(), way_in.clone()));
-                environment.push((WAY_IN_VARIABLE.into(), way_in));
+                // A login file may replace the shell with another bash, which reads its hooks from the environment.
+                let mut hook_command = OsString::from(". ");
+                hook_command.push(quoted(self.bash.as_os_str(), Kind::Bash));
+                environment.push(("PROMPT_COMMAND".into(), hook_command.clone()));
+                environment.push((HOOK_COMMAND_VARIABLE.into(), hook_command));
             }
             Kind::Bash => {
                 arguments.truncate(1);
                 arguments.extend(["--rcfile".into(), self.bash.clone().into(), "-i".into()]);
             }
             Kind::Zsh => {
-                let own =
+                let user_value =
                     environment.iter().rev().find(|(name, _)| name == "ZDOTDIR").map(|(_, folder)| folder.clone());
-                environment.extend(own.map(|own| (ZDOTDIR_VARIABLE.into(), own)));
+                environment.extend(user_value.map(|user_value| (ZDOTDIR_VARIABLE.into(), user_value)));
                 environment.push(("ZDOTDIR".into(), self.zsh.clone().into()));
             }
             Kind::Fish => {
@@ -133,7 +133,7 @@ impl Integration {
                 source.push(quoted(self.fish.as_os_str(), Kind::Fish));
                 arguments.extend(["-C".into(), source]);
             }
-            // Has no startup file of ours; only inner shells are of this kind.
+            // Only inner shells have this kind, and they have no startup file.
             Kind::Posix => return None,
         }
         environment.push((NONCE_VARIABLE.into(), nonce.clone().into()));
@@ -142,8 +142,8 @@ impl Integration {
     }
 }
 
-/// Returns the shell that a plain command line starts, and true for a login shell.
-fn recognised(arguments: &[OsString]) -> Option<(Kind, bool)> {
+/// Returns the kind of shell that a plain command line starts, and true for a login shell.
+fn recognise_shell(arguments: &[OsString]) -> Option<(Kind, bool)> {
     let [program, flags @ ..] = arguments else { return None };
     let kind = match Path::new(program).file_name()?.to_str()? {
         "bash" => Kind::Bash,
@@ -151,15 +151,15 @@ fn recognised(arguments: &[OsString]) -> Option<(Kind, bool)> {
         "fish" => Kind::Fish,
         _ => return None,
     };
-    let mut login = false;
+    let mut is_login = false;
     for flag in flags {
         match (flag.to_str()?, kind) {
             ("-i", _) | ("--interactive", Kind::Fish) => {}
-            ("-l" | "-il" | "-li", _) | ("--login", Kind::Bash | Kind::Fish) => login = true,
+            ("-l" | "-il" | "-li", _) | ("--login", Kind::Bash | Kind::Fish) => is_login = true,
             _ => return None,
         }
     }
-    Some((kind, login))
+    Some((kind, is_login))
 }
 
 /// Quotes `text` as one literal word of a command line of a shell.
@@ -182,12 +182,12 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     let mut name = OsString::from(".fresh-");
     name.push(std::process::id().to_string());
     name.push(path.file_name().unwrap_or_default());
-    let fresh = path.with_file_name(name);
+    let temporary = path.with_file_name(name);
     // Remove the file of an earlier process with the same process id.
-    let _ = fs::remove_file(&fresh);
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
+    let _ = fs::remove_file(&temporary);
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
     io::Write::write_all(&mut file, text.as_bytes())?;
-    fs::rename(&fresh, path)
+    fs::rename(&temporary, path)
 }
 
 /// Draws 64 random bits, in hexadecimal.

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 use crate::screen::Modes;
 
-/// A key that has no such name.
+/// An unknown name of a key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error(
     "'{name}' is not a key; keys are single characters, enter, tab, escape, backspace, space, up, down, left, right, \
@@ -32,52 +32,52 @@ impl Modifiers {
         1 + u8::from(self.shift) + 2 * u8::from(self.alt) + 4 * u8::from(self.ctrl)
     }
 
-    fn any(self) -> bool {
+    fn has_any(self) -> bool {
         self.number() > 1
     }
 }
 
 /// Returns the bytes of one key, such as `enter`, `ctrl-c`, `up`, `shift-tab` or `x`.
 ///
-/// `disambiguate` is whether the program enabled the kitty protocol's unambiguous keys.
+/// `disambiguate` is true if the program enabled the unambiguous keys of the kitty protocol.
 ///
 /// # Errors
-/// If there is no key of that name.
+/// If there is no key of this name.
 pub(crate) fn key(name: &str, modes: Modes, disambiguate: bool) -> Result<Vec<u8>, UnknownKey> {
     let unknown = || UnknownKey { name: name.chars().take(40).collect() };
     let mut modifiers = Modifiers::default();
     let mut rest = name.trim();
-    // "ctrl-c", "C-c", "ctrl+c" and "^c" are all in use; a lone "-" or "+" is the key itself.
-    while let Some((prefix, behind)) = rest.split_once(['-', '+']).filter(|(_, behind)| !behind.is_empty()) {
+    // Accept "ctrl-c", "C-c", "ctrl+c" and "^c". A lone "-" or "+" is the key itself.
+    while let Some((prefix, remainder)) = rest.split_once(['-', '+']).filter(|(_, remainder)| !remainder.is_empty()) {
         match prefix.to_ascii_lowercase().as_str() {
             "ctrl" | "control" | "c" => modifiers.ctrl = true,
             "alt" | "meta" | "option" | "m" | "a" => modifiers.alt = true,
             "shift" | "s" => modifiers.shift = true,
             _ => break,
         }
-        rest = behind;
+        rest = remainder;
     }
-    if let Some(behind) = rest.strip_prefix('^').filter(|behind| behind.chars().count() == 1) {
+    if let Some(remainder) = rest.strip_prefix('^').filter(|remainder| remainder.chars().count() == 1) {
         modifiers.ctrl = true;
-        rest = behind;
+        rest = remainder;
     }
     let mut characters = rest.chars();
     if let (Some(character), None) = (characters.next(), characters.next()) {
         return Ok(character_key(character, modifiers, disambiguate));
     }
     let named = rest.to_ascii_lowercase().replace('_', "-");
-    // As browsers name them: ArrowDown.
+    // Accept the names of browsers, such as ArrowDown.
     let named = named.strip_prefix("arrow").map_or(named.as_str(), |direction| direction.trim_start_matches('-'));
     match named {
-        "enter" | "return" | "cr" => Ok(special(b'\r', 13, modifiers, disambiguate)),
+        "enter" | "return" | "cr" => Ok(control_key(b'\r', 13, modifiers, disambiguate)),
         "tab" if modifiers.shift && !disambiguate => Ok(b"\x1b[Z".to_vec()),
-        "tab" => Ok(special(b'\t', 9, modifiers, disambiguate)),
+        "tab" => Ok(control_key(b'\t', 9, modifiers, disambiguate)),
         "escape" | "esc" => {
-            Ok(if disambiguate { unambiguous(27, modifiers) } else { special(0x1b, 27, modifiers, false) })
+            Ok(if disambiguate { unambiguous(27, modifiers) } else { control_key(0x1b, 27, modifiers, false) })
         }
         "backspace" | "bspace" => Ok(match (modifiers.ctrl, disambiguate) {
-            (true, false) => special(0x08, 127, Modifiers { ctrl: false, ..modifiers }, false),
-            _ => special(0x7f, 127, modifiers, disambiguate),
+            (true, false) => control_key(0x08, 127, Modifiers { ctrl: false, ..modifiers }, false),
+            _ => control_key(0x7f, 127, modifiers, disambiguate),
         }),
         "space" => Ok(character_key(' ', modifiers, disambiguate)),
         "up" => Ok(cursor_key(b'A', modifiers, modes)),
@@ -121,10 +121,9 @@ fn character_key(character: char, modifiers: Modifiers, disambiguate: bool) -> V
     bytes
 }
 
-/// Returns the bytes of enter, tab, escape and backspace: one byte, unless the program wants to distinguish their
-/// modifiers.
-fn special(byte: u8, code: u32, modifiers: Modifiers, disambiguate: bool) -> Vec<u8> {
-    if disambiguate && modifiers.any() {
+/// Returns the bytes of enter, tab, escape or backspace: one byte, unless the program distinguishes their modifiers.
+fn control_key(byte: u8, code: u32, modifiers: Modifiers, disambiguate: bool) -> Vec<u8> {
+    if disambiguate && modifiers.has_any() {
         unambiguous(code, modifiers)
     } else if modifiers.alt {
         vec![0x1b, byte]
@@ -134,11 +133,12 @@ fn special(byte: u8, code: u32, modifiers: Modifiers, disambiguate: bool) -> Vec
 }
 
 fn unambiguous(code: u32, modifiers: Modifiers) -> Vec<u8> {
-    if modifiers.any() { format!("\x1b[{code};{}u", modifiers.number()) } else { format!("\x1b[{code}u") }.into_bytes()
+    if modifiers.has_any() { format!("\x1b[{code};{}u", modifiers.number()) } else { format!("\x1b[{code}u") }
+        .into_bytes()
 }
 
 fn cursor_key(letter: u8, modifiers: Modifiers, modes: Modes) -> Vec<u8> {
-    if modifiers.any() {
+    if modifiers.has_any() {
         format!("\x1b[1;{}{}", modifiers.number(), char::from(letter)).into_bytes()
     } else {
         vec![0x1b, if modes.application_cursor { b'O' } else { b'[' }, letter]
@@ -147,7 +147,7 @@ fn cursor_key(letter: u8, modifiers: Modifiers, modes: Modes) -> Vec<u8> {
 
 fn tilde_key(number: u8, modifiers: Modifiers) -> Vec<u8> {
     let mut text = format!("\x1b[{number}");
-    if modifiers.any() {
+    if modifiers.has_any() {
         let _ = write!(text, ";{}", modifiers.number());
     }
     text.push('~');
@@ -158,7 +158,7 @@ fn function_key(number: u8, modifiers: Modifiers) -> Option<Vec<u8>> {
     match number {
         1..=4 => {
             let letter = char::from(b'P' + number - 1);
-            Some(if modifiers.any() {
+            Some(if modifiers.has_any() {
                 format!("\x1b[1;{}{letter}", modifiers.number()).into_bytes()
             } else {
                 format!("\x1bO{letter}").into_bytes()
@@ -169,28 +169,28 @@ fn function_key(number: u8, modifiers: Modifiers) -> Option<Vec<u8>> {
     }
 }
 
-/// Minimum length of a paste, in bytes. Shorter text goes as typed keys even where the program takes pastes.
+/// Minimum length of a paste, in bytes. Shorter text is typed even if the program accepts pastes.
 const MIN_PASTE_BYTES: usize = 1024;
 
-/// Returns the bytes of text as a person would type it: `\n` is Enter, all else stays unchanged.
+/// Returns the bytes of typed text: `\n` becomes Enter, other characters stay unchanged.
 ///
-/// One long line goes as a paste where the program understands pastes, so that an
-/// editor of lines takes it in one piece; line ends at its end are still Enter.
+/// A single long line is sent as a paste if the program accepts pastes, so that a line
+/// editor processes it at once. Line ends after it are still Enter.
 #[must_use]
 pub(crate) fn text(text: &str, modes: Modes) -> Vec<u8> {
     let body = text.trim_end_matches(['\r', '\n']);
-    let one_line = !body.bytes().any(|byte| (byte < 0x20 && byte != b'\t') || byte == 0x7f);
-    if modes.bracketed_paste && body.len() > MIN_PASTE_BYTES && one_line {
+    let is_one_line = !body.bytes().any(|byte| (byte < 0x20 && byte != b'\t') || byte == 0x7f);
+    if modes.bracketed_paste && body.len() > MIN_PASTE_BYTES && is_one_line {
         let mut bytes = b"\x1b[200~".to_vec();
         bytes.extend_from_slice(body.as_bytes());
         bytes.extend_from_slice(b"\x1b[201~");
-        bytes.extend_from_slice(&typed(&text[body.len()..]));
+        bytes.extend_from_slice(&typed_bytes(&text[body.len()..]));
         return bytes;
     }
-    typed(text)
+    typed_bytes(text)
 }
 
-fn typed(text: &str) -> Vec<u8> {
+fn typed_bytes(text: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     for (index, byte) in text.bytes().enumerate() {
         match byte {

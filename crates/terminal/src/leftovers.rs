@@ -1,11 +1,11 @@
 //! Modes that a program left on in a terminal when it ended, and the sequences that turn them off.
 //!
-//! Owns no screen: printed modes go in, and a text comes out that a screen, a transcript and the terminals of viewers
-//! receive alike. Names and numbers are those of xterm's ctlseqs.
+//! Records the modes that a program sets. The returned sequences go to the screen, the transcript and the terminals of
+//! viewers. Names and numbers follow xterm's ctlseqs.
 
 use crate::screen::Cursor;
 
-/// DEC modes, and whether a shell expects them on at its prompt.
+/// DEC modes, each with true if a shell expects it on at its prompt.
 const MODES: [(u16, bool); 25] = [
     // DECCKM: cursor keys of applications.
     (1, false),
@@ -39,7 +39,7 @@ const MODES: [(u16, bool); 25] = [
     (2004, false),
     // Synchronized output.
     (2026, false),
-    // What clears or wraps: reverse wraparound.
+    // Reverse wraparound.
     (45, false),
     // The alternate screen.
     (47, false),
@@ -51,7 +51,7 @@ const ORIGIN: u16 = 6;
 const SIDE_MARGINS: u16 = 69;
 
 /// Modes that give a program its own screen.
-const SCREENS: [u16; 3] = [47, 1047, 1049];
+const ALTERNATE_SCREEN_MODES: [u16; 3] = [47, 1047, 1049];
 
 /// Differences from the state that a shell expects.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -67,7 +67,7 @@ pub(crate) struct Leftovers {
 }
 
 impl Leftovers {
-    /// The ANSI mode in which new characters move the rest of their row (IRM).
+    /// The ANSI mode in which new characters shift the rest of their row (IRM).
     pub(crate) const INSERT: u16 = 4;
 
     /// Records that a DEC mode went on or off.
@@ -87,17 +87,17 @@ impl Leftovers {
         self.keypad = on;
     }
 
-    /// Records the character set for letters: another than ASCII, or ASCII.
+    /// Records the character set for letters: true for a set other than ASCII.
     pub(crate) fn characters(&mut self, other: bool) {
         self.characters = other;
     }
 
-    /// Records SO or SI.
+    /// Records SO (true) or SI.
     pub(crate) fn shift(&mut self, out: bool) {
         self.shifted = out;
     }
 
-    /// Records a scroll region, or the whole screen.
+    /// Records a scroll region (true) or its removal.
     pub(crate) fn margins(&mut self, set: bool) {
         self.margins = set;
     }
@@ -107,23 +107,23 @@ impl Leftovers {
         self.other_keys = on;
     }
 
-    fn is_left(&self, mode: u16) -> bool {
+    fn is_left_on(&self, mode: u16) -> bool {
         MODES.iter().position(|(known, _)| *known == mode).is_some_and(|index| self.modes >> index & 1 == 1)
     }
 
-    /// Returns the sequence that takes the screen away from a program that has its own, and records that.
+    /// Leaves the alternate screen: returns the sequence, and records that the modes are off.
     pub(crate) fn leave_screen(&mut self) -> String {
-        let left: Vec<u16> = SCREENS.into_iter().filter(|mode| self.is_left(*mode)).collect();
-        left.iter().for_each(|mode| self.set(*mode, false));
-        // One is enough, and 1049 puts the cursor back.
-        left.last().map(|mode| format!("\x1b[?{mode}l")).unwrap_or_default()
+        let active_modes: Vec<u16> = ALTERNATE_SCREEN_MODES.into_iter().filter(|mode| self.is_left_on(*mode)).collect();
+        active_modes.iter().for_each(|mode| self.set(*mode, false));
+        // One sequence is enough; prefer 1049, which restores the cursor.
+        active_modes.last().map(|mode| format!("\x1b[?{mode}l")).unwrap_or_default()
     }
 
-    /// Returns the sequences that turn the rest off, on a screen whose cursor is at `cursor`.
+    /// Returns the sequences that turn the remaining modes off, on a screen with this cursor.
     pub(crate) fn turn_off(&self, cursor: Cursor) -> String {
         let mut sequences = String::new();
         for (mode, on) in MODES {
-            if self.is_left(mode) {
+            if self.is_left_on(mode) {
                 sequences.push_str(&format!("\x1b[?{mode}{}", if on { 'h' } else { 'l' }));
             }
         }
@@ -139,9 +139,9 @@ impl Leftovers {
                 sequences.push_str(sequence);
             }
         }
-        // These move the cursor to the first row. The program had put it among its own rows, which would be after the
-        // prompt.
-        if self.margins || self.is_left(ORIGIN) || self.is_left(SIDE_MARGINS) {
+        // These sequences move the cursor to the first row. Restore it, and clear the program's rows after it, which
+        // would follow the prompt.
+        if self.margins || self.is_left_on(ORIGIN) || self.is_left_on(SIDE_MARGINS) {
             sequences.push_str(&format!("\x1b[{};{}H\x1b[J", cursor.row + 1, cursor.col + 1));
         }
         sequences

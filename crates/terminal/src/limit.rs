@@ -1,8 +1,8 @@
-//! The length of a part of a terminal's output in a reply.
+//! A limit for the part of a terminal's output in a reply.
 
 use serde::{Deserialize, Serialize};
 
-/// Limit of the characters of a part to return.
+/// Maximum number of characters to return, and the part to keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Limit {
     /// The beginning, up to this number of characters.

@@ -1,15 +1,15 @@
-//! The bound that the kernel puts on a line for a program that reads whole lines.
+//! Limits on the length of a typed line, set by the kernel or by a line editor.
 //!
-//! Owns the measure of a line in typed bytes. Pure: the caller looks up the mode of the terminal.
+//! Measures the lines in typed bytes. Pure: the caller reads the mode of the terminal.
 
 use serde::{Deserialize, Serialize};
 
-/// Maximum length of a line that a pseudo-terminal in canonical mode keeps, in bytes, without its end. It drops further
+/// Maximum length of a line on a pseudo-terminal in canonical mode, in bytes, without its end. The kernel drops further
 /// input up to the end of the line; see "canonical mode" in termios(3).
 pub(crate) const MAX_LINE_BYTES: usize = 4095;
 
-/// Maximum length of a line that the line editor of busybox keeps, in bytes: `FEATURE_EDITING_MAX_LEN` of its
-/// configuration, 1024 by default, without the end of the text and some reserve.
+/// Maximum length of a line in the line editor of busybox, in bytes: `FEATURE_EDITING_MAX_LEN` of its configuration,
+/// 1024 by default, less the terminator and some reserve.
 pub(crate) const MAX_BUSYBOX_LINE_BYTES: usize = 1000;
 
 /// A line that would not arrive as typed.
@@ -17,20 +17,19 @@ pub(crate) const MAX_BUSYBOX_LINE_BYTES: usize = 1000;
 #[error(
     "nothing was typed: a line of {bytes} bytes is longer than the {} that {}, and the rest would be lost; put the text in a \
      file, or send shorter lines",
-    .max_bytes.unwrap_or(MAX_LINE_BYTES), reader(.relay.as_deref(), .max_bytes.is_some())
+    .max_bytes.unwrap_or(MAX_LINE_BYTES), describe_reader(.relay.as_deref(), .max_bytes.is_some())
 )]
 pub struct LineTooLong {
     /// Length of the longest line with the unentered text before it, in bytes.
     pub bytes: usize,
-    /// The program that passes the line on to another terminal, where that program does not show how the other
-    /// terminal's program reads it.
+    /// The program that forwards the line to another terminal, such as ssh. The reader of the line is unknown then.
     pub relay: Option<String>,
-    /// The bound of a shell's line editor, where that drops the rest.
+    /// The limit of the shell's line editor, if the editor drops the rest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_bytes: Option<usize>,
 }
 
-fn reader(relay: Option<&str>, is_editor: bool) -> String {
+fn describe_reader(relay: Option<&str>, is_editor: bool) -> String {
     let program = match is_editor {
         true => "the line editor of busybox takes",
         false => "the terminal keeps for a program that reads whole lines",
@@ -43,9 +42,9 @@ fn reader(relay: Option<&str>, is_editor: bool) -> String {
 
 /// Returns the length of the longest line in `typed`, in bytes. `before` is the length of the unentered text before it.
 pub(crate) fn longest_line(before: usize, typed: &[u8]) -> usize {
-    // Ends of lines and of input, and keys that give a line up or take it away.
-    let ends = |byte: &u8| matches!(byte, b'\r' | b'\n' | 0x03 | 0x04 | 0x15);
-    let mut lines = typed.split(ends).map(<[u8]>::len);
+    // Ends of lines and of input, and keys that cancel or erase a line.
+    let is_line_end = |byte: &u8| matches!(byte, b'\r' | b'\n' | 0x03 | 0x04 | 0x15);
+    let mut lines = typed.split(is_line_end).map(<[u8]>::len);
     let first = before + lines.next().unwrap_or(0);
     lines.fold(first, usize::max)
 }

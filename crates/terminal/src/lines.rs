@@ -1,27 +1,27 @@
-//! Computes what a line looked like in the end.
+//! Renders the final text of lines.
 //!
 //! A line of history may contain overwritten text (progress bars, edited command lines). These
-//! functions play `\r` and `\x08` back the way a screen would and return what remained visible.
+//! functions interpret `\r` and `\x08` like a screen and return the text that remains visible.
 
 use unicode_width::UnicodeWidthChar as _;
 
 /// Columns between tab stops.
 const TAB_INTERVAL: usize = 8;
 
-/// Fills the second column of a wide character.
-const WIDE_REST: char = '\0';
+/// Filler of the second column of a wide character.
+const WIDE_FILLER: char = '\0';
 
-/// Fills the columns that a tab crosses after its first one.
-const TAB_REST: char = '\x01';
+/// Filler of the columns of a tab after its first column.
+const TAB_FILLER: char = '\x01';
 
-/// Returns `text` with every line as it looked at its end, trailing blanks cut.
+/// Returns `text` with the final content of every line, without trailing blanks.
 #[must_use]
 pub fn settled(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut lines = text.split('\n').peekable();
     while let Some(line) = lines.next() {
         if line.contains(['\r', '\x08']) {
-            out.push_str(overlaid(line).text().trim_end());
+            out.push_str(render_line(line).text().trim_end());
         } else {
             out.push_str(line.trim_end());
         }
@@ -32,14 +32,14 @@ pub fn settled(text: &str) -> String {
     out
 }
 
-/// Returns `text` as printed, except that overwritten lines look as they did in the end.
+/// Returns `text` as printed, except that overwritten lines have their final content.
 #[must_use]
 pub(crate) fn as_printed(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
         if line.contains(['\r', '\x08']) {
             let (body, end) = line.strip_suffix('\n').map_or((line, ""), |body| (body, "\n"));
-            out.push_str(overlaid(body).text().trim_end());
+            out.push_str(render_line(body).text().trim_end());
             out.push_str(end);
         } else {
             out.push_str(line);
@@ -56,7 +56,7 @@ pub(crate) struct RenderedLine {
     /// Combining characters, by their columns.
     combining: Vec<(usize, char)>,
     column: usize,
-    returned: bool,
+    ends_with_return: bool,
 }
 
 impl RenderedLine {
@@ -70,21 +70,21 @@ impl RenderedLine {
         self.cells.len()
     }
 
-    /// Makes it an empty line.
+    /// Empties the line.
     pub(crate) fn clear(&mut self) {
         self.cells.clear();
         self.combining.clear();
-        (self.column, self.returned) = (0, false);
+        (self.column, self.ends_with_return) = (0, false);
     }
 
-    /// Takes in more of the line, without `\n`.
+    /// Appends more of the line, without `\n`.
     pub(crate) fn put_all(&mut self, text: &str) {
         text.chars().for_each(|character| self.put(character));
     }
 
     fn put(&mut self, character: char) {
         match character {
-            '\r' if self.returned => self.clear(),
+            '\r' if self.ends_with_return => self.clear(),
             '\r' => self.column = 0,
             '\x08' => self.column = self.column.saturating_sub(1),
             '\t' => {
@@ -93,7 +93,7 @@ impl RenderedLine {
                 if self.column >= self.cells.len() {
                     self.cells.resize(self.column, ' ');
                     self.cells.push('\t');
-                    self.cells.resize(end, TAB_REST);
+                    self.cells.resize(end, TAB_FILLER);
                 }
                 self.column = end;
             }
@@ -102,7 +102,7 @@ impl RenderedLine {
                 width => self.draw(character, width),
             },
         }
-        self.returned = character == '\r';
+        self.ends_with_return = character == '\r';
     }
 
     fn draw(&mut self, character: char, width: usize) {
@@ -110,30 +110,30 @@ impl RenderedLine {
         if self.column >= self.cells.len() {
             self.cells.resize(self.column, ' ');
             self.cells.push(character);
-            self.cells.resize(end, WIDE_REST);
+            self.cells.resize(end, WIDE_FILLER);
         } else {
             self.cells.resize(self.cells.len().max(end), ' ');
-            // Half of a wide character does not show.
-            if self.cells[self.column] == WIDE_REST {
+            // Blank the other half of an overwritten wide character.
+            if self.cells[self.column] == WIDE_FILLER {
                 self.cells[self.column - 1] = ' ';
             }
-            if self.cells.get(end) == Some(&WIDE_REST) {
+            if self.cells.get(end) == Some(&WIDE_FILLER) {
                 self.cells[end] = ' ';
             }
             self.combining.retain(|(column, _)| !(self.column..end).contains(column));
             self.cells[self.column] = character;
-            self.cells[self.column + 1..end].fill(WIDE_REST);
+            self.cells[self.column + 1..end].fill(WIDE_FILLER);
         }
         self.column = end;
     }
 
     fn combine(&mut self, character: char) {
         let Some(before) = self.column.checked_sub(1).filter(|before| *before < self.cells.len()) else { return };
-        let column = if self.cells[before] == WIDE_REST { before - 1 } else { before };
+        let column = if self.cells[before] == WIDE_FILLER { before - 1 } else { before };
         self.combining.push((column, character));
     }
 
-    /// Returns the text of the columns of a range; blanks after the end of the line, and for half of a wide character.
+    /// Returns the text of a range of columns, with blanks after the end of the line and for half of a wide character.
     pub(crate) fn text_in_columns(&self, columns: std::ops::Range<usize>) -> String {
         let mut out = String::with_capacity(columns.len());
         let mut column = columns.start;
@@ -141,15 +141,15 @@ impl RenderedLine {
             let cell = self.cells.get(column).copied().unwrap_or(' ');
             let follows = |filler: char, end: usize| {
                 end <= columns.end
-                    && self.cells.get(column + 1..end).is_some_and(|rest| rest.iter().all(|it| *it == filler))
+                    && self.cells.get(column + 1..end).is_some_and(|rest| rest.iter().all(|filled| *filled == filler))
             };
             let end = match cell {
-                '\t' if follows(TAB_REST, next_tab_stop(column)) => next_tab_stop(column),
-                cell if cell.width() == Some(2) && follows(WIDE_REST, column + 2) => column + 2,
+                '\t' if follows(TAB_FILLER, next_tab_stop(column)) => next_tab_stop(column),
+                cell if cell.width() == Some(2) && follows(WIDE_FILLER, column + 2) => column + 2,
                 _ => column + 1,
             };
             let is_whole =
-                end > column + 1 || (!matches!(cell, '\t' | WIDE_REST | TAB_REST) && cell.width() != Some(2));
+                end > column + 1 || (!matches!(cell, '\t' | WIDE_FILLER | TAB_FILLER) && cell.width() != Some(2));
             out.push(if is_whole { cell } else { ' ' });
             if is_whole && !self.combining.is_empty() {
                 out.extend(self.combining.iter().filter(|(at, _)| *at == column).map(|(_, combining)| combining));
@@ -169,8 +169,8 @@ pub(crate) fn next_tab_stop(column: usize) -> usize {
     (column / TAB_INTERVAL + 1) * TAB_INTERVAL
 }
 
-/// Plays one line (no `\n`) back.
-pub(crate) fn overlaid(line: &str) -> RenderedLine {
+/// Renders one line, which contains no `\n`.
+pub(crate) fn render_line(line: &str) -> RenderedLine {
     let mut out = RenderedLine::default();
     out.put_all(line);
     out

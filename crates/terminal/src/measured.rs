@@ -1,7 +1,7 @@
 //! Parts of a terminal without a terminal, for benchmarks.
 //!
-//! No part of what this crate offers: it is public because a benchmark is another
-//! crate, and may change with any of the parts.
+//! Not part of the crate's API: the module is public because a benchmark is another
+//! crate, and it may change at any time.
 
 use steplatch_pattern::Pattern;
 
@@ -12,7 +12,7 @@ use crate::screen::{Emulator, Size};
 use crate::transcript::Transcript;
 use crate::wait::{EchoZones, Pass, Search};
 
-/// Parsers that take in the output of a program, in the order in which a terminal does it.
+/// The parsers of a program's output, in the same order as in a terminal.
 pub struct Typescript {
     intake: OutputPipeline,
     echo: Echo,
@@ -31,7 +31,7 @@ impl Default for Typescript {
 }
 
 impl Typescript {
-    /// Begins with an empty screen of the usual size, and the usual memory for the history.
+    /// Creates an empty screen of the default size, and a history with the default budget.
     #[must_use]
     pub fn new() -> Self {
         let transcript = Transcript::new(History::new(crate::Options::default().history_budget), None);
@@ -39,13 +39,13 @@ impl Typescript {
         Self { intake: OutputPipeline::new(transcript, screen), echo: Echo::default() }
     }
 
-    /// Takes in what one read brought.
+    /// Processes the output of one read.
     pub fn print(&mut self, bytes: &[u8]) {
         self.intake.take_in(bytes, &mut Vec::new());
         self.intake.transcript.settle();
     }
 
-    /// The offset after all output so far.
+    /// Returns the offset after all output so far.
     #[must_use]
     pub fn end(&self) -> u64 {
         self.intake.transcript.history().end()

@@ -25,7 +25,7 @@ pub struct MouseInput {
     pub ctrl: bool,
 }
 
-/// Something that a mouse does.
+/// Kind of mouse action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MouseAction {
     /// A press of a button: 0 left, 1 middle, 2 right.
@@ -36,21 +36,21 @@ pub enum MouseAction {
     Drag(u8),
     /// A movement without a button.
     Move,
-    /// A turn of the wheel by one step: away from the hand, or towards it.
+    /// A turn of the wheel by one step.
     Wheel {
-        /// True if it shows what is above.
+        /// True to scroll up.
         up: bool,
     },
 }
 
-/// Number of lines that a step of the wheel scrolls where it counts as keys.
+/// Number of arrow keys for one step of the wheel.
 const WHEEL_LINES: usize = 3;
 
 /// The highest column and row that the old encoding can express, counted from 0.
 const MAX_OLD_POSITION: u16 = 222;
 
-/// Returns the bytes, none if the program does not want to know. On a full screen the wheel counts as arrow keys, unless the
-/// program wants the mouse or has turned that off (mode 1007).
+/// Returns the bytes of a mouse action; none if the program does not request it. On a full screen, the wheel counts as
+/// arrow keys unless the program requests mouse reports or turned this off (mode 1007).
 pub(crate) fn mouse(input: MouseInput, modes: Modes) -> Vec<u8> {
     if modes.mouse == MouseReports::None {
         return match input.action {
@@ -72,11 +72,16 @@ pub(crate) fn mouse(input: MouseInput, modes: Modes) -> Vec<u8> {
         }
     };
     let modifiers = [(input.shift, 4), (input.alt, 8), (input.ctrl, 16)];
-    let pressed: u8 = modifiers.into_iter().filter(|(is_pressed, _)| *is_pressed).map(|(_, bit)| bit).sum();
+    let modifier_bits: u8 = modifiers.into_iter().filter(|(is_pressed, _)| *is_pressed).map(|(_, bit)| bit).sum();
     if modes.sgr_mouse {
         let end = if is_release { 'm' } else { 'M' };
-        return format!("\x1b[<{};{};{}{end}", code + pressed, u32::from(input.col) + 1, u32::from(input.row) + 1)
-            .into_bytes();
+        return format!(
+            "\x1b[<{};{};{}{end}",
+            code + modifier_bits,
+            u32::from(input.col) + 1,
+            u32::from(input.row) + 1
+        )
+        .into_bytes();
     }
     if input.col > MAX_OLD_POSITION || input.row > MAX_OLD_POSITION {
         return Vec::new();
@@ -84,7 +89,7 @@ pub(crate) fn mouse(input: MouseInput, modes: Modes) -> Vec<u8> {
     // The old encoding does not name the released button.
     let code = if is_release { 3 } else { code };
     let cell = |index: u16| u8::try_from(index + 33).unwrap_or(u8::MAX);
-    vec![0x1b, b'[', b'M', 32 + code + pressed, cell(input.col), cell(input.row)]
+    vec![0x1b, b'[', b'M', 32 + code + modifier_bits, cell(input.col), cell(input.row)]
 }
 
 #[cfg(test)]

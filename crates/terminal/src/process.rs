@@ -1,5 +1,5 @@
-//! Programs: starting one on a pseudo-terminal or on pipes, waiting for its end, and ending what it
-//! leaves running.
+//! Programs: start on a pseudo-terminal or on pipes, wait for the exit, and termination of the
+//! remaining processes.
 
 mod child;
 mod look;
@@ -13,17 +13,17 @@ mod tree;
 pub use child::Exit;
 pub(crate) use child::{Child, signal_group};
 pub(crate) use look::{
-    InputState, ProcessImage, catches, folder_of, input_state, is_multiplexer, is_relay, name_of, name_of_group,
-    program_of, reader_of_group, takes_entries,
+    InputState, ProcessImage, folder_of, has_signal_handler, input_state, is_multiplexer, is_relay, name_of,
+    name_of_group, program_of, reader_of_group, takes_entries,
 };
 pub(crate) use orphans::Orphans;
 pub use piped::{Piped, PipedSpec, ProcessEnd, Programs, Stdin};
 pub(crate) use pty::{Discipline, Pty, Read, Reading};
 pub use spawn::SpawnError;
 pub(crate) use spawn::{Program, Streams};
-pub(crate) use system::give_memory_back;
+pub(crate) use system::return_free_memory;
 pub use tree::Survivor;
 pub(crate) use tree::{SessionLeader, end_all};
 
-/// The variable by which a process that left its family is still known as this terminal's.
+/// The variable that identifies the terminal of a process, even if the process left its session.
 pub const TERMINAL_VARIABLE: &str = "STEPLATCH_TERMINAL";

@@ -1,7 +1,7 @@
 //! Prompts of programs without shell integration: interpreters, debuggers, other shells.
 //!
-//! Decides whether a row of the screen is a prompt, a continuation prompt or something else.
-//! It learns the prompt at which a command is entered, and recognises it when it returns. Pure: takes rows as input.
+//! Classifies a row of the screen as a prompt, a continuation prompt or something else.
+//! Learns the prompt at which a command is entered, and recognises its return. Pure: takes rows as input.
 
 use crate::{command, python_entry};
 
@@ -16,9 +16,9 @@ const SHELL_SIGILS: &[char] = &['$', '#', '%', '❯', '➜', 'λ', '»'];
 struct Interpreter {
     /// Process name.
     name: &'static str,
-    /// Length in bytes of the prompt at the end of a row, if there is one.
+    /// Returns the length of the prompt at the end of a row, in bytes, if there is one.
     prompt: fn(&str) -> Option<usize>,
-    /// Test of a row for a continuation prompt.
+    /// Returns true for a row with a continuation prompt.
     continuation: fn(&str) -> bool,
     /// True if an empty line ends an entry of several lines.
     ends_with_empty_line: bool,
@@ -38,15 +38,15 @@ impl PartialEq for Interpreter {
 
 impl Eq for Interpreter {}
 
-/// Returns the length of the first of `prompts` that a row ends with.
+/// Returns the length of the first of `prompts` that ends the row, in bytes.
 fn prompt_suffix_len(row: &str, prompts: &[&str]) -> Option<usize> {
     prompts.iter().find(|prompt| row.ends_with(**prompt)).map(|prompt| prompt.len())
 }
 
-/// Returns the length of the end of a row from the last `prefix` on, if the text after `prefix` passes.
-fn suffix_len_from(row: &str, prefix: &str, passes: impl Fn(&str) -> bool) -> Option<usize> {
+/// Returns the length of the row's end from the last `prefix` on, in bytes, if the text after `prefix` matches.
+fn suffix_len_from(row: &str, prefix: &str, matches: impl Fn(&str) -> bool) -> Option<usize> {
     let start = row.rfind(prefix)?;
-    passes(&row[start + prefix.len()..]).then_some(row.len() - start)
+    matches(&row[start + prefix.len()..]).then_some(row.len() - start)
 }
 
 /// Returns the character of a psql prompt that shows the input state, before the sigil and the transaction state; see
@@ -147,7 +147,7 @@ const INTERPRETERS: &[Interpreter] = &[
     },
 ];
 
-/// Programs whose prompt is `> `, including the thread name of some of them.
+/// Names of programs, and of threads of programs, whose prompt is `> `.
 const ANGLE_PROMPT_PROGRAMS: &[&str] = &["node", "MainThread", "R", "deno", "bun", "mongosh"];
 
 /// Continuation prompts of shells, besides `> `.
@@ -226,7 +226,7 @@ pub(crate) enum RowKind {
     },
     /// A continuation prompt: the program requests more of the entry.
     Continuation,
-    /// Neither of both.
+    /// Neither kind of prompt.
     Other,
 }
 
@@ -251,13 +251,12 @@ impl LearnedPrompt {
                 return Some(Self { kind: Kind::Known(interpreter), text, is_shell: false });
             }
         }
-        let (find_sigil, blanks) = find_sigil(before_cursor)?;
+        let (sigil, blanks) = find_sigil(before_cursor)?;
         let prompt = &before_cursor[..before_cursor.len() - blanks];
         // A question that ends with a sigil is a sentence.
         let is_word = !prompt.trim().contains(' ') && !CONTINUATIONS.contains(&prompt.trim());
-        let is_percentage =
-            find_sigil == '%' && prompt.trim_end_matches('%').ends_with(|last: char| last.is_ascii_digit());
-        let is_shell = SHELL_SIGILS.contains(&find_sigil)
+        let is_percentage = sigil == '%' && prompt.trim_end_matches('%').ends_with(|last: char| last.is_ascii_digit());
+        let is_shell = SHELL_SIGILS.contains(&sigil)
             || names_location(before_cursor)
             || program.is_some_and(command::is_shell_name);
         (blanks <= 2 && !is_percentage && !prompt.contains('?') && (is_word || names_location(prompt))).then(|| Self {
@@ -267,12 +266,13 @@ impl LearnedPrompt {
         })
     }
 
-    /// Returns whether the prompt may be that of a shell, which may receive shell commands.
+    /// Returns whether the prompt may be a shell's, which accepts shell commands.
     pub(crate) fn may_be_shell(&self) -> bool {
         self.is_shell
     }
 
-    /// Returns whether an empty line ends an entry of several lines. Behind a line such as `def f():` it is an error.
+    /// Returns whether an empty line ends an entry of several lines. After a line such as `def f():`, an empty line is
+    /// an error.
     pub(crate) fn ends_with_empty_line(&self, entry: &str) -> bool {
         matches!(self.kind, Kind::Known(interpreter) if interpreter.ends_with_empty_line)
             && !entry.trim_end().ends_with(':')
@@ -282,7 +282,7 @@ impl LearnedPrompt {
     /// prompt, or shows a continuation prompt.
     ///
     /// # Errors
-    /// If the text has an empty line that is an entry to the program. The error is the meaning of that line.
+    /// If the text contains an empty line that is a separate entry. The error is the meaning of this line.
     pub(crate) fn split_entries(&self, text: &str) -> Result<Vec<String>, &'static str> {
         let has_empty_line = text.split('\n').any(|line| line.trim().is_empty());
         match self.kind {
@@ -299,8 +299,8 @@ impl LearnedPrompt {
         Ok(text.split('\n').map(str::to_owned).collect())
     }
 
-    /// Returns the meaning of an empty line in a text that is typed line by line, where the program would not take the text as a
-    /// whole. Unlike an entry, such a text may be the answer to something, so only known programs count.
+    /// Returns the meaning of an empty line that splits a text typed line by line. Considers only known programs,
+    /// because the text may be an answer rather than an entry.
     pub(crate) fn splits_at_empty_line(&self, text: &str) -> Option<&'static str> {
         let Kind::Known(interpreter) = self.kind else { return None };
         let has_empty_line = text.trim_end().split('\n').any(|line| line.trim().is_empty());
@@ -317,23 +317,23 @@ impl LearnedPrompt {
         matches!(self.kind, Kind::Known(interpreter) if interpreter.name == PYTHON)
     }
 
-    /// Returns whether the program reads input even while it executes an entry, as Node does while it awaits
-    /// a promise.
+    /// Returns whether the program reads input during the execution of an entry, as Node does while it awaits a
+    /// promise.
     pub(crate) fn reads_during_execution(&self) -> bool {
         matches!(self.kind, Kind::Known(interpreter) if interpreter.name == NODE)
     }
 
-    /// Returns whether a row may be a continuation prompt: it has only punctuation, or begins like the prompt.
+    /// Returns whether a row may be a continuation prompt: it consists of punctuation, or begins like the prompt.
     pub(crate) fn may_continue(&self, before_cursor: &str) -> bool {
         let row = before_cursor.trim();
-        let has_signs_only = !row.is_empty()
+        let is_punctuation = !row.is_empty()
             && row.chars().count() <= MAX_CONTINUATION_CHARS
             && row.chars().all(|character| character.is_ascii_punctuation());
         let shared_prefix: String = self.text.chars().take(MIN_SHARED_CHARS).collect();
         let is_variant = shared_prefix.chars().count() == MIN_SHARED_CHARS
             && row.starts_with(&shared_prefix)
             && row.ends_with(|character: char| character.is_ascii_punctuation());
-        has_signs_only || is_variant || CONTINUATIONS.contains(&row)
+        is_punctuation || is_variant || CONTINUATIONS.contains(&row)
     }
 
     /// Returns whether to paste an entry of several lines rather than type it.
@@ -341,7 +341,7 @@ impl LearnedPrompt {
         matches!(self.kind, Kind::Known(interpreter) if interpreter.takes_pastes)
     }
 
-    /// Returns the kind of row that the text before the cursor is.
+    /// Classifies the row of the cursor by the text before the cursor.
     pub(crate) fn classify_row(&self, before_cursor: &str) -> RowKind {
         match self.kind {
             Kind::Promptless if before_cursor.is_empty() => RowKind::Prompt { output_bytes: 0 },
@@ -364,51 +364,52 @@ impl LearnedPrompt {
     }
 
     /// Returns whether the prompt follows output without a final newline.
-    pub(crate) fn is_behind_output(&self, before_cursor: &str) -> bool {
+    pub(crate) fn follows_output(&self, before_cursor: &str) -> bool {
         self.kind == Kind::Other && before_cursor.len() > self.text.len() && before_cursor.ends_with(&self.text)
     }
 
-    /// Returns the length in bytes of the redrawn entry `typed` at the beginning of `output`, with the rows before it
-    /// that an editor of lines reserves for a menu.
+    /// Returns the length of the redrawn entry `typed` at the beginning of `output`, in bytes. Includes the rows before
+    /// the entry that a line editor reserves for a menu.
     pub(crate) fn redrawn_entry(&self, output: &str, typed: &str) -> usize {
         let Kind::Known(interpreter) = self.kind else { return 0 };
-        let reserved = match interpreter.prints_blank_line {
+        let reserved_bytes = match interpreter.prints_blank_line {
             true => output.split_inclusive('\n').take_while(|line| line.trim().is_empty()).map(str::len).sum(),
             false => 0,
         };
         // The entry number in the prompt may or may not be incremented yet.
         let prompt = without_digits(&self.text);
-        let first = format!("{prompt}{}", without_digits(typed.lines().next().unwrap_or_default()));
-        let mut lines = output[reserved..].split_inclusive('\n');
-        // Such a line is output unless it has the text of the entry.
-        let Some(first_line) = lines.next().filter(|line| without_digits(line).trim_end() == first.trim_end()) else {
+        let expected_line = format!("{prompt}{}", without_digits(typed.lines().next().unwrap_or_default()));
+        let mut lines = output[reserved_bytes..].split_inclusive('\n');
+        // A line without the text of the entry is output.
+        let Some(first_line) = lines.next().filter(|line| without_digits(line).trim_end() == expected_line.trim_end())
+        else {
             return 0;
         };
         let is_continued =
             |line: &str| without_digits(line).starts_with(&prompt) || (interpreter.continuation)(&format!("{line} "));
         let has_more = typed.trim_end().contains('\n');
         let further_lines = lines.take_while(|line| has_more && line.strip_suffix('\n').is_some_and(is_continued));
-        reserved + first_line.len() + further_lines.map(str::len).sum::<usize>()
+        reserved_bytes + first_line.len() + further_lines.map(str::len).sum::<usize>()
     }
 
-    /// Returns the length in bytes of the rows at the beginning of `output` with which an editor of several lines shows the
-    /// entry `typed`.
+    /// Returns the length of the rows at the beginning of `output` in which a multi-line editor draws the entry
+    /// `typed`, in bytes.
     pub(crate) fn drawn_entry_rows(&self, output: &str, typed: &str) -> usize {
         let is_drawn = |line: &&str| {
             let row = line.strip_suffix('\n').unwrap_or_default();
-            let shown = row.strip_prefix(self.text.as_str()).or_else(|| row.strip_prefix("... "));
-            shown
-                .map(str::trim_end)
-                .is_some_and(|shown| shown.is_empty() || typed.lines().any(|typed| typed.trim_end() == shown))
+            let drawn_text = row.strip_prefix(self.text.as_str()).or_else(|| row.strip_prefix("... "));
+            drawn_text.map(str::trim_end).is_some_and(|drawn_text| {
+                drawn_text.is_empty() || typed.lines().any(|typed| typed.trim_end() == drawn_text)
+            })
         };
         output.split_inclusive('\n').take_while(is_drawn).map(str::len).sum()
     }
 
-    /// Removes the trailing prompt from `output`: an empty line before the prompt, and the prompt itself
-    /// if only blank lines follow, because editors that reserve rows for a menu end its line.
+    /// Removes the trailing prompt from `output`: the empty line before the prompt, and the prompt itself
+    /// if only blank lines follow, which a line editor reserves for a menu.
     pub(crate) fn trim_prompt(&self, output: &mut String) {
         let Kind::Known(interpreter) = self.kind else { return };
-        // Other programs print such a last line as output.
+        // For other programs, such a last line is output.
         if !interpreter.prints_blank_line {
             return;
         }
@@ -430,7 +431,7 @@ fn find_sigil(prompt: &str) -> Option<(char, usize)> {
     (SHELL_SIGILS.contains(&last) || last == '>').then_some((last, prompt.len() - text.len()))
 }
 
-/// Returns whether a prompt names a host or a directory, as prompts of shells do.
+/// Returns whether a prompt names a host or a directory, as shell prompts do.
 fn names_location(prompt: &str) -> bool {
     prompt.contains(['@', '/', '~'])
 }
@@ -454,13 +455,13 @@ fn is_variant(learned: &str, row: &str) -> bool {
         || (names_location(learned) && shared >= MIN_SHARED_CHARS)
 }
 
-/// Returns the length in bytes of output without a final newline before a prompt of zsh or fish. After such
-/// output, they print a marker and fill the row, so that the prompt starts on the next row.
+/// Returns the length of output without a final newline before a prompt of zsh or fish, in bytes. After such output,
+/// these shells print a marker and fill the row, so that the prompt starts on the next row.
 pub(crate) fn unfinished_line_bytes(line: &str, cols: u16) -> usize {
     // On a continuation row, a carriage return appears as backspaces.
-    let Some((filled, _)) = line.split_once(['\r', '\x08']) else { return 0 };
-    let text = filled.trim_end_matches(' ');
-    if filled.len() - text.len() + 1 < usize::from(cols) {
+    let Some((filled_row, _)) = line.split_once(['\r', '\x08']) else { return 0 };
+    let text = filled_row.trim_end_matches(' ');
+    if filled_row.len() - text.len() + 1 < usize::from(cols) {
         return 0;
     }
     text.strip_suffix(['%', '#', '⏎', '¶', '~']).unwrap_or(text).len()

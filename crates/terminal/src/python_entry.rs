@@ -1,20 +1,20 @@
 //! Entries for the prompt of Python without bracketed paste, which reads line by line.
 //!
-//! Owns the division of a text into statements. Such a prompt takes an empty line for the end of a block, and a line without
-//! indentation directly after a block for an error; see "interactive mode" in the Python tutorial and
+//! Divides a text into statements. At such a prompt, an empty line ends a block, and an unindented line directly after
+//! a block is an error; see "interactive mode" in the Python tutorial and
 //! <https://docs.python.org/3/reference/toplevel_components.html#interactive-input>. Pure.
 
-/// Keywords that begin a statement with a block.
-const BLOCKS: &[&str] = &["async", "class", "def", "for", "if", "match", "try", "while", "with"];
+/// Keywords that begin a compound statement.
+const BLOCK_KEYWORDS: &[&str] = &["async", "class", "def", "for", "if", "match", "try", "while", "with"];
 
-/// Keywords that continue a statement with a block, without indentation.
-const CLAUSES: &[&str] = &["elif", "else", "except", "finally"];
+/// Keywords that continue a compound statement without indentation.
+const CLAUSE_KEYWORDS: &[&str] = &["elif", "else", "except", "finally"];
 
-/// Returns whether an executable is a Python that compiles a pasted text as one statement: before 3.8. The name of an unknown
-/// version says nothing.
+/// Returns whether an executable is a Python before 3.8, which compiles a pasted text as one statement. False for a
+/// name without a version.
 pub(crate) fn takes_single_statements(program: &str) -> bool {
     let version = program.strip_prefix("python").unwrap_or_default();
-    // `m` names a way of the build.
+    // The suffix `m` names a build variant.
     let (major, minor) = version.trim_end_matches('m').split_once('.').unwrap_or((version, ""));
     match (major, minor.parse::<u32>()) {
         ("3", Ok(minor)) => minor < 8,
@@ -22,57 +22,59 @@ pub(crate) fn takes_single_statements(program: &str) -> bool {
     }
 }
 
-/// Returns the statements of a text as typed entries, without the empty line that ends a block. An empty line inside a block
+/// Splits a text into statements to type, without the empty line that ends a block. An empty line inside a block
 /// becomes a line with one blank, which does not end the block.
 pub(crate) fn statements(text: &str) -> Vec<String> {
     let lines: Vec<&str> = text.split('\n').collect();
     let mut statements: Vec<String> = Vec::new();
-    let mut scan = Scan::default();
-    // Whether the last statement may go on.
+    let mut scanner = LineScanner::default();
+    // True if the next line may continue the last statement.
     let mut is_block = false;
-    for (at, line) in lines.iter().enumerate() {
-        let is_inside = scan.is_inside();
-        scan.pass(line);
-        if is_inside {
+    for (index, line) in lines.iter().enumerate() {
+        let is_inside_expression = scanner.is_inside_expression();
+        scanner.scan_line(line);
+        if is_inside_expression {
             push_line(&mut statements, line);
             continue;
         }
         if line.trim().is_empty() || line.trim_start().starts_with('#') {
-            let next = lines[at + 1..].iter().find(|next| !is_blank(next));
-            if is_block && next.is_some_and(|next| continues(next)) {
+            let next = lines[index + 1..].iter().find(|next| !is_blank(next));
+            if is_block && next.is_some_and(|next| continues_block(next)) {
                 push_line(&mut statements, if line.trim().is_empty() { " " } else { line });
             }
             continue;
         }
         let is_decorated = is_block && last_line(&statements).is_some_and(|last| last.starts_with('@'));
-        if is_block && (continues(line) || is_decorated) {
+        if is_block && (continues_block(line) || is_decorated) {
             push_line(&mut statements, line);
         } else {
             statements.push((*line).to_owned());
-            is_block = line.starts_with('@') || BLOCKS.contains(&first_word(line));
+            is_block = line.starts_with('@') || BLOCK_KEYWORDS.contains(&first_word(line));
         }
     }
     statements
 }
 
-/// Returns whether an empty line of a text ends a block that the lines after it belong to.
+/// Returns whether an empty line of a text ends a block that later lines continue.
 pub(crate) fn ends_early(text: &str) -> bool {
     let lines: Vec<&str> = text.split('\n').collect();
-    let mut scan = Scan::default();
+    let mut scanner = LineScanner::default();
     let mut is_block = false;
-    for (at, line) in lines.iter().enumerate() {
-        let is_inside = scan.is_inside();
-        scan.pass(line);
-        if is_inside || is_blank(line) && !line.is_empty() {
+    for (index, line) in lines.iter().enumerate() {
+        let is_inside_expression = scanner.is_inside_expression();
+        scanner.scan_line(line);
+        if is_inside_expression || is_blank(line) && !line.is_empty() {
             continue;
         }
         if line.is_empty() {
-            if is_block && lines[at + 1..].iter().find(|next| !is_blank(next)).is_some_and(|next| continues(next)) {
+            if is_block
+                && lines[index + 1..].iter().find(|next| !is_blank(next)).is_some_and(|next| continues_block(next))
+            {
                 return true;
             }
             is_block = false;
-        } else if !continues(line) {
-            is_block = line.starts_with('@') || BLOCKS.contains(&first_word(line));
+        } else if !continues_block(line) {
+            is_block = line.starts_with('@') || BLOCK_KEYWORDS.contains(&first_word(line));
         }
     }
     false
@@ -82,9 +84,9 @@ fn is_blank(line: &str) -> bool {
     line.trim().is_empty() || line.trim_start().starts_with('#')
 }
 
-/// Returns whether a line belongs to the block before it.
-fn continues(line: &str) -> bool {
-    line.starts_with([' ', '\t']) || CLAUSES.contains(&first_word(line))
+/// Returns whether a line belongs to the preceding block.
+fn continues_block(line: &str) -> bool {
+    line.starts_with([' ', '\t']) || CLAUSE_KEYWORDS.contains(&first_word(line))
 }
 
 fn first_word(line: &str) -> &str {
@@ -108,33 +110,33 @@ fn last_line(statements: &[String]) -> Option<&str> {
 
 /// Open strings and brackets at the end of a line.
 #[derive(Debug, Default)]
-struct Scan {
-    /// The quote of a string of several lines.
-    string: Option<&'static str>,
+struct LineScanner {
+    /// The quote of an open string.
+    open_quote: Option<&'static str>,
     brackets: usize,
     is_continued: bool,
 }
 
-impl Scan {
+impl LineScanner {
     /// Returns whether the next line continues a string, brackets or a backslash continuation.
-    fn is_inside(&self) -> bool {
-        self.string.is_some() || self.brackets > 0 || self.is_continued
+    fn is_inside_expression(&self) -> bool {
+        self.open_quote.is_some() || self.brackets > 0 || self.is_continued
     }
 
-    /// Passes over a line.
-    fn pass(&mut self, line: &str) {
+    /// Scans one line.
+    fn scan_line(&mut self, line: &str) {
         self.is_continued = false;
         let mut rest = line;
         while let Some(character) = rest.chars().next() {
-            if let Some(quote) = self.string {
+            if let Some(quote) = self.open_quote {
                 if rest.starts_with('\\') {
-                    rest = skip(rest, 2);
+                    rest = skip_chars(rest, 2);
                     self.is_continued = rest.is_empty() && quote.len() == 1;
-                } else if let Some(behind) = rest.strip_prefix(quote) {
-                    self.string = None;
-                    rest = behind;
+                } else if let Some(after_quote) = rest.strip_prefix(quote) {
+                    self.open_quote = None;
+                    rest = after_quote;
                 } else {
-                    rest = skip(rest, 1);
+                    rest = skip_chars(rest, 1);
                 }
                 continue;
             }
@@ -145,23 +147,23 @@ impl Scan {
                 ')' | ']' | '}' => self.brackets = self.brackets.saturating_sub(1),
                 '"' | '\'' => {
                     let quote = ["\"\"\"", "'''", "\"", "'"].into_iter().find(|quote| rest.starts_with(quote));
-                    self.string = quote;
+                    self.open_quote = quote;
                     rest = &rest[quote.map_or(1, str::len)..];
                     continue;
                 }
                 _ => {}
             }
-            rest = skip(rest, 1);
+            rest = skip_chars(rest, 1);
         }
-        // A string of one line ends with it, if it does not go on.
-        if self.string.is_some_and(|quote| quote.len() == 1) && !self.is_continued {
-            self.string = None;
+        // A single-line string ends with its line, unless a backslash continues it.
+        if self.open_quote.is_some_and(|quote| quote.len() == 1) && !self.is_continued {
+            self.open_quote = None;
         }
     }
 }
 
 /// Returns the text after the first `characters` characters.
-fn skip(text: &str, characters: usize) -> &str {
+fn skip_chars(text: &str, characters: usize) -> &str {
     text.char_indices().nth(characters).map_or("", |(at, _)| &text[at..])
 }
 

@@ -1,17 +1,17 @@
 //! Heuristic for a row of the screen that looks like a request for input.
 //!
-//! Used only where the kernel shows nothing: for a program that passes input on to another machine or terminal.
+//! Used only for programs that forward input to another machine or terminal, whose state the kernel does not show.
 
-/// Maximum characters of a row to look at, from its end.
+/// Maximum number of characters to inspect, counted from the end of a row.
 const MAX_ROW_CHARS: usize = 200;
 
 /// Characters that end a prompt: of shells, REPLs, debuggers and questions.
-const ENDS: &[char] = &['$', '#', '%', '>', '?', ':', ']', ')', '❯', '➜', 'λ', '»'];
+const PROMPT_ENDS: &[char] = &['$', '#', '%', '>', '?', ':', ']', ')', '❯', '➜', 'λ', '»'];
 
 /// Returns whether the text before the cursor looks like a prompt or a question.
 ///
-/// A prompt ends in one of the usual characters, with at most two blanks after it, and the cursor after these. A
-/// bracket or a colon alone also ends lines of progress, so it counts only with a blank after it.
+/// A prompt ends in one of [`PROMPT_ENDS`] and at most two blanks. A bracket or a colon also ends lines of progress, so
+/// it usually counts only with a blank after it.
 pub(crate) fn looks_like_question(before_cursor: &str) -> bool {
     let skipped = before_cursor.chars().count().saturating_sub(MAX_ROW_CHARS);
     let row: String = before_cursor.chars().skip(skipped).collect();
@@ -19,16 +19,16 @@ pub(crate) fn looks_like_question(before_cursor: &str) -> bool {
     let blanks = row.len() - text.len();
     let Some(last) = text.chars().last() else { return false };
     match last {
-        _ if blanks > 2 || !ENDS.contains(&last) => false,
-        ']' | ')' | ':' => blanks > 0 || text.ends_with("):") || text.ends_with("]:") || is_password(text),
-        // A percentage is progress; a prompt of zsh has no digit before its sign.
+        _ if blanks > 2 || !PROMPT_ENDS.contains(&last) => false,
+        ']' | ')' | ':' => blanks > 0 || text.ends_with("):") || text.ends_with("]:") || requests_password(text),
+        // A percentage is progress: a prompt of zsh has no digit before `%`.
         '%' => !text[..text.len() - 1].ends_with(|before: char| before.is_ascii_digit()),
         _ => true,
     }
 }
 
-/// Returns whether the text requests a password, which many programs write without a blank after it.
-fn is_password(text: &str) -> bool {
+/// Returns whether the text requests a password. Many programs print no blank after such a text.
+fn requests_password(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
     text.contains("password") || text.contains("passphrase") || text.contains("passcode")
 }

@@ -1,4 +1,4 @@
-//! Reasons why a terminal takes nothing, whatever is requested.
+//! Reasons why a terminal refuses any request.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[error("the terminal was closed")]
 pub struct TerminalClosed;
 
-/// Says what of a terminal differs from the time of a question.
+/// Returns the error text for a terminal that has changed since a person approved an input.
 pub(crate) fn changed(what: &str) -> String {
     format!(
         "the terminal is not as it was when a person was asked, so what they approved was not typed; since the question has changed: \

@@ -1,34 +1,35 @@
 //! A screen that draws recorded output again.
 //!
-//! The parsers and the emulator are those of a live terminal, so that a replay shows the same. Answers to queries in
-//! the output go nowhere. A keyframe is text from which another replay of the same size continues; what had scrolled
-//! away before it, a saved cursor and tab stops are not part of one.
+//! A replay has the parsers and the emulator of a live terminal, so that it shows the same screens. It discards answers
+//! to queries in the output. A keyframe is text from which another replay of the same size continues. It excludes the
+//! scrollback, the saved cursor and tab stops.
 
 use crate::history::History;
 use crate::intake::OutputPipeline;
 use crate::screen::{Emulator, Modes, Picture, Size};
 use crate::transcript::Transcript;
 
-/// The text that a replay keeps, in bytes: nothing reads it.
-const TEXT: usize = 64 * 1024;
+/// Size of a replay's history, in bytes. No code reads its text.
+const HISTORY_BYTES: usize = 64 * 1024;
 
 const ESC: u8 = 0x1b;
 
 /// A screen that draws recorded output.
 pub struct Replay {
     pipeline: OutputPipeline,
-    ending: Ending,
+    sequence_state: SequenceState,
 }
 
-/// Place in a sequence at which the output ends.
+/// State of the escape sequence at the end of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ending {
+enum SequenceState {
+    /// Outside a sequence.
     Outside,
-    /// Behind an escape, and intermediate bytes.
+    /// After `ESC` and intermediate bytes.
     Escape,
-    /// In a control sequence: its last byte is missing.
+    /// In a control sequence, before its final byte.
     Sequence,
-    /// In a string (DCS, OSC, SOS, PM, APC): its terminator is missing.
+    /// In a string (DCS, OSC, SOS, PM, APC), before its terminator.
     Text,
 }
 
@@ -39,18 +40,18 @@ impl std::fmt::Debug for Replay {
 }
 
 impl Replay {
-    /// Begins with an empty screen.
+    /// Creates an empty screen.
     #[must_use]
     pub fn new(size: Size) -> Self {
-        let transcript = Transcript::new(History::new(TEXT), None);
+        let transcript = Transcript::new(History::new(HISTORY_BYTES), None);
         let pipeline = OutputPipeline::new(transcript, Box::new(Emulator::new(size)));
-        Self { pipeline, ending: Ending::Outside }
+        Self { pipeline, sequence_state: SequenceState::Outside }
     }
 
     /// Draws output.
     pub fn draw(&mut self, text: &str) {
-        self.pipeline.take_in(text.as_bytes(), &mut Nowhere);
-        self.ending = self.ending.behind(text.as_bytes());
+        self.pipeline.take_in(text.as_bytes(), &mut DiscardReplies);
+        self.sequence_state = self.sequence_state.after(text.as_bytes());
     }
 
     /// Changes the size.
@@ -82,7 +83,7 @@ impl Replay {
         self.pipeline.screen.title()
     }
 
-    /// Returns whether the output holds a change of the screen back (mode 2026).
+    /// Returns whether the output holds back a change of the screen (mode 2026).
     #[must_use]
     pub fn is_held_back(&self) -> bool {
         self.pipeline.screen.held_until().is_some()
@@ -93,23 +94,23 @@ impl Replay {
         self.pipeline.screen.release();
     }
 
-    /// Returns text that has a new replay of the same size show this and go on from here; `None` where there is no such text:
-    /// within a sequence, on the alternate screen, or between colours.
+    /// Returns text from which a new replay of the same size shows this screen and continues. `None` if text cannot
+    /// express the state: within a sequence, on the alternate screen, or with a changed palette or rendition.
     #[must_use]
     pub fn keyframe(&self) -> Option<String> {
-        let is_outside = self.ending == Ending::Outside && self.pipeline.is_outside_of_strings();
+        let is_outside = self.sequence_state == SequenceState::Outside && self.pipeline.is_outside_of_strings();
         is_outside.then(|| self.pipeline.screen.keyframe()).flatten()
     }
 }
 
-impl Ending {
-    /// Returns the end of output that continues with `bytes`.
-    fn behind(self, bytes: &[u8]) -> Self {
+impl SequenceState {
+    /// Returns the state after `bytes` have followed.
+    fn after(self, bytes: &[u8]) -> Self {
         let (before, rest) = match memchr::memrchr(ESC, bytes) {
             Some(last) => (Self::Escape, &bytes[last + 1..]),
             None => (self, bytes),
         };
-        let after = |state, byte: &u8| match (state, byte) {
+        let next_state = |state, byte: &u8| match (state, byte) {
             (Self::Outside, _) => None,
             (_, 0x18 | 0x1a) | (Self::Text, 0x07) | (Self::Sequence, 0x40..=0x7e) => Some(Self::Outside),
             (Self::Escape, b'[') => Some(Self::Sequence),
@@ -117,15 +118,15 @@ impl Ending {
             (Self::Escape, 0x30..=0x7e) => Some(Self::Outside),
             (within, _) => Some(within),
         };
-        // Without a further escape, nothing begins once it is outside.
-        rest.iter().try_fold(before, after).unwrap_or(Self::Outside)
+        // No `ESC` follows, so the state stays outside.
+        rest.iter().try_fold(before, next_state).unwrap_or(Self::Outside)
     }
 }
 
-/// Takes the answers to queries, which nothing reads.
-struct Nowhere;
+/// Discards the answers to queries.
+struct DiscardReplies;
 
-impl Extend<u8> for Nowhere {
+impl Extend<u8> for DiscardReplies {
     fn extend<T: IntoIterator<Item = u8>>(&mut self, _: T) {}
 }
 

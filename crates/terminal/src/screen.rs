@@ -1,7 +1,7 @@
-//! The screen that a program draws on, behind a small trait.
+//! The screen of a program, behind a small trait.
 //!
-//! The interface of the emulator is not stable, so all other code uses it only
-//! through [`Screen`]: bytes are its input, values its output. Readers receive
+//! The interface of the emulator is not stable, so all other code uses the emulator
+//! only through [`Screen`]: its input is bytes, its output is values. Readers receive
 //! copies, never a shared screen.
 
 pub(crate) mod control;
@@ -31,10 +31,10 @@ pub struct Size {
 }
 
 impl Size {
-    /// The smallest and the largest number of rows or columns of a terminal.
+    /// The minimum and maximum number of rows or columns of a terminal.
     pub const BOUNDS: std::ops::RangeInclusive<u16> = 2..=1000;
 
-    /// Returns this size if both sides are within [`Size::BOUNDS`].
+    /// Returns this size if rows and columns are within [`Size::BOUNDS`].
     #[must_use]
     pub fn checked(self) -> Option<Self> {
         (Self::BOUNDS.contains(&self.cols) && Self::BOUNDS.contains(&self.rows)).then_some(self)
@@ -54,26 +54,26 @@ pub struct Cursor {
     pub row: u16,
     /// Column, counted from 0 at the left.
     pub col: u16,
-    /// True if the program shows it.
+    /// True if the program shows the cursor.
     pub visible: bool,
 }
 
 /// Mouse events that the program requests (modes 1000, 1002 and 1003).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MouseReports {
-    /// Nothing.
+    /// No events.
     #[default]
     None,
-    /// Buttons.
+    /// Presses and releases of buttons.
     Buttons,
-    /// Buttons, and movement with a pressed button.
+    /// Buttons, and movements with a pressed button.
     Drags,
-    /// Buttons and every movement.
+    /// Buttons and all movements.
     Moves,
 }
 
 impl MouseReports {
-    /// Returns whether it requests none.
+    /// Returns whether the program requests no mouse events.
     #[must_use]
     pub fn are_none(&self) -> bool {
         *self == Self::None
@@ -83,72 +83,72 @@ impl MouseReports {
 /// The modes of keyboard and screen that the program has set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Modes {
-    /// Cursor keys go out as `ESC O A` rather than `ESC [ A` (DECCKM).
+    /// True if cursor keys are sent as `ESC O A` rather than `ESC [ A` (DECCKM).
     pub application_cursor: bool,
-    /// Pasted text needs `ESC [ 200 ~` before it and `ESC [ 201 ~` after it.
+    /// True if `ESC [ 200 ~` and `ESC [ 201 ~` enclose pasted text.
     pub bracketed_paste: bool,
-    /// A full-screen program has the alternate screen.
+    /// True on the alternate screen, which full-screen programs use.
     pub alternate_screen: bool,
     /// Mouse events that the program requests.
     #[serde(default, skip_serializing_if = "MouseReports::are_none")]
     pub mouse: MouseReports,
-    /// Mouse reports use the encoding without limits (mode 1006).
+    /// True if mouse reports use the encoding without position limits (mode 1006).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sgr_mouse: bool,
-    /// On the alternate screen, the wheel does not count as arrow keys (mode 1007 is off).
+    /// True if the wheel does not count as arrow keys on the alternate screen (mode 1007 is off).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub wheel_is_quiet: bool,
 }
 
 /// A terminal's screen.
 pub(crate) trait Screen: Send {
-    /// Draws what a program printed.
+    /// Draws the output of a program.
     fn feed(&mut self, bytes: &[u8]);
-    /// Puts modes back to their defaults without touching the shown text (DECSTR).
+    /// Resets modes to their defaults without changing the shown text (DECSTR).
     fn soft_reset(&mut self);
-    /// Performs a sequence that the emulator lacks, at its place in the output.
+    /// Performs a sequence that the emulator lacks, at its position in the output.
     fn perform(&mut self, control: &Control);
-    /// Begins the output of one read, which limits the cells that few bytes may draw.
+    /// Begins the output of one read, and renews the number of cells that it may draw.
     fn begin_portion(&mut self);
-    /// Returns the number of `asked` repetitions of a character to draw: no more than the screen can show, and than the
-    /// portion has left.
-    fn grant_repeats(&mut self, asked: u16) -> u16;
+    /// Returns the number of repetitions of a character to draw: at most `requested`, the cells of the screen, and the
+    /// remaining cells of the portion.
+    fn grant_repeats(&mut self, requested: u16) -> u16;
     /// Removes excess combining characters from the cells at the cursor.
-    fn relieve(&mut self);
-    /// Changes the size, and wraps the lines of the main screen to it.
+    fn strip_combining(&mut self);
+    /// Changes the size, and rewraps the lines of the main screen.
     fn resize(&mut self, size: Size);
-    /// Takes the answers to the program's queries, as bytes to write to it.
+    /// Takes the answers to the program's queries, as bytes to write to the program.
     fn take_replies(&mut self) -> Vec<u8>;
-    /// The current size.
+    /// Returns the current size.
     fn size(&self) -> Size;
-    /// The title that the program set, or an empty text.
+    /// Returns the title that the program set, or an empty text.
     fn title(&self) -> String;
-    /// The current cursor.
+    /// Returns the current cursor.
     fn cursor(&self) -> Cursor;
-    /// The current modes.
+    /// Returns the current modes.
     fn modes(&self) -> Modes;
-    /// A row as plain text, blanks at the right cut; empty if there is none. Costs far less than all rows.
+    /// Returns a row as plain text without trailing blanks; empty for a missing row. Much cheaper than [`Self::text`].
     fn row(&self, index: u16) -> String;
-    /// The rows as plain text, blanks at the right and empty rows at the bottom cut.
+    /// Returns the rows as plain text, without trailing blanks and empty rows at the bottom.
     fn text(&self) -> String;
     /// Returns the number of rows of the main screen that have scrolled off, and the epoch of this count. A resize or a
     /// reset begins a new epoch.
     fn scrolled(&self) -> (u64, u64);
-    /// Returns up to `above` rows of the scrollback and those of the screen, each with a flag that is true if its line
-    /// continues in the next row. Rows without the flag have no trailing blanks.
+    /// Returns up to `above` rows of the scrollback and all rows of the screen, each with a flag that is true if its
+    /// line continues in the next row. Rows without the flag have no trailing blanks.
     fn rows_from(&self, above: usize) -> Vec<(String, bool)>;
-    /// The rows as text with colours (SGR sequences), cut likewise.
+    /// Returns the rows as text with colours (SGR sequences), trimmed like [`Self::text`].
     fn ansi(&self) -> String;
-    /// The cells with their colours, as data for a painter.
+    /// Returns the cells with their colours, as data for a painter.
     fn picture(&self) -> Picture;
-    /// The cells of at most `max_rows` rows that scrolled away and are still known, and below them those of the screen.
+    /// Returns the cells of up to `max_rows` rows of the scrollback, followed by the cells of the screen.
     fn scrollback(&self, max_rows: usize) -> Picture;
-    /// Escape sequences that show exactly this state on a terminal of the same size, cursor and modes included.
+    /// Returns escape sequences that reproduce this state, with cursor and modes, on a terminal of the same size.
     fn snapshot(&self) -> String;
-    /// Escape sequences from which a new screen of the same size continues as this one would; `None` while it depends
-    /// on more than they can express.
+    /// Returns escape sequences from which a new screen of the same size continues like this screen. `None` if they
+    /// cannot express the current state.
     fn keyframe(&self) -> Option<String>;
-    /// Returns the number of restarts of the emulator because it failed on a program's output.
+    /// Returns the number of resets of the emulator after a failure on a program's output.
     #[cfg_attr(not(test), expect(dead_code, reason = "laws for the parsers ask for it"))]
     fn failures(&self) -> u32;
     /// Returns the latest time to show output that a program holds back (synchronized update, mode 2026).

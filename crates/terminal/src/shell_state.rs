@@ -1,10 +1,10 @@
 //! The state of a shell that a command line depends on: its directory, variables, parameters, functions, aliases,
 //! traps, keys, options, jobs and open files.
 //!
-//! A shell at its prompt reports it in an exchange ([`exchange`](crate::exchange)). This module keeps only hashes,
-//! enough to compare two states and to name the differences. It omits variables that change on their own, such as
-//! `SECONDS` and private variables of prompts ([`is_volatile`]). The shell itself reports its state: a shell that was
-//! manipulated before the first request goes undetected.
+//! A shell at its prompt reports its state in an exchange ([`exchange`](crate::exchange)). This module keeps only
+//! hashes, enough to compare two states and to name the differences. It omits variables that change on their own, such
+//! as `SECONDS` and private variables of prompts ([`is_volatile`]). The module trusts the report: it does not detect a
+//! shell that was manipulated before the first request.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,16 +17,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::integration::Kind;
 
-/// Random keys of the hashes, so that no program can construct a text with the hash of another one.
-static HASHING: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+/// Random keys of the hashes, so that no program can construct two texts with the same hash.
+static HASH_STATE: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 /// Maximum number of named differences. A count replaces the others.
-const MAX_NAMED: usize = 5;
+const MAX_NAMED_DIFFERENCES: usize = 5;
 
 /// Maximum number of named signals and events of traps.
 const MAX_TRAPS: usize = 10;
 
-/// Maximum number of programs to compare by their path in `PATH`; with more, every path counts.
+/// Maximum number of remembered programs to look up in `PATH`. With more programs, every remembered path is compared.
 const MAX_PROGRAMS: usize = 5000;
 
 /// The state of a shell at one moment.
@@ -34,27 +34,27 @@ const MAX_PROGRAMS: usize = 5000;
 pub(crate) struct ShellState {
     /// The hash of each part, by its name.
     parts: BTreeMap<String, u64>,
-    /// The names of the parts that change with each prompt. They are not compared.
-    varying: BTreeSet<String>,
+    /// The names of parts that change with each prompt, which are not compared.
+    volatile_parts: BTreeSet<String>,
     /// The background jobs, by their processes. The end of a job is not a difference.
     jobs: BTreeSet<String>,
     /// The signals and events of the user's traps.
     traps: Vec<String>,
 }
 
-/// The open files of a shell that its commands inherit, by descriptor.
+/// The open files that the commands of a shell inherit, by descriptor.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct OpenFiles(BTreeMap<u32, String>);
 
 /// The state of a terminal at a question to a person.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NotedState {
-    /// The state of its shell, for comparison before the next approved input.
+    /// The state of the shell, for comparison before the next approved input.
     Shell {
         /// Signals and events at which the shell runs a command on its own.
         traps: Vec<String>,
     },
-    /// A program waits for input. The comparison checks only that it is the same one.
+    /// A program waits for input. The comparison checks only that it is the same program.
     Program {
         /// Its name.
         program: Option<String>,
@@ -73,11 +73,11 @@ impl ShellState {
         let mut state = Self::default();
         let mut search_path = None;
         let mut programs = Vec::new();
-        let mut is_whole = false;
+        let mut is_complete = false;
         for pair in texts.chunks_exact(2) {
             let (name, text) = (String::from_utf8_lossy(pair[0]), String::from_utf8_lossy(pair[1]));
             match (name.as_ref(), name.split_once(' ')) {
-                ("end", _) => is_whole = true,
+                ("end", _) => is_complete = true,
                 ("path", _) => search_path = Some(text.into_owned()),
                 ("functions", _) => {
                     split_definitions(&text, parse_function_name)
@@ -98,28 +98,30 @@ impl ShellState {
                 (_, Some(("variable", name))) => state.add_variable(name, &text, Kind::Zsh),
                 (_, Some(("fish-variable", name))) => state.add_variable(name, &text, Kind::Fish),
                 (_, Some(("varies", name))) => {
-                    state.varying.insert(format!("variable {name}"));
+                    state.volatile_parts.insert(format!("variable {name}"));
                 }
                 (_, Some(("command", name))) => programs.push((name.to_owned(), text.into_owned())),
                 (kind, _) => state.add(kind, "", &text),
             }
         }
         if let Some(traps) = traps {
-            // The parameters follow, which a function cannot read either.
+            // The positional parameters follow the traps.
             let end = traps.iter().position(|&byte| byte == 0).unwrap_or(traps.len());
             state.add_traps(&String::from_utf8_lossy(&traps[..end]));
             state.add("parameters", "", &String::from_utf8_lossy(&traps[end..]));
         }
-        let is_few = programs.len() <= MAX_PROGRAMS;
-        for (name, place) in programs {
-            // Lookups of the shell itself are not changes.
-            if !(is_few && search_path.as_deref().is_some_and(|path| is_first(path, &name, &place))) {
-                state.add("place of", &name, &place);
+        let has_few_programs = programs.len() <= MAX_PROGRAMS;
+        for (name, path) in programs {
+            // A path that the shell would look up again is not a change.
+            if !(has_few_programs
+                && search_path.as_deref().is_some_and(|search_path| is_found_in_path(search_path, &name, &path)))
+            {
+                state.add("place of", &name, &path);
             }
         }
         state.traps.sort();
         state.traps.dedup();
-        is_whole.then_some(state)
+        is_complete.then_some(state)
     }
 
     /// Adds the directory and the limits of the process, as reported by the kernel.
@@ -139,7 +141,7 @@ impl ShellState {
         let key = if name.is_empty() { kind.to_owned() } else { format!("{kind} {name}") };
         // Combine the hashes of parts with the same name.
         let previous = self.parts.get(&key).copied();
-        self.parts.insert(key, HASHING.hash_one((previous, text)));
+        self.parts.insert(key, HASH_STATE.hash_one((previous, text)));
     }
 
     fn add_variable(&mut self, name: &str, text: &str, shell: Kind) {
@@ -186,14 +188,16 @@ impl ShellState {
     /// Returns the names of the parts that differ, as the beginning of a sentence; `None` if there are none.
     pub(crate) fn difference(&self, current: &Self) -> Option<String> {
         let names = self.parts.keys().chain(current.parts.keys().filter(|name| !self.parts.contains_key(*name)));
-        let varies = |name: &String| self.varying.contains(name) || current.varying.contains(name);
+        let varies = |name: &String| self.volatile_parts.contains(name) || current.volatile_parts.contains(name);
         let differs = |name: &&String| self.parts.get(*name) != current.parts.get(*name) && !varies(name);
         let new_jobs = current.jobs.iter().filter(|job| !self.jobs.contains(*job));
         let differing: Vec<&str> = names.filter(differs).chain(new_jobs).map(String::as_str).collect();
-        let names = differing.iter().take(MAX_NAMED).copied().collect::<Vec<_>>().join(", ");
+        let names = differing.iter().take(MAX_NAMED_DIFFERENCES).copied().collect::<Vec<_>>().join(", ");
         match differing.len() {
             0 => None,
-            count if count > MAX_NAMED => Some(format!("{names} and {} more", count - MAX_NAMED)),
+            count if count > MAX_NAMED_DIFFERENCES => {
+                Some(format!("{names} and {} more", count - MAX_NAMED_DIFFERENCES))
+            }
             _ => Some(names),
         }
     }
@@ -210,7 +214,7 @@ impl OpenFiles {
         Self(numbers.filter_map(|number| Some((number, Self::describe_file(pid, number)?))).collect())
     }
 
-    /// Returns the file of a descriptor, with its position if commands continue to read there.
+    /// Describes the file of a descriptor, with its position if commands read from it.
     fn describe_file(pid: i32, number: u32) -> Option<String> {
         const O_ACCMODE: u64 = 0o3;
         const O_WRONLY: u64 = 0o1;
@@ -226,14 +230,14 @@ impl OpenFiles {
         if flags & O_CLOEXEC != 0 || (number > Self::MAX_DESCRIPTOR && !kind.is_file()) {
             return None;
         }
-        // A reopened terminal is the same one.
+        // Ignore the flags of a terminal, which differ when it is reopened.
         let flags = if kind.is_char_device() { 0 } else { flags & (O_ACCMODE | O_APPEND) };
         let position = field("pos:").filter(|_| kind.is_file() && flags & O_ACCMODE != O_WRONLY).unwrap_or_default();
         Some(format!("{target:?} {} {} {flags} {position}", metadata.dev(), metadata.ino()))
     }
 
     /// Returns the names of the descriptors that differ, as the beginning of a sentence; `None` if there are none.
-    /// Higher descriptors may be opened and closed.
+    /// Ignores opened and closed descriptors above [`Self::MAX_DESCRIPTOR`].
     pub(crate) fn difference(&self, current: &Self) -> Option<String> {
         let numbers: BTreeSet<u32> = self.0.keys().chain(current.0.keys()).copied().collect();
         let differs = |number: &u32| match (self.0.get(number), current.0.get(number)) {
@@ -249,7 +253,7 @@ impl OpenFiles {
 /// The trap of the integration in zsh, as zsh lists it.
 const ZSH_INTEGRATION_TRAP: &str = r#"trap -- '__steplatch_exchange parameters "$@"' USR1"#;
 
-/// Returns the processes in a list of jobs: bare numbers, and in zsh before an equals sign.
+/// Returns the processes in a list of jobs: plain numbers, or in zsh the numbers before an equals sign.
 fn parse_job_processes(text: &str) -> impl Iterator<Item = String> {
     let words = text.split(|character: char| character.is_whitespace() || character == ':');
     let number = |word: &&str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
@@ -262,25 +266,25 @@ fn split_definitions<'t>(
     name: fn(&'t str) -> Option<&'t str>,
 ) -> impl Iterator<Item = (&'t str, &'t str)> {
     let mut begins: Vec<(&str, usize)> = Vec::new();
-    let mut at = 0;
+    let mut offset = 0;
     for line in text.split_inclusive('\n') {
-        begins.extend(name(line.trim_end()).map(|name| (name, at)));
-        at += line.len();
+        begins.extend(name(line.trim_end()).map(|name| (name, offset)));
+        offset += line.len();
     }
-    // Text before the first definition belongs to it.
+    // Add text before the first definition to that definition.
     if let Some(first) = begins.first_mut() {
         first.1 = 0;
     }
-    let ends: Vec<usize> = begins.iter().skip(1).map(|(_, at)| *at).chain([text.len()]).collect();
+    let ends: Vec<usize> = begins.iter().skip(1).map(|(_, offset)| *offset).chain([text.len()]).collect();
     begins.into_iter().zip(ends).map(|((name, begin), end)| (name, &text[begin..end]))
 }
 
-/// Returns the name in the first line of a function that bash prints.
+/// Returns the name in the first line of a function printed by bash.
 fn parse_function_name(line: &str) -> Option<&str> {
     line.strip_suffix(" ()").filter(|name| !name.is_empty() && !name.contains(char::is_whitespace))
 }
 
-/// Returns the name in the first line of a variable that bash prints.
+/// Returns the name in the first line of a variable printed by bash.
 fn parse_variable_name(line: &str) -> Option<&str> {
     let (attributes, assignment) = line.strip_prefix("declare -")?.split_once(' ')?;
     let name = assignment.split_once('=').map_or(assignment, |(name, _)| name);
@@ -288,29 +292,29 @@ fn parse_variable_name(line: &str) -> Option<&str> {
     (is_name && attributes.bytes().all(|byte| byte == b'-' || byte.is_ascii_alphabetic())).then_some(name)
 }
 
-/// Returns the name in the first line of an alias that bash or zsh prints, or the whole line of an abbreviation of
-/// fish.
+/// Returns the name in the first line of an alias printed by bash or zsh, or the whole line of an abbreviation of fish.
 fn parse_alias_name(line: &str) -> Option<&str> {
     let definition = line.strip_prefix("alias ").or_else(|| line.strip_prefix("abbr "))?;
     Some(definition.split_once('=').map_or(definition, |(name, _)| name))
 }
 
-/// Returns the name and the path in a line of `hash -l` of bash.
+/// Returns the name and the path in a line of bash's `hash -l`.
 fn parse_hashed_program(line: &str) -> Option<(String, String)> {
     let (path, name) = line.strip_prefix("builtin hash -p ")?.rsplit_once(' ')?;
     Some((name.to_owned(), path.to_owned()))
 }
 
-/// Returns whether the search path leads to this path for a program's name, or has led there before the removal of the
+/// Returns whether a lookup of a program in the search path finds this path, or found it before the removal of the
 /// file.
-fn is_first(search_path: &str, name: &str, expected: &str) -> bool {
+fn is_found_in_path(search_path: &str, name: &str, expected: &str) -> bool {
     let mut paths = search_path.split(':').map(|folder| Path::new(folder).join(name));
     let is_gone = !Path::new(expected).is_file() && paths.clone().any(|known| known == Path::new(expected));
     is_gone || paths.find(|expected| expected.is_file()).is_some_and(|found| found == Path::new(expected))
 }
 
-/// Returns whether a variable changes on its own or when it is read: clocks, counters, private values of line editors
-/// and prompts. A shell may compute prompts in the background. Exported variables are compared in any case.
+/// Returns whether a variable changes on its own or when it is read: clocks, counters, private variables of line
+/// editors and of prompts, which a shell may compute in the background. Exported variables of prompts are always
+/// compared.
 fn is_volatile(name: &str, text: &str, shell: Kind) -> bool {
     const BASH_VARIABLES: &[&str] = &[
         "BASHPID",
@@ -467,8 +471,8 @@ fn is_volatile(name: &str, text: &str, shell: Kind) -> bool {
         Kind::Fish => FISH_VARIABLES,
         Kind::Posix => &[],
     };
-    // The functions of fish depend on these.
-    let is_place = || name.starts_with("__fish_") && name.ends_with("_dir");
+    // The functions of fish depend on its directories.
+    let is_directory = || name.starts_with("__fish_") && name.ends_with("_dir");
     let is_inherited = || match shell {
         Kind::Bash => text.split(' ').nth(1).is_some_and(|attributes| attributes.contains('x')),
         Kind::Zsh => text.split(' ').next().is_some_and(|kind| kind.split('-').any(|word| word == "export")),
@@ -476,11 +480,11 @@ fn is_volatile(name: &str, text: &str, shell: Kind) -> bool {
         Kind::Posix => false,
     };
     [names, COMMON_VARIABLES, INTEGRATION_VARIABLES].iter().any(|names| names.contains(&name))
-        || (PROMPT_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) && !is_place() && !is_inherited())
+        || (PROMPT_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) && !is_directory() && !is_inherited())
 }
 
-/// Returns whether a shell executes code of this variable before or after each command, besides that of the
-/// integration.
+/// Returns whether the variable contains code, other than the integration's, that the shell executes before or after
+/// each command.
 fn has_hook_code(name: &str, text: &str) -> bool {
     const INTEGRATION_CODE: [&str; 8] = [
         r"\$((__steplatch_count += 1))",

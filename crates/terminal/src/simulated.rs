@@ -1,8 +1,8 @@
-//! Terminals without programs, for simulations of what lies above them.
+//! Terminals without programs, for simulations of the layers above them.
 //!
 //! A simulated terminal answers the requests of a [`Terminal`](crate::Terminal) like a shell at its prompt whose
-//! commands print one line. It reports each effect at the moment of its performance. Time passes before and after it,
-//! so that anything may happen in between.
+//! commands print one line. It reports each effect when it performs it, with a delay before and after, so that other
+//! events may occur in between.
 
 use std::fmt;
 use std::time::Duration;
@@ -19,14 +19,14 @@ use crate::wait::{PatternMatch, Reason, Until, Wait, Waited};
 /// The line that a simulated command prints.
 pub const SIMULATED_OUTPUT: &str = "ok";
 
-/// The process id of its programs, of which there are none.
+/// The process id of a simulated program.
 pub(crate) const SIMULATED_PID: i32 = 1;
 
-/// The line that starts a program with questions.
+/// The line that starts a program that asks questions.
 const QUESTIONS_COMMAND: &str = "./install";
 
-/// Number of its questions. Each line answers one.
-const MAX_QUESTIONS: u32 = 2;
+/// Number of the program's questions. Each typed line answers one question.
+const QUESTION_COUNT: u32 = 2;
 
 /// An effect in a simulated terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,9 +41,9 @@ pub enum SimulatedEffect {
     Close,
 }
 
-/// The simulation that terminals without programs belong to.
+/// The simulation of a simulated terminal.
 pub trait Simulation: fmt::Debug + Send + Sync {
-    /// Returns the time until a program does something next.
+    /// Returns the time until the next action of a program.
     fn delay(&self) -> Duration;
 
     /// Records an effect in a terminal. `step` is the step that requested it, except for a close.
@@ -53,17 +53,17 @@ pub trait Simulation: fmt::Debug + Send + Sync {
 /// Serves the requests of a terminal until it closes.
 pub(crate) async fn run(
     description: Description,
-    mut received: mpsc::UnboundedReceiver<Request>,
+    mut requests: mpsc::UnboundedReceiver<Request>,
     simulation: &dyn Simulation,
     life: Lifecycle,
 ) {
-    let mut shell = SimulatedShell { description, simulation, offset: 0, questions: 0 };
-    while let Some(request) = received.recv().await {
+    let mut shell = SimulatedShell { description, simulation, offset: 0, open_questions: 0 };
+    while let Some(request) = requests.recv().await {
         if let Request::Close(_, reply) = request {
             life.close();
             tokio::time::sleep(simulation.delay()).await;
             simulation.record(SimulatedEffect::Close, &shell.description.id, None);
-            // A disconnected client needs no answer, here and below.
+            // Ignore the error here and below: a disconnected client needs no reply.
             let _ = reply.send(Closed { exit: None, survivors: Vec::new() });
             return;
         }
@@ -74,10 +74,10 @@ pub(crate) async fn run(
 struct SimulatedShell<'a> {
     description: Description,
     simulation: &'a dyn Simulation,
-    /// Bytes of output.
+    /// Offset after all output.
     offset: u64,
     /// Open questions of the running program.
-    questions: u32,
+    open_questions: u32,
 }
 
 impl SimulatedShell<'_> {
@@ -85,7 +85,7 @@ impl SimulatedShell<'_> {
         match request {
             Request::Send(input, reply) => {
                 tokio::time::sleep(self.simulation.delay()).await;
-                // A step that was given up types nothing.
+                // A cancelled step types nothing.
                 if !reply.is_closed() {
                     let sent = self.type_input(&input);
                     tokio::time::sleep(self.simulation.delay()).await;
@@ -128,7 +128,7 @@ impl SimulatedShell<'_> {
             Request::Hold(_, _, reply) => drop(reply.send(Ok(()))),
             Request::GiveBack(_, _, reply) => drop(reply.send(())),
             Request::HandedBack(reply) => drop(reply.send(None)),
-            // Nothing is drawn: the requester learns that there is no such answer.
+            // There is no screen: drop the reply channel, which the requester notices.
             Request::Forget(_)
             | Request::Picture(_)
             | Request::Scrollback(..)
@@ -140,9 +140,9 @@ impl SimulatedShell<'_> {
 
     fn type_input(&mut self, input: &Input) -> Sent {
         self.simulation.record(SimulatedEffect::Type, &self.description.id, input.step.as_deref());
-        self.questions = match input.text.trim_end() {
-            QUESTIONS_COMMAND => MAX_QUESTIONS,
-            _ => self.questions.saturating_sub(1),
+        self.open_questions = match input.text.trim_end() {
+            QUESTIONS_COMMAND => QUESTION_COUNT,
+            _ => self.open_questions.saturating_sub(1),
         };
         let offset = self.print();
         Sent { offset, version: None, line: None, view: (!input.without_view).then(|| self.view()) }
@@ -172,7 +172,7 @@ impl SimulatedShell<'_> {
     }
 
     fn waited(&self, wait: &Wait) -> Waited {
-        let is_at_prompt = wait.until == Until::Prompt && self.questions == 0;
+        let is_at_prompt = wait.until == Until::Prompt && self.open_questions == 0;
         let found = (!is_at_prompt && !wait.patterns.is_empty()).then(|| PatternMatch {
             pattern: 0,
             text: SIMULATED_OUTPUT.to_owned(),
@@ -204,8 +204,8 @@ impl SimulatedShell<'_> {
             modes: Modes::default(),
             title: String::new(),
             size: self.description.size,
-            busy: Some(self.questions > 0),
-            exit_code: Some(0).filter(|_| self.questions == 0),
+            busy: Some(self.open_questions > 0),
+            exit_code: Some(0).filter(|_| self.open_questions == 0),
             exit: None,
             end: self.offset,
             handed_back: false,

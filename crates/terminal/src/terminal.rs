@@ -1,4 +1,4 @@
-//! One terminal: the requests that a handle sends, and the task that owns its parts.
+//! One terminal: the requests of its handles, and the task that owns its parts.
 
 mod answers;
 mod draft;
@@ -31,7 +31,7 @@ use watchers::{ScreenReply, ScreenWatcher};
 pub use write_lock::{Handover, HoldKey, LockHolder};
 
 use crate::command::{CommandRequest, CommandResult, RunError};
-use crate::exchange::{self, Files, QueryScript, Variable, VariableReport, VariablesError};
+use crate::exchange::{self, ExchangeFiles, QueryScript, Variable, VariableReport, VariablesError};
 use crate::input_log::LoggedInput;
 use crate::integration::{IntegrationSession, Kind};
 use crate::keys::UnknownKey;
@@ -55,7 +55,7 @@ pub struct Terminal {
     requests: mpsc::UnboundedSender<Request>,
     /// Integration session of its shell. The lock allows one exchange at a time.
     integration: Option<Arc<tokio::sync::Mutex<IntegrationSession>>>,
-    /// Its states at questions to people about it, oldest first.
+    /// Its states at the questions to people, oldest first.
     question_states: Arc<Mutex<VecDeque<QuestionState>>>,
 }
 
@@ -66,7 +66,7 @@ struct QuestionState {
     state: TerminalState,
     /// The settings of the terminal, and the open files of its shell.
     settings: TerminalSettings,
-    /// True if the approved input was typed: later changes are the run's own.
+    /// True if the approved input was typed. The run causes later changes itself.
     is_used: bool,
 }
 
@@ -90,11 +90,13 @@ enum TerminalState {
     Unknown(String),
 }
 
-/// Maximum number of stored states of a terminal. Few terminals are part of several questions.
+/// Maximum number of stored states of a terminal.
 const MAX_QUESTION_STATES: usize = 16;
 
-/// Number of times that the settings of a terminal are read until they are stable, and the pause between two reads.
+/// Maximum number of reads of a terminal's settings until they are stable.
 const MAX_SETTING_READS: usize = 20;
+
+/// Pause between two reads of a terminal's settings.
 const SETTING_PAUSE: Duration = Duration::from_millis(15);
 
 /// Time limit for a shell to reach its prompt.
@@ -111,13 +113,13 @@ struct Stages {
 }
 
 impl Lifecycle {
-    /// Records that its program has ended.
-    fn end(&self) {
+    /// Records the end of its program.
+    fn record_end(&self) {
         // A second call changes nothing.
         let _ = self.0.ended.set(Instant::now());
     }
 
-    /// Records that it closes: lookups by id or name no longer return it.
+    /// Records the close of the terminal: lookups by id or name no longer return it.
     pub(crate) fn close(&self) {
         self.0.closed.store(true, Ordering::Relaxed);
     }
@@ -144,10 +146,10 @@ pub enum InputError {
         /// Maximum number of bytes.
         most: usize,
     },
-    /// A line of it would be truncated.
+    /// A line of the input would be truncated.
     #[error(transparent)]
     LineTooLong(#[from] LineTooLong),
-    /// It has an empty line, at which the program at its prompt would end or repeat an entry.
+    /// The input has an empty line, at which the program at the prompt would end or repeat an entry.
     #[error(
         "nothing was typed: the text has an empty line, and {program} takes an empty line for {meaning}; leave it out, send \
          the text in parts, or use run_command"
@@ -161,7 +163,7 @@ pub enum InputError {
     /// Another client holds the terminal.
     #[error("{} holds the terminal", .0.name)]
     Held(LockHolder),
-    /// The input is a run's, and other clients have begun a line or a command that no key reliably removes.
+    /// The input belongs to a run, and other clients have typed text that no key reliably removes.
     #[error("the prompt has text of another client, so nothing was typed; enter or remove that text (ctrl-c): {text}")]
     LineStands {
         /// The text at the prompt.
@@ -185,18 +187,18 @@ pub struct Input {
     pub text: String,
     /// Keys by name, typed after the text.
     pub keys: Vec<String>,
-    /// Actions of a mouse, after the keys. A program that does not request them receives nothing.
+    /// Actions of a mouse, after the keys. A program receives only the actions that it requests.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mouse: Vec<MouseInput>,
-    /// Bytes to send unchanged, after everything else: the output of a person's own terminal.
+    /// Bytes to send unchanged, after all other input: the output of a person's own terminal.
     pub raw: Vec<u8>,
-    /// Condition of the answer: the next prompt, or silence of the program. `None` answers as soon as the terminal
+    /// Time limits of a reply at the next prompt, or at silence of the program. `None` to reply as soon as the terminal
     /// accepts the input.
     pub settle: Option<Settle>,
     /// The id of the step that this input belongs to, for the ledger of the terminal host.
     pub step: Option<String>,
-    /// The gate at which a person approved it. The terminal refuses the input if its state has changed since, see
-    /// [`Terminal::record_state`].
+    /// The gate at which a person approved the input. The terminal refuses the input if the terminal's state has
+    /// changed since then, see [`Terminal::record_state`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approved_at: Option<String>,
     /// The run that types an approved input. In a shell that marks its prompts, the input begins on an empty line: the
@@ -208,23 +210,23 @@ pub struct Input {
     /// The client or run, for the log of inputs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// True if a person types it in an attached terminal, for the log of inputs.
+    /// True if a person typed it in an attached terminal, for the log of inputs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub attached: bool,
     /// True for a secret. The log of inputs omits it, even if the program shows it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub secret: bool,
-    /// True to omit the [`View`] from the answer to an input that does not settle: the sender follows the screen, or
-    /// waits for output next. A view needs reads of `/proc`, which delay the echo of a key. A host of an older version
+    /// True to omit the [`View`] from the reply to an input without `settle`, for senders that follow the screen or
+    /// wait for output. A view requires reads of `/proc`, which delay the echo of a key. A host of an older version
     /// returns a view anyway.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub without_view: bool,
 }
 
-/// Time limits of the wait for a program's answer to an input.
+/// Time limits of the wait for a program's response to an input.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Settle {
-    /// Silence that counts as an answer.
+    /// Duration without output that ends the wait.
     pub quiet: Duration,
     /// Time limit of the wait.
     pub at_most: Duration,
@@ -238,8 +240,8 @@ pub struct Sent {
     /// Version of the screen just before the input, see [`View::version`]. None from a host of an older version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u64>,
-    /// Number of the last line that the input enters, among all lines of the terminal. None if it enters no line, or from
-    /// a host of an older version.
+    /// Number of the last line that the input enters, among all lines of the terminal. `None` if it enters no line, or
+    /// from a host of an older version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<u64>,
     /// The current state of the terminal, unless the input is [without a view](Input::without_view).
@@ -261,8 +263,8 @@ pub struct View {
     pub size: Size,
     /// True if a command runs in the foreground. None if unknown.
     pub busy: Option<bool>,
-    /// The exit code of the last command, if the shell reports it and no other command runs; after the end of the
-    /// program, that of the program.
+    /// The exit code of the last command, if the shell reports it and no other command runs. After the end of the
+    /// program, the program's exit code.
     pub exit_code: Option<i32>,
     /// Exit of the program, once it has ended.
     pub exit: Option<Exit>,
@@ -270,18 +272,18 @@ pub struct View {
     pub end: u64,
     /// True if a client held the terminal and gave it back since the last call of [`Terminal::handed_back`].
     pub handed_back: bool,
-    /// The working directory of its program: the shell's own, or that of the running program where it reports one
-    /// (OSC 7). Within `ssh`, it is a directory of the remote machine.
+    /// The working directory of the shell, or of the running program if it reports one (OSC 7). Within `ssh`, it is a
+    /// directory of the remote machine.
     pub cwd: Option<String>,
     /// True if the foreground program waits for input: a shell at its prompt, a program that reads the terminal, an
     /// idle line editor or full-screen program. None if unknown.
     pub awaiting_input: Option<bool>,
-    /// True if it reads a line without showing it, as for a password.
+    /// True if the program reads a line without showing it, as for a password.
     pub password: bool,
-    /// The text at the shell's prompt, typed and not entered.
+    /// The unentered text at the shell's prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub typed: Option<String>,
-    /// Its name, besides the id.
+    /// The name of the terminal, besides the id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Identifies this screen, for [`Part::New`]. None from a host of an older version.
@@ -289,7 +291,7 @@ pub struct View {
     pub version: Option<u64>,
 }
 
-/// A screen that differs from the one that a viewer knows.
+/// A screen that differs from the viewer's screen.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ScreenUpdate {
     /// Identifies the content: the number changes with each drawn change and each change of the size.
@@ -304,19 +306,19 @@ pub struct ScreenUpdate {
     pub exit: Option<Exit>,
 }
 
-/// A screen with only those rows that a viewer does not know.
+/// A screen with only the rows that a viewer does not know.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ScreenDelta {
     /// The screen, with only the rows in `rows`.
     pub update: ScreenUpdate,
     /// Number of rows of the screen.
     pub height: u16,
-    /// The row numbers, ascending. `None` for all rows, if the viewer knows no screen or one of another size.
+    /// The row numbers, ascending. `None` for all rows, if the viewer knows no screen of this size.
     pub rows: Option<Vec<u16>>,
 }
 
 impl ScreenDelta {
-    /// Returns some rows of a screen; all for `None`.
+    /// Returns the given rows of a screen; all rows for `None`.
     fn from_update(update: &ScreenUpdate, rows: Option<Vec<u16>>) -> Self {
         let ScreenUpdate { version, picture, modes, title, exit } = update;
         let height = u16::try_from(picture.rows.len()).unwrap_or(u16::MAX);
@@ -336,8 +338,8 @@ impl ScreenDelta {
         Self { update, height, rows }
     }
 
-    /// Returns the whole screen for a viewer that knows the picture `known`. `None` if the rows do not fit it; the
-    /// viewer then requests the whole screen.
+    /// Applies the rows to the viewer's picture `known`, and returns the whole screen. `None` if they do not fit the
+    /// picture; the viewer then requests the whole screen.
     #[must_use]
     pub fn onto(self, known: Option<Picture>) -> Option<ScreenUpdate> {
         let Self { mut update, height, rows } = self;
@@ -358,11 +360,11 @@ impl ScreenDelta {
 pub enum Part {
     /// From this offset on.
     From(u64),
-    /// From an offset on as printed, with carriage returns, backspaces and overwritten text.
+    /// From an offset on, as printed: with carriage returns, backspaces and overwritten text.
     RawFrom(u64),
     /// Output after the last input.
     SinceInput,
-    /// Output and rows after the offset and the screen version that a client has read; see [`Excerpt::rows`]. The text
+    /// Output after an offset, and rows after a screen version, that a client has read; see [`Excerpt::rows`]. The text
     /// begins with the new part of the line at the offset.
     New {
         /// The offset.
@@ -381,9 +383,9 @@ pub enum Part {
 pub struct Excerpt {
     /// The text, or its beginning.
     pub head: String,
-    /// Its end, if text between is missing.
+    /// The end of the text, if text in the middle is missing.
     pub tail: Option<String>,
-    /// Bytes of text missing after `head`. Counting characters would require reading all of it.
+    /// Bytes of text missing after `head`. A count of characters would require reading the missing text.
     pub left_out: u64,
     /// Offset after `head`, to continue reading from.
     pub next: u64,
@@ -400,17 +402,17 @@ pub struct Excerpt {
     pub rows: Option<Vec<ScreenLine>>,
 }
 
-/// The output of the commands since an input, without what the shell prints itself.
+/// The output of the commands since an input, without the shell's own output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CommandOutput {
     /// This number of bytes at the beginning of the excerpt.
     Prefix(u64),
-    /// Another text: without the prompts between several commands and the lines that are typed at them.
+    /// A separate text, without the prompts between several commands and the lines typed at them.
     Text(String),
 }
 
 impl CommandOutput {
-    /// Returns the text, of which `excerpt` may be longer.
+    /// Returns the text. `excerpt` is the text of the excerpt that contains it.
     #[must_use]
     pub fn text<'t>(&'t self, excerpt: &'t str) -> Option<&'t str> {
         match self {
@@ -461,7 +463,7 @@ pub struct Description {
     pub size: Size,
     /// True if a command runs in the foreground. None if unknown.
     pub busy: Option<bool>,
-    /// As in [`View::exit_code`].
+    /// Same as [`View::exit_code`].
     pub exit_code: Option<i32>,
     /// Exit of the program, once it has ended.
     pub exit: Option<Exit>,
@@ -469,16 +471,16 @@ pub struct Description {
     pub viewers: usize,
     /// The current holder, if there is one.
     pub holder: Option<LockHolder>,
-    /// As in [`View::cwd`].
+    /// Same as [`View::cwd`].
     pub cwd: Option<String>,
-    /// As in [`View::awaiting_input`].
+    /// Same as [`View::awaiting_input`].
     pub awaiting_input: Option<bool>,
-    /// As in [`View::password`].
+    /// Same as [`View::password`].
     pub password: bool,
 }
 
 impl Description {
-    /// Returns the description of a terminal at its opening, without a name, without a requester and without a program.
+    /// Returns the description of a new terminal, without a name, a requester or a program.
     #[must_use]
     pub fn new(id: TerminalId, command: String, size: Size, created: SystemTime) -> Self {
         Self {
@@ -506,7 +508,7 @@ impl Description {
 /// Options for closing a terminal.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Closing {
-    /// The signal to begin with; SIGHUP if none. SIGKILL cannot be caught.
+    /// The first signal; `None` for SIGHUP.
     pub signal: Option<Signal>,
 }
 
@@ -526,7 +528,7 @@ pub struct Attached {
     pub snapshot: String,
     /// The size of the screen.
     pub size: Size,
-    /// The later output, as the program wrote it, without the queries that the viewer's terminal would answer.
+    /// The later output as the program wrote it, without queries that the viewer's terminal would answer.
     pub output: broadcast::Receiver<Output>,
 }
 
@@ -545,26 +547,26 @@ pub enum Output {
 pub(crate) enum Request {
     Send(Input, oneshot::Sender<Result<Sent, InputError>>),
     Wait(Wait, u64, oneshot::Sender<(Waited, View)>),
-    /// The caller of the wait with this number no longer listens.
+    /// Cancels the wait with this number.
     Forget(u64),
-    /// The wait ends at the first prompt, quiet or end.
+    /// Waits for the first prompt, silence, or the end of the program.
     Ready(Quiet, Duration, oneshot::Sender<View>),
     View(bool, oneshot::Sender<View>),
     Picture(oneshot::Sender<Picture>),
     Scrollback(usize, oneshot::Sender<Picture>),
-    /// The entries of the log of inputs from this number on.
+    /// Reads the entries of the log of inputs from this number on.
     Inputs(u64, oneshot::Sender<Vec<LoggedInput>>),
     Pieces(Vec<(u64, u64)>, usize, oneshot::Sender<Vec<String>>),
-    /// Answered when the screen differs from the known version.
+    /// Replies when the screen differs from the known version.
     WatchScreen(ScreenWatcher),
     Read(Part, Limit, oneshot::Sender<Excerpt>),
     Run(CommandRequest, oneshot::Sender<Result<CommandResult, RunError>>),
     /// Waits for the answer to the written request.
     Exchange(oneshot::Sender<Result<(), VariablesError>>),
-    /// The kind of the shell that answers typed lines, if it is an inner one.
+    /// Returns the kind of the shell that answers typed lines, if it is an inner shell.
     InnerShell(oneshot::Sender<Option<Kind>>),
     InputSettings(oneshot::Sender<Option<String>>),
-    /// The process group and the name of the program that waits for input, if one does.
+    /// Returns the process group and the name of the program that waits for input, if any.
     Waiter(oneshot::Sender<Option<(i32, Option<String>)>>),
     /// Removes the text of other clients at the prompt, for a run.
     ClearLine(String, oneshot::Sender<Result<(), InputError>>),
@@ -581,7 +583,7 @@ pub(crate) enum Request {
 }
 
 impl Request {
-    /// Returns whether it may change the state of the terminal.
+    /// Returns whether the request may change the state of the terminal.
     fn may_change_state(&self) -> bool {
         match self {
             Self::Send(..)
@@ -629,12 +631,12 @@ impl Terminal {
         self.pid
     }
 
-    /// Returns whether it is open; a terminal that is being opened is not.
+    /// Returns whether the terminal is open. False while the terminal is being opened.
     pub(crate) fn is_open(&self) -> bool {
         !self.requests.is_closed() && !self.life.0.closed.load(Ordering::Relaxed)
     }
 
-    /// Returns the time at which its program ended, if it has.
+    /// Returns the time at which its program ended, if any.
     pub(crate) fn ended(&self) -> Option<Instant> {
         self.life.0.ended.get().copied()
     }
@@ -645,45 +647,47 @@ impl Terminal {
         &self.id
     }
 
-    async fn ask<T>(&self, request: impl FnOnce(oneshot::Sender<T>) -> Request) -> Result<T, TerminalClosed> {
+    async fn send_request<T>(&self, request: impl FnOnce(oneshot::Sender<T>) -> Request) -> Result<T, TerminalClosed> {
         let (reply, answer) = oneshot::channel();
         self.requests.send(request(reply)).map_err(|_| TerminalClosed)?;
         answer.await.map_err(|_| TerminalClosed)
     }
 
-    /// Types into the terminal, and returns when the program has answered as `input.settle` requires.
+    /// Types into the terminal, and returns when the condition of `input.settle` holds.
     ///
     /// # Errors
-    /// If a key is unknown, the program has ended, or it does not read. The program receives nothing then.
+    /// If a key is unknown, or the program has ended or does not read. The program then receives nothing.
     pub async fn send(&self, input: Input) -> Result<Sent, InputError> {
-        let Some(gate) = input.approved_at.clone() else { return self.ask(|reply| Request::Send(input, reply)).await? };
+        let Some(gate) = input.approved_at.clone() else {
+            return self.send_request(|reply| Request::Send(input, reply)).await?;
+        };
         let checked = self.check_approved(&gate, input.run.as_deref()).await?;
         checked.map_err(InputError::Changed)?;
-        let sent = self.ask(|reply| Request::Send(input, reply)).await?;
+        let sent = self.send_request(|reply| Request::Send(input, reply)).await?;
         self.record_use(&gate, sent.is_ok());
         sent
     }
 
-    /// Waits for the condition of `wait`. Dropping the future cancels the wait.
+    /// Waits for the condition of `wait`. A drop of the future cancels the wait.
     ///
     /// # Errors
     /// If the terminal has closed.
     pub async fn wait(&self, wait: Wait) -> Result<(Waited, View), TerminalClosed> {
         use std::sync::atomic::AtomicU64;
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let forget = ForgetOnDrop { terminal: self, number };
-        let waited = self.ask(|reply| Request::Wait(wait, number, reply)).await;
-        std::mem::forget(forget);
+        static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
+        let cancel_guard = CancelOnDrop { terminal: self, number };
+        let waited = self.send_request(|reply| Request::Wait(wait, number, reply)).await;
+        std::mem::forget(cancel_guard);
         waited
     }
 
-    /// Waits until a freshly opened program takes input: at its first prompt, or when it falls silent.
+    /// Waits until a newly started program accepts input: at its first prompt, or after silence.
     ///
     /// # Errors
     /// If the terminal has closed.
     pub async fn ready(&self, quiet: Quiet, at_most: Duration) -> Result<View, TerminalClosed> {
-        self.ask(|reply| Request::Ready(quiet, at_most, reply)).await
+        self.send_request(|reply| Request::Ready(quiet, at_most, reply)).await
     }
 
     /// Returns the current screen and state; `colours` keeps the screen's colours.
@@ -691,7 +695,7 @@ impl Terminal {
     /// # Errors
     /// If the terminal has closed.
     pub async fn view(&self, colours: bool) -> Result<View, TerminalClosed> {
-        self.ask(|reply| Request::View(colours, reply)).await
+        self.send_request(|reply| Request::View(colours, reply)).await
     }
 
     /// Returns the current cells of the screen, with their colours.
@@ -699,16 +703,16 @@ impl Terminal {
     /// # Errors
     /// If the terminal has closed.
     pub async fn picture(&self) -> Result<Picture, TerminalClosed> {
-        self.ask(Request::Picture).await
+        self.send_request(Request::Picture).await
     }
 
-    /// Returns the cells of at most `max_rows` rows that scrolled off the screen, followed by those of the screen. A
-    /// full-screen program has no scrolled rows.
+    /// Returns the cells of at most `max_rows` rows that scrolled off the screen, followed by the cells of the screen.
+    /// A full-screen program has no scrolled rows.
     ///
     /// # Errors
     /// If the terminal has closed.
     pub async fn scrollback(&self, max_rows: usize) -> Result<Picture, TerminalClosed> {
-        self.ask(|reply| Request::Scrollback(max_rows, reply)).await
+        self.send_request(|reply| Request::Scrollback(max_rows, reply)).await
     }
 
     /// Returns the entries of the log of inputs from this number on, oldest first.
@@ -716,33 +720,33 @@ impl Terminal {
     /// # Errors
     /// If the terminal has closed.
     pub async fn inputs(&self, from: u64) -> Result<Vec<LoggedInput>, TerminalClosed> {
-        self.ask(|reply| Request::Inputs(from, reply)).await
+        self.send_request(|reply| Request::Inputs(from, reply)).await
     }
 
-    /// Returns the texts between offsets, each reduced to its beginning and end with at most `max_chars` characters.
-    /// They exclude the output of full-screen programs, and have at most 4 MiB together.
+    /// Returns the texts of ranges of offsets, each shortened to its beginning and end with at most `max_chars`
+    /// characters. The texts exclude the output of full-screen programs, and have at most 4 MiB together.
     ///
     /// # Errors
     /// If the terminal has closed.
     pub async fn pieces(&self, ranges: Vec<(u64, u64)>, max_chars: usize) -> Result<Vec<String>, TerminalClosed> {
-        self.ask(|reply| Request::Pieces(ranges, max_chars, reply)).await
+        self.send_request(|reply| Request::Pieces(ranges, max_chars, reply)).await
     }
 
-    /// Returns the screen once it differs from the known version; at once without one.
+    /// Returns the screen when it differs from the known version; at once without a known version.
     ///
     /// # Errors
     /// If the terminal has closed, or closes in the meantime.
     pub async fn watch_screen(&self, known: Option<u64>) -> Result<ScreenUpdate, TerminalClosed> {
-        self.ask(|reply| Request::WatchScreen(ScreenWatcher { known, reply: ScreenReply::Whole(reply) })).await
+        self.send_request(|reply| Request::WatchScreen(ScreenWatcher { known, reply: ScreenReply::Whole(reply) })).await
     }
 
-    /// Like [`Terminal::watch_screen`], but only with the rows that differ from those of the known version. That
-    /// version comes from this method or from [`Terminal::watch_screen`].
+    /// Like [`Terminal::watch_screen`], but returns only the rows that differ from the known version, which comes from
+    /// this method or from [`Terminal::watch_screen`].
     ///
     /// # Errors
     /// If the terminal has closed, or closes in the meantime.
     pub async fn watch_rows(&self, known: Option<u64>) -> Result<ScreenDelta, TerminalClosed> {
-        self.ask(|reply| Request::WatchScreen(ScreenWatcher { known, reply: ScreenReply::Rows(reply) })).await
+        self.send_request(|reply| Request::WatchScreen(ScreenWatcher { known, reply: ScreenReply::Rows(reply) })).await
     }
 
     /// Returns a part of the output within `limit`.
@@ -750,7 +754,7 @@ impl Terminal {
     /// # Errors
     /// If the terminal has closed.
     pub async fn read(&self, part: Part, limit: Limit) -> Result<Excerpt, TerminalClosed> {
-        self.ask(|reply| Request::Read(part, limit, reply)).await
+        self.send_request(|reply| Request::Read(part, limit, reply)).await
     }
 
     /// Returns the state without the screen.
@@ -758,33 +762,33 @@ impl Terminal {
     /// # Errors
     /// If the terminal has closed.
     pub async fn describe(&self) -> Result<Description, TerminalClosed> {
-        self.ask(Request::Describe).await
+        self.send_request(Request::Describe).await
     }
 
     /// Runs one command in the shell at its prompt, and returns its output and exit code.
     ///
-    /// Follows the shell's marks, so it requires an integrated bash, zsh or fish at its prompt. Dropping the future
-    /// cancels the wait, not the command.
+    /// At the prompt of a program without marks, the command is an entry without an exit code. A drop of the future
+    /// cancels the wait, but not the command.
     ///
     /// # Errors
-    /// If entering the command failed; no part of it ran then.
+    /// If the command could not be entered or did not run as a whole; see [`RunError`].
     pub async fn run(&self, request: CommandRequest) -> Result<CommandResult, RunError> {
         let Some(gate) = request.approved_at.clone() else {
-            return self.ask(|reply| Request::Run(request, reply)).await?;
+            return self.send_request(|reply| Request::Run(request, reply)).await?;
         };
         let checked = self.check_approved(&gate, None).await?;
         checked.map_err(RunError::Changed)?;
-        // The command may take long, and other steps of the run may type until then.
+        // Record the use early: the command may take long, and other steps of the run may type in the meantime.
         self.record_use(&gate, true);
-        let ran = self.ask(|reply| Request::Run(request, reply)).await?;
-        self.record_use(&gate, ran.is_ok());
-        ran
+        let result = self.send_request(|reply| Request::Run(request, reply)).await?;
+        self.record_use(&gate, result.is_ok());
+        result
     }
 
-    /// Returns variables of the live shell by name, in the requested order; `None` for an unset one.
+    /// Returns variables of the live shell by name, in the requested order; `None` for an unset variable.
     ///
-    /// Requires an integrated shell at its prompt, without unentered text in bash. Changes neither the screen, the
-    /// history and waits, nor the shell's own state. Takes at most 10 s, for values of at most 4 MB in total. An inner
+    /// Requires an integrated shell at its prompt, without unentered text in bash. Does not affect the screen, the
+    /// history, waits, or the shell's own state. Takes at most 10 s, for values of at most 4 MB in total. An inner
     /// shell receives a typed line, which busybox and ksh store in their history.
     ///
     /// # Errors
@@ -798,7 +802,7 @@ impl Terminal {
                 }
             })
             .await?;
-        // A shell that failed at one of them did not report the others.
+        // A shell that failed at one variable did not report the others.
         if variables.len() != names.len() { Err(VariablesError::Unanswered) } else { Ok(variables) }
     }
 
@@ -806,7 +810,7 @@ impl Terminal {
     /// [`Terminal::variables`]. Does not change arrays and read-only variables.
     ///
     /// # Errors
-    /// As [`Terminal::variables`], and if a variable does not have its new value; others may have theirs.
+    /// Same as [`Terminal::variables`], and if a variable does not have its new value. Other variables may be set then.
     pub async fn set_variables(&self, values: Vec<(String, String)>, export: bool) -> Result<(), VariablesError> {
         for (name, value) in &values {
             exchange::check_name(name)?;
@@ -826,7 +830,7 @@ impl Terminal {
             .await?;
         // If a name occurs twice, its last value applies.
         let expected: HashMap<&String, &String> = values.iter().map(|(name, value)| (name, value)).collect();
-        let has = |name: &String| {
+        let is_set = |name: &String| {
             let reported = reported
                 .iter()
                 .find(|(variable_name, _)| variable_name == name)
@@ -834,20 +838,20 @@ impl Terminal {
             reported
                 .is_some_and(|variable| expected.get(name) == Some(&&variable.value) && (variable.exported || !export))
         };
-        let refused: Vec<String> = values.iter().map(|(name, _)| name.clone()).filter(|name| !has(name)).collect();
+        let refused: Vec<String> = values.iter().map(|(name, _)| name.clone()).filter(|name| !is_set(name)).collect();
         if refused.is_empty() { Ok(()) } else { Err(VariablesError::Refused(refused)) }
     }
 
-    /// Records the state of the terminal at a person's question, once for each gate. The terminal compares it when it
-    /// receives an input [approved there](Input::approved_at).
+    /// Records the state of the terminal at a question to a person, once for each gate. The terminal compares its state
+    /// when it receives an input [approved at this gate](Input::approved_at).
     ///
     /// # Errors
     /// If the terminal has closed.
     pub async fn record_state(&self, gate: String) -> Result<NotedState, TerminalClosed> {
         if self.find_question_state(&gate).is_none() {
-            // bash does not answer while the prompt has text. The next approved input would remove that text first.
+            // Remove text at the prompt, at which bash does not answer. The next approved input would remove it anyway.
             let run = gate.split_once('/').map_or(gate.as_str(), |(run, _)| run).to_owned();
-            let _ = self.ask(|reply| Request::ClearLine(run, reply)).await?;
+            let _ = self.send_request(|reply| Request::ClearLine(run, reply)).await?;
             let state = self.read_state().await?;
             let settings = self.wait_for_stable_settings().await?;
             let mut states = self.question_states.lock();
@@ -874,7 +878,7 @@ impl Terminal {
         self.question_states.lock().iter().find(|question| question.gate == gate).map(|question| question.state.clone())
     }
 
-    /// Records whether the input approved at a gate was typed.
+    /// Sets the flag for the use of the input approved at a gate.
     fn record_use(&self, gate: &str, is_used: bool) {
         if let Some(question) = self.question_states.lock().iter_mut().find(|question| question.gate == gate) {
             question.is_used = is_used;
@@ -897,7 +901,7 @@ impl Terminal {
             Ok(state) => Ok(TerminalState::Shell(state)),
             Err(VariablesError::Gone(closed)) => Err(closed),
             Err(error @ (VariablesError::Busy { .. } | VariablesError::NotIntegrated { .. })) => {
-                Ok(match self.ask(Request::Waiter).await? {
+                Ok(match self.send_request(Request::Waiter).await? {
                     Some((group, program)) => TerminalState::Program { group, program },
                     None => TerminalState::Unknown(error.to_string()),
                 })
@@ -928,7 +932,7 @@ impl Terminal {
     }
 
     async fn exchange_state(&self) -> Result<ShellState, VariablesError> {
-        if self.ask(Request::InnerShell).await?.is_some() {
+        if self.send_request(Request::InnerShell).await?.is_some() {
             return Err(VariablesError::NotIntegrated { program: None });
         }
         let (files, exchange_guard) = self.exchange_files(QueryScript::state).await?;
@@ -950,7 +954,7 @@ impl Terminal {
     async fn check_approved(&self, gate: &str, run: Option<&str>) -> Result<Result<(), String>, TerminalClosed> {
         let question = self.question_states.lock().iter().find(|question| question.gate == gate).cloned();
         let (approved_state, settings) = match question {
-            // The terminal is newer than the question, or the approved input was typed already.
+            // The terminal is newer than the question, the approved input was already typed, or the state was unknown.
             None
             | Some(QuestionState { is_used: true, .. } | QuestionState { state: TerminalState::Unknown(_), .. }) => {
                 return Ok(Ok(()));
@@ -958,8 +962,8 @@ impl Terminal {
             Some(QuestionState { state, settings, .. }) => (state, settings),
         };
         if let Some(run) = run {
-            // The shell does not answer while the prompt has text. If no key removes it, the comparison fails below.
-            let _ = self.ask(|reply| Request::ClearLine(run.to_owned(), reply)).await?;
+            // The shell does not answer while the prompt has text. If no key removes the text, the comparison fails.
+            let _ = self.send_request(|reply| Request::ClearLine(run.to_owned(), reply)).await?;
         }
         let current_state = self.read_state().await?;
         Ok(match (&approved_state, &current_state) {
@@ -981,7 +985,7 @@ impl Terminal {
         })
     }
 
-    /// Returns the settings for typed input, once they are stable: a line editor restores them after a report.
+    /// Returns the settings for typed input when they are stable: a line editor restores them after a report.
     async fn wait_for_stable_settings(&self) -> Result<TerminalSettings, TerminalClosed> {
         let mut settings = self.read_settings().await?;
         for _ in 0..MAX_SETTING_READS {
@@ -996,14 +1000,14 @@ impl Terminal {
     }
 
     async fn read_settings(&self) -> Result<TerminalSettings, TerminalClosed> {
-        let input = self.ask(Request::InputSettings).await?;
+        let input = self.send_request(Request::InputSettings).await?;
         let pid = self.pid;
         let files = tokio::task::spawn_blocking(move || OpenFiles::of_process(pid)).await.unwrap_or_default();
         Ok(TerminalSettings { input, files: Some(files) })
     }
 
-    /// Checks that the settings for typed input and the open files of the shell are the same as `before`: another
-    /// program may have changed them, for example with `stty -F`.
+    /// Checks that the settings for typed input and the open files of the shell equal `before`. Another program may
+    /// have changed them, for example with `stty -F`.
     async fn check_settings(&self, before: TerminalSettings) -> Result<Result<(), String>, TerminalClosed> {
         let mut difference = String::new();
         for _ in 0..MAX_SETTING_READS {
@@ -1023,13 +1027,13 @@ impl Terminal {
         Ok(Err(difference))
     }
 
-    /// Runs the script that `write` fills in the shell, and returns its report.
+    /// Builds a script with `write`, runs it in the shell, and returns the report.
     async fn exchange(&self, write: impl FnOnce(&mut QueryScript)) -> Result<Vec<VariableReport>, VariablesError> {
         let failed = |error: tokio::task::JoinError| VariablesError::System(error.to_string());
-        if let Some(kind) = self.ask(Request::InnerShell).await? {
+        if let Some(kind) = self.send_request(Request::InnerShell).await? {
             let mut script = QueryScript::new(kind);
             write(&mut script);
-            let answer = self.ask(|reply| Request::Script(script, reply)).await??;
+            let answer = self.send_request(|reply| Request::Script(script, reply)).await??;
             return Ok(exchange::parse_answer(&answer, kind));
         }
         let (files, exchange_guard) = self.exchange_files(write).await?;
@@ -1041,26 +1045,26 @@ impl Terminal {
         tokio::task::spawn_blocking(read).await.map_err(failed)?
     }
 
-    /// Runs the script that `write` fills in the shell that this terminal started. Returns the files with its answer,
-    /// and a guard that keeps other exchanges from replacing them.
+    /// Builds a script with `write` and runs it in the terminal's own shell. Returns the files with the answer, and a
+    /// guard that prevents other exchanges from replacing them.
     async fn exchange_files(
         &self,
         write: impl FnOnce(&mut QueryScript),
-    ) -> Result<(Files, OwnedMutexGuard<IntegrationSession>), VariablesError> {
+    ) -> Result<(ExchangeFiles, OwnedMutexGuard<IntegrationSession>), VariablesError> {
         let failed = |error: tokio::task::JoinError| VariablesError::System(error.to_string());
         let Some(session) = &self.integration else {
-            // The task reports which program runs instead.
-            self.ask(Request::Exchange).await??;
+            // The task reports the running program as an error.
+            self.send_request(Request::Exchange).await??;
             return Err(VariablesError::NoHandler);
         };
-        // There is only one pair of files, so exchanges run one at a time.
+        // All exchanges share one pair of files, so run one exchange at a time.
         let session = session.clone().lock_owned().await;
         let mut script = QueryScript::new(session.kind);
         write(&mut script);
         let session_for_write = session.clone();
-        let write_result = tokio::task::spawn_blocking(move || Files::write(&session_for_write, &script));
+        let write_result = tokio::task::spawn_blocking(move || ExchangeFiles::write(&session_for_write, &script));
         let files = write_result.await.map_err(failed)??;
-        self.ask(Request::Exchange).await??;
+        self.send_request(Request::Exchange).await??;
         Ok((files, session))
     }
 
@@ -1069,7 +1073,7 @@ impl Terminal {
     /// # Errors
     /// If the terminal has closed.
     pub async fn resize(&self, size: Size) -> Result<(), TerminalClosed> {
-        self.ask(|reply| Request::Resize(size, reply)).await
+        self.send_request(|reply| Request::Resize(size, reply)).await
     }
 
     /// Sends a signal to the foreground program.
@@ -1077,7 +1081,7 @@ impl Terminal {
     /// # Errors
     /// If the terminal has closed. The inner error is the exit of a program that had ended.
     pub async fn signal(&self, signal: Signal) -> Result<Result<(), Option<Exit>>, TerminalClosed> {
-        self.ask(|reply| Request::Signal(signal, reply)).await
+        self.send_request(|reply| Request::Signal(signal, reply)).await
     }
 
     /// Attaches a viewer: returns the current screen and the later output.
@@ -1085,16 +1089,16 @@ impl Terminal {
     /// # Errors
     /// If the terminal has closed.
     pub async fn attach(&self) -> Result<Attached, TerminalClosed> {
-        self.ask(Request::Attach).await
+        self.send_request(Request::Attach).await
     }
 
-    /// Takes the write lock: until its release, the terminal accepts only inputs with `key`. Taking it again with the
+    /// Takes the write lock: until its release, the terminal accepts only inputs with `key`. A repeated call with the
     /// same key changes nothing.
     ///
     /// # Errors
     /// If the terminal has closed. The inner error is the current holder.
     pub async fn hold(&self, holder: LockHolder, key: HoldKey) -> Result<Result<(), LockHolder>, TerminalClosed> {
-        self.ask(|reply| Request::Hold(holder, key, reply)).await
+        self.send_request(|reply| Request::Hold(holder, key, reply)).await
     }
 
     /// Releases the write lock, if `key` holds it.
@@ -1110,7 +1114,7 @@ impl Terminal {
     /// # Errors
     /// If the terminal has closed.
     pub async fn hand_back(&self, key: HoldKey, note: Option<String>) -> Result<(), TerminalClosed> {
-        self.ask(|reply| Request::GiveBack(key, note, reply)).await
+        self.send_request(|reply| Request::GiveBack(key, note, reply)).await
     }
 
     /// Returns the client that held the terminal and released it since the last call.
@@ -1118,25 +1122,25 @@ impl Terminal {
     /// # Errors
     /// If the terminal has closed.
     pub async fn handed_back(&self) -> Result<Option<Handover>, TerminalClosed> {
-        self.ask(Request::HandedBack).await
+        self.send_request(Request::HandedBack).await
     }
 
     /// Ends all processes of the terminal and closes it.
     ///
     /// # Errors
-    /// If the terminal has closed already.
+    /// If the terminal has already closed.
     pub async fn close(&self, closing: Closing) -> Result<Closed, TerminalClosed> {
-        self.ask(|reply| Request::Close(closing, reply)).await
+        self.send_request(|reply| Request::Close(closing, reply)).await
     }
 }
 
-/// Cancels a wait in the terminal's task when its future is dropped, unless it is forgotten first.
-struct ForgetOnDrop<'a> {
+/// Guard that cancels a wait in the terminal's task on its drop.
+struct CancelOnDrop<'a> {
     terminal: &'a Terminal,
     number: u64,
 }
 
-impl Drop for ForgetOnDrop<'_> {
+impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
         // A closed terminal has no waits.
         let _ = self.terminal.requests.send(Request::Forget(self.number));

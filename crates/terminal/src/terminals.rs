@@ -27,28 +27,27 @@ use crate::transcript::Transcript;
 pub struct Options {
     /// Maximum number of open terminals.
     pub most: usize,
-    /// Time that a terminal stays readable after its program has ended.
+    /// Duration for which a terminal stays readable after its program has ended.
     pub grace: Duration,
-    /// Time that a terminal may stay unused, without a user, a watcher or output, before it closes; without it, for
-    /// ever.
+    /// Duration without a user, a watcher or output after which a terminal closes. `None` for no limit.
     pub idle: Option<Duration>,
-    /// Bytes of memory for the older output of each, compressed.
+    /// Memory for the compressed older output of each terminal, in bytes.
     pub history_budget: usize,
-    /// A folder on disk for output that this has no room for; without it, terminals drop such output. Each terminal has
-    /// a file without a name there, which no other user can read and which ends with this process.
+    /// Folder for output beyond the memory budget. `None` to drop such output. Each terminal has an unnamed file there,
+    /// which no other user can read and which is removed at the end of this process.
     pub history_folder: Option<PathBuf>,
-    /// Bytes of disk for the older output of each, compressed.
+    /// Disk space for the compressed older output of each terminal, in bytes.
     pub history_on_disk: usize,
-    /// True to log the requests to each: typed input, waits and commands, with their senders.
+    /// True to log the requests to each terminal: typed input, waits and commands, with their senders.
     pub logs_inputs: bool,
-    /// Installed shell integration; without it, shells start without marks.
+    /// Installed shell integration. `None` for shells without marks.
     pub integration: Option<Integration>,
-    /// Limit of the descriptors that a program in a terminal may open; without it, as many as this process.
+    /// Maximum number of open descriptors of a program in a terminal. `None` for the limit of this process.
     pub descriptors: Option<u64>,
-    /// True if this process may become the parent of what terminals leave behind. Only a process that starts all of its
-    /// children through here may.
+    /// True if this process adopts the orphans of terminals. Only for a process that starts all of its children through
+    /// [`Terminals`].
     pub adopt_orphans: bool,
-    /// The simulation that all terminals belong to: they have no programs.
+    /// The simulation of all terminals, which then have no programs.
     #[cfg(feature = "simulation")]
     pub simulation: Option<Arc<dyn Simulation>>,
 }
@@ -79,11 +78,11 @@ pub struct Spec {
     pub arguments: Vec<OsString>,
     /// Command line for display to people.
     pub command: String,
-    /// The folder it starts in.
+    /// The working directory.
     pub folder: PathBuf,
-    /// The environment that it inherits; opening the terminal takes out what belongs to another one.
+    /// The inherited environment. Variables that describe another terminal are removed.
     pub inherited: Vec<(OsString, OsString)>,
-    /// Variables that are set besides, whatever they are.
+    /// Additional variables, which are set unchanged.
     pub environment: Vec<(OsString, OsString)>,
     /// The size.
     pub size: Size,
@@ -95,23 +94,23 @@ pub struct Spec {
     pub step: Option<String>,
 }
 
-/// Variables of the connection that started the host of a machine. They mean nothing once it has ended.
-const OF_A_CONNECTION: &[&str] =
+/// Variables of the connection that started the host of a machine. They are invalid after the end of the connection.
+const CONNECTION_VARIABLES: &[&str] =
     &["SSH_AUTH_SOCK", "SSH_CLIENT", "SSH_CONNECTION", "SSH_ORIGINAL_COMMAND", "SSH_TTY", "XDG_SESSION_ID"];
 
 impl Spec {
-    /// Returns the description of its terminal, which opens now.
+    /// Returns the description of its terminal at the opening.
     fn description(&self, id: TerminalId) -> Description {
         let description = Description::new(id, self.command.clone(), self.size, SystemTime::now());
         Description { name: self.name.clone(), opened_by: self.opened_by.clone(), ..description }
     }
 
-    /// Returns it with the environment of the machine for which a request came from elsewhere: what the terminal
-    /// inherits, and the home at which a relative directory, or one with `~`, begins.
+    /// Adapts a request from another machine to this machine: sets the inherited environment, and resolves a relative
+    /// directory, or a directory with `~`, from the home directory.
     #[must_use]
     pub fn at_home(mut self, environment: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
         let is_lasting =
-            |(key, _): &(OsString, OsString)| !OF_A_CONNECTION.iter().any(|of_connection| key == of_connection);
+            |(key, _): &(OsString, OsString)| !CONNECTION_VARIABLES.iter().any(|of_connection| key == of_connection);
         self.inherited = environment.into_iter().filter(is_lasting).collect();
         let home = self.inherited.iter().find(|(key, _)| key == "HOME").map(|(_, home)| PathBuf::from(home));
         if let Some(home) = home {
@@ -125,13 +124,13 @@ impl Spec {
 /// Reason why no terminal opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// As many as may be are open.
+    /// The maximum number of terminals is open.
     #[error("{most} terminals are open, which is the limit")]
     TooMany {
         /// The limit.
         most: usize,
     },
-    /// Another terminal has that name.
+    /// Another terminal has this name.
     #[error("the name '{name}' is taken by {by}")]
     NameTaken {
         /// The name.
@@ -139,7 +138,7 @@ pub enum OpenError {
         /// The terminal that has it.
         by: TerminalId,
     },
-    /// As many as may be were open all the time that the opening waited.
+    /// The maximum number of terminals was open during the whole wait.
     #[error("{most} terminals are open, which is the limit, and none was closed within {} s", .waited.as_secs_f64())]
     NonePlaced {
         /// The limit.
@@ -147,7 +146,7 @@ pub enum OpenError {
         /// Duration of the wait.
         waited: Duration,
     },
-    /// The name looks like an id, and could be another terminal's.
+    /// The name looks like the id of a terminal.
     #[error("the name '{name}' looks like the id of a terminal")]
     NameLikeId {
         /// The name.
@@ -174,17 +173,17 @@ pub struct Terminals {
     orphans: Orphans,
     open: Arc<Mutex<Open>>,
     names: Arc<Mutex<HashMap<String, TerminalId>>>,
-    /// Held by the request that waits for a place next.
+    /// Locked by the next request that waits for a place.
     waiting: Arc<tokio::sync::Mutex<()>>,
     hidden_log: HiddenInputLog,
-    floods: OutputScheduler,
+    scheduler: OutputScheduler,
     memory: MemoryReturn,
     count: Arc<watch::Sender<usize>>,
     activity: Activity,
 }
 
 impl Terminals {
-    /// Begins without any terminal.
+    /// Creates an empty set of terminals.
     ///
     /// # Errors
     /// If the options request the adoption of orphans and the system refuses.
@@ -200,7 +199,7 @@ impl Terminals {
             names: Arc::default(),
             waiting: Arc::default(),
             hidden_log: HiddenInputLog::default(),
-            floods: OutputScheduler::default(),
+            scheduler: OutputScheduler::default(),
             memory: MemoryReturn::default(),
             count: Arc::new(watch::Sender::new(0)),
             activity: Activity::default(),
@@ -214,7 +213,7 @@ impl Terminals {
     pub async fn open(&self, spec: Spec) -> Result<Opened, OpenError> {
         let id = TerminalId::random();
         let reservation = match self.reserve(&id, spec.name.as_deref()) {
-            // A terminal whose program has ended makes room for a running one.
+            // At the limit, close a terminal whose program has ended.
             Err(OpenError::TooMany { .. }) if self.close_oldest_ended().await => {
                 self.reserve(&id, spec.name.as_deref())?
             }
@@ -223,11 +222,11 @@ impl Terminals {
         self.start(reservation, spec).await
     }
 
-    /// Reserves a place for a terminal, with its name if it has one. At the limit, waits for other terminals to close, at
-    /// most for `at_most`; waiting requests get their places in order.
+    /// Reserves a place for a terminal, and its name if any. At the limit, waits at most `at_most` for other terminals
+    /// to close. Waiting requests get their places in order.
     ///
     /// # Errors
-    /// If there was no place all the time, or another terminal has the name.
+    /// If no place became free in time, or another terminal has the name.
     pub async fn reserve_place(&self, name: Option<&str>, at_most: Duration) -> Result<Place<'_>, OpenError> {
         let waiting = async {
             let _turn = self.waiting.lock().await;
@@ -235,7 +234,7 @@ impl Terminals {
             loop {
                 match self.reserve(&TerminalId::random(), name) {
                     Err(OpenError::TooMany { .. }) if self.close_oldest_ended().await => {}
-                    // The sender is ours and stays.
+                    // Ignore the error, which cannot occur: `self` owns the sender.
                     Err(OpenError::TooMany { .. }) => drop(count.changed().await),
                     reserved => return reserved,
                 }
@@ -245,7 +244,7 @@ impl Terminals {
         Ok(Place(tokio::time::timeout(at_most, waiting).await.map_err(none_placed)??))
     }
 
-    /// Opens a terminal at a place reserved for its name, as [`Self::open`].
+    /// Same as [`Self::open`], at a place reserved for the name.
     ///
     /// # Errors
     /// If the program does not start.
@@ -275,7 +274,7 @@ impl Terminals {
         let orphans = self.orphans.clone();
         let handle = tokio::runtime::Handle::current();
         let started = tokio::task::spawn_blocking(move || {
-            // Registering with the reactor needs its context, and starting a program takes the time of an exec.
+            // Registration with the reactor needs its context, and the start of a program blocks until the exec.
             let _context = handle.enter();
             let (pty, slave) = Pty::open(spec.size)?;
             let child = Child::start(&program, Streams::Terminal(slave), &orphans)?;
@@ -300,15 +299,15 @@ impl Terminals {
             logs_inputs: self.options.logs_inputs,
             idle: self.options.idle,
             hidden_log: self.hidden_log.clone(),
-            scheduler: self.floods.clone(),
+            scheduler: self.scheduler.clone(),
             activity: self.activity.clone(),
             life: life.clone(),
         };
-        let (terminal, received) = self.insert(reservation, pid, life, integration);
+        let (terminal, requests) = self.insert(reservation, pid, life, integration);
         let terminals = self.clone();
         let memory = self.memory.clone();
         tokio::spawn(async move {
-            run(parts, received, move || terminals.remove(&id)).await;
+            run(parts, requests, move || terminals.remove(&id)).await;
             memory.record_freed();
         });
         Ok(Opened { terminal, integrated })
@@ -323,17 +322,17 @@ impl Terminals {
         simulation: Arc<dyn Simulation>,
     ) -> Opened {
         let life = Lifecycle::default();
-        let (terminal, received) = self.insert(reservation, description.pid, life.clone(), None);
+        let (terminal, requests) = self.insert(reservation, description.pid, life.clone(), None);
         let terminals = self.clone();
         tokio::spawn(async move {
             let id = description.id.clone();
-            simulated::run(description, received, &*simulation, life).await;
+            simulated::run(description, requests, &*simulation, life).await;
             terminals.remove(&id);
         });
         Opened { terminal, integrated: true }
     }
 
-    /// Adds a terminal at its place. Returns it with the receiver of its requests.
+    /// Adds a terminal at its reserved place. Returns the terminal and the receiver of its requests.
     fn insert(
         &self,
         reservation: Reservation<'_>,
@@ -342,23 +341,23 @@ impl Terminals {
         integration: Option<IntegrationSession>,
     ) -> (Terminal, mpsc::UnboundedReceiver<Request>) {
         let id = reservation.into_id();
-        let (requests, received) = mpsc::unbounded_channel();
-        let terminal = Terminal::new(id.clone(), pid, life, requests).with_integration(integration);
+        let (sender, requests) = mpsc::unbounded_channel();
+        let terminal = Terminal::new(id.clone(), pid, life, sender).with_integration(integration);
         self.lock().insert(id, terminal.clone());
         self.activity.record_event();
-        (terminal, received)
+        (terminal, requests)
     }
 
     /// Returns the terminal with this id or name.
     #[must_use]
     pub fn get(&self, id_or_name: &str) -> Option<Terminal> {
-        // No name looks like an id, so there is nothing to prefer.
+        // A name never looks like an id.
         let named = || self.names.lock().get(id_or_name).cloned();
         let id = id_or_name.parse().ok().or_else(named)?;
         self.lock().get(&id).filter(|terminal| terminal.is_open()).cloned()
     }
 
-    /// Returns the lines typed unseen.
+    /// Returns the log of lines typed without echo.
     #[must_use]
     pub fn hidden_log(&self) -> &HiddenInputLog {
         &self.hidden_log
@@ -370,8 +369,8 @@ impl Terminals {
         self.count.subscribe()
     }
 
-    /// Returns a receiver of a count of all that may have changed the state of a terminal: output, input, an opening, an
-    /// end, a hold.
+    /// Returns a receiver of the count of events that may have changed the state of a terminal: output, input, an
+    /// opening, an end, a hold.
     #[must_use]
     pub fn follow_activity(&self) -> watch::Receiver<u64> {
         self.activity.follow()
@@ -383,24 +382,24 @@ impl Terminals {
         self.lock().values().filter(|terminal| terminal.is_open()).cloned().collect()
     }
 
-    /// Closes every terminal and what runs in it.
+    /// Closes all terminals and ends their processes.
     pub async fn close_all(&self) {
-        let closing: Vec<_> = self
+        let closing_tasks: Vec<_> = self
             .all()
             .into_iter()
             .map(|terminal| tokio::spawn(async move { terminal.close(Closing::default()).await }))
             .collect();
-        for closed in closing {
-            // It fails only if another caller has closed the terminal in the meantime.
+        for closed in closing_tasks {
+            // Ignore the error: another caller has closed the terminal in the meantime.
             let _ = closed.await;
         }
     }
 
-    /// Closes the terminal whose program ended longest ago. Returns whether there was one.
+    /// Closes the terminal whose program ended first. Returns false if no program has ended.
     async fn close_oldest_ended(&self) -> bool {
         let ended = self.all().into_iter().filter_map(|terminal| Some((terminal.ended()?, terminal)));
         let Some((_, oldest)) = ended.min_by_key(|(ended, _)| *ended) else { return false };
-        // It fails only if another caller has closed the terminal.
+        // Ignore the error: another caller has closed the terminal.
         let _ = oldest.close(Closing::default()).await;
         true
     }
@@ -409,7 +408,7 @@ impl Terminals {
         self.open.lock()
     }
 
-    /// Reserves a place and a name before the program starts, so that two openings cannot share them.
+    /// Reserves a place and a name before the program starts, so that concurrent openings cannot share them.
     fn reserve(&self, id: &TerminalId, name: Option<&str>) -> Result<Reservation<'_>, OpenError> {
         let mut open = self.lock();
         if open.len() >= self.options.most {
@@ -441,11 +440,11 @@ impl Terminals {
     }
 }
 
-/// A reserved place for a terminal, given back unless a terminal opens there.
+/// A reserved place for a terminal, released on drop unless a terminal opens at it.
 #[derive(Debug)]
 pub struct Place<'a>(Reservation<'a>);
 
-/// A place among the open terminals, given back unless it is kept.
+/// A place among the open terminals, released on drop unless it is converted into an id.
 #[derive(Debug)]
 struct Reservation<'a> {
     terminals: &'a Terminals,
@@ -466,15 +465,15 @@ impl Drop for Reservation<'_> {
     }
 }
 
-/// Returns the environment of a terminal's program: the inherited one without what describes another terminal, then
-/// what describes this one, then the requested variables.
+/// Returns the environment of a terminal's program: the inherited variables without those of another terminal, the
+/// variables of this terminal, and the requested variables.
 fn environment_of(
     inherited: Vec<(OsString, OsString)>,
-    asked: Vec<(OsString, OsString)>,
+    requested: Vec<(OsString, OsString)>,
     id: &TerminalId,
 ) -> Vec<(OsString, OsString)> {
-    // Programs would believe these.
-    const FOREIGN: [&str; 9] = [
+    // Variables that describe another terminal.
+    const FOREIGN_VARIABLES: [&str; 9] = [
         "TERM",
         "LINES",
         "COLUMNS",
@@ -485,12 +484,12 @@ fn environment_of(
         "TMUX_PANE",
         "VTE_VERSION",
     ];
-    let own = [("TERM", "xterm-256color"), ("COLORTERM", "truecolor")];
+    let terminal_variables = [("TERM", "xterm-256color"), ("COLORTERM", "truecolor")];
     let mark = (TERMINAL_VARIABLE.into(), id.as_str().into());
     let mut environment: Vec<(OsString, OsString)> =
-        inherited.into_iter().filter(|(key, _)| !FOREIGN.iter().any(|foreign| key == foreign)).collect();
-    environment.extend(own.map(|(key, value)| (key.into(), value.into())));
-    environment.extend(asked);
+        inherited.into_iter().filter(|(key, _)| !FOREIGN_VARIABLES.iter().any(|foreign| key == foreign)).collect();
+    environment.extend(terminal_variables.map(|(key, value)| (key.into(), value.into())));
+    environment.extend(requested);
     environment.push(mark);
     environment
 }

@@ -1,10 +1,9 @@
 //! Conversion of output bytes to text with offsets, and to marks.
 //!
-//! Owns a second, small parser beside the emulator. It fills the [`History`] and reports sequences
-//! that the emulator does not expose: the marks of the shell integration (OSC 133, the FinalTerm convention,
-//! documented at
-//! <https://gitlab.freedesktop.org/Per_Bothner/specifications/blob/master/proposals/semantic-prompts.md>)
-//! and a soft reset (DECSTR).
+//! Owns a second, small parser next to the emulator. It fills the [`History`] and reports sequences that the emulator
+//! does not expose: the marks of the shell integration (OSC 133, the FinalTerm convention, documented at
+//! <https://gitlab.freedesktop.org/Per_Bothner/specifications/blob/master/proposals/semantic-prompts.md>) and a soft
+//! reset (DECSTR).
 
 mod open_line;
 
@@ -29,23 +28,23 @@ pub(crate) struct OffsetMark {
 pub(crate) enum Mark {
     /// The shell shows its prompt and is ready to read (OSC 133 ; B).
     PromptReady,
-    /// Text that is a prompt only if the shell reads after it: the mark came while a command runs, or the prompt cannot
+    /// Text that is a prompt only if the shell reads after it: the mark arrived during a command, or the prompt cannot
     /// contain a mark.
     PromptClaimed,
-    /// The shell took a command line and begins to run it (OSC 133 ; C).
+    /// The shell read a command line and begins to run it (OSC 133 ; C).
     CommandStarted,
     /// An earlier line may have a syntax error, according to the exit code of the shell. fish reports it for the line
     /// itself (OSC 133 ; R, specific to this integration).
     LineRefused,
-    /// Within a command of several lines, the shell begins to print what the user has it print before each line, and the end
-    /// of that.
+    /// Within a command of several lines, the shell begins to print the output of the user's hooks before a line.
     HookBegan,
+    /// The output of the user's hooks has ended.
     HookEnded,
-    /// The output of the shell and of the command that ends goes through a pipe, so that it may come after the end.
+    /// The output of the shell and the ending command goes through a pipe, so it may arrive after the end.
     OutputPiped,
-    /// The command ended (OSC 133 ; D), with its exit code where the shell gave one.
+    /// The command ended (OSC 133 ; D), with its exit code if the shell reported it.
     CommandEnded(Option<i32>),
-    /// The shell took the edited line: it no longer accepts pastes.
+    /// The shell read the edited line: it no longer accepts pastes.
     LineTaken,
     /// The line editor accepts pastes, so it has begun to read.
     EditorReady,
@@ -55,22 +54,22 @@ pub(crate) enum Mark {
     Answered,
     /// A program reports its working directory (OSC 7).
     Folder(String),
-    /// The innermost shell has ended: the shell around it prints marks again.
+    /// The innermost shell has ended: its outer shell prints marks again.
     InnerShellEnded,
 }
 
-/// Reason why parsing stopped before the end of a portion: the emulator has to act first.
+/// Reason why parsing stopped before the end of a portion. The caller acts on it before it continues.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Pause {
-    /// DECSTR, which the emulator lacks: its caller resets it.
+    /// DECSTR, which the emulator lacks.
     SoftReset,
     /// Another sequence that the emulator lacks.
     Control(Control),
-    /// More combining characters on one cell than any script has.
+    /// A cell has more combining characters than any script uses.
     Overloaded,
     /// The prompt ends here, and typed text begins.
     LineBegins,
-    /// A command has ended. The pipeline turns off the modes that it left on.
+    /// A command has ended. The caller turns off the modes that the command left on.
     CommandEnded,
     /// The output of a command begins here.
     CommandBegins,
@@ -80,12 +79,12 @@ pub(crate) enum Pause {
     KeyboardQuery(u8),
 }
 
-/// Changes of rows other than the lowest one, by their source.
+/// Changes of rows above the lowest row, by their source.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Motion {
-    /// True if the shell that prints marks made some, while none of its commands ran.
+    /// True for changes by the integrated shell while no command ran.
     pub(crate) at_prompt: bool,
-    /// True if its command made some, or a program without marks.
+    /// True for changes by a command of the shell, or by a program without marks.
     pub(crate) in_output: bool,
 }
 
@@ -96,7 +95,7 @@ pub(crate) struct Transcript {
 }
 
 impl Transcript {
-    /// Creates an empty transcript. Only marks with `nonce` count; without a nonce, none does.
+    /// Creates an empty transcript. Only marks with `nonce` count; without a nonce, no marks count.
     pub(crate) fn new(history: History, nonce: Option<String>) -> Self {
         let sources = nonce.map(|nonce| MarkingShell::new(nonce, false)).into_iter().collect();
         let writer = Writer {
@@ -107,14 +106,14 @@ impl Transcript {
             marks: Vec::new(),
             prompt_follows_output: false,
             line: OpenLine::default(),
-            returned: false,
+            has_returned: false,
             rows_above: 0,
-            saved_at: None,
+            saved_cursor: None,
             untracked_modes: 0,
             rows: 0,
             moved_rows: false,
             motion: Motion::default(),
-            combining: 0,
+            combining_chars: 0,
             keyboard: Keyboard::default(),
             leftovers: Leftovers::default(),
             takes_pastes: false,
@@ -139,8 +138,8 @@ impl Transcript {
         std::mem::take(&mut self.writer.marks)
     }
 
-    /// Accepts the marks of a shell within the innermost one, too. `begins_at_line_end`: the end of an entered line
-    /// begins a command, because the shell has no mark for the start of commands.
+    /// Accepts the marks of an inner shell as well. `begins_at_line_end` is true if the shell has no mark for the start
+    /// of commands, so that the end of an entered line begins a command.
     pub(crate) fn enter_shell(&mut self, nonce: String, begins_at_line_end: bool) {
         self.writer.attribute_motion();
         self.writer.sources.push(MarkingShell::new(nonce, begins_at_line_end));
@@ -153,27 +152,27 @@ impl Transcript {
         self.writer.enter(Zone::Output);
     }
 
-    /// Accepts a claimed prompt: the cursor is after it.
+    /// Accepts a claimed prompt, which ends at the cursor.
     pub(crate) fn confirm_prompt(&mut self) {
         self.writer.attribute_motion();
         if let Some(source) = self.writer.sources.last_mut() {
-            source.running = false;
+            source.is_running = false;
             self.writer.show_prompt();
         }
     }
 
-    /// Takes the sequences that leave the screen of an ended program, and those that turn off its other modes. The
-    /// position of the cursor is known only after the first ones.
+    /// Takes the sequences that leave the screen of an ended program, and its other modes to turn off. The second step
+    /// needs the position of the cursor after the first.
     pub(crate) fn take_leftovers(&mut self) -> (String, Leftovers) {
         let writer = &mut self.writer;
         let mut screen = String::new();
         if writer.alternate && writer.keyboard.flags(true) != 0 {
-            screen.push_str(Keyboard::OFF);
+            screen.push_str(Keyboard::RESET);
         }
         writer.keyboard.alternate.clear();
         screen.push_str(&writer.leftovers.leave_screen());
         if writer.keyboard.flags(false) != 0 {
-            screen.push_str(Keyboard::OFF);
+            screen.push_str(Keyboard::RESET);
         }
         (screen, std::mem::take(&mut writer.leftovers))
     }
@@ -199,8 +198,8 @@ impl Transcript {
         self.writer.untracked_modes &= !(REGION | MARGINS);
     }
 
-    /// Takes the changes of rows other than the lowest one since the last call. After such a change, the text differs
-    /// from the screen.
+    /// Takes the changes of rows above the lowest row since the last call. After such a change, the text differs from
+    /// the screen.
     pub(crate) fn take_motion(&mut self) -> Motion {
         self.writer.attribute_motion();
         std::mem::take(&mut self.writer.motion)
@@ -214,38 +213,38 @@ impl Transcript {
 
 /// A shell whose marks count.
 ///
-/// A command can print the marks of prompts, because they are in variables. While a command runs, only the mark of its
-/// end counts, which has a new number.
+/// A command can print the marks of prompts, which are in variables. So during a command, only the mark of its end
+/// counts, which has a new number.
 struct MarkingShell {
     nonce: String,
-    /// The shell has no hook that marks where commands begin.
+    /// True if the shell has no hook that marks the start of commands.
     is_posix: bool,
-    /// The end of an entered line begins a command.
+    /// True if the end of an entered line begins a command.
     begins_at_line_end: bool,
-    /// A command has begun and not ended.
-    running: bool,
-    /// The number of the last mark that had one.
+    /// True if a command has begun and not ended.
+    is_running: bool,
+    /// The highest number of a mark so far.
     last_number: u64,
-    /// Within a command, the shell prints what comes before its next line.
+    /// True during a hook before a line of a running command.
     is_in_hook: bool,
 }
 
 impl MarkingShell {
     fn new(nonce: String, is_posix: bool) -> Self {
-        Self { nonce, is_posix, begins_at_line_end: is_posix, running: false, last_number: 0, is_in_hook: false }
+        Self { nonce, is_posix, begins_at_line_end: is_posix, is_running: false, last_number: 0, is_in_hook: false }
     }
 
     /// Records the number of a mark, and returns whether it is the highest so far. A mark that a command prints from a
-    /// prompt's variable has no number: the shell expands it when it shows the prompt.
+    /// prompt's variable has no number, because the shell inserts the number when it shows the prompt.
     fn accept_number(&mut self, params: &[&[u8]]) -> bool {
         let Some(number) = parse_parameter::<u64>(params, b"n=") else { return false };
-        let is_fresh = number > self.last_number;
+        let is_new = number > self.last_number;
         self.last_number = number.max(self.last_number);
-        is_fresh
+        is_new
     }
 
-    /// Returns whether a mark of a command's start comes after a later mark: it went through a pipe, as after
-    /// `exec 2> >(tee log >&2)`.
+    /// Returns whether the mark of a command's start arrived after a later mark, because it went through a pipe, as
+    /// after `exec 2> >(tee log >&2)`.
     fn is_late(&self, params: &[&[u8]]) -> bool {
         parse_parameter::<u64>(params, b"n=").is_some_and(|number| number < self.last_number)
     }
@@ -262,39 +261,39 @@ const SYNTAX_ERROR_EXIT_CODE: i32 = 2;
 
 struct Writer {
     history: History,
-    /// The shells that print marks, each within the one before.
+    /// The shells that print marks, outermost first.
     sources: Vec<MarkingShell>,
     /// The zone according to the marks; the alternate screen takes precedence.
     command_zone: Zone,
     alternate: bool,
     marks: Vec<OffsetMark>,
-    /// The prompt began on a line with output.
+    /// True if the prompt began on a line with output.
     prompt_follows_output: bool,
     /// The line in progress.
     line: OpenLine,
     /// True if the last motion was a carriage return, which may be part of a line end.
-    returned: bool,
+    has_returned: bool,
     /// Maximum number of rows between the cursor and the lowest row with text.
     rows_above: usize,
-    /// The number of the line of the saved cursor, and its column there.
-    saved_at: Option<(u64, usize)>,
-    /// The set modes and margins with which the transcript does not know the position of characters.
+    /// The line number and the column of the saved cursor.
+    saved_cursor: Option<(u64, usize)>,
+    /// The current modes and margins with which the transcript does not know the position of characters.
     untracked_modes: u8,
     /// Rows of the screen.
     rows: u16,
-    /// True if output changed other rows than the lowest since the last attribution.
+    /// True if output changed rows above the lowest row since the last attribution.
     moved_rows: bool,
-    /// The attributed changes since the last take.
+    /// The attributed changes since the last [`Transcript::take_motion`].
     motion: Motion,
-    combining: usize,
+    combining_chars: usize,
     keyboard: Keyboard,
     leftovers: Leftovers,
-    /// A line editor takes pastes, so that it reports the taken line.
+    /// True if a line editor accepts pastes. It then reports the line that it reads.
     takes_pastes: bool,
-    /// Offset where the output of the command ended and hooks of the shell begin to print, if its end comes next (OSC
-    /// 133 ; E, specific to this integration).
+    /// Offset at which the output of the command ended and hooks of the shell begin to print, until the mark of the
+    /// command's end (OSC 133 ; E, specific to this integration).
     output_end: Option<u64>,
-    /// The same offset, until the next command begins.
+    /// Same as `output_end`, until the next command begins.
     hooks_start: Option<u64>,
     question: Question,
     pause: Option<Pause>,
@@ -310,11 +309,11 @@ struct Keyboard {
 }
 
 impl Keyboard {
-    /// Deeper stacks lose their oldest entry, as the protocol allows.
+    /// Maximum number of entries of a stack. A new entry then replaces the oldest, as the protocol permits.
     const MAX_DEPTH: usize = 16;
 
-    /// Removes all entries of the stack of a screen, and clears its flags.
-    const OFF: &str = "\x1b[<16u\x1b[=0;1u";
+    /// Sequence that removes all entries of the current screen's stack, and clears its flags.
+    const RESET: &str = "\x1b[<16u\x1b[=0;1u";
 
     fn flags(&self, alternate: bool) -> u8 {
         let stack = if alternate { &self.alternate } else { &self.main };
@@ -354,7 +353,7 @@ impl Keyboard {
     }
 }
 
-/// A number of rows greater than that of any screen.
+/// Number of rows that exceeds any screen.
 const ROWS_BEYOND_SCREEN: usize = 1000;
 
 /// Modes and margins with which the transcript does not know the position of characters.
@@ -366,7 +365,7 @@ const LINE_FEED_NEW_LINE: u8 = 1 << 4;
 const REGION: u8 = 1 << 5;
 const REVERSE_WRAP: u8 = 1 << 6;
 
-/// Maximum number of combining characters on one cell. The screen removes further ones.
+/// Maximum number of combining characters on one cell. The screen removes further characters.
 const MAX_COMBINING_CHARS: usize = 32;
 
 impl Writer {
@@ -380,16 +379,16 @@ impl Writer {
 
     #[cold]
     fn apply_motion(&mut self) {
-        let returned = std::mem::take(&mut self.returned);
-        if returned && self.prompt_follows_output {
-            // Shells fill such a line and continue below it; they do not overwrite output.
+        let has_returned = std::mem::take(&mut self.has_returned);
+        if has_returned && self.prompt_follows_output {
+            // Shells fill a line with output and continue below it, so they do not overwrite the output.
             return self.end_line();
         }
         self.record_wrapped();
         self.line.write_motion(&mut self.history);
     }
 
-    /// Records that a change may be at an unknown position, or in a row that had other text.
+    /// Records a change that may be at an unknown position, or in a row with other text.
     fn record_untracked(&mut self) {
         if self.untracked_modes == 0 && !self.line.is_floating() || self.alternate {
             return;
@@ -399,7 +398,7 @@ impl Writer {
         self.moved_rows |= !is_within || self.line.is_full(&self.history);
     }
 
-    /// Records a change of a line with several rows, whose positions the transcript does not follow.
+    /// Records a change of a line with several rows, in which the transcript does not track positions.
     fn record_wrapped(&mut self) {
         self.record_untracked();
         if !self.alternate && (self.line.is_full(&self.history) || self.line.is_wrapped(&self.history)) {
@@ -410,7 +409,7 @@ impl Writer {
     /// Attributes changes of rows to their source, before another source begins.
     fn attribute_motion(&mut self) {
         let is_moved = std::mem::take(&mut self.moved_rows);
-        let is_at_prompt = self.sources.last().is_some_and(|source| !source.running);
+        let is_at_prompt = self.sources.last().is_some_and(|source| !source.is_running);
         let motion = if is_at_prompt { &mut self.motion.at_prompt } else { &mut self.motion.in_output };
         *motion |= is_moved;
     }
@@ -421,19 +420,19 @@ impl Writer {
             1 if self.line.is_blank_below(&self.history) => self.moved_rows |= !self.alternate,
             rows => self.rows_above = self.rows_above.max(rows),
         }
-        // The row below has text already.
+        // The row below already has text.
         let is_drawn = self.rows_above > 0 && !self.alternate;
         if is_drawn {
             self.rows_above -= 1;
             self.moved_rows = true;
         }
         self.moved_rows |= self.line.is_floating() && !self.alternate;
-        self.returned = false;
+        self.has_returned = false;
         self.prompt_follows_output = false;
         self.history.push('\n');
         self.line.begin(&self.history);
         if is_drawn {
-            self.line.float();
+            self.line.set_floating();
         }
         if !self.takes_pastes {
             self.begin_unmarked();
@@ -448,26 +447,26 @@ impl Writer {
         {
             self.attribute_motion();
             if let Some(source) = self.sources.last_mut() {
-                source.running = true;
+                source.is_running = true;
             }
             self.enter(Zone::Output);
             self.add_mark(Mark::CommandStarted);
         }
     }
 
-    /// Processes a line feed of the program. The cursor stays in its column, unless a return moved it to the first one.
+    /// Processes a line feed of the program. The cursor keeps its column, unless a return moved it to the first column.
     fn feed_line(&mut self) {
         let is_behind_start = self.line.is_moved() || self.line.is_floating();
-        let keeps_column = !self.returned && (is_behind_start || !self.history.newest().1.ends_with(['\n', '\r']));
+        let keeps_column = !self.has_returned && (is_behind_start || !self.history.newest().1.ends_with(['\n', '\r']));
         self.end_line();
         if keeps_column && !self.alternate {
-            self.line.float();
+            self.line.set_floating();
             self.moved_rows = true;
         }
     }
 
-    /// Records that the cursor moved to another row, which separates words. The new row is at most
-    /// `rows_above` rows above the lowest row with text.
+    /// Records that the cursor moved to another row, and begins a new line there. The new row is at most `rows_above`
+    /// rows above the lowest row with text.
     fn leave_row(&mut self, rows_above: usize) {
         if !self.alternate {
             self.moved_rows = true;
@@ -477,25 +476,26 @@ impl Writer {
             self.end_line();
         }
         self.line.begin(&self.history);
-        self.returned = false;
+        self.has_returned = false;
         if !self.alternate {
-            self.line.float();
+            self.line.set_floating();
             self.rows_above = rows_above.min(ROWS_BEYOND_SCREEN);
         }
     }
 
-    /// Moves the cursor up within the rows of the open line. Returns false if it does not have as many above.
-    fn moves_up_in_line(&mut self, count: usize) -> bool {
-        let is_followed = !self.alternate && !self.line.is_floating() && self.rows_above == 0;
-        let moves = is_followed && self.line.move_up(&self.history, count);
-        // The screen has the rows of a wrapped line joined, whatever comes after the move.
-        self.moved_rows |= moves;
-        moves
+    /// Moves the cursor up within the rows of the open line. Returns false if the line has too few rows above the
+    /// cursor.
+    fn move_up_in_line(&mut self, count: usize) -> bool {
+        let is_tracked = !self.alternate && !self.line.is_floating() && self.rows_above == 0;
+        let is_moved = is_tracked && self.line.move_up(&self.history, count);
+        // The program may now change any row of the wrapped line.
+        self.moved_rows |= is_moved;
+        is_moved
     }
 
     fn move_left(&mut self, count: usize) {
         self.record_untracked();
-        let is_right_of_start = if self.line.is_moved() { !self.returned } else { !self.history.at_line_start() };
+        let is_right_of_start = if self.line.is_moved() { !self.has_returned } else { !self.history.at_line_start() };
         if is_right_of_start {
             self.line.move_left(&mut self.history, count);
         }
@@ -503,23 +503,23 @@ impl Writer {
 
     fn move_right(&mut self, count: usize) {
         if self.alternate || self.line.is_floating() && self.history.at_line_start() {
-            // Some programs use it for blanks.
+            // Some programs move right instead of printing blanks.
             (0..count.min(256)).for_each(|_| self.write(' '));
         } else {
             self.line.move_right(&self.history, count);
-            self.returned = false;
+            self.has_returned = false;
         }
     }
 
     fn move_to_column(&mut self, column: usize) {
         if column == 0 {
             self.line.return_to_start(&self.history);
-            self.returned = true;
+            self.has_returned = true;
         } else if self.alternate {
             self.write(' ');
         } else if !(self.line.is_floating() && self.history.at_line_start()) {
             self.line.move_to(&self.history, column);
-            self.returned = false;
+            self.has_returned = false;
         }
     }
 
@@ -531,7 +531,7 @@ impl Writer {
             2 => self.line.erase_to_end(&mut self.history, true),
             _ => {}
         }
-        self.returned &= self.line.is_moved();
+        self.has_returned &= self.line.is_moved();
     }
 
     fn erase_in_screen(&mut self, range: u16) {
@@ -539,11 +539,11 @@ impl Writer {
             return;
         }
         if range == 0 && self.line.is_full(&self.history) {
-            // Unlike EL, it erases the character in the last column after which the cursor is.
+            // Unlike EL, ED erases the character in the last column if the cursor is after it.
             self.line.erase_characters(&mut self.history, 1);
         }
         if range == 0 && self.rows_above == 0 {
-            // There is nothing below.
+            // There is no text below.
             return self.erase_in_line(0);
         }
         self.moved_rows = true;
@@ -557,7 +557,7 @@ impl Writer {
         }
     }
 
-    /// Writes the last character `count` times again (REP), at most a row of it.
+    /// Repeats the last character `count` times (REP), but at most one row.
     fn repeat(&mut self, count: u16) {
         let last = self.history.newest().1.chars().next_back().filter(|last| !last.is_control());
         let columns = self.line.columns();
@@ -571,21 +571,21 @@ impl Writer {
     fn save_cursor(&mut self) {
         let line = self.line.number();
         if self.line.is_full(&self.history) {
-            self.saved_at = None;
+            self.saved_cursor = None;
             return;
         }
-        self.saved_at = self.line.column(&self.history).filter(|_| !self.alternate).map(|column| (line, column));
+        self.saved_cursor = self.line.column(&self.history).filter(|_| !self.alternate).map(|column| (line, column));
     }
 
     fn restore_cursor(&mut self) {
         if self.alternate {
             return;
         }
-        match self.saved_at {
-            // Rows of a wrapped line may have scrolled since.
+        match self.saved_cursor {
+            // A wrapped line is excluded, because its rows may have scrolled since.
             Some((line, column)) if self.line.number() == line && !self.line.is_wrapped(&self.history) => {
                 self.line.restore(column);
-                self.returned = false;
+                self.has_returned = false;
             }
             _ => self.leave_row(ROWS_BEYOND_SCREEN),
         }
@@ -602,75 +602,77 @@ impl Writer {
     }
 
     fn semantic_prompt(&mut self, params: &[&[u8]]) {
-        let carries = |source: &MarkingShell| {
+        let has_nonce = |source: &MarkingShell| {
             params.iter().any(|param| param.strip_prefix(b"k=") == Some(source.nonce.as_bytes()))
         };
-        let Some(printed_by) = self.sources.iter().rposition(carries) else { return };
-        let is_innermost = printed_by + 1 == self.sources.len();
+        let Some(source_index) = self.sources.iter().rposition(has_nonce) else { return };
+        let is_innermost = source_index + 1 == self.sources.len();
         self.attribute_motion();
-        let source = &mut self.sources[printed_by];
+        let source = &mut self.sources[source_index];
         let kind = params.first().copied().unwrap_or_default();
-        let is_believed = match kind {
+        let is_accepted = match kind {
             b"D" => source.accept_number(params),
             b"C" | b"R" if source.is_late(params) => return,
-            // Of a shell whose commands begin at the end of a line, the line may have begun none.
+            // In such a shell, the end of an incomplete line has counted as the start of a command.
             b"P" if source.is_posix => source.accept_number(params),
-            b"R" if source.accept_number(params) && source.running => {
+            b"R" if source.accept_number(params) && source.is_running => {
                 source.is_in_hook = true;
                 return self.add_mark(Mark::HookBegan);
             }
-            b"C" if source.running && std::mem::take(&mut source.is_in_hook) => return self.add_mark(Mark::HookEnded),
-            b"A" | b"B" | b"C" | b"P" | b"R" => !source.running,
+            b"C" if source.is_running && std::mem::take(&mut source.is_in_hook) => {
+                return self.add_mark(Mark::HookEnded);
+            }
+            b"A" | b"B" | b"C" | b"P" | b"R" => !source.is_running,
             _ => true,
         };
-        if !is_believed {
+        if !is_accepted {
             if kind == b"B" && is_innermost {
                 self.add_mark(Mark::PromptClaimed);
             }
             return;
         }
-        // A shell prints only after the shells within it have ended.
-        for _ in printed_by + 1..self.sources.len() {
+        // A shell prints marks only after its inner shells have ended.
+        for _ in source_index + 1..self.sources.len() {
             self.sources.pop();
             self.add_mark(Mark::InnerShellEnded);
         }
-        let source = &mut self.sources[printed_by];
+        let source = &mut self.sources[source_index];
         match kind {
             b"A" => {
-                let without = params.iter().find_map(|param| param.strip_prefix(b"w=")).unwrap_or_default();
-                source.begins_at_line_end = source.is_posix || without.contains(&b'C');
+                let missing_marks = params.iter().find_map(|param| param.strip_prefix(b"w=")).unwrap_or_default();
+                source.begins_at_line_end = source.is_posix || missing_marks.contains(&b'C');
                 match self.command_zone {
-                    Zone::Output => self.prompt_follows_output = self.is_behind_output(),
-                    // The shell draws the prompt again and took no line: the text between is not a command line. It may
-                    // come from a background job.
+                    Zone::Output => self.prompt_follows_output = self.follows_output(),
+                    // The shell redraws the prompt and has read no line: the text in between is not a command line. It
+                    // may come from a background job.
                     Zone::Input if !self.alternate => self.history.change_zone(Zone::Output),
                     _ => {}
                 }
                 self.enter(Zone::Prompt);
-                if without.contains(&b'B') {
+                if missing_marks.contains(&b'B') {
                     self.add_mark(Mark::PromptClaimed);
                 }
             }
             b"B" => self.show_prompt(),
             b"C" => {
-                source.running = true;
+                source.is_running = true;
                 (self.output_end, self.hooks_start) = (None, None);
-                self.returned = false;
-                self.line.stay();
+                self.has_returned = false;
+                self.line.discard_motion();
                 self.enter(Zone::Output);
                 self.add_mark(Mark::CommandStarted);
                 self.pause = Some(Pause::CommandBegins);
             }
             b"D" => {
                 let code = params.get(1).and_then(|code| std::str::from_utf8(code).ok()?.parse().ok());
-                let was_running = std::mem::take(&mut source.running);
+                let was_running = std::mem::take(&mut source.is_running);
                 source.is_in_hook = false;
                 if params.contains(&b"o=p".as_slice()) {
                     self.marks.push(OffsetMark { mark: Mark::OutputPiped, offset: self.history.end() });
                 }
                 self.enter(Zone::Output);
                 if params.contains(&b"e=0".as_slice()) {
-                    // The shell has no other hooks, and printed no mark before them: the output of a command had one.
+                    // The shell has no other hooks and printed no `E` mark, so a command printed the mark.
                     (self.output_end, self.hooks_start) = (None, None);
                 }
                 let offset = self.output_end.take().unwrap_or(self.history.end());
@@ -683,14 +685,14 @@ impl Writer {
                 if self.command_zone == Zone::Output {
                     self.prompt_follows_output = !self.history.at_line_start();
                 }
-                // If a command prints the variable with this mark, another mark follows.
+                // If a command printed the variable with this mark, another mark follows.
                 self.output_end = Some(self.history.end());
                 self.hooks_start = self.output_end;
             }
             b"P" if params.contains(&b"k=s".as_slice()) => {
                 if source.is_posix {
-                    // The line that ended has begun no command.
-                    source.running = false;
+                    // The ended line has not begun a command.
+                    source.is_running = false;
                     self.enter(Zone::Input);
                 }
                 self.add_mark(Mark::MoreWanted);
@@ -703,14 +705,14 @@ impl Writer {
         }
     }
 
-    /// Returns whether a prompt that begins here follows output on its line. The marker of a shell for output without a
-    /// line end is not output, and the prompt overwrites it.
-    fn is_behind_output(&self) -> bool {
-        let keeps_line = self.hooks_start.is_some_and(|begin| begin < self.history.end()) && self.returned;
+    /// Returns whether a prompt that begins here follows output on its line. A shell's marker for output without a
+    /// final newline is not output, and the prompt overwrites it.
+    fn follows_output(&self) -> bool {
+        let keeps_line = self.hooks_start.is_some_and(|begin| begin < self.history.end()) && self.has_returned;
         !keeps_line && !self.history.at_line_start()
     }
 
-    /// Records that the prompt ends here, and that the shell reads.
+    /// Records that the prompt ends here, and the shell reads input.
     fn show_prompt(&mut self) {
         self.enter(Zone::Input);
         self.prompt_follows_output = false;
@@ -722,7 +724,7 @@ impl Writer {
         self.marks.push(OffsetMark { mark, offset: self.history.end() });
     }
 
-    /// Resets the state. The content of the alternate screen is lost.
+    /// Resets the state, and leaves the alternate screen.
     fn reset(&mut self) {
         self.leave_row(0);
         self.alternate = false;
@@ -748,9 +750,9 @@ impl Writer {
             self.leave_row(0);
             self.alternate = on;
             self.apply_zone();
-            let comes_back = params.iter().flatten().any(|&mode| mode == 1049);
-            (self.moved_rows, self.rows_above) = if comes_back { main } else { (true, ROWS_BEYOND_SCREEN) };
-            self.line.float();
+            let restores_main = params.iter().flatten().any(|&mode| mode == 1049);
+            (self.moved_rows, self.rows_above) = if restores_main { main } else { (true, ROWS_BEYOND_SCREEN) };
+            self.line.set_floating();
         }
         for &mode in params.iter().flatten() {
             match mode {
@@ -758,7 +760,7 @@ impl Writer {
                 7 => self.set_untracked(NO_WRAP, !on),
                 69 => self.set_untracked(MARGINS, on),
                 45 => self.set_untracked(REVERSE_WRAP, on),
-                // The screen draws the held output at its end.
+                // The screen draws the held output only at the end of the update.
                 2026 => self.moved_rows = true,
                 1048 if on => self.save_cursor(),
                 1048 => self.restore_cursor(),
@@ -777,9 +779,9 @@ impl Writer {
     }
 }
 
-/// Returns the path of an OSC 7: a URL `file://HOST/PATH`, its bytes percent-encoded where needed.
+/// Returns the path of an OSC 7: a percent-encoded URL `file://HOST/PATH`.
 ///
-/// The convention comes from macOS's Terminal; VTE describes it at
+/// The convention comes from Terminal of macOS. VTE describes it at
 /// <https://gitlab.gnome.org/GNOME/vte/-/blob/master/doc/osc-sequences.md>.
 fn parse_folder_url(url: &[u8]) -> Option<String> {
     let after_scheme = url.strip_prefix(b"file://")?;
@@ -809,13 +811,13 @@ fn parse_folder_url(url: &[u8]) -> Option<String> {
 impl Perform for Writer {
     fn print(&mut self, character: char) {
         if !character.is_ascii() && character.width() == Some(0) {
-            self.combining += 1;
-            if self.combining > MAX_COMBINING_CHARS {
+            self.combining_chars += 1;
+            if self.combining_chars > MAX_COMBINING_CHARS {
                 self.pause = Some(Pause::Overloaded);
                 return;
             }
         } else {
-            self.combining = 0;
+            self.combining_chars = 0;
         }
         self.write(character);
     }
@@ -825,7 +827,7 @@ impl Perform for Writer {
             b'\n' | 0x0b | 0x0c => self.feed_line(),
             b'\r' => {
                 self.line.return_to_start(&self.history);
-                self.returned = true;
+                self.has_returned = true;
             }
             // SO and SI choose a character set.
             0x0e | 0x0f => self.leftovers.shift(byte == 0x0e),
@@ -875,8 +877,8 @@ impl Perform for Writer {
         let first = params.iter().next().and_then(|param| param.first().copied()).unwrap_or(0);
         let count = usize::from(first.max(1));
         match (intermediates, action) {
-            // Line editors draw a wrapped line so.
-            ([], 'A') if self.moves_up_in_line(count) => self.returned = false,
+            // Line editors move up within a wrapped line.
+            ([], 'A') if self.move_up_in_line(count) => self.has_returned = false,
             // CUU, CPL, RI.
             ([], 'A' | 'F') => self.leave_row(self.rows_above + count),
             // CUD, CNL, VPR: down.
@@ -931,13 +933,13 @@ impl Perform for Writer {
             ([b'>'], 'u') => self.keyboard.push(self.alternate, first),
             ([b'<'], 'u') => self.keyboard.pop(self.alternate, first),
             ([b'='], 'u') => {
-                let how = params.iter().nth(1).and_then(|param| param.first().copied()).unwrap_or(1);
-                self.keyboard.set(self.alternate, first, how);
+                let flag_mode = params.iter().nth(1).and_then(|param| param.first().copied()).unwrap_or(1);
+                self.keyboard.set(self.alternate, first, flag_mode);
             }
-            // Repeated combining characters would accumulate on one cell.
+            // Do not repeat combining characters, which would accumulate on one cell.
             ([], 'b') if !ignore => {
                 self.repeat(first.max(1));
-                self.pause = Some(Pause::Repeat(if self.combining > 0 { 0 } else { first.max(1) }));
+                self.pause = Some(Pause::Repeat(if self.combining_chars > 0 { 0 } else { first.max(1) }));
             }
             ([b'?'], 'u') => self.pause = Some(Pause::KeyboardQuery(self.keyboard.flags(self.alternate))),
             ([b'!'], 'p') => {

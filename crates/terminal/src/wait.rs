@@ -1,8 +1,8 @@
 //! Waits for output of a terminal.
 //!
 //! Owns the conditions that end a wait and the search of the output. A wait first searches the
-//! existing output from its offset on, and then every portion that arrives; it never polls. Each pass
-//! begins at the end of the last one, or a little earlier if a match may cross the border.
+//! existing output from its offset on, and then every new portion; it never polls. Each pass begins
+//! at the end of the last pass, or a little earlier if a match may cross the border.
 
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -18,11 +18,11 @@ use crate::process::Exit;
 /// Target and time limit of a wait.
 #[derive(Debug, Clone, Default)]
 pub struct Wait {
-    /// Patterns to look for; the first match ends the wait. May be empty if `until` names another event.
+    /// Patterns to search for; the first match ends the wait. May be empty if `until` names another event.
     pub patterns: Vec<Pattern>,
     /// Text to search.
     pub target: Target,
-    /// Offset at which to begin the search; by default, that of the last input.
+    /// Offset at which to begin the search; by default, the offset of the last input.
     pub since: Option<u64>,
     /// Event that ends the wait besides a match and the end of the program.
     pub until: Until,
@@ -31,18 +31,18 @@ pub struct Wait {
     /// Set if a match ends the wait only when the program waits for typed input in this mode. Output in the meantime
     /// may remove the match.
     pub reads: Option<InputReading>,
-    /// True if the program must read whole lines for `reads`, which the terminal or a line editor collects. If it reads
-    /// keys, Enter could answer the question after the matched one.
+    /// True if the program must read whole lines for `reads`, from the terminal or a line editor. In a program that
+    /// reads keys, Enter might answer the question after the matched question.
     pub reads_lines: bool,
-    /// The styled rows of a match on the screen, with their styles and the cursor, from top to bottom: the selected
-    /// entry. Machines of older versions have the highlighted texts of the entire screen.
+    /// The required styled rows of a match on the screen, with their styles and the cursor, from top to bottom. They
+    /// show the selected entry. Older versions record the highlighted texts of the entire screen.
     pub highlighted: Vec<String>,
     /// Time limit of the wait.
     pub timeout: Duration,
-    /// The client or run that waits. A wait without one is not in the log of inputs.
+    /// The client or run that waits. A wait without it is not in the log of inputs.
     pub by: Option<String>,
-    /// The line whose prompt ends the wait, see [`Sent::line`](crate::Sent::line). If `None`,
-    /// the last line of `by` at or before `since` whose prompt is still to come.
+    /// The line whose prompt ends the wait, see [`Sent::line`](crate::Sent::line). `None` for the last line of `by` at
+    /// or before `since`, unless its prompt was already shown.
     pub line: Option<u64>,
 }
 
@@ -59,23 +59,23 @@ pub enum Target {
 /// Event that ends a wait, besides a match, the end of the program, and the time limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Until {
-    /// Nothing else.
+    /// No other event.
     #[default]
     Match,
     /// The shell's prompt.
     Prompt,
-    /// Nothing else: the wait is for the end of the program.
+    /// No other event: the wait is for the end of the program.
     Exit,
     /// A period without output.
     Quiet(Quiet),
 }
 
-/// Condition on which a program counts as waiting for typed input.
+/// Condition under which a program counts as waiting for typed input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum InputWait {
-    /// Only if the kernel shows it: the program sleeps in a read of the terminal, and no input remains.
+    /// The kernel shows that the program sleeps in a read of the terminal, and no input remains.
     Known,
-    /// Also if the kernel does not show it, as for event loops, and the program has been quiet for a while.
+    /// Same as [`Self::Known`], or the kernel does not show the state, as for event loops, and the program is quiet.
     KnownOrQuiet,
 }
 
@@ -86,16 +86,16 @@ pub enum InputReading {
     Shown,
     /// The program reads a line without echo, such as a password.
     Hidden,
-    /// Either of both.
+    /// Either mode.
     Any,
 }
 
 impl InputReading {
-    /// Returns whether this mode includes input without echo, or with it.
-    pub(crate) fn includes(self, unseen: bool) -> bool {
+    /// Returns whether this mode includes a read without echo (`hides_input`), or with echo.
+    pub(crate) fn includes(self, hides_input: bool) -> bool {
         match self {
-            Self::Shown => !unseen,
-            Self::Hidden => unseen,
+            Self::Shown => !hides_input,
+            Self::Hidden => hides_input,
             Self::Any => true,
         }
     }
@@ -125,12 +125,12 @@ pub enum Reason {
     Match,
     /// The shell is at its prompt.
     Prompt,
-    /// The program has ended, or the shell of the awaited prompt became another program, see [`Waited::replaced_by`]. A
-    /// wait with [`InputWait::KnownOrQuiet`] continues with that program.
+    /// The program has ended, or another program has replaced the shell of the awaited prompt, see
+    /// [`Waited::replaced_by`]. A wait with [`InputWait::KnownOrQuiet`] continues after a replacement.
     Exit,
     /// There was no output for the requested time.
     Quiet,
-    /// The foreground program waits for typed input, or the shell for the rest of a line.
+    /// The foreground program waits for typed input, or the shell waits for the rest of a line.
     Input,
     /// The time limit passed.
     Timeout,
@@ -143,11 +143,12 @@ pub struct PatternMatch {
     pub pattern: usize,
     /// Text of the match.
     pub text: String,
-    /// Matches of its groups, group 1 first.
+    /// Matches of its groups, beginning with group 1.
     pub groups: Vec<Option<String>>,
     /// Offsets of the match in the output; `None` for a match on the screen.
     pub range: Option<Range<u64>>,
-    /// The match is in the echo of the input, and there was no other match: the wait has not ended at it.
+    /// True if the match is in the echo of the input. Such a match does not end the wait, and is returned only if there
+    /// was no other match.
     pub in_echo: bool,
 }
 
@@ -168,27 +169,27 @@ impl PatternMatch {
 pub struct Waited {
     /// Reason of the end.
     pub reason: Reason,
-    /// The match, if there was one. Where the time is up or the program has ended, a match in the echo of the input, which is
-    /// none of what the program printed.
+    /// The match, if any. After the time limit or the end of the program, this may be a match in the echo of the input,
+    /// see [`PatternMatch::in_echo`].
     pub found: Option<PatternMatch>,
     /// Offset for the search of the next wait: after the match, or after all output.
     pub offset: u64,
     /// The exit of the program, if it has ended.
     pub exit: Option<Exit>,
-    /// A pattern whose search did not reach the end.
+    /// The pattern whose search was aborted.
     pub gave_up: Option<TooMuchWork>,
-    /// Offset of the oldest stored output at the start of the wait, if that is after the requested offset.
+    /// Offset of the oldest stored output at the start of the wait, if it is after the requested offset.
     pub missed_before: Option<u64>,
     /// The program that replaced the shell of the awaited prompt, as after `exec`. No prompt follows, and the
     /// reason is [`Reason::Exit`] although the terminal is open.
     pub replaced_by: Option<String>,
-    /// True if the shell ran nothing of the line before the awaited prompt, as where it did not understand it. Unknown, and
-    /// false, for a shell without marks. False for a line of which there is nothing to run.
+    /// True if the shell ran no part of the line before the awaited prompt, for example after a syntax error. False for
+    /// a shell without marks, and for a line that contains nothing to run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ran_nothing: bool,
 }
 
-/// Maximum size of the text that one pass searches, in bytes. Other requests are served between two passes.
+/// Maximum size of the text of one pass, in bytes. The terminal serves other requests between two passes.
 const MAX_PASS_BYTES: u64 = 1 << 20;
 
 /// Maximum length of the part of a multi-line match before the border of two passes, in bytes.
@@ -207,7 +208,7 @@ pub(crate) struct Search {
     spans_lines: bool,
     from: u64,
     /// Offset of the end of the searched text.
-    searched: u64,
+    searched_end: u64,
 }
 
 /// Progress of one pass.
@@ -223,45 +224,45 @@ pub(crate) enum Pass {
 impl Search {
     pub(crate) fn new(patterns: Vec<Pattern>, from: u64) -> Self {
         let spans_lines = patterns.iter().any(|pattern| may_span_lines(pattern.as_str()));
-        Self { patterns, spans_lines, from, searched: from }
+        Self { patterns, spans_lines, from, searched_end: from }
     }
 
     /// Repeats the search from `from` on.
     pub(crate) fn restart_from(&mut self, from: u64) {
-        self.searched = self.searched.min(from.max(self.from));
+        self.searched_end = self.searched_end.min(from.max(self.from));
     }
 
     /// Searches at most `MAX_PASS_BYTES` of the new text.
     pub(crate) fn advance(&mut self, history: &History, echo: EchoZones<'_>) -> Result<Pass, TooMuchWork> {
-        if self.patterns.is_empty() || self.searched > history.end() {
+        if self.patterns.is_empty() || self.searched_end > history.end() {
             return Ok(Pass::Nothing);
         }
         self.from = self.from.max(history.start());
-        self.searched = self.searched.max(self.from);
-        let stop = history.end().min(self.searched + MAX_PASS_BYTES);
-        // The line at the border may be longer now, so search it again.
-        let back = if self.spans_lines { MAX_OVERLAP_BYTES } else { MAX_LINE_BYTES as u64 };
-        let earliest = self.searched.saturating_sub(back).max(self.from);
-        let (base, text) = text_between(history, earliest, stop);
+        self.searched_end = self.searched_end.max(self.from);
+        let stop = history.end().min(self.searched_end + MAX_PASS_BYTES);
+        // Search the line at the border again, because it may be longer now.
+        let overlap_bytes = if self.spans_lines { MAX_OVERLAP_BYTES } else { MAX_LINE_BYTES as u64 };
+        let search_start = self.searched_end.saturating_sub(overlap_bytes).max(self.from);
+        let (base, text) = text_between(history, search_start, stop);
         let text = text.as_ref();
-        let border = ceil_char_boundary(text, (self.searched - base) as usize);
+        let border = ceil_char_boundary(text, (self.searched_end - base) as usize);
         let begin = if self.spans_lines { 0 } else { text[..border].rfind('\n').map_or(0, |newline| newline + 1) };
         for part in echo.output_ranges(history, base + begin as u64..stop) {
             if let Some(found) = self.find_first(text, base, part)? {
                 return Ok(Pass::Found(found));
             }
         }
-        if let Some(found) = self.in_settled_lines(history, echo, base, &text[begin..], begin)? {
+        if let Some(found) = self.find_in_settled_lines(history, echo, base, &text[begin..], begin)? {
             return Ok(Pass::Found(found));
         }
-        self.searched = stop;
+        self.searched_end = stop;
         Ok(if stop < history.end() { Pass::More } else { Pass::Nothing })
     }
 
     /// Searches overwritten lines in their final state.
     ///
     /// `text` begins `begin` bytes after the offset `base`.
-    fn in_settled_lines(
+    fn find_in_settled_lines(
         &self,
         history: &History,
         echo: EchoZones<'_>,
@@ -289,8 +290,8 @@ impl Search {
         Ok(None)
     }
 
-    /// Searches the echo, which counts if no other text matches.
-    pub(crate) fn in_echo(&self, history: &History, echo: EchoZones<'_>) -> Option<PatternMatch> {
+    /// Searches the echo, for a wait whose patterns match no other text.
+    pub(crate) fn find_in_echo(&self, history: &History, echo: EchoZones<'_>) -> Option<PatternMatch> {
         let stop = history.end();
         let from = self.from.max(history.start());
         for part in echo.echo_ranges(history, from..stop) {
@@ -301,7 +302,7 @@ impl Search {
             if let Some(found) = found
                 && found.range.as_ref().is_some_and(|range| range.start < part.end)
             {
-                // What reaches behind the echo has text that nobody typed.
+                // A match that ends after the echo contains untyped text.
                 let in_echo = found.range.as_ref().is_some_and(|range| range.end <= part.end);
                 return Some(PatternMatch { in_echo, ..found });
             }
@@ -309,7 +310,7 @@ impl Search {
         None
     }
 
-    /// Returns the first match within `part`; at the same offset, that of the first pattern.
+    /// Returns the first match within `part`. Of matches at the same offset, returns the match of the first pattern.
     fn find_first(&self, text: &str, base: u64, part: Range<u64>) -> Result<Option<PatternMatch>, TooMuchWork> {
         let stop = floor_char_boundary(text, (part.end - base) as usize);
         let start = ceil_char_boundary(text, (part.start - base) as usize);
@@ -331,7 +332,7 @@ pub(crate) fn search_screen(
     patterns: &[Pattern],
     screen: &str,
 ) -> Result<Option<(PatternMatch, Range<usize>)>, TooMuchWork> {
-    let search = Search { patterns: patterns.to_vec(), spans_lines: true, from: 0, searched: 0 };
+    let search = Search { patterns: patterns.to_vec(), spans_lines: true, from: 0, searched_end: 0 };
     let found = search.find_first(screen, 0, 0..screen.len() as u64)?;
     Ok(found.map(|found| {
         let row = |at: u64| screen[..floor_char_boundary(screen, at as usize)].matches('\n').count();
@@ -360,12 +361,12 @@ fn may_span_lines(pattern: &str) -> bool {
     LINE_END_SYNTAX.iter().any(|syntax| pattern.contains(syntax))
 }
 
-/// Knowledge about the echo for a search of the output.
+/// The echo in the output, for a search.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EchoZones<'a> {
     /// The recognised echo.
     pub(crate) recognised: &'a Echo,
-    /// True if the open command line was entered, so that all of it is echo.
+    /// True if the open command line was entered, so that the whole line is echo.
     pub(crate) open_line_was_sent: bool,
 }
 
@@ -432,7 +433,7 @@ mod tests {
         fn prints(&mut self, text: &str) -> Option<String> {
             let at = self.history.end();
             self.history.push_str(text);
-            if let crate::echo::Followed::Withdrawn(from) = self.echo.follow(at, text) {
+            if let crate::echo::FollowResult::Withdrawn(from) = self.echo.follow(at, text) {
                 self.search.restart_from(from);
             }
             self.history.settle();
@@ -446,9 +447,9 @@ mod tests {
             }
         }
 
-        fn in_echo(&self) -> Option<PatternMatch> {
+        fn find_in_echo(&self) -> Option<PatternMatch> {
             let echo = EchoZones { recognised: &self.echo, open_line_was_sent: true };
-            self.search.in_echo(&self.history, echo)
+            self.search.find_in_echo(&self.history, echo)
         }
     }
 
@@ -484,7 +485,7 @@ mod tests {
     fn the_echo_counts_when_nothing_better_came_and_says_so() {
         let mut wait = Typescript::waiting_for("hello").typed("hello\n");
         assert_eq!(wait.prints("hello\n$ "), None);
-        let found = wait.in_echo().unwrap();
+        let found = wait.find_in_echo().unwrap();
         assert!(found.in_echo);
         assert_eq!((found.text.as_str(), found.range), ("hello", Some(0..5)));
     }

@@ -17,7 +17,7 @@ pub(crate) struct Spill {
     capacity: u64,
     /// Offset of the oldest used byte, counted from the first byte ever written.
     oldest: u64,
-    /// Offset of the next byte, counted in the same way.
+    /// Offset of the next byte to write, counted in the same way.
     next: u64,
 }
 
@@ -65,10 +65,10 @@ impl Spill {
     pub(crate) fn write(&mut self, block: &[u8]) -> io::Result<BlockPosition> {
         debug_assert!(self.has_room_for(block.len()), "the caller makes room first");
         let position = BlockPosition { offset: self.next, length: block.len() };
-        let (start, first) = self.split_block(position);
+        let (start, bytes_before_wrap) = self.split_block(position);
         run_blocking(|| {
-            self.file.write_all_at(&block[..first], start)?;
-            self.file.write_all_at(&block[first..], 0)
+            self.file.write_all_at(&block[..bytes_before_wrap], start)?;
+            self.file.write_all_at(&block[bytes_before_wrap..], 0)
         })?;
         self.next += block.len() as u64;
         Ok(position)
@@ -79,10 +79,10 @@ impl Spill {
     /// # Errors
     /// If the disk fails.
     pub(crate) fn read(&self, position: BlockPosition) -> io::Result<Vec<u8>> {
-        let (start, first) = self.split_block(position);
+        let (start, bytes_before_wrap) = self.split_block(position);
         let mut block = vec![0; position.length];
         run_blocking(|| {
-            let (head, tail) = block.split_at_mut(first);
+            let (head, tail) = block.split_at_mut(bytes_before_wrap);
             self.file.read_exact_at(head, start)?;
             self.file.read_exact_at(tail, 0)
         })?;
@@ -95,14 +95,14 @@ impl Spill {
         self.oldest = position.offset + position.length as u64;
     }
 
-    /// Limits the file to its current size. Returns whether that is possible: the blocks keep their positions only
-    /// until the ring wraps around.
+    /// Limits the file to its current size. Returns false if the ring has wrapped around: the limit would change the
+    /// positions of its blocks.
     pub(crate) fn stop_growing(&mut self) -> bool {
-        let helps = 0 < self.next && self.next < self.capacity;
-        if helps {
+        let is_possible = 0 < self.next && self.next < self.capacity;
+        if is_possible {
             self.capacity = self.next;
         }
-        helps
+        is_possible
     }
 
     /// Used bytes.
@@ -140,8 +140,8 @@ impl Spill {
     /// beginning of the file.
     fn split_block(&self, position: BlockPosition) -> (u64, usize) {
         let start = position.offset % self.capacity.max(1);
-        let first = (self.capacity - start).min(position.length as u64);
-        (start, first as usize)
+        let bytes_before_wrap = (self.capacity - start).min(position.length as u64);
+        (start, bytes_before_wrap as usize)
     }
 }
 
@@ -161,9 +161,9 @@ mod tests {
     #[test]
     fn blocks_read_back_also_where_the_ring_begins_anew() {
         let mut spill = Spill::new(&std::env::temp_dir(), 10).unwrap();
-        let first = spill.write(b"abcdef").unwrap();
+        let bytes_before_wrap = spill.write(b"abcdef").unwrap();
         assert!(!spill.has_room_for(5) && spill.could_hold(10) && !spill.could_hold(11));
-        spill.drop_oldest(first);
+        spill.drop_oldest(bytes_before_wrap);
         let second = spill.write(b"0123456").unwrap();
         assert_eq!(spill.read(second).unwrap(), b"0123456");
         let third = spill.write(b"xyz").unwrap();

@@ -1,11 +1,11 @@
 //! Shells within shells: the integration of a shell within `ssh`, `su`, `docker exec` or another shell.
 //!
 //! Another program starts such a shell, which reads no file of ours. The terminal types two short lines at its prompt
-//! instead: one queries the kind of the shell, and one sets up its marks. [`HiddenTyping`] removes the answers of the
-//! shell from the output. Lines begin with a blank, which keeps them out of the history of most shells; bash and fish
-//! drop them in any case.
+//! instead: one queries the kind of the shell, and one sets up its marks. [`HiddenTyping`] removes the shell's answers
+//! from the output. Lines begin with a blank, so that most shells do not store them in their history. The scripts for
+//! bash and fish also remove them.
 //!
-//! The lines are below 1,000 characters, because busybox reads no longer ones.
+//! Each line has fewer than 1,000 characters, the limit of busybox.
 
 use std::fmt::Write as _;
 
@@ -17,21 +17,20 @@ const FISH: &str = include_str!("inner/fish.fish");
 const POSIX: &str = include_str!("inner/posix.sh");
 
 /// Creates a session for an inner shell of unknown kind.
-pub(crate) fn agree() -> IntegrationSession {
+pub(crate) fn new_inner_session() -> IntegrationSession {
     IntegrationSession { kind: Kind::Posix, nonce: random(), files: None }
 }
 
-/// printf(1) in every shell, whatever aliases and functions the user has: quotes prevent an alias, also a global one,
-/// and
-/// `command` passes functions over. In zsh and fish it is the program, elsewhere the builtin.
+/// printf(1) in every shell, regardless of the user's aliases and functions: quotes prevent aliases, also global ones,
+/// and `command` skips functions. It runs the program in zsh and fish, and the builtin elsewhere.
 const PRINTF: &str = "'command' 'printf'";
 
-/// The line that queries the kind of a shell. Understood by all shells but those of the csh family.
+/// Returns the line that queries the kind of a shell. All shells except the csh family understand it.
 pub(crate) fn kind_line(nonce: &str) -> String {
-    // In a process of its own, which may use unset variables whatever the options of the shell are.
+    // The pipe runs `eval` in a subshell, so `set +u` does not change the options of the shell.
     const QUERY: &str = "'eval' 'set +u 2>/dev/null; \"command\" \"printf\" \"%s,%s,%s\" \"$ZSH_VERSION\" \
          \"$BASH_VERSION\" \"$FISH_VERSION\"' | 'command' 'cat'";
-    framed(PRINTF, nonce, QUERY)
+    frame_with_marks(PRINTF, nonce, QUERY)
 }
 
 /// Returns the kind of shell that an answer to [`kind_line`] names.
@@ -39,7 +38,7 @@ pub(crate) fn kind_of(answer: &str) -> Kind {
     let mut versions = answer.split(',');
     let mut next = || versions.next().unwrap_or_default().trim();
     let [zsh, bash, fish] = [next(), next(), next()];
-    // Before 4.4 bash has no PS0, which marks where a command begins.
+    // bash before 4.4 has no PS0, which marks the beginning of a command.
     let has_ps0 = || {
         let mut numbers = bash.split('.').map_while(|number| number.parse::<u32>().ok());
         (numbers.next(), numbers.next()) >= (Some(4), Some(4))
@@ -55,7 +54,7 @@ pub(crate) fn kind_of(answer: &str) -> Kind {
     }
 }
 
-/// The line that sets up the marks of a shell.
+/// Returns the line that sets up the marks of a shell.
 pub(crate) fn marks_line(kind: Kind, nonce: &str) -> String {
     let script = match kind {
         Kind::Bash => BASH,
@@ -65,26 +64,26 @@ pub(crate) fn marks_line(kind: Kind, nonce: &str) -> String {
     };
     let statements: Vec<&str> = script.lines().filter(|line| !line.starts_with('#')).collect();
     let statements = statements.join("; ").replace("KEY", nonce);
-    // A shell expands aliases where it reads a line, so the statements are read once that is off.
+    // A shell expands aliases when it reads a line, so turn aliases off first and let `eval` read the statements.
     let without_aliases = match kind {
         Kind::Bash => "__steplatch_shopts=$BASHOPTS; \\builtin shopt -u expand_aliases; \\builtin eval ",
         Kind::Zsh => {
             "__steplatch_aliased=1; \\builtin \\test -o aliases && __steplatch_aliased=0; \\builtin \\setopt no_aliases; \
              \\builtin \\eval "
         }
-        Kind::Fish | Kind::Posix => return framed(printf_of(kind), nonce, &statements),
+        Kind::Fish | Kind::Posix => return frame_with_marks(printf_of(kind), nonce, &statements),
     };
     let statements = quoted(statements, kind).into_string().expect("a text that was quoted is a text");
-    framed(printf_of(kind), nonce, &format!("{without_aliases}{statements}"))
+    frame_with_marks(printf_of(kind), nonce, &format!("{without_aliases}{statements}"))
 }
 
-/// The line that has an inner shell run a script of one line and report what it prints.
+/// Returns the line that makes an inner shell run a script of one line and report its output.
 pub(crate) fn script_line(agreed: &IntegrationSession, script: &str) -> String {
     let forget = if agreed.kind == Kind::Bash { "__steplatch_forget; " } else { "" };
-    framed(printf_of(agreed.kind), &agreed.nonce, &format!("{forget}{script}"))
+    frame_with_marks(printf_of(agreed.kind), &agreed.nonce, &format!("{forget}{script}"))
 }
 
-/// printf(1) in a shell of this kind, without an execution.
+/// Returns the command for printf(1) in a shell of this kind: the builtin if it is known to exist.
 fn printf_of(kind: Kind) -> &'static str {
     match kind {
         Kind::Bash | Kind::Zsh => "\\builtin \\printf",
@@ -93,15 +92,15 @@ fn printf_of(kind: Kind) -> &'static str {
     }
 }
 
-/// Adds marks around the output of a line. `#` keeps the nonce in the line, by which bash finds it in its history.
-fn framed(printf: &str, nonce: &str, script: &str) -> String {
+/// Adds marks around the output of a line.
+fn frame_with_marks(printf: &str, nonce: &str, script: &str) -> String {
     let mut line = String::from(" ");
     let mark = |end: &str| format!("{printf} \"\\033]133;V{end};k={nonce}\\007\"");
     let _ = write!(line, "{}; {script}; {}", mark(";b"), mark(""));
     line
 }
 
-/// Output held back from the typed line until the prompt is back.
+/// Output held back from the typed line until the next prompt.
 #[derive(Debug)]
 pub(crate) struct HiddenTyping {
     begin: Vec<u8>,
@@ -110,25 +109,25 @@ pub(crate) struct HiddenTyping {
     held: Vec<u8>,
 }
 
-/// Output of a shell for a line typed unseen.
+/// Output of a shell for a hidden line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct HiddenAnswer {
     /// Output of the line itself, with `\n` as line ends.
     pub(crate) answer: Vec<u8>,
-    /// The last line of the prompt that followed; empty where prompts have no marks yet.
+    /// The last line of the following prompt. Empty if prompts have no marks yet.
     pub(crate) prompt: Vec<u8>,
     /// Output after that prompt.
     pub(crate) rest: Vec<u8>,
 }
 
 impl HiddenTyping {
-    /// Maximum bytes held back: the longest answer, and its line as the shell draws it.
+    /// Maximum number of bytes to hold back: the longest answer, and the shell's echo of the line.
     const MAX_HELD_BYTES: usize = 8 << 20;
 
-    /// Creates an empty state. `marked`: the following prompt carries marks.
-    pub(crate) fn new(nonce: &str, marked: bool) -> Self {
+    /// Creates an empty state. `has_prompt_marks` is true if the following prompt carries marks.
+    pub(crate) fn new(nonce: &str, has_prompt_marks: bool) -> Self {
         let mark = |text: &str| format!("\x1b]133;{text};k={nonce}\x07").into_bytes();
-        let prompt = marked.then(|| [mark("A"), mark("B")]);
+        let prompt = has_prompt_marks.then(|| [mark("A"), mark("B")]);
         Self { begin: mark("V;b"), end: mark("V"), prompt, held: Vec::new() }
     }
 
@@ -136,30 +135,33 @@ impl HiddenTyping {
     pub(crate) fn hold(&mut self, bytes: &[u8]) -> Option<HiddenAnswer> {
         let searched = self.held.len().saturating_sub(self.begin.len());
         self.held.extend_from_slice(bytes);
-        // Most portions are echo; they cannot end it.
+        // Most portions are an echo without marks, which cannot complete the answer.
         if self.prompt.is_some() && memchr::memchr(b'\x07', &self.held[searched..]).is_none() {
             return None;
         }
         let begin = memchr::memmem::find(&self.held, &self.begin)? + self.begin.len();
         let end = begin + memchr::memmem::find(&self.held[begin..], &self.end)?;
-        let behind = end + self.end.len();
+        let after_answer = end + self.end.len();
         let (prompt, rest) = match &self.prompt {
             None => {
-                // The prompt comes in one piece as a rule; the next line takes more of it.
-                let shown = self.held[behind..].iter().any(u8::is_ascii_graphic);
-                shown.then_some((behind..behind, self.held.len()))?
+                // The prompt usually arrives in one piece. The next hidden line absorbs the rest of it.
+                let has_prompt_text = self.held[after_answer..].iter().any(u8::is_ascii_graphic);
+                has_prompt_text.then_some((after_answer..after_answer, self.held.len()))?
             }
-            Some([from, upto]) => {
-                let upto_at = behind + memchr::memmem::find(&self.held[behind..], upto)?;
-                let from_at = memchr::memmem::rfind(&self.held[behind..upto_at], from)? + behind + from.len();
-                let line = memchr::memrchr(b'\n', &self.held[from_at..upto_at]).map_or(from_at, |at| from_at + at + 1);
-                (line..upto_at, upto_at + upto.len())
+            Some([start_mark, end_mark]) => {
+                let prompt_end = after_answer + memchr::memmem::find(&self.held[after_answer..], end_mark)?;
+                let prompt_start = memchr::memmem::rfind(&self.held[after_answer..prompt_end], start_mark)?
+                    + after_answer
+                    + start_mark.len();
+                let line = memchr::memrchr(b'\n', &self.held[prompt_start..prompt_end])
+                    .map_or(prompt_start, |at| prompt_start + at + 1);
+                (line..prompt_end, prompt_end + end_mark.len())
             }
         };
         let mut answer = Vec::with_capacity(end - begin);
         let bytes = &self.held[begin..end];
         for (at, byte) in bytes.iter().enumerate() {
-            // The kernel puts a `\r` before each `\n`.
+            // Drop the `\r` that the kernel puts before each `\n`.
             if *byte != b'\r' || bytes.get(at + 1) != Some(&b'\n') {
                 answer.push(*byte);
             }
@@ -167,7 +169,7 @@ impl HiddenTyping {
         Some(HiddenAnswer { answer, prompt: self.held[prompt].to_vec(), rest: self.held[rest..].to_vec() })
     }
 
-    /// Returns whether the output held back has a mark with another nonce.
+    /// Returns whether the held output contains a mark with `nonce`.
     pub(crate) fn has_mark_of(&self, nonce: &str) -> bool {
         let key = format!("k={nonce}");
         memchr::memmem::find_iter(&self.held, b"\x1b]133;").any(|at| {

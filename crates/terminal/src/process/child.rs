@@ -1,4 +1,4 @@
-//! A running program that is ours to wait for.
+//! A child process: start, wait and signals.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -11,15 +11,15 @@ use tokio::io::unix::AsyncFd;
 
 use super::orphans::{OrphanOrigin, Orphans};
 use super::spawn::{Program, SpawnError, Streams, spawn};
-use super::system::watched;
-use super::tree::{OrphanMatcher, started};
+use super::system::register_with_reactor;
+use super::tree::{OrphanMatcher, start_time};
 
 /// Exit of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exit {
-    /// The exit code; for a program that a signal ended, 128 and the signal's number, as shells have it.
+    /// The exit code. If a signal ended the program, 128 plus the signal's number, as in shells.
     pub code: i32,
-    /// The signal that ended it, if one did.
+    /// The signal that ended the program, if any.
     pub signal: Option<i32>,
 }
 
@@ -29,14 +29,14 @@ pub(crate) struct Child {
     pid: Pid,
     pidfd: AsyncFd<OwnedFd>,
     orphans: Orphans,
-    family: Arc<OrphanOrigin>,
-    collected: AtomicBool,
+    origin: Arc<OrphanOrigin>,
+    is_reaped: AtomicBool,
 }
 
 impl Drop for Child {
     fn drop(&mut self) {
-        if !self.collected.load(Ordering::Relaxed) {
-            // Nothing will wait for its exit any more: kill it, and let the collector of orphans reap it.
+        if !self.is_reaped.load(Ordering::Relaxed) {
+            // No caller waits for the exit any more: kill the program, and let the collector of orphans reap it.
             signal_group(self.pid, Signal::KILL);
             self.orphans.remove(self.pid);
             let _ = waitid(WaitId::Pid(self.pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
@@ -45,35 +45,35 @@ impl Drop for Child {
 }
 
 impl Child {
-    /// Starts `program` on these streams. Blocks for the time of an exec.
+    /// Starts `program` on these streams. Blocks until the exec.
     pub(crate) fn start(program: &Program, streams: Streams, orphans: &Orphans) -> Result<Self, SpawnError> {
-        // Under the lock, so that an early end does not count as an orphan's.
-        let (pid, pidfd) = orphans.adding(|| {
+        // Start it under the lock, so that an early exit does not count as an orphan's.
+        let (pid, pidfd) = orphans.start_tracked(|| {
             let pid = spawn(program, streams)?;
             let pidfd = pidfd_open(pid, PidfdFlags::NONBLOCK).map_err(io::Error::from)?;
             Ok::<_, SpawnError>((pid, (pid, pidfd)))
         })?;
-        // An ended program began before anything that it left behind.
-        let family = Arc::new(orphans.family(started(pid).unwrap_or(0)));
-        let collected = AtomicBool::new(false);
-        Ok(Self { pid, pidfd: watched(pidfd)?, orphans: orphans.clone(), family, collected })
+        // A program that has already ended has no start time; 0 is earlier than any process that it left behind.
+        let origin = Arc::new(orphans.register_origin(start_time(pid).unwrap_or(0)));
+        let is_reaped = AtomicBool::new(false);
+        Ok(Self { pid, pidfd: register_with_reactor(pidfd)?, orphans: orphans.clone(), origin, is_reaped })
     }
 
     pub(crate) fn pid(&self) -> Pid {
         self.pid
     }
 
-    /// Returns the mark that distinguishes its orphans from those of other terminals.
-    pub(crate) fn kin(&self) -> OrphanMatcher {
-        OrphanMatcher { family: self.family.clone(), orphans: self.orphans.clone() }
+    /// Returns the matcher that distinguishes its orphans from those of other terminals.
+    pub(crate) fn orphan_matcher(&self) -> OrphanMatcher {
+        OrphanMatcher { origin: self.origin.clone(), orphans: self.orphans.clone() }
     }
 
-    /// Returns whether it has ended and was collected, so that its number may mean another process.
-    pub(crate) fn is_collected(&self) -> bool {
-        self.collected.load(Ordering::Relaxed)
+    /// Returns whether the program was reaped, so that its process id may refer to another process.
+    pub(crate) fn is_reaped(&self) -> bool {
+        self.is_reaped.load(Ordering::Relaxed)
     }
 
-    /// Waits until the program has ended and returns how. Every later call returns an error.
+    /// Waits for the program and returns its exit. Every later call returns an error.
     pub(crate) async fn wait(&self) -> io::Result<Exit> {
         loop {
             let mut ready = self.pidfd.readable().await?;
@@ -81,7 +81,7 @@ impl Child {
                 None => ready.clear_ready(),
                 Some(status) => {
                     self.orphans.remove(self.pid);
-                    self.collected.store(true, Ordering::Relaxed);
+                    self.is_reaped.store(true, Ordering::Relaxed);
                     let signal = status.terminating_signal();
                     let code = status.exit_status().or(signal.map(|signal| 128 + signal)).unwrap_or(-1);
                     return Ok(Exit { code, signal });
@@ -91,7 +91,7 @@ impl Child {
     }
 }
 
-/// Sends a signal to the processes of a group; an ended group needs none.
+/// Sends a signal to a process group. Ignores the error if the group has ended.
 pub(crate) fn signal_group(group: Pid, signal: Signal) {
     let _ = rustix::process::kill_process_group(group, signal);
 }

@@ -1,8 +1,7 @@
-//! State of a process, as the kernel reports it: its name, working directory, program, and the system call that it
-//! sleeps in.
+//! State of a process in the kernel: its name, working directory, program, and current system call.
 //!
-//! Every call reads `/proc` (proc(5)), without a cache. It returns `None` for a process that has ended, or that may not
-//! be inspected.
+//! Every function reads `/proc` (proc(5)) without a cache. It returns `None` for a process that has ended or that may
+//! not be inspected.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
@@ -20,14 +19,14 @@ pub(crate) fn program_of(pid: i32) -> Option<String> {
     Some(path.file_name()?.to_string_lossy().into_owned())
 }
 
-/// Returns the name of the foreground program: of the first process of its group, or of one that has outlived it.
-/// `session` is the terminal's own program.
+/// Returns the name of the foreground program: of the first process of its group, or of another member if the first
+/// process has ended. `session` is the terminal's own program.
 pub(crate) fn name_of_group(session: i32, group: i32) -> Option<String> {
     name_of(group).or_else(|| members_of(session, group).first().and_then(|pid| name_of(*pid)))
 }
 
-/// Returns the name of the last program in a group that reads the terminal `device`, for example an editor instead of
-/// the program that started it. `None` without a known reader.
+/// Returns the name of the last program in a group that reads the terminal `device`: an editor rather than the program
+/// that started the editor. `None` without a known reader.
 pub(crate) fn reader_of_group(session: i32, group: i32, device: &Path, line_editing: bool) -> Option<String> {
     let reads = |pid: &i32| wait_channel(*pid, device).awaits_input(line_editing);
     members_of(session, group).into_iter().rev().find(reads).and_then(name_of)
@@ -41,17 +40,17 @@ pub(crate) fn folder_of(pid: i32) -> Option<String> {
 }
 
 /// Returns whether a process has a handler for a signal, so that the signal does not end it.
-pub(crate) fn catches(pid: i32, signal: i32) -> Option<bool> {
+pub(crate) fn has_signal_handler(pid: i32, signal: i32) -> Option<bool> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?;
     let caught = u64::from_str_radix(caught.trim(), 16).ok()?;
     Some(caught >> (signal - 1) & 1 == 1)
 }
 
-/// The program that a process runs. Another program in the same process is another image.
+/// Identity of the program that a process runs. It changes when the process executes another program.
 ///
-/// The addresses of its code, stack, arguments and environment identify it: the kernel draws new ones at every
-/// execve(2).
+/// The addresses of code, stack, arguments and environment identify the program: the kernel chooses new addresses at
+/// every execve(2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ProcessImage([u64; 4]);
 
@@ -62,9 +61,9 @@ impl ProcessImage {
         const FIELDS: [usize; 4] = [26, 28, 48, 51];
         let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         // The second field is a name in parentheses, which may contain blanks and parentheses.
-        let (_, behind_name) = line.rsplit_once(')')?;
-        let fields: Vec<&str> = behind_name.split_ascii_whitespace().collect();
-        // An ended process has no program.
+        let (_, after_name) = line.rsplit_once(')')?;
+        let fields: Vec<&str> = after_name.split_ascii_whitespace().collect();
+        // An ended process runs no program.
         if matches!(fields.first(), None | Some(&"Z" | &"X")) {
             return None;
         }
@@ -72,7 +71,7 @@ impl ProcessImage {
         for (value, field) in layout.iter_mut().zip(FIELDS) {
             *value = fields.get(field - 3)?.parse().ok()?;
         }
-        // A process that is ending has none either.
+        // A process that is exiting runs no program either.
         if layout[1] == 0 {
             return None;
         }
@@ -80,16 +79,16 @@ impl ProcessImage {
     }
 }
 
-/// Behaviour of a foreground program towards typed input.
+/// State of a foreground program with regard to typed input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum InputState {
     /// The process waits for input.
     Awaits,
     /// The process is busy.
     Works,
-    /// The process passes input on to another machine or terminal, whose state is not visible.
+    /// The process forwards input to another machine or terminal, whose state is not visible.
     Relays,
-    /// Unknown: a process sleeps in a wait that may or may not concern the terminal.
+    /// Unknown: a process waits for events that may include terminal input.
     Unknown,
 }
 
@@ -104,7 +103,7 @@ impl InputState {
     }
 }
 
-/// Programs that pass typed input on to a program on another machine or terminal.
+/// Programs that forward typed input to a program on another machine or terminal.
 const RELAYS: &[&str] = &[
     "abduco",
     "apt",
@@ -140,11 +139,11 @@ const RELAYS: &[&str] = &[
     "zellij",
 ];
 
-/// Relays that poll for input during the remote command, even if that reads none.
+/// Relays that poll for input during the remote command, even if the command reads no input.
 const POLLING_RELAYS: &[&str] =
     &["autossh", "docker", "kubectl", "nerdctl", "plink", "podman", "socat", "ssh", "sshpass"];
 
-/// Relays with terminals of their own, whose modes are not those of the programs in them.
+/// Relays with their own terminals, whose modes differ from the modes of the programs in them.
 const MULTIPLEXERS: &[&str] = &["screen", "tmux: client", "zellij"];
 
 /// Returns whether a relay is a terminal multiplexer.
@@ -157,13 +156,13 @@ pub(crate) fn is_relay(name: &str) -> bool {
     RELAYS.contains(&name)
 }
 
-/// Programs that take entries at a prompt, unless they get a file or a command to execute.
+/// Programs that read entries at a prompt, unless their arguments name a file or a command to execute.
 const ENTRY_PROGRAMS: &[&str] = &[
     "ash", "bash", "csh", "dash", "fish", "ghci", "ipython", "irb", "julia", "ksh", "lua", "mksh", "node", "php",
     "pry", "python", "sh", "tcsh", "zsh",
 ];
 
-/// Programs that take entries at a prompt, with any arguments.
+/// Programs that read entries at a prompt with any arguments.
 const ENTRY_PROGRAMS_WITH_FILES: &[&str] =
     &["R", "bc", "dc", "ftp", "gdb", "lldb", "mariadb", "mysql", "psql", "redis-cli", "sftp", "sqlite3"];
 
@@ -171,34 +170,34 @@ const ENTRY_PROGRAMS_WITH_FILES: &[&str] =
 const LAUNCHERS: &[&str] =
     &["chrt", "env", "ionice", "nice", "nohup", "numactl", "setarch", "setsid", "stdbuf", "taskset", "time", "timeout"];
 
-/// Returns whether a process of a group, or an ancestor up to `shell`, is a program that takes entries at a prompt, or
-/// relays them. The ancestors count because a starting program may give the foreground to a child. `session` is the
+/// Returns whether a process of a group, or an ancestor below `shell`, is a relay or a program that reads entries at a
+/// prompt. The ancestors count because a starting program may give the foreground to a child. `session` is the
 /// terminal's own program.
 ///
-/// `None` during a transition: the group has ended and its parent has not taken the foreground back, or a process is
-/// being executed.
+/// `None` during a transition: the group has ended and its parent has not yet returned to the foreground, or a process
+/// is executing a new program.
 pub(crate) fn takes_entries(session: i32, group: i32, shell: i32) -> Option<bool> {
     // If the first process of a group has ended, use any other one.
-    let living = |pid: &i32| fields_of(*pid).is_some();
-    let member = Some(group).filter(living).or_else(|| members_of(session, group).first().copied());
+    let is_living = |pid: &i32| parent_and_group_of(*pid).is_some();
+    let member = Some(group).filter(is_living).or_else(|| members_of(session, group).first().copied());
     let member = member.or_else(|| all_members_of(group).first().copied());
-    let mut is_known = member.is_some();
+    let mut is_certain = member.is_some();
     let mut pid = member.or_else(|| parent_of(group))?;
-    for _ in 0..MAX_INSPECTED {
+    for _ in 0..MAX_INSPECTED_PROCESSES {
         if pid == shell || pid <= 1 {
             break;
         }
         match is_entry_program(pid) {
             Some(true) => return Some(true),
             Some(false) => {}
-            None => is_known = false,
+            None => is_certain = false,
         }
         pid = parent_of(pid)?;
     }
-    is_known.then_some(false)
+    is_certain.then_some(false)
 }
 
-/// Returns whether a process is a program that takes entries at a prompt; `None` while it is being executed.
+/// Returns whether a process is a program that reads entries at a prompt. `None` during its execve(2).
 fn is_entry_program(pid: i32) -> Option<bool> {
     let name = name_of(pid)?;
     let read = || fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -207,19 +206,19 @@ fn is_entry_program(pid: i32) -> Option<bool> {
         if !is_loaded(pid) {
             return None;
         }
-        // The execution may have been completed in between.
+        // The execve(2) may have completed in between.
         line = read();
     }
     let arguments: Vec<&[u8]> = line.split(|byte| *byte == 0).filter(|argument| !argument.is_empty()).collect();
     Some(names_entry_program(&name, &arguments))
 }
 
-/// Returns whether the program `name` with this command line takes entries at a prompt.
+/// Returns whether the program `name` with this command line reads entries at a prompt.
 fn names_entry_program(name: &str, arguments: &[&[u8]]) -> bool {
     if RELAYS.contains(&name) || ENTRY_PROGRAMS_WITH_FILES.contains(&name) {
         return true;
     }
-    // "-bash", "python3.11", and a program started by way of another, such as `busybox sh`.
+    // Recognise "-bash", "python3.11", and a program started by another, such as `busybox sh`.
     let Some((first, arguments)) = arguments.split_first() else { return false };
     let program = String::from_utf8_lossy(first.rsplit(|byte| *byte == b'/').next().unwrap_or_default()).into_owned();
     let program = program.trim_start_matches('-').trim_end_matches(|last: char| last.is_ascii_digit() || last == '.');
@@ -228,7 +227,7 @@ fn names_entry_program(name: &str, arguments: &[&[u8]]) -> bool {
     match program {
         "busybox" => arguments.get(1..).is_some_and(takes_no_file),
         _ if ENTRY_PROGRAMS.contains(&program) => takes_no_file(arguments),
-        // Its own options and settings precede the program.
+        // The options and settings of the launcher precede the program.
         _ if LAUNCHERS.contains(&program) => {
             (0..arguments.len()).any(|at| !arguments[at].starts_with(b"-") && names_entry_program("", &arguments[at..]))
         }
@@ -236,25 +235,25 @@ fn names_entry_program(name: &str, arguments: &[&[u8]]) -> bool {
     }
 }
 
-/// Returns whether a process has loaded its program: during an execve(2) its environment has no end yet
+/// Returns whether a process has loaded its program. During an execve(2), the end of its environment is 0
 /// (proc_pid_stat(5), field 51).
 fn is_loaded(pid: i32) -> bool {
     let line = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let behind_name = line.rsplit_once(')').map(|(_, behind)| behind).unwrap_or_default();
-    behind_name.split_ascii_whitespace().nth(51 - 3).is_some_and(|end| end != "0")
+    let after_name = line.rsplit_once(')').map(|(_, behind)| behind).unwrap_or_default();
+    after_name.split_ascii_whitespace().nth(51 - 3).is_some_and(|end| end != "0")
 }
 
-/// Returns the state of the processes of the group `group` towards typed input of the terminal `device`.
+/// Returns the state of the processes of `group` with regard to typed input on the terminal `device`.
 ///
-/// `session` is the terminal's own program. `line_editing`: the program takes single keys instead of whole lines.
-/// `is_echoed`: the terminal shows typed input.
+/// `session` is the terminal's own program. `line_editing` is true if the program reads single keys instead of whole
+/// lines, and `is_echoed` if the terminal shows typed input.
 pub(crate) fn input_state(session: i32, group: i32, device: &Path, line_editing: bool, is_echoed: bool) -> InputState {
     let members = members_of(session, group);
     if line_editing && members.iter().any(|pid| has_reader_elsewhere(*pid, group, device)) {
         return InputState::Relays;
     }
     let mut state = if members.is_empty() { InputState::Unknown } else { InputState::Works };
-    let mut relays = false;
+    let mut has_polling_relay = false;
     for pid in members {
         let name = name_of(pid).unwrap_or_default();
         // A relay that requests a password itself reads whole lines.
@@ -262,7 +261,7 @@ pub(crate) fn input_state(session: i32, group: i32, device: &Path, line_editing:
             return InputState::Relays;
         }
         if is_echoed && POLLING_RELAYS.contains(&name.as_str()) {
-            relays = true;
+            has_polling_relay = true;
             continue;
         }
         match wait_channel(pid, device) {
@@ -273,47 +272,47 @@ pub(crate) fn input_state(session: i32, group: i32, device: &Path, line_editing:
             WaitChannel::Runs | WaitChannel::Other => {}
         }
     }
-    if relays { InputState::Relays } else { state }
+    if has_polling_relay { InputState::Relays } else { state }
 }
 
-/// Returns whether a child in another group reads the terminal: that of GNU screen does, in its own session.
+/// Returns whether a child in another group reads the terminal, such as the child of GNU screen in its own session.
 fn has_reader_elsewhere(pid: i32, group: i32, device: &Path) -> bool {
-    let is_elsewhere = |child: &i32| fields_of(*child).is_some_and(|(_, its_group)| its_group != group);
+    let is_elsewhere = |child: &i32| parent_and_group_of(*child).is_some_and(|(_, child_group)| child_group != group);
     let mut children = children_of(pid).into_iter().filter(is_elsewhere);
     children.any(|child| wait_channel(child, device) == WaitChannel::ReadsTerminal)
 }
 
 /// Maximum number of inspected processes of a group, and of threads of a process.
-const MAX_INSPECTED: usize = 16;
+const MAX_INSPECTED_PROCESSES: usize = 16;
 
-/// Returns the living processes of a group: its first one, children of the same parent or of the terminal's own
+/// Returns the living processes of a group: its first process, children of the same parent or of the terminal's own
 /// program, and their descendants.
 fn members_of(session: i32, group: i32) -> Vec<i32> {
     let mut members = Vec::new();
-    let of_group = |pid: i32| fields_of(pid).is_some_and(|(_, its_group)| its_group == group);
-    // The first of a pipeline may have ended before the last.
-    let parent = fields_of(group).map_or(session, |(parent, _)| parent);
+    let is_in_group = |pid: i32| parent_and_group_of(pid).is_some_and(|(_, child_group)| child_group == group);
+    // The first process of a pipeline may have ended.
+    let parent = parent_and_group_of(group).map_or(session, |(parent, _)| parent);
     for pid in [group].into_iter().chain(children_of(parent)).chain(children_of(session)) {
-        if !members.contains(&pid) && of_group(pid) {
+        if !members.contains(&pid) && is_in_group(pid) {
             members.push(pid);
         }
     }
     let mut next = 0;
-    while next < members.len() && members.len() < MAX_INSPECTED {
-        let children = children_of(members[next]).into_iter().filter(|pid| of_group(*pid));
+    while next < members.len() && members.len() < MAX_INSPECTED_PROCESSES {
+        let children = children_of(members[next]).into_iter().filter(|pid| is_in_group(*pid));
         let children: Vec<i32> = children.filter(|pid| !members.contains(pid)).collect();
         members.extend(children);
         next += 1;
     }
-    members.truncate(MAX_INSPECTED);
+    members.truncate(MAX_INSPECTED_PROCESSES);
     members
 }
 
-/// Returns the living processes of a group, wherever they are: reads all processes of the system.
+/// Returns the living processes of a group, from all processes of the system.
 fn all_members_of(group: i32) -> Vec<i32> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let processes = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    processes.filter(|pid| fields_of(*pid).is_some_and(|(_, its_group)| its_group == group)).collect()
+    processes.filter(|pid| parent_and_group_of(*pid).is_some_and(|(_, child_group)| child_group == group)).collect()
 }
 
 /// Returns the parent of a process, which may be a zombie.
@@ -322,11 +321,11 @@ fn parent_of(pid: i32) -> Option<i32> {
     line.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
-/// Returns the parent and the group of a process that has not ended.
-fn fields_of(pid: i32) -> Option<(i32, i32)> {
+/// Returns the parent and the group of a living process.
+fn parent_and_group_of(pid: i32) -> Option<(i32, i32)> {
     let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, behind_name) = line.rsplit_once(')')?;
-    let mut fields = behind_name.split_ascii_whitespace();
+    let (_, after_name) = line.rsplit_once(')')?;
+    let mut fields = after_name.split_ascii_whitespace();
     if matches!(fields.next(), None | Some("Z" | "X")) {
         return None;
     }
@@ -335,27 +334,27 @@ fn fields_of(pid: i32) -> Option<(i32, i32)> {
 
 fn children_of(pid: i32) -> Vec<i32> {
     let listed = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-    listed.split_ascii_whitespace().filter_map(|child| child.parse().ok()).take(MAX_INSPECTED).collect()
+    listed.split_ascii_whitespace().filter_map(|child| child.parse().ok()).take(MAX_INSPECTED_PROCESSES).collect()
 }
 
-/// Call in which a process sleeps.
+/// Event that a process waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WaitChannel {
-    /// In a read of the terminal, or in a poll of the terminal and possibly other descriptors.
+    /// Input of the terminal: a read, or a poll of the terminal and possibly other descriptors.
     ReadsTerminal,
-    /// In a wait for several events, which may include a key.
+    /// Several events, which may include a key.
     WaitsForSome,
-    /// The process computes.
+    /// None: the process is running.
     Runs,
-    /// In another system call, which does not wait for the terminal.
+    /// An event other than terminal input.
     Other,
     /// Unknown.
     Unknown,
 }
 
 impl WaitChannel {
-    /// Returns whether a program that sleeps here waits for typed input. A program that reads single keys usually waits
-    /// for many events, including keys.
+    /// Returns whether the program waits for typed input. A program that reads single keys usually waits for many
+    /// events, including keys.
     fn awaits_input(self, line_editing: bool) -> bool {
         self == Self::ReadsTerminal || line_editing && self == Self::WaitsForSome
     }
@@ -368,14 +367,14 @@ fn wait_channel(pid: i32, device: &Path) -> WaitChannel {
     }
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return first };
     let threads = threads.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let other_threads = threads.filter(|thread| *thread != pid).take(MAX_INSPECTED);
+    let other_threads = threads.filter(|thread| *thread != pid).take(MAX_INSPECTED_PROCESSES);
     let mut channels = vec![first];
     channels.extend(other_threads.map(|thread| thread_wait_channel(pid, thread, device)));
     let has_channel = |channel: WaitChannel| channels.contains(&channel);
     if has_channel(WaitChannel::ReadsTerminal) {
         WaitChannel::ReadsTerminal
     } else if has_channel(WaitChannel::WaitsForSome) && has_channel(WaitChannel::Runs) {
-        // One thread waits for keys while another processes the last one.
+        // One thread waits for keys while another may process the last key.
         WaitChannel::Unknown
     } else {
         let order = [WaitChannel::WaitsForSome, WaitChannel::Unknown, WaitChannel::Runs];
@@ -385,10 +384,10 @@ fn wait_channel(pid: i32, device: &Path) -> WaitChannel {
 
 fn thread_wait_channel(pid: i32, thread: i32, device: &Path) -> WaitChannel {
     let Ok(line) = fs::read_to_string(format!("/proc/{pid}/task/{thread}/syscall")) else {
-        return sleeps_on_terminal(pid, thread);
+        return wait_channel_from_kernel_function(pid, thread);
     };
     let mut fields = line.split_ascii_whitespace();
-    // "running", or a number; -1 for a stopped process or a process in no system call.
+    // The field is "running" or a number: -1 for a process that is blocked outside a system call.
     let Some(call) = fields.next().and_then(|call| call.parse::<i64>().ok()) else { return WaitChannel::Runs };
     let mut argument = || fields.next().and_then(|word| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok());
     let arguments = [argument(), argument()].map(Option::unwrap_or_default);
@@ -396,13 +395,13 @@ fn thread_wait_channel(pid: i32, thread: i32, device: &Path) -> WaitChannel {
         let target = fs::read_link(format!("/proc/{pid}/fd/{descriptor}")).ok()?;
         Some(target == device || target == Path::new("/dev/tty"))
     };
-    if READS.contains(&call) {
+    if READ_CALLS.contains(&call) {
         match is_terminal(arguments[0]) {
             Some(true) => WaitChannel::ReadsTerminal,
             Some(false) => WaitChannel::Other,
             None => WaitChannel::Unknown,
         }
-    } else if SELECTS.contains(&call) {
+    } else if WAIT_CALLS.contains(&call) {
         match polled_descriptors(pid, call, arguments) {
             Some(descriptors) if descriptors.iter().any(|polled| is_terminal(*polled) == Some(true)) => {
                 WaitChannel::ReadsTerminal
@@ -418,7 +417,7 @@ fn thread_wait_channel(pid: i32, thread: i32, device: &Path) -> WaitChannel {
 /// Maximum number of inspected descriptors of one system call.
 const MAX_POLLED_DESCRIPTORS: u64 = 1024;
 
-/// Returns the descriptors that a system call waits to read from; `None` if the system does not reveal them.
+/// Returns the descriptors that a system call waits to read from. `None` if the kernel does not reveal them.
 ///
 /// Reads the arguments of poll(2) and select(2) from the memory of the process, which the kernel allows for
 /// descendants, and the interest list of epoll(7) from proc_pid_fdinfo(5).
@@ -428,7 +427,7 @@ fn polled_descriptors(pid: i32, call: i64, [first, second]: [u64; 2]) -> Option<
         File::open(format!("/proc/{pid}/mem")).ok()?.read_exact_at(&mut buffer, address).ok()?;
         Some(buffer)
     };
-    if POLLS.contains(&call) {
+    if POLL_CALLS.contains(&call) {
         // struct pollfd: int fd, short events, short revents.
         let entries = memory(first, second.min(MAX_POLLED_DESCRIPTORS) * 8)?;
         let entries = entries.chunks_exact(8).map(|entry| {
@@ -437,7 +436,7 @@ fn polled_descriptors(pid: i32, call: i64, [first, second]: [u64; 2]) -> Option<
         });
         let reads = entries.filter(|(_, events)| events & libc::POLLIN != 0);
         Some(reads.filter_map(|(descriptor, _)| u64::try_from(descriptor).ok()).collect())
-    } else if SETS.contains(&call) {
+    } else if SELECT_CALLS.contains(&call) {
         if second == 0 {
             return Some(Vec::new());
         }
@@ -466,12 +465,12 @@ fn polled_descriptors(pid: i32, call: i64, [first, second]: [u64; 2]) -> Option<
     }
 }
 
-/// Returns the wait channel of a process whose system calls may not be read, from the kernel function that it sleeps
+/// Returns the wait channel of a process whose system call is unreadable, based on the kernel function that it sleeps
 /// in.
-fn sleeps_on_terminal(pid: i32, thread: i32) -> WaitChannel {
+fn wait_channel_from_kernel_function(pid: i32, thread: i32) -> WaitChannel {
     match fs::read_to_string(format!("/proc/{pid}/task/{thread}/wchan")).as_deref() {
         Ok("n_tty_read") => WaitChannel::ReadsTerminal,
-        // Reads of terminals and of sockets sleep here.
+        // Reads of terminals and of sockets sleep in `wait_woken`.
         Ok("wait_woken") | Err(_) => WaitChannel::Unknown,
         Ok("0" | "") => WaitChannel::Unknown,
         Ok(_) => WaitChannel::Other,
@@ -479,23 +478,23 @@ fn sleeps_on_terminal(pid: i32, thread: i32) -> WaitChannel {
 }
 
 /// System calls that read from the descriptor in their first argument.
-const READS: &[i64] = &[libc::SYS_read, libc::SYS_readv];
+const READ_CALLS: &[i64] = &[libc::SYS_read, libc::SYS_readv];
 
 /// System calls whose first argument is a list of `struct pollfd`, and whose second is its length.
 #[cfg(target_arch = "x86_64")]
-const POLLS: &[i64] = &[libc::SYS_poll, libc::SYS_ppoll];
+const POLL_CALLS: &[i64] = &[libc::SYS_poll, libc::SYS_ppoll];
 #[cfg(not(target_arch = "x86_64"))]
-const POLLS: &[i64] = &[libc::SYS_ppoll];
+const POLL_CALLS: &[i64] = &[libc::SYS_ppoll];
 
 /// System calls whose first argument is a number of descriptors, and whose second is the set to read from.
 #[cfg(target_arch = "x86_64")]
-const SETS: &[i64] = &[libc::SYS_select, libc::SYS_pselect6];
+const SELECT_CALLS: &[i64] = &[libc::SYS_select, libc::SYS_pselect6];
 #[cfg(not(target_arch = "x86_64"))]
-const SETS: &[i64] = &[libc::SYS_pselect6];
+const SELECT_CALLS: &[i64] = &[libc::SYS_pselect6];
 
-/// System calls that wait for one of several things.
+/// System calls that wait for one of several events.
 #[cfg(target_arch = "x86_64")]
-const SELECTS: &[i64] = &[
+const WAIT_CALLS: &[i64] = &[
     libc::SYS_poll,
     libc::SYS_ppoll,
     libc::SYS_select,
@@ -506,7 +505,7 @@ const SELECTS: &[i64] = &[
     libc::SYS_io_uring_enter,
 ];
 #[cfg(not(target_arch = "x86_64"))]
-const SELECTS: &[i64] =
+const WAIT_CALLS: &[i64] =
     &[libc::SYS_ppoll, libc::SYS_pselect6, libc::SYS_epoll_pwait, libc::SYS_epoll_pwait2, libc::SYS_io_uring_enter];
 
 #[cfg(test)]
@@ -532,7 +531,7 @@ mod tests {
     #[test]
     fn a_caught_signal_is_told_from_one_that_would_end_the_process() {
         let mut sleep = Command::new("sleep").arg("30").spawn().unwrap();
-        assert_eq!(catches(sleep.id().cast_signed(), libc::SIGUSR1), Some(false));
+        assert_eq!(has_signal_handler(sleep.id().cast_signed(), libc::SIGUSR1), Some(false));
         sleep.kill().unwrap();
         sleep.wait().unwrap();
     }

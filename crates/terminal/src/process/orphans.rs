@@ -2,8 +2,8 @@
 //!
 //! A child subreaper (prctl(2), `PR_SET_CHILD_SUBREAPER`) becomes the parent of every descendant
 //! whose own parent ends first. So this process can still find a process that left its session, and
-//! is responsible for reaping it at its end. Only a process that owns all of its children adopts;
-//! tests share theirs.
+//! must reap it when it ends. Only a process that starts all of its children adopts orphans; tests
+//! do not.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -15,39 +15,40 @@ use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep_until};
 
-/// The children that a caller waits for; every other child is an orphan.
+/// The children with a waiting caller. Every other child is an orphan.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Orphans {
     waited_for: Arc<Mutex<HashSet<i32>>>,
-    families: Arc<Mutex<OrphanOrigins>>,
-    /// True if every child of this process without a waiting caller is from a terminal.
+    origins: Arc<Mutex<OrphanOrigins>>,
+    /// True if every child without a waiting caller comes from a terminal.
     adopting: Arc<AtomicBool>,
 }
 
-/// Start times of the open terminals, by the number of each.
+/// Start times of the open terminals, by their numbers.
 #[derive(Debug, Default)]
 struct OrphanOrigins {
-    next: u64,
-    began: BTreeMap<u64, Ticks>,
+    last_number: u64,
+    start_times: BTreeMap<u64, Ticks>,
 }
 
-/// A time as the kernel counts it for processes: clock ticks since it booted, see proc_pid_stat(5), field 22.
+/// Start time of a process, in clock ticks since the boot of the system; see proc_pid_stat(5), field 22.
 pub(crate) type Ticks = u64;
 
-/// A terminal's place among the possible origins of orphans, during the life of this value.
+/// Registration of a terminal as a possible origin of orphans, until its drop.
 #[derive(Debug)]
 pub(crate) struct OrphanOrigin {
     number: u64,
-    began: Ticks,
-    families: Arc<Mutex<OrphanOrigins>>,
+    started_at: Ticks,
+    origins: Arc<Mutex<OrphanOrigins>>,
 }
 
 impl OrphanOrigin {
-    /// Returns whether an orphan that started then can have come from this terminal, and from no other.
+    /// Returns the claim of this terminal to an orphan with this start time.
     pub(super) fn claim(&self, started: Ticks) -> Claim {
-        let families = self.families.lock();
-        let others = families.began.iter().any(|(number, began)| *number != self.number && *began <= started);
-        match (self.began <= started, others) {
+        let origins = self.origins.lock();
+        let has_other_origin =
+            origins.start_times.iter().any(|(number, started_at)| *number != self.number && *started_at <= started);
+        match (self.started_at <= started, has_other_origin) {
             (false, _) => Claim::No,
             (true, false) => Claim::Sure,
             (true, true) => Claim::Shared,
@@ -57,24 +58,24 @@ impl OrphanOrigin {
 
 impl Drop for OrphanOrigin {
     fn drop(&mut self) {
-        self.families.lock().began.remove(&self.number);
+        self.origins.lock().start_times.remove(&self.number);
     }
 }
 
-/// The terminal of an orphan that carries no sign of where it comes from.
+/// Claim of a terminal to an orphan without a mark of its origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Claim {
-    /// Not this terminal's.
+    /// The orphan does not come from this terminal.
     No,
-    /// No other terminal's.
+    /// The orphan can only come from this terminal.
     Sure,
-    /// This terminal's or another one's.
+    /// The orphan comes from this terminal or another one.
     Shared,
 }
 
 impl Orphans {
     /// Runs `start` and records the child that it started, before the collector can reap it.
-    pub(crate) fn adding<T, E>(&self, start: impl FnOnce() -> Result<(Pid, T), E>) -> Result<T, E> {
+    pub(crate) fn start_tracked<T, E>(&self, start: impl FnOnce() -> Result<(Pid, T), E>) -> Result<T, E> {
         let mut waited_for = self.waited_for.lock();
         let (pid, rest) = start()?;
         waited_for.insert(pid.as_raw_nonzero().get());
@@ -85,22 +86,22 @@ impl Orphans {
         self.waited_for.lock().remove(&pid.as_raw_nonzero().get());
     }
 
-    /// Records a terminal opened at `began`.
-    pub(crate) fn family(&self, began: Ticks) -> OrphanOrigin {
-        let mut families = self.families.lock();
-        families.next += 1;
-        let number = families.next;
-        families.began.insert(number, began);
-        OrphanOrigin { number, began, families: self.families.clone() }
+    /// Registers a terminal opened at `started_at`.
+    pub(crate) fn register_origin(&self, started_at: Ticks) -> OrphanOrigin {
+        let mut origins = self.origins.lock();
+        origins.last_number += 1;
+        let number = origins.last_number;
+        origins.start_times.insert(number, started_at);
+        OrphanOrigin { number, started_at, origins: self.origins.clone() }
     }
 
-    /// Returns whether this child of ours is from a terminal, whichever that was.
+    /// Returns whether a child of this process comes from some terminal.
     pub(super) fn includes(&self, pid: i32) -> bool {
         self.adopting.load(Ordering::Relaxed) && !self.waited_for.lock().contains(&pid)
     }
 
-    /// Makes this process the parent of its orphaned descendants and reaps them as they end. Each of its children
-    /// without a waiting caller is an orphan then.
+    /// Makes this process the parent of its orphaned descendants, and reaps them when they end. Each child without a
+    /// waiting caller counts as an orphan.
     ///
     /// # Errors
     /// If the system does not let a process adopt or observe its children.
@@ -109,8 +110,8 @@ impl Orphans {
         self.adopt_beside_others(Duration::ZERO)
     }
 
-    /// The same for a process with other children, which are not orphans: an ended child stays with its owner for as
-    /// long as `grace`.
+    /// Same as [`Self::adopt`], for a process with other children that are not orphans: an ended child remains for its
+    /// owner to reap during `grace`.
     ///
     /// # Errors
     /// If the system does not let a process adopt or observe its children.
@@ -119,39 +120,40 @@ impl Orphans {
         let mut ended = signal(SignalKind::child())?;
         let orphans = self.clone();
         tokio::spawn(async move {
-            let mut left = BTreeMap::new();
+            let mut unreaped = BTreeMap::new();
             loop {
-                let due = left.values().min().map(|since| *since + grace);
+                let due = unreaped.values().min().map(|since| *since + grace);
                 tokio::select! {
-                    heard = ended.recv() => if heard.is_none() { return },
+                    child_signal = ended.recv() => if child_signal.is_none() { return },
                     () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
                 }
-                orphans.collect(&mut left, grace);
+                orphans.collect(&mut unreaped, grace);
             }
         });
         Ok(())
     }
 
-    /// Collects orphans that have ended `grace` ago; those still running stay. `left` has those that have ended later.
-    fn collect(&self, left: &mut BTreeMap<i32, Instant>, grace: Duration) {
+    /// Reaps orphans that ended at least `grace` ago. `unreaped` has the other ended orphans, each with the time at
+    /// which its end was noticed.
+    fn collect(&self, unreaped: &mut BTreeMap<i32, Instant>, grace: Duration) {
         let waited_for = self.waited_for.lock();
         let now = Instant::now();
         let mut ended = children_of_this_process();
         ended.retain(|pid| !waited_for.contains(pid) && has_ended(*pid));
-        left.retain(|pid, _| ended.contains(pid));
+        unreaped.retain(|pid, _| ended.contains(pid));
         for pid in ended {
-            let since = *left.entry(pid).or_insert(now);
-            if now.duration_since(since) >= grace
+            let noticed_at = *unreaped.entry(pid).or_insert(now);
+            if now.duration_since(noticed_at) >= grace
                 && let Some(id) = Pid::from_raw(pid)
             {
                 let _ = waitid(WaitId::Pid(id), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
-                left.remove(&pid);
+                unreaped.remove(&pid);
             }
         }
     }
 }
 
-/// Returns whether a child has ended and nothing has reaped it.
+/// Returns whether a child has ended and is not reaped yet.
 fn has_ended(child: i32) -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     Pid::from_raw(child).is_some_and(|child| matches!(waitid(WaitId::Pid(child), options), Ok(Some(_))))

@@ -1,8 +1,8 @@
 //! Programs without a terminal: pipes for streams, and a family of processes that ends as a whole.
 //!
-//! For callers that want the output and the errors of a program apart, or speak a protocol with it.
-//! The search for its processes, and their end, use the same signs as those of a terminal. A
-//! dropped [`Piped`] ends its family in the background, so that a cancelled caller leaves nothing
+//! For callers that need the output and the errors of a program separately, or speak a protocol
+//! with it. The processes of a program are found and ended like those of a terminal. A dropped
+//! [`Piped`] ends its family in the background, so that a cancelled caller leaves no process
 //! running.
 
 use std::ffi::OsString;
@@ -23,10 +23,10 @@ use super::orphans::Orphans;
 use super::spawn::{Program, SpawnError, Streams};
 use super::tree::{SessionLeader, Survivor, end_all, end_left};
 
-/// Time limit for the report of a killed program's exit.
+/// Maximum time to wait for the exit of a killed program.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The programs on pipes of this process. Cheap to clone; the clones know of each other's children.
+/// The programs on pipes of this process. Cheap to clone; clones share their children.
 #[derive(Debug, Clone, Default)]
 pub struct Programs {
     orphans: Orphans,
@@ -37,44 +37,44 @@ pub struct Programs {
 pub struct PipedSpec {
     /// The program and its arguments; the lookup of the program uses the `PATH` of `environment`.
     pub arguments: Vec<OsString>,
-    /// The folder it starts in.
+    /// Its working directory.
     pub folder: PathBuf,
-    /// Its environment, complete but for the variable that marks its family.
+    /// Its complete environment, except for the variable that marks its family.
     pub environment: Vec<(OsString, OsString)>,
     /// Source of its standard input.
     pub stdin: Stdin,
-    /// The name of its family, by which [`Programs::end_left`] finds it in another process; names are unique. Without
-    /// one it gets a random name.
+    /// The unique name of its family, by which [`Programs::end_left`] finds it from another process. `None` for a
+    /// random name.
     pub family: Option<String>,
 }
 
 /// Source of a program's standard input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stdin {
-    /// There is nothing to read: it sees the end at once.
+    /// Empty: the program reads the end of input at once.
     Nothing,
-    /// From us, see [`Piped::take_stdin`].
+    /// A pipe from this process, see [`Piped::take_stdin`].
     Piped,
 }
 
 /// A program that runs on pipes.
 #[derive(Debug)]
 pub struct Piped {
-    /// Taken when it has ended.
-    family: Option<ProcessGroupKey>,
+    /// `None` once the program has ended.
+    family: Option<ProcessFamily>,
     stdin: Option<Sender>,
     stdout: Option<Receiver>,
     stderr: Option<Receiver>,
 }
 
-/// Key for finding a family.
+/// A program, and the mark of the processes that it started.
 #[derive(Debug)]
-struct ProcessGroupKey {
+struct ProcessFamily {
     child: Child,
     mark: String,
 }
 
-/// The result of ending a program and all that it started.
+/// The result of ending a program and all its processes.
 #[derive(Debug, Default)]
 pub struct ProcessEnd {
     /// Exit of the program itself; `None` if it did not end.
@@ -90,11 +90,10 @@ impl Programs {
         Self::default()
     }
 
-    /// Makes this process the parent of its orphaned descendants, so that none of them can hide.
+    /// Makes this process the parent of its orphaned descendants, so that it can find all of them.
     ///
-    /// Only for a process that starts every child through this set: the collector reaps any other child that ends
-    /// before its owner learns of it. Without this call, a variable of the environment identifies a descendant that
-    /// leaves the session.
+    /// Only for a process that starts every child through this set: the collector reaps any other ended child before
+    /// its owner can. Without this call, only an environment variable identifies a descendant that leaves the session.
     ///
     /// # Errors
     /// If the system does not let a process adopt or observe its children.
@@ -102,10 +101,9 @@ impl Programs {
         self.orphans.adopt()
     }
 
-    /// Makes this process the parent of its orphaned descendants, and leaves them alone.
+    /// Makes this process the parent of its orphaned descendants, next to other children.
     ///
-    /// For a process that also has other children. An ended child stays with its owner for as long as `grace`, then the
-    /// collector reaps it as an orphan.
+    /// An ended child remains for its owner to reap during `grace`. Then the collector reaps it as an orphan.
     ///
     /// # Errors
     /// If the system does not let a process adopt or observe its children.
@@ -113,7 +111,7 @@ impl Programs {
         self.orphans.adopt_beside_others(grace)
     }
 
-    /// Ends the processes that an ended process started as this family. Returns the processes that did not end.
+    /// Ends the processes of a family whose starting process has ended. Returns the processes that did not end.
     pub async fn end_left(&self, family: &str) -> Vec<Survivor> {
         end_left(family.to_owned()).await
     }
@@ -121,13 +119,13 @@ impl Programs {
     /// Starts a program as the leader of its own session, without a terminal.
     ///
     /// # Errors
-    /// If the program or its folder is not there, or the system has nothing to give.
+    /// If the program or its folder does not exist, or the system has no resources.
     pub async fn start(&self, spec: PipedSpec) -> Result<Piped, SpawnError> {
         let mark = spec.family.clone().unwrap_or_else(|| TerminalId::random().as_str().to_owned());
         let orphans = self.orphans.clone();
         let handle = tokio::runtime::Handle::current();
         let started = tokio::task::spawn_blocking(move || {
-            // Registering with the reactor needs its context, and starting a program takes the time of an exec.
+            // Registration with the reactor needs its context, and the start of a program blocks until the exec.
             let _context = handle.enter();
             start(spec, mark, &orphans)
         });
@@ -147,37 +145,37 @@ fn start(spec: PipedSpec, mark: String, orphans: &Orphans) -> Result<Piped, Spaw
             (child_end.into_blocking_fd()?, Some(own_end))
         }
     };
-    let (output, stdout) = outlet()?;
-    let (error, stderr) = outlet()?;
+    let (output, stdout) = output_pipe()?;
+    let (error, stderr) = output_pipe()?;
     let child = Child::start(&program, Streams::Pipes { input, output, error }, orphans)?;
-    Ok(Piped { family: Some(ProcessGroupKey { child, mark }), stdin, stdout: Some(stdout), stderr: Some(stderr) })
+    Ok(Piped { family: Some(ProcessFamily { child, mark }), stdin, stdout: Some(stdout), stderr: Some(stderr) })
 }
 
-/// Returns the program's end of a pipe that it writes to, and ours.
-fn outlet() -> io::Result<(OwnedFd, Receiver)> {
+/// Creates a pipe for output, and returns the program's end and the end of this process.
+fn output_pipe() -> io::Result<(OwnedFd, Receiver)> {
     let (child_end, own_end) = pipe::pipe()?;
     Ok((child_end.into_blocking_fd()?, own_end))
 }
 
 impl Piped {
-    /// Returns our end of its standard input, once. Dropping it signals the end of input to the program.
+    /// Takes the write end of its standard input. A drop signals the end of input to the program.
     pub fn take_stdin(&mut self) -> Option<Sender> {
         self.stdin.take()
     }
 
-    /// Returns our end of its standard output, once.
+    /// Takes the read end of its standard output.
     pub fn take_stdout(&mut self) -> Option<Receiver> {
         self.stdout.take()
     }
 
-    /// Returns our end of its standard error, once.
+    /// Takes the read end of its standard error.
     pub fn take_stderr(&mut self) -> Option<Receiver> {
         self.stderr.take()
     }
 
-    /// Waits until the program itself has ended and returns how. What it started may continue.
+    /// Waits for the program itself and returns its exit. Processes that it started may continue.
     ///
-    /// Safe to begin again after a cancellation.
+    /// A cancelled call can be repeated.
     ///
     /// # Errors
     /// If an earlier wait has returned the exit.
@@ -188,20 +186,20 @@ impl Piped {
         Ok(exit)
     }
 
-    /// Ends the program and everything that it started, wherever that went.
+    /// Ends the program and all processes that it started, even in other sessions.
     ///
-    /// `first` is the signal to begin with; then come SIGTERM and SIGKILL. Takes a few seconds at most, and runs to
-    /// its end even if the caller stops waiting.
+    /// Sends `first`, then SIGTERM, then SIGKILL. Takes at most a few seconds, and continues even if the caller stops
+    /// waiting.
     pub async fn end(mut self, first: Option<Signal>) -> ProcessEnd {
         let Some(family) = self.family.take() else { return ProcessEnd::default() };
         tokio::spawn(family.end(first)).await.unwrap_or_default()
     }
 }
 
-impl ProcessGroupKey {
+impl ProcessFamily {
     async fn end(self, first: Option<Signal>) -> ProcessEnd {
-        let leader = SessionLeader { pid: self.child.pid(), collected: false };
-        let survivors = end_all(leader, self.mark, first, self.child.kin()).await;
+        let leader = SessionLeader { pid: self.child.pid(), is_reaped: false };
+        let survivors = end_all(leader, self.mark, first, self.child.orphan_matcher()).await;
         let exit = timeout(EXIT_TIMEOUT, self.child.wait()).await.ok().and_then(Result::ok);
         ProcessEnd { exit, survivors }
     }

@@ -1,4 +1,4 @@
-//! One pseudo-terminal: a thin layer over the kernel's, see pty(7).
+//! One pseudo-terminal: a thin layer over the kernel's interface, see pty(7).
 
 use std::ffi::OsStr;
 use std::io;
@@ -16,38 +16,38 @@ use rustix::termios::{
 };
 use tokio::io::unix::AsyncFd;
 
-use super::system::watched;
+use super::system::register_with_reactor;
 use crate::screen::Size;
 
-/// The side of a pseudo-terminal that we hold. Reads and writes never block.
+/// The master side of a pseudo-terminal. Reads and writes never block.
 #[derive(Debug)]
 pub(crate) struct Pty {
     master: AsyncFd<OwnedFd>,
 }
 
-/// Treatment of typed input by the terminal itself.
+/// Settings of the terminal for typed input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Discipline {
-    /// True if it collects lines and hands them over whole (ICANON).
+    /// True if the terminal passes input in whole lines (ICANON).
     pub(crate) whole_lines: bool,
-    /// True if it shows typed input (ECHO).
+    /// True if the terminal shows typed input (ECHO).
     pub(crate) echo: bool,
     /// Mode in which the program reads.
     pub(crate) reading: Reading,
-    /// A carriage return reaches the program as such (ICRNL and INLCR unset), even if it reads it only after it has
-    /// changed that: the kernel translates a character on its arrival.
+    /// True if carriage returns reach the program unchanged (ICRNL and INLCR unset). The kernel translates characters
+    /// at their arrival, before the program reads them.
     pub(crate) keeps_returns: bool,
-    /// The characters that the terminal turns into signals; none where it passes all on (ISIG unset).
+    /// The characters that the terminal turns into signals; 0 if it passes all characters (ISIG unset).
     pub(crate) signal_characters: [u8; 3],
 }
 
-/// Mode in which a program reads typed input, according to the modes of the terminal.
+/// Unit in which a program reads typed input, according to the modes of the terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reading {
-    /// Whole lines, which the terminal collects.
+    /// Whole lines from the terminal.
     Lines,
-    /// Key by key, as line editors do: readline and fish take Enter as a carriage return, ZLE turns carriage returns and line feeds
-    /// around, and output is still processed.
+    /// Key by key, as in line editors: readline and fish read Enter as a carriage return, ZLE swaps carriage returns
+    /// and line feeds, and the terminal still processes output.
     Keys,
     /// Byte by byte.
     Bytes,
@@ -68,13 +68,13 @@ impl Reading {
 }
 
 impl Discipline {
-    /// Returns whether the program gets whole lines, from the terminal or from a line editor.
+    /// Returns whether the program reads whole lines, from the terminal or a line editor.
     pub(crate) fn reads_lines(self) -> bool {
         self.reading != Reading::Bytes
     }
 
-    /// Returns whether the program reads whole lines and has them not shown, as for a password.
-    pub(crate) fn is_unseen(self) -> bool {
+    /// Returns whether the program reads whole lines without an echo, as for a password.
+    pub(crate) fn hides_input(self) -> bool {
         self.whole_lines && !self.echo
     }
 }
@@ -83,14 +83,14 @@ impl Discipline {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Read {
     Bytes(usize),
-    /// Nothing now.
+    /// No output is available now.
     Nothing,
-    /// Nothing ever again: no process has the other side open.
+    /// No output will follow: no process has the other side open.
     End,
 }
 
 impl Pty {
-    /// Opens a pair and returns our side and the program's.
+    /// Opens a pseudo-terminal, and returns the master side and the program's side.
     pub(crate) fn open(size: Size) -> io::Result<(Self, OwnedFd)> {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let master = openpt(flags)?;
@@ -98,27 +98,27 @@ impl Pty {
         unlockpt(&master)?;
         let slave = ioctl_tiocgptpeer(&master, flags)?;
         let mut modes = tcgetattr(&slave)?;
-        // Backspace in a cooked line takes a whole character, not the last byte of it.
+        // Let backspace in canonical mode erase a whole UTF-8 character instead of its last byte.
         modes.input_modes |= InputModes::IUTF8;
         tcsetattr(&slave, OptionalActions::Now, &modes)?;
         let status = rustix::fs::fcntl_getfl(&master)?;
         rustix::fs::fcntl_setfl(&master, status | OFlags::NONBLOCK)?;
-        let pty = Self { master: watched(master)? };
+        let pty = Self { master: register_with_reactor(master)? };
         pty.resize(size)?;
         Ok((pty, slave))
     }
 
-    /// Waits until there may be something to read.
+    /// Waits until output may be available.
     pub(crate) async fn readable(&self) -> io::Result<()> {
         self.master.readable().await.map(|mut guard| guard.retain_ready())
     }
 
-    /// Waits until there may be room to write.
+    /// Waits until a write may be possible.
     pub(crate) async fn writable(&self) -> io::Result<()> {
         self.master.writable().await.map(|mut guard| guard.retain_ready())
     }
 
-    /// Reads what is there.
+    /// Reads the available output.
     pub(crate) fn read(&self, buffer: &mut [u8]) -> io::Result<Read> {
         let result = self.master.try_io(tokio::io::Interest::READABLE, |fd| Ok(rustix::io::read(fd, &mut *buffer)?));
         match result {
@@ -126,30 +126,30 @@ impl Pty {
             Ok(count) => Ok(Read::Bytes(count)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Read::Nothing),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(Read::Nothing),
-            // Linux reports with EIO that the other side is closed everywhere.
+            // Linux returns EIO once every process has closed the other side.
             Err(error) if error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) => Ok(Read::End),
             Err(error) => Err(error),
         }
     }
 
-    /// Returns whether there is something to read. [`Pty::read`] may find nothing if the reactor has no news yet.
+    /// Returns whether output is available. [`Pty::read`] may still return nothing if the reactor has no event yet.
     /// Costly: poll(2) on a terminal waits for the kernel worker that moves its output.
     pub(crate) fn has_unread(&self) -> bool {
         let mut polled = [PollFd::new(self.master.get_ref(), PollFlags::IN)];
-        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        matches!(poll(&mut polled, Some(&at_once)), Ok(1..))
+        let no_wait = Timespec { tv_sec: 0, tv_nsec: 0 };
+        matches!(poll(&mut polled, Some(&no_wait)), Ok(1..))
     }
 
-    /// Returns whether there is typed input that the program can read and has not read. In a mode that hands over whole
-    /// lines, an unfinished line does not count.
+    /// Returns whether the program has not read all available input. In canonical mode, an unfinished line does not
+    /// count.
     pub(crate) fn has_unread_input(&self) -> bool {
-        // The kernel counts input at the program's side only (FIONREAD, see tty_ioctl(4)).
+        // The kernel counts input only at the program's side (FIONREAD, see tty_ioctl(4)).
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let unread = ioctl_tiocgptpeer(self.master.get_ref(), flags).and_then(rustix::io::ioctl_fionread);
         unread.is_ok_and(|unread| unread > 0)
     }
 
-    /// Writes as much as there is room for, and returns how much that was.
+    /// Writes as many bytes as possible, and returns their number.
     pub(crate) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         match self.master.try_io(tokio::io::Interest::WRITABLE, |fd| Ok(rustix::io::write(fd, bytes)?)) {
             Ok(count) => Ok(count),
@@ -159,31 +159,31 @@ impl Pty {
         }
     }
 
-    /// Changes the size; the kernel notifies the foreground program (SIGWINCH).
+    /// Changes the size. The kernel notifies the foreground program (SIGWINCH).
     pub(crate) fn resize(&self, size: Size) -> io::Result<()> {
         let window = Winsize { ws_row: size.rows, ws_col: size.cols, ws_xpixel: 0, ws_ypixel: 0 };
         Ok(tcsetwinsize(self.master.get_ref(), window)?)
     }
 
-    /// The process group in the foreground, if there is one.
+    /// Returns the process group in the foreground, if there is one.
     pub(crate) fn foreground(&self) -> Option<Pid> {
         tcgetpgrp(self.master.get_ref()).ok()
     }
 
-    /// Returns the terminal's mode for typed input, as the program has set it (termios(3)).
+    /// Returns the terminal's current settings for typed input (termios(3)).
     pub(crate) fn line_discipline(&self) -> Option<Discipline> {
         let modes = tcgetattr(self.master.get_ref()).ok()?;
         let reading = Reading::from_modes(&modes);
         let echo = modes.local_modes.contains(LocalModes::ECHO);
         let keeps_returns = !modes.input_modes.intersects(InputModes::ICRNL | InputModes::INLCR);
         let keys = [SpecialCodeIndex::VINTR, SpecialCodeIndex::VQUIT, SpecialCodeIndex::VSUSP];
-        let is_signalled = modes.local_modes.contains(LocalModes::ISIG);
-        let signal_characters = keys.map(|key| if is_signalled { modes.special_codes[key] } else { 0 });
+        let has_signal_keys = modes.local_modes.contains(LocalModes::ISIG);
+        let signal_characters = keys.map(|key| if has_signal_keys { modes.special_codes[key] } else { 0 });
         Some(Discipline { whole_lines: reading == Reading::Lines, echo, reading, keeps_returns, signal_characters })
     }
 
-    /// Returns the settings with which the terminal changes, drops or ends typed input (termios(3)), as one text. Line editors set the
-    /// rest, whenever they begin and end.
+    /// Returns the settings that make the terminal change, drop or end typed input (termios(3)), as one text. Excludes
+    /// the settings that line editors change at their start and end.
     pub(crate) fn input_settings(&self) -> Option<String> {
         let modes = tcgetattr(self.master.get_ref()).ok()?;
         let keys = [
@@ -206,7 +206,7 @@ impl Pty {
         Some(format!("{:?} {:?} {keys:?}", modes.input_modes, modes.local_modes))
     }
 
-    /// The path of the program's side.
+    /// Returns the path of the program's side.
     pub(crate) fn device(&self) -> Option<PathBuf> {
         let name = ptsname(self.master.get_ref(), Vec::new()).ok()?;
         Some(PathBuf::from(OsStr::from_bytes(name.as_bytes())))

@@ -1,4 +1,4 @@
-//! Starting a program as the leader of a new session, on a pseudo-terminal or on pipes.
+//! Start of a program as the leader of a new session, on a pseudo-terminal or on pipes.
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, NulError, OsStr, OsString};
@@ -11,35 +11,35 @@ use rustix::process::{Pid, Resource, Rlimit, getrlimit};
 
 use super::system::{Execution, ExecutionError, execute};
 
-/// A program to start: what, where, and with which environment (the whole of it).
+/// A program to start.
 #[derive(Debug, Clone)]
 pub(crate) struct Program {
     /// The program and its arguments; the lookup of the program uses the `PATH` of `environment`.
     pub(crate) arguments: Vec<OsString>,
-    /// The folder that it starts in.
+    /// Its working directory.
     pub(crate) folder: PathBuf,
-    /// Its environment, complete.
+    /// Its complete environment.
     pub(crate) environment: Vec<(OsString, OsString)>,
-    /// Limit of the descriptors that it may open (RLIMIT_NOFILE, soft), if other than this process.
+    /// Maximum number of open descriptors (RLIMIT_NOFILE, soft), if it differs from this process.
     pub(crate) descriptors: Option<u64>,
 }
 
-/// Reason for which a program did not start.
+/// Reason why a program did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
-    /// There was no program to start.
+    /// The request named no program.
     #[error("no program was named")]
     Nothing,
-    /// No such program in the `PATH`, or no such file.
+    /// The program is not in the `PATH`, or its file does not exist.
     #[error("program '{0}' was not found")]
     NotFound(String),
-    /// The program exists and may not be executed.
+    /// The program exists but may not be executed.
     #[error("program '{0}' may not be executed")]
     NotExecutable(String),
-    /// The folder to start in is not there.
+    /// The working directory does not exist.
     #[error("folder '{0}' does not exist")]
     NoFolder(PathBuf),
-    /// The system had no terminal, process or memory to give.
+    /// The system had no terminal, process or memory available.
     #[error("the system could not start it")]
     System(#[from] io::Error),
 }
@@ -49,17 +49,17 @@ pub enum SpawnError {
 pub(crate) enum Streams {
     /// The program's side of a pseudo-terminal, which controls its session.
     Terminal(OwnedFd),
-    /// No terminal at all: standard input, output and error.
+    /// Standard input, output and error, without a terminal.
     Pipes { input: OwnedFd, output: OwnedFd, error: OwnedFd },
 }
 
-/// Folders of the programs where an environment has no `PATH`, as execvp(3) has them.
+/// Folders of programs for an environment without `PATH`, as in execvp(3).
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
-/// Starts `program` on these streams, as the leader of a new session. It has no other descriptors, blocks and ignores
-/// no signal, and leads the terminal if there is one.
+/// Starts `program` on these streams, as the leader of a new session. The program has no other descriptors, blocks and
+/// ignores no signals, and has the terminal, if any, as its controlling terminal.
 ///
-/// Returns once the system executes the program, or has failed to; a few hundred microseconds.
+/// Returns when the exec has succeeded or failed, after a few hundred microseconds.
 pub(super) fn spawn(program: &Program, streams: Streams) -> Result<Pid, SpawnError> {
     let [name, ..] = program.arguments.as_slice() else { return Err(SpawnError::Nothing) };
     // Of several variables with one name, the last one counts.
@@ -73,7 +73,7 @@ pub(super) fn spawn(program: &Program, streams: Streams) -> Result<Pid, SpawnErr
     let variables = variables.map(CString::new).collect::<Result<Vec<_>, _>>().map_err(io::Error::from)?;
     let folder = CString::new(program.folder.as_os_str().as_bytes()).map_err(io::Error::from)?;
     let has_terminal = matches!(streams, Streams::Terminal(_));
-    // Duplicates, because the numbers of the new process's own streams must be free.
+    // Duplicate the streams, because the numbers 0 to 2 must be free in the new process.
     let duplicate = |stream: &OwnedFd| rustix::io::fcntl_dupfd_cloexec(stream, 3).map_err(io::Error::from);
     let [input, output, error] = match &streams {
         Streams::Terminal(slave) => [duplicate(slave)?, duplicate(slave)?, duplicate(slave)?],
@@ -109,8 +109,8 @@ pub(super) fn spawn(program: &Program, streams: Streams) -> Result<Pid, SpawnErr
     })
 }
 
-/// Returns the files that may be the program `name`, in the order of the search. An empty part of `path` stands for the
-/// folder that the program starts in.
+/// Returns the files that may be the program `name`, in search order. An empty part of `path` stands for the working
+/// directory of the program.
 fn candidates(name: &OsStr, path: &OsStr) -> Result<Vec<CString>, NulError> {
     let bytes = name.as_bytes();
     if bytes.is_empty() || bytes.contains(&b'/') {

@@ -1,4 +1,4 @@
-//! The only calls of this project that the compiler cannot check, with why they are sound.
+//! The only unsafe calls of this project, with the reasons why they are sound.
 #![expect(unsafe_code, reason = "this file exists to hold these calls and to explain them")]
 
 use std::convert::Infallible;
@@ -14,17 +14,16 @@ use tokio::io::unix::AsyncFd;
 /// Registers a descriptor with the reactor.
 ///
 /// # Errors
-/// If the reactor cannot watch it, or has no room.
-pub(super) fn watched(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
-    // SAFETY: `register` wants a descriptor that is open, stays open and stays the same during its registration. An
-    // `OwnedFd` is open until its drop, does not change behind a shared reference, and belongs to the `AsyncFd` from
-    // here on.
+/// If the reactor cannot watch the descriptor, or is full.
+pub(super) fn register_with_reactor(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: `register` requires a descriptor that stays open and unchanged during its registration. An `OwnedFd` is
+    // open until its drop, does not change behind a shared reference, and belongs to the `AsyncFd` from here on.
     Ok(unsafe { AsyncFd::register(fd) }?)
 }
 
-/// Gives the pages of the heap that nothing uses back to the system, where the allocator is glibc's. Takes some milliseconds for a
-/// heap of hundreds of megabytes.
-pub(crate) fn give_memory_back() {
+/// Returns unused pages of the heap to the system, if the allocator is glibc's. Takes some milliseconds for a heap of
+/// hundreds of megabytes.
+pub(crate) fn return_free_memory() {
     #[cfg(target_env = "gnu")]
     // SAFETY: any thread may call malloc_trim(3) at any time (MT-Safe), which takes and returns numbers.
     unsafe {
@@ -32,21 +31,21 @@ pub(crate) fn give_memory_back() {
     }
 }
 
-/// A program to execute as the leader of a new session, with everything that its process needs before the exec.
+/// A program to execute as the leader of a new session, with the values that its process needs before the exec.
 pub(super) struct Execution<'a> {
-    /// The files that may be the program, in the order of the search.
+    /// The files that may be the program, in search order.
     pub(super) candidates: &'a [CString],
-    /// Its arguments, the name of the program first.
+    /// Its arguments, beginning with the name of the program.
     pub(super) arguments: &'a [CString],
-    /// Its environment, complete.
+    /// Its complete environment.
     pub(super) environment: &'a [CString],
-    /// The folder that it starts in.
+    /// Its working directory.
     pub(super) folder: &'a CStr,
     /// Its standard input, output and error. Their numbers are above 2.
     pub(super) streams: [BorrowedFd<'a>; 3],
-    /// True if its standard input is the terminal that controls the session.
+    /// True if its standard input is the controlling terminal.
     pub(super) has_terminal: bool,
-    /// Its limit of open descriptors, if other than that of this process.
+    /// Maximum number of open descriptors, if it differs from this process.
     pub(super) descriptors: Option<Rlimit>,
 }
 
@@ -61,24 +60,24 @@ pub(super) enum ExecutionError {
     System(io::Error),
 }
 
-/// Size of the stack for a process before its exec, in bytes. It calls no function with a large frame.
+/// Size of the stack of a process before its exec, in bytes. The process calls no function with a large frame.
 const STACK_BYTES: usize = 64 << 10;
 
 /// The last signal of the kernel, and the size of its signal sets in bytes.
 const MAX_SIGNAL: c_int = 64;
 const SIGNAL_SET_BYTES: usize = size_of::<u64>();
 
-/// Exit code of a process whose exec has failed. Nothing reads it.
-const FAILED: c_int = 127;
+/// Exit code of a process whose exec failed. No code reads it.
+const EXEC_FAILED_CODE: c_int = 127;
 
 /// Executes a program in a new process.
 ///
-/// The process begins as vfork(2) does it: it shares the memory of this one, and the calling thread sleeps until the
-/// exec. A fork(2) would copy the page tables of a process that may hold gigabytes. posix_spawn(3) does the same but
-/// cannot set a limit of descriptors.
+/// As after vfork(2), the new process shares the memory of this process, and the calling thread sleeps until the exec.
+/// A fork(2) would copy the page tables of a process that may hold gigabytes. posix_spawn(3) cannot limit the
+/// descriptors.
 ///
 /// # Errors
-/// If the process does not start, or does not come to its exec.
+/// If the process does not start, or its exec fails.
 pub(super) fn execute(execution: &Execution<'_>) -> Result<Pid, ExecutionError> {
     let pointers = |texts: &[CString]| texts.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect();
     let mut arguments: Vec<_> = pointers(execution.arguments);
@@ -87,17 +86,17 @@ pub(super) fn execute(execution: &Execution<'_>) -> Result<Pid, ExecutionError> 
     let mut process = NewProcess { execution, arguments, environment, failure: None };
     let mut stack = Box::<[u128]>::new_uninit_slice(STACK_BYTES / size_of::<u128>());
     let top = stack.as_mut_ptr_range().end;
-    // Without signals, no handler of this process runs in the new one, on memory that both share.
+    // Block all signals, so that no handler of this process runs in the new process on the shared memory.
     let mask = set_signal_mask(u64::MAX).map_err(ExecutionError::System)?;
-    // SAFETY: clone(2) runs `begin` on a stack of its own, which is aligned and larger than needed, grows downwards, and
-    // lives until the end of this function. CLONE_VFORK keeps this thread here until the new process has executed a
-    // program or ended, so that `process` and everything that it refers to outlive its use, and have one user at a
-    // time. Other threads run on; the new process uses no memory of theirs. Without CLONE_SETTLS both libraries,
-    // glibc and musl, leave the thread's storage to the new process; only errno is written there, and not read after
-    // the call. CLONE_FILES and CLONE_SIGHAND are not set: descriptors and signal handlers are copies.
+    // SAFETY: clone(2) runs `run_new_process` on a stack of its own, which is aligned and larger than needed, grows
+    // downwards, and lives until the end of this function. CLONE_VFORK keeps this thread here until the new process has
+    // executed a program or ended, so that `process` and everything that it refers to outlive its use, and have one
+    // user at a time. Other threads run on; the new process uses no memory of theirs. Without CLONE_SETTLS both
+    // libraries, glibc and musl, leave the thread's storage to the new process; only errno is written there, and not
+    // read after the call. CLONE_FILES and CLONE_SIGHAND are not set: descriptors and signal handlers are copies.
     let pid = unsafe {
         libc::clone(
-            begin,
+            run_new_process,
             top.cast::<c_void>(),
             libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD,
             ptr::from_mut(&mut process).cast::<c_void>(),
@@ -109,46 +108,46 @@ pub(super) fn execute(execution: &Execution<'_>) -> Result<Pid, ExecutionError> 
     match process.failure {
         None => Ok(pid),
         Some(failure) => {
-            // It has ended; its number stays taken until this call.
+            // Reap the ended process.
             let _ = rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED);
             Err(failure)
         }
     }
 }
 
-/// The shell that executes a script without a first line that names its interpreter, as execvp(3) does.
+/// The shell that executes a script without an interpreter line, as in execvp(3).
 const SHELL: &CStr = c"/bin/sh";
 
 /// A process before its exec.
 struct NewProcess<'a> {
     execution: &'a Execution<'a>,
-    /// The shell's name and the arguments: a script without an interpreter takes the place of the program's name.
+    /// The shell's name, then the arguments. A script without an interpreter line replaces the program's name.
     arguments: Vec<*const c_char>,
     environment: Vec<*const c_char>,
     failure: Option<ExecutionError>,
 }
 
 /// Runs in the new process.
-extern "C" fn begin(process: *mut c_void) -> c_int {
-    // SAFETY: `execute` passes a pointer to a value that it does not touch meanwhile.
+extern "C" fn run_new_process(process: *mut c_void) -> c_int {
+    // SAFETY: `execute` passes a pointer to a value that it does not access in the meantime.
     let process = unsafe { &mut *process.cast::<NewProcess<'_>>() };
     let Err(failure) = process.execute();
     process.failure = Some(failure);
-    // SAFETY: _exit(2) ends this process only, and runs nothing of the parent's.
-    unsafe { libc::_exit(FAILED) }
+    // SAFETY: _exit(2) ends only this process, and runs no code of the parent.
+    unsafe { libc::_exit(EXEC_FAILED_CODE) }
 }
 
 impl NewProcess<'_> {
     /// Prepares this process and executes the program.
     ///
-    /// Other threads of the parent run meanwhile, and may hold any lock: this makes system calls and nothing else. It
-    /// allocates nothing, does not panic, and its errors consist of a number. The calls of `rustix` used here pass
+    /// Other threads of the parent are running and may hold any lock, so this function only makes system calls. It
+    /// allocates nothing, does not panic, and its errors consist of a number. The calls of `rustix` used here only pass
     /// their arguments to the kernel.
     fn execute(&mut self) -> Result<Infallible, ExecutionError> {
         let execution = self.execution;
         let failed = |error: rustix::io::Errno| ExecutionError::System(error.into());
-        // A signal ignored before exec stays ignored after it: started under nohup, every shell of ours would be deaf to
-        // hang-ups. And none of our handlers may run here once signals arrive.
+        // A signal that is ignored before the exec stays ignored: under nohup, every shell would ignore SIGHUP. Also,
+        // no handler of this program may run here once signals are unblocked.
         for signal in 1..=MAX_SIGNAL {
             restore_default(signal);
         }
@@ -163,7 +162,7 @@ impl NewProcess<'_> {
         if execution.has_terminal {
             rustix::process::ioctl_tiocsctty(rustix::stdio::stdin()).map_err(failed)?;
         }
-        close_others();
+        close_other_descriptors();
         rustix::process::chdir(execution.folder).map_err(|error| ExecutionError::Folder(error.into()))?;
         set_signal_mask(0).map_err(ExecutionError::System)?;
         Err(ExecutionError::Program(self.execute_first()))
@@ -172,67 +171,66 @@ impl NewProcess<'_> {
     /// Executes the first candidate that can be executed, as execvp(3) does. Returns the error if there is none.
     fn execute_first(&mut self) -> io::Error {
         let mut denied = None;
-        let mut last = io::Error::from_raw_os_error(libc::ENOENT);
+        let mut last_error = io::Error::from_raw_os_error(libc::ENOENT);
         for candidate in self.execution.candidates {
             // SAFETY: the file and all texts end with NUL, both lists with a null pointer, and all outlive the call.
             // `arguments` has the shell's name before those of the program.
             unsafe { libc::execve(candidate.as_ptr(), self.arguments.as_ptr().add(1), self.environment.as_ptr()) };
-            last = io::Error::last_os_error();
-            if last.raw_os_error() == Some(libc::ENOEXEC) {
+            last_error = io::Error::last_os_error();
+            if last_error.raw_os_error() == Some(libc::ENOEXEC) {
                 if let Some(name) = self.arguments.get_mut(1) {
                     *name = candidate.as_ptr();
                 }
                 // SAFETY: as above, with a script in the place of the program's name.
                 unsafe { libc::execve(SHELL.as_ptr(), self.arguments.as_ptr(), self.environment.as_ptr()) };
-                last = io::Error::last_os_error();
+                last_error = io::Error::last_os_error();
             }
-            match last.raw_os_error() {
-                Some(libc::EACCES) => denied = last.raw_os_error(),
-                // Not in this directory, or the directory is out of reach.
+            match last_error.raw_os_error() {
+                Some(libc::EACCES) => denied = last_error.raw_os_error(),
+                // The directory does not contain the program or is not reachable.
                 Some(
                     libc::ENOENT | libc::ESTALE | libc::ENOTDIR | libc::ENODEV | libc::ETIMEDOUT | libc::ENAMETOOLONG,
                 ) => {}
-                _ => return last,
+                _ => return last_error,
             }
         }
-        denied.map_or(last, io::Error::from_raw_os_error)
+        denied.map_or(last_error, io::Error::from_raw_os_error)
     }
 }
 
-/// Sets the signals that the calling thread blocks, as bits, and returns the ones before. Unlike pthread_sigmask(3),
-/// this includes those that the C library uses itself.
+/// Sets the signals that the calling thread blocks, as bits, and returns the previous ones. Unlike pthread_sigmask(3),
+/// it includes the signals that the C library uses itself.
 fn set_signal_mask(mask: u64) -> io::Result<u64> {
-    let mut before = 0u64;
-    // SAFETY: rt_sigprocmask(2) reads and writes sets of the size that it is given, or reports that this is not the
-    // kernel's.
+    let mut previous = 0u64;
+    // SAFETY: rt_sigprocmask(2) reads and writes sets of the given size, or fails if this is not the kernel's size.
     let result = unsafe {
         libc::syscall(
             libc::SYS_rt_sigprocmask,
             libc::SIG_SETMASK,
             ptr::from_ref(&mask),
-            ptr::from_mut(&mut before),
+            ptr::from_mut(&mut previous),
             SIGNAL_SET_BYTES,
         )
     };
-    if result == 0 { Ok(before) } else { Err(io::Error::last_os_error()) }
+    if result == 0 { Ok(previous) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Restores the default handling of a signal in this process. Ignores the error: SIGKILL and SIGSTOP always have it.
+/// Restores the default action of a signal in this process. Ignores the error: SIGKILL and SIGSTOP cannot be changed.
 fn restore_default(signal: c_int) {
     // Larger than the kernel's `struct sigaction` everywhere. Zeros are SIG_DFL without flags.
     let default = [0u64; 8];
-    // SAFETY: rt_sigaction(2) reads the action, and has no place to write the one before. The system call takes no lock,
-    // which sigaction(3) of musl does.
+    // SAFETY: rt_sigaction(2) reads the action and writes nothing. Unlike sigaction(3) of musl, the system call takes
+    // no lock.
     unsafe {
         libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), ptr::null::<c_void>(), SIGNAL_SET_BYTES);
     }
 }
 
-/// Closes the descriptors other than the standard ones. Ignores the error of a kernel before 5.9: descriptors of this
-/// program close at the exec, and only inherited ones stay.
-fn close_others() {
+/// Closes all descriptors except the standard streams. Ignores the error of a kernel before 5.9: descriptors of this
+/// program close at the exec, and only inherited descriptors remain.
+fn close_other_descriptors() {
     const FIRST: libc::c_uint = 3;
-    // SAFETY: close_range(2) closes the copies that belong to this process, and nothing uses one after this.
+    // SAFETY: close_range(2) closes the copies of this process, and no code uses them afterwards.
     unsafe {
         libc::syscall(libc::SYS_close_range, FIRST, libc::c_uint::MAX, 0 as libc::c_uint);
     }

@@ -1,11 +1,11 @@
 //! Ends all processes that a terminal started.
 //!
-//! Closing a terminal hangs up its session, but processes can ignore that: `nohup`, `setsid`, a daemon
-//! that forks twice. Three properties in `/proc` identify the family: the session, the ancestors, and a
-//! variable in the initial environment. The family receives increasingly strong signals until no
-//! process remains, or the report lists the remaining ones by name. A process without any of these
-//! properties belongs to the family if no other terminal can have started it; otherwise the report
-//! only lists it.
+//! The close of a terminal hangs up its session, but processes can ignore that: `nohup`, `setsid`, a
+//! daemon that forks twice. Three properties in `/proc` identify the family: the session, the
+//! ancestors, and a variable in the initial environment. The family receives increasingly strong
+//! signals until no process remains; the report lists the survivors by name. A process without any of
+//! these properties belongs to the family if no other terminal can have started it; otherwise the
+//! report only lists it.
 
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +20,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::TERMINAL_VARIABLE;
 use super::orphans::{Claim, OrphanOrigin, Orphans, Ticks};
-use super::system::watched;
+use super::system::register_with_reactor;
 
 /// A process that did not end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,33 +38,33 @@ struct Process {
     parent: i32,
     session: i32,
     name: String,
-    started: Ticks,
+    start_time: Ticks,
     /// True if it has ended and its parent has not reaped it.
     ended: bool,
 }
 
-/// The program that a terminal was opened with.
+/// The program that a terminal started at its opening.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SessionLeader {
     /// Its process id, which is also the id of its session.
     pub(crate) pid: Pid,
-    /// True if it has ended and was reaped, so that another process may get its number.
-    pub(crate) collected: bool,
+    /// True if it was reaped, so that its process id may refer to another process.
+    pub(crate) is_reaped: bool,
 }
 
 /// Ends every process of the terminal `id`.
 ///
-/// `first` is the signal to begin with; then come SIGTERM and SIGKILL. Returns the remaining processes.
+/// Sends `first`, then SIGTERM, then SIGKILL. Returns the remaining processes.
 pub(crate) async fn end_all(
     leader: SessionLeader,
     id: String,
     first: Option<Signal>,
-    kin: OrphanMatcher,
+    orphan_matcher: OrphanMatcher,
 ) -> Vec<Survivor> {
-    end_known(Some(leader), id, first, Some(kin)).await
+    end_known(Some(leader), id, first, Some(orphan_matcher)).await
 }
 
-/// Ends the processes that a former process started under `id`: all that carry its mark, with their descendants.
+/// Ends the processes that a former process started under `id`: all processes with its mark, and their descendants.
 pub(crate) async fn end_left(id: String) -> Vec<Survivor> {
     end_known(None, id, Some(Signal::TERM), None).await
 }
@@ -73,46 +73,46 @@ async fn end_known(
     leader: Option<SessionLeader>,
     id: String,
     first: Option<Signal>,
-    kin: Option<OrphanMatcher>,
+    orphan_matcher: Option<OrphanMatcher>,
 ) -> Vec<Survivor> {
-    let polite = [(first.unwrap_or(Signal::HUP), 400), (Signal::TERM, 400)];
-    let firm = [(Signal::KILL, 1000), (Signal::KILL, 1000)];
-    let steps = polite.into_iter().filter(|_| first != Some(Signal::KILL)).chain(firm);
-    // A known process belongs to the family even after the end of its parent.
-    let mut seen: BTreeMap<i32, PidHandle> = BTreeMap::new();
-    for (signal, patience) in steps {
-        seen.retain(|_, member| member.lives());
-        let known = seen.keys().copied().collect();
-        for pid in family(leader, &id, known, kin.as_ref()).await.members.into_keys() {
-            if !seen.contains_key(&pid)
+    let graceful_steps = [(first.unwrap_or(Signal::HUP), 400), (Signal::TERM, 400)];
+    let kill_steps = [(Signal::KILL, 1000), (Signal::KILL, 1000)];
+    let steps = graceful_steps.into_iter().filter(|_| first != Some(Signal::KILL)).chain(kill_steps);
+    // A process found once belongs to the family even after the end of its parent.
+    let mut members: BTreeMap<i32, PidHandle> = BTreeMap::new();
+    for (signal, wait_millis) in steps {
+        members.retain(|_, member| member.is_running());
+        let member_ids = members.keys().copied().collect();
+        for pid in find_family(leader, &id, member_ids, orphan_matcher.as_ref()).await.members.into_keys() {
+            if !members.contains_key(&pid)
                 && let Some(member) = PidHandle::open(pid)
             {
-                seen.insert(pid, member);
+                members.insert(pid, member);
             }
         }
-        if seen.is_empty() {
+        if members.is_empty() {
             break;
         }
-        for member in seen.values() {
+        for member in members.values() {
             member.signal(signal);
             // A stopped process handles a signal only after it continues.
             member.signal(Signal::CONT);
         }
-        let deadline = Instant::now() + Duration::from_millis(patience);
-        for member in seen.values() {
+        let deadline = Instant::now() + Duration::from_millis(wait_millis);
+        for member in members.values() {
             if timeout_at(deadline, member.ended()).await.is_err() {
                 break;
             }
         }
     }
-    seen.retain(|_, member| member.lives());
-    let left = family(leader, &id, seen.into_keys().collect(), kin.as_ref()).await;
-    let survivors = left.members.into_iter().map(|member| (member, false));
-    let survivors = survivors.chain(left.doubtful.into_iter().map(|process| (process, true)));
+    members.retain(|_, member| member.is_running());
+    let remaining = find_family(leader, &id, members.into_keys().collect(), orphan_matcher.as_ref()).await;
+    let survivors = remaining.members.into_iter().map(|member| (member, false));
+    let survivors = survivors.chain(remaining.doubtful.into_iter().map(|process| (process, true)));
     survivors.map(|((pid, process), doubtful)| Survivor { pid, name: process.name, doubtful }).collect()
 }
 
-/// One process, held by a descriptor, so that no other one can get its number.
+/// A descriptor of a process, so that signals cannot reach another process with the same id.
 struct PidHandle {
     pidfd: AsyncFd<OwnedFd>,
 }
@@ -120,16 +120,16 @@ struct PidHandle {
 impl PidHandle {
     fn open(pid: i32) -> Option<Self> {
         let pidfd = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::NONBLOCK).ok()?;
-        Some(Self { pidfd: watched(pidfd).ok()? })
+        Some(Self { pidfd: register_with_reactor(pidfd).ok()? })
     }
 
     fn signal(&self, signal: Signal) {
-        // It may have ended, or not be ours to signal; the next look at the family shows it.
+        // Ignore the error: the next search shows that the process has ended or survived.
         let _ = pidfd_send_signal(self.pidfd.get_ref(), signal);
     }
 
-    fn lives(&self) -> bool {
-        // Its descriptor becomes readable when it ends, see pidfd_open(2).
+    fn is_running(&self) -> bool {
+        // The descriptor becomes readable when the process ends, see pidfd_open(2).
         const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
         let mut polled = [PollFd::new(self.pidfd.get_ref(), PollFlags::IN)];
         !matches!(poll(&mut polled, Some(&NOW)), Ok(1..))
@@ -143,7 +143,7 @@ impl PidHandle {
 /// Criteria that distinguish the orphans of a terminal from those of others.
 #[derive(Debug, Clone)]
 pub(crate) struct OrphanMatcher {
-    pub(super) family: Arc<OrphanOrigin>,
+    pub(super) origin: Arc<OrphanOrigin>,
     pub(super) orphans: Orphans,
 }
 
@@ -155,41 +155,41 @@ struct TerminalProcesses {
     doubtful: BTreeMap<i32, Process>,
 }
 
-async fn family(
+async fn find_family(
     leader: Option<SessionLeader>,
     id: &str,
     mut known: BTreeSet<i32>,
-    kin: Option<&OrphanMatcher>,
+    orphan_matcher: Option<&OrphanMatcher>,
 ) -> TerminalProcesses {
     let mark = format!("{TERMINAL_VARIABLE}={id}");
     let looked_up = tokio::task::spawn_blocking(processes).await;
     let mut processes = looked_up.unwrap_or_default();
     let mut doubtful = BTreeMap::new();
-    if let Some(kin) = kin {
+    if let Some(orphan_matcher) = orphan_matcher {
         for (&pid, process) in processes.iter().filter(|(pid, process)| {
             !process.ended
-                && process.parent == us()
-                && kin.orphans.includes(**pid)
+                && process.parent == own_pid()
+                && orphan_matcher.orphans.includes(**pid)
                 && !is_marked(**pid)
                 && !serves_others(**pid, &process.name)
         }) {
-            match kin.family.claim(process.started) {
+            match orphan_matcher.origin.claim(process.start_time) {
                 Claim::No => {}
                 Claim::Sure => drop(known.insert(pid)),
                 Claim::Shared => drop(doubtful.insert(pid, process.clone())),
             }
         }
     }
-    // A daemon started within a terminal keeps what is not of this terminal.
+    // Exclude daemons started within the terminal, because they serve other terminals too.
     processes.retain(|pid, process| !serves_others(*pid, &process.name));
-    let members = members(&processes, leader, known, |pid| carries(pid, &mark));
+    let members = members(&processes, leader, known, |pid| has_mark(pid, &mark));
     processes.retain(|pid, process| members.contains(pid) && !process.ended);
     doubtful.retain(|pid, _| !processes.contains_key(pid));
     TerminalProcesses { members: processes, doubtful }
 }
 
-/// Returns whether a process is a daemon or a terminal host like us, which lives for more than one terminal. Its name
-/// and its arguments are its own words, so it has to execute our program.
+/// Returns whether a process is a daemon or a terminal host of this product, which serves more than one terminal. A
+/// process can choose its name and arguments, so it must also execute our program.
 fn serves_others(pid: i32, name: &str) -> bool {
     const OURS: &str = "steplatch";
     name == OURS
@@ -200,8 +200,8 @@ fn serves_others(pid: i32, name: &str) -> bool {
         })
 }
 
-/// Returns whether a process executes the file that this one executes, or one that has replaced it, or that it has
-/// replaced: of an upgrade, both stay what they are.
+/// Returns whether a process executes the same file as this process, or an older or newer version of the file from an
+/// upgrade.
 fn executes_our_program(pid: i32) -> bool {
     use std::os::unix::fs::MetadataExt as _;
     const REPLACED: &str = " (deleted)";
@@ -213,19 +213,19 @@ fn executes_our_program(pid: i32) -> bool {
     };
     match (file("self"), file(&pid.to_string())) {
         (Some((our_path, our_file)), Some((path, file))) => path == our_path || file == our_file,
-        // Nothing proves it.
+        // A file is unknown.
         _ => false,
     }
 }
 
-fn us() -> i32 {
+fn own_pid() -> i32 {
     i32::try_from(std::process::id()).unwrap_or(0)
 }
 
-/// Returns the start time of a process, if it is there.
-pub(super) fn started(pid: Pid) -> Option<Ticks> {
+/// Returns the start time of a process, if it exists.
+pub(super) fn start_time(pid: Pid) -> Option<Ticks> {
     let line = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
-    Some(parse_stat(&line)?.started)
+    Some(parse_stat(&line)?.start_time)
 }
 
 /// Returns the processes that belong to a terminal, given all processes of the system and the known members.
@@ -233,40 +233,40 @@ fn members(
     processes: &BTreeMap<i32, Process>,
     leader: Option<SessionLeader>,
     known: BTreeSet<i32>,
-    marked: impl Fn(i32) -> bool,
+    has_mark: impl Fn(i32) -> bool,
 ) -> BTreeSet<i32> {
-    let us = us();
+    let own_pid = own_pid();
     let mut members = known;
     members.extend(processes.iter().filter_map(|(&pid, process)| {
         let Some(leader) = leader else {
-            // Its parent has ended, and its origin is otherwise unknown.
-            return (pid != us && marked(pid)).then_some(pid);
+            // Without a leader, only the mark identifies a process.
+            return (pid != own_pid && has_mark(pid)).then_some(pid);
         };
         let session = leader.pid.as_raw_nonzero().get();
-        let of_session = pid == session || process.session == session;
-        let adopted = (process.parent == us || process.parent == 1) && pid != us;
-        // A reaped process's number may be a foreign process's, which does not carry the mark.
-        ((of_session && !leader.collected) || ((of_session || adopted) && marked(pid))).then_some(pid)
+        let is_in_session = pid == session || process.session == session;
+        let is_orphan = (process.parent == own_pid || process.parent == 1) && pid != own_pid;
+        // The id of a reaped leader may belong to a foreign process, which does not carry the mark.
+        ((is_in_session && !leader.is_reaped) || ((is_in_session || is_orphan) && has_mark(pid))).then_some(pid)
     }));
-    // Descendants, wherever they went: until a pass finds no new one.
+    // Add descendants until a pass finds no new one.
     loop {
-        let more: Vec<i32> = processes
+        let descendants: Vec<i32> = processes
             .iter()
             .filter(|(pid, process)| members.contains(&process.parent) && !members.contains(*pid))
             .map(|(&pid, _)| pid)
             .collect();
-        if more.is_empty() {
+        if descendants.is_empty() {
             return members;
         }
-        members.extend(more);
+        members.extend(descendants);
     }
 }
 
-fn carries(pid: i32, mark: &str) -> bool {
+fn has_mark(pid: i32, mark: &str) -> bool {
     has_entry(pid, |entry| entry == mark.as_bytes())
 }
 
-/// Returns whether a process carries the mark of a terminal, whichever that is.
+/// Returns whether a process carries the mark of any terminal.
 fn is_marked(pid: i32) -> bool {
     let variable = TERMINAL_VARIABLE.as_bytes();
     has_entry(pid, |entry| entry.strip_prefix(variable).is_some_and(|rest| rest.starts_with(b"=")))
@@ -286,8 +286,8 @@ fn processes() -> BTreeMap<i32, Process> {
         .collect()
 }
 
-/// Parses a line of `/proc/PID/stat`, see proc_pid_stat(5). The name is in parentheses and may contain some itself, so
-/// the fields count from the last one.
+/// Parses a line of `/proc/PID/stat`, see proc_pid_stat(5). The name is in parentheses and may contain parentheses, so
+/// the fields are counted from the last parenthesis.
 fn parse_stat(line: &str) -> Option<Process> {
     let (head, tail) = line.rsplit_once(')')?;
     let (_, name) = head.split_once('(')?;
@@ -295,9 +295,9 @@ fn parse_stat(line: &str) -> Option<Process> {
     let state = fields.next()?;
     let parent = fields.next()?.parse().ok()?;
     let session = fields.nth(1)?.parse().ok()?;
-    // Fields 7 to 21 are between.
-    let started = fields.nth(15)?.parse().ok()?;
-    Some(Process { parent, session, name: name.to_owned(), started, ended: matches!(state, "Z" | "X") })
+    // Skip fields 7 to 21.
+    let start_time = fields.nth(15)?.parse().ok()?;
+    Some(Process { parent, session, name: name.to_owned(), start_time, ended: matches!(state, "Z" | "X") })
 }
 
 #[cfg(test)]
@@ -305,14 +305,14 @@ mod tests {
     use super::*;
 
     fn process(parent: i32, session: i32) -> Process {
-        Process { parent, session, name: String::new(), started: 0, ended: false }
+        Process { parent, session, name: String::new(), start_time: 0, ended: false }
     }
 
     #[test]
     fn a_name_with_parentheses_does_not_shift_the_fields() {
         let process = parse_stat("42 (a) S (b) Z 7 42 41 34816 42 4194304 1 2 3 4 5 6 7 8 20 0 1 0 777 9").unwrap();
         assert_eq!((process.name.as_str(), process.parent, process.session), ("a) S (b", 7, 41));
-        assert_eq!(process.started, 777);
+        assert_eq!(process.start_time, 777);
         assert!(process.ended);
     }
 
@@ -328,7 +328,7 @@ mod tests {
             (15, process(1, 10)),  // orphan that stayed in the session
             (20, process(1, 20)),  // of another session
         ]);
-        let leader = SessionLeader { pid: Pid::from_raw(10).unwrap(), collected: false };
+        let leader = SessionLeader { pid: Pid::from_raw(10).unwrap(), is_reaped: false };
         let members = members(&processes, Some(leader), BTreeSet::new(), |pid| pid == 13);
         assert_eq!(members.into_iter().collect::<Vec<_>>(), [10, 11, 12, 13, 14, 15]);
     }
@@ -336,7 +336,7 @@ mod tests {
     #[test]
     fn a_stranger_with_the_number_of_a_leader_that_was_collected_is_left_alone() {
         let processes = BTreeMap::from([(1, process(0, 1)), (10, process(1, 10)), (11, process(1, 10))]);
-        let leader = SessionLeader { pid: Pid::from_raw(10).unwrap(), collected: true };
+        let leader = SessionLeader { pid: Pid::from_raw(10).unwrap(), is_reaped: true };
         let members = members(&processes, Some(leader), BTreeSet::new(), |pid| pid == 11);
         assert_eq!(members.into_iter().collect::<Vec<_>>(), [11], "only who carries the mark");
     }

@@ -1,7 +1,7 @@
-//! Sequences that the emulator does not have, as values.
+//! Sequences that the emulator does not implement, as values.
 //!
-//! The transcript's parser meets every sequence. Those listed here reach the screen as a
-//! [`Control`] at their place in the output; all others go to the emulator. Names are those of
+//! The transcript parses every sequence. The screen receives the sequences listed here as a
+//! [`Control`] at their position in the output; all others go to the emulator. Names follow
 //! xterm's list (<https://invisible-island.net/xterm/ctlseqs/ctlseqs.html>).
 
 use vte::Params;
@@ -9,34 +9,34 @@ use vte::Params;
 /// A sequence that the screen performs itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Control {
-    /// `CSI … action`, with its marks: a private marker, intermediates, or nothing.
+    /// `CSI … action`.
     Csi {
-        /// Marker and intermediates in the order in which they came; zero where there are none.
+        /// Private marker and intermediates in their order; zero for missing ones.
         marks: [u8; 2],
         /// The final byte.
         action: u8,
-        /// The parameters, with zero for an omitted one.
+        /// The parameters; zero for an omitted parameter.
         params: Vec<u16>,
     },
     /// `ESC byte`.
     Escape(u8),
-    /// A question for a setting (DECRQSS), by the final bytes of the sequence that would set it.
+    /// A query for a setting (DECRQSS): the final bytes of the sequence that would set it.
     Setting(Vec<u8>),
-    /// A question for capabilities (XTGETTCAP), names in hexadecimal with semicolons between.
+    /// A query for capabilities (XTGETTCAP): hexadecimal names, separated by semicolons.
     Capabilities(Vec<u8>),
-    /// Colours are set, queried or reset (OSC 4, 5, 10 to 19 and the same plus 100).
+    /// A command that sets, queries or resets colours (OSC 4, 5, 10 to 19 and the same plus 100).
     Colours {
-        /// All parameters, the number of the command first.
+        /// All parameters, beginning with the number of the command.
         params: Vec<Vec<u8>>,
-        /// The command ended with BEL, so its answer does.
+        /// True if the command ended with BEL. Its answer then ends with BEL, too.
         bell: bool,
     },
 }
 
 impl Control {
-    /// Returns the control if this `CSI` sequence is missing in the emulator.
+    /// Returns the control of a `CSI` sequence that the emulator lacks.
     pub(crate) fn csi(params: &Params, intermediates: &[u8], action: char) -> Option<Self> {
-        let is_handled = matches!(
+        let is_lacking = matches!(
             (intermediates, action),
             // HPR, VPR, DECSLRM or SCOSC, window operations.
             ([], 'a' | 'e' | 's' | 't')
@@ -55,7 +55,7 @@ impl Control {
                 // SL, SR.
                 | ([b' '], '@' | 'A')
         );
-        if !is_handled {
+        if !is_lacking {
             return None;
         }
         let marks = [intermediates.first().copied().unwrap_or(0), intermediates.get(1).copied().unwrap_or(0)];
@@ -63,7 +63,7 @@ impl Control {
         Some(Self::Csi { marks, action: action as u8, params })
     }
 
-    /// Returns whether nothing of `before` remains visible if this comes right after it: both fill (DECFRA) or erase
+    /// Returns whether this control, directly after `before`, hides the result of `before`: both fill (DECFRA) or erase
     /// (DECERA) the same rectangle.
     pub(crate) fn covers(&self, before: &Self) -> bool {
         let (Some((action, params)), Some((action_before, before))) = (self.fills(), before.fills()) else {
@@ -72,8 +72,7 @@ impl Control {
         action == action_before && params == before
     }
 
-    /// Returns the function that makes all cells of a rectangle alike, if it is one, and the parameters that name the
-    /// rectangle.
+    /// Returns the final byte and the rectangle's parameters of a control that fills or erases a rectangle.
     pub(crate) fn fills(&self) -> Option<(u8, &[u16])> {
         match self {
             Self::Csi { marks: [b'$', 0], action: b'x', params } => match params.split_first() {
@@ -85,13 +84,13 @@ impl Control {
         }
     }
 
-    /// Returns the control if this `ESC` sequence is missing in the emulator.
+    /// Returns the control of an `ESC` sequence that the emulator lacks.
     pub(crate) fn escape(intermediates: &[u8], byte: u8) -> Option<Self> {
         // DECBI, DECFI, SPA, EPA.
         matches!((intermediates, byte), ([], b'6' | b'9' | b'V' | b'W')).then_some(Self::Escape(byte))
     }
 
-    /// Returns the control if this operating system command is about colours.
+    /// Returns the control of an operating system command for colours.
     pub(crate) fn osc(params: &[&[u8]], bell: bool) -> Option<Self> {
         let [b"4" | b"5" | b"104" | b"105" | [b'1', b'0'..=b'9'] | [b'1', b'1', b'0'..=b'9'], ..] = params else {
             return None;
@@ -100,7 +99,7 @@ impl Control {
     }
 }
 
-/// A device control string that contains a query, while it comes in.
+/// Parser of a device control string that contains a query.
 #[derive(Debug, Default)]
 pub(crate) struct Question {
     kind: Option<Kind>,
@@ -113,11 +112,11 @@ enum Kind {
     Capabilities,
 }
 
-/// Names of settings and capabilities are a few bytes long; longer ones get no answer.
+/// Maximum length of a query, in bytes. Names of settings and capabilities are a few bytes long.
 const MAX_QUESTION_BYTES: usize = 256;
 
 impl Question {
-    /// A device control string begins.
+    /// Begins a device control string.
     pub(crate) fn begin(&mut self, intermediates: &[u8], action: char) {
         self.text.clear();
         self.kind = match (intermediates, action) {
@@ -127,7 +126,7 @@ impl Question {
         };
     }
 
-    /// Its next byte.
+    /// Adds the next byte of the string.
     pub(crate) fn put(&mut self, byte: u8) {
         if self.kind.is_some() {
             if self.text.len() < MAX_QUESTION_BYTES {
@@ -138,7 +137,7 @@ impl Question {
         }
     }
 
-    /// Ends the string. Returns the query, if it needs an answer.
+    /// Ends the string. Returns the query, if the string is one.
     pub(crate) fn end(&mut self) -> Option<Control> {
         let text = std::mem::take(&mut self.text);
         self.kind.take().map(|kind| match kind {

@@ -1,4 +1,4 @@
-//! The screen as `alacritty_terminal` keeps it.
+//! A [`Screen`] based on `alacritty_terminal`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
@@ -23,11 +23,11 @@ pub(crate) struct Emulator {
     outbox: Outbox,
     size: Size,
     failures: u32,
-    /// The text of the screen since its last change: each reply to a client needs it several times.
+    /// Cached text of the screen, until its next change. Each reply to a client reads it several times.
     text: OnceLock<String>,
 }
 
-/// Messages of the emulator, until something takes them.
+/// Replies and the title from the emulator.
 #[derive(Clone, Default)]
 pub(super) struct Outbox(Arc<Mutex<EmulatorReplies>>);
 
@@ -39,11 +39,11 @@ struct EmulatorReplies {
 
 impl Outbox {
     fn with<R>(&self, act: impl FnOnce(&mut EmulatorReplies) -> R) -> R {
-        // A panic under the lock can only have left a shorter reply behind.
+        // Ignore an earlier panic under the lock: at worst, a reply is incomplete.
         act(&mut self.0.lock())
     }
 
-    /// Adds to the pending answers.
+    /// Adds a reply to the pending replies.
     pub(super) fn reply(&self, bytes: &[u8]) {
         self.with(|outbox| outbox.replies.extend_from_slice(bytes));
     }
@@ -59,8 +59,8 @@ impl Outbox {
 
 impl EventListener for Outbox {
     fn send_event(&self, event: Event) {
-        // The page answers queries for colours, sizes and titles. The clipboard is neither read nor written; the rest
-        // is for windows.
+        // The page answers queries for colours, sizes and titles. Programs have no access to the clipboard. The other
+        // events concern windows.
         if let Event::PtyWrite(text) = event {
             self.reply(text.as_bytes());
         }
@@ -82,7 +82,7 @@ impl Dimensions for Size {
 }
 
 impl Emulator {
-    /// Begins an empty screen.
+    /// Creates an empty screen.
     #[must_use]
     pub(crate) fn new(size: Size) -> Self {
         let outbox = Outbox::default();
@@ -96,10 +96,10 @@ impl Emulator {
         }
     }
 
-    /// Runs a piece of the emulator that handles foreign input.
+    /// Runs code of the emulator that handles foreign input, and catches its panics.
     ///
-    /// A bug in it must not end the terminal: the screen begins again empty then, and the history stays.
-    fn guarded(&mut self, act: impl FnOnce(&mut XtermScreen, &mut Processor)) {
+    /// A bug in the emulator must not end the terminal: a panic clears the screen, but not the history.
+    fn catch_failure(&mut self, act: impl FnOnce(&mut XtermScreen, &mut Processor)) {
         self.text.take();
         let (page, processor) = (&mut self.page, &mut self.processor);
         if catch_unwind(AssertUnwindSafe(|| act(page, processor))).is_err() {
@@ -110,11 +110,11 @@ impl Emulator {
         }
     }
 
-    /// Does to the page what the emulator's parser has no call for.
+    /// Performs an action on the page that the emulator's parser does not support.
     ///
-    /// Output that a synchronized update holds back comes before it.
-    fn in_turn(&mut self, act: impl FnOnce(&mut XtermScreen)) {
-        self.guarded(|page, processor| {
+    /// First draws the output that a synchronized update holds back.
+    fn after_held_output(&mut self, act: impl FnOnce(&mut XtermScreen)) {
+        self.catch_failure(|page, processor| {
             if processor.sync_timeout().sync_timeout().is_some() {
                 processor.stop_sync(page);
             }
@@ -133,35 +133,35 @@ impl Emulator {
 
 impl Screen for Emulator {
     fn feed(&mut self, bytes: &[u8]) {
-        self.guarded(|page, processor| processor.advance(page, bytes));
+        self.catch_failure(|page, processor| processor.advance(page, bytes));
     }
 
     fn soft_reset(&mut self) {
-        self.in_turn(XtermScreen::soft_reset);
+        self.after_held_output(XtermScreen::soft_reset);
     }
 
     fn perform(&mut self, control: &Control) {
-        self.in_turn(|page| page.perform(control));
+        self.after_held_output(|page| page.perform(control));
     }
 
     fn begin_portion(&mut self) {
-        // The emulator draws the output of a synchronized update at once, however many portions brought it.
+        // The emulator draws the output of a synchronized update at once, even if it arrived in several portions.
         if self.held_until().is_none() {
-            self.page.renew_allowance();
+            self.page.renew_draw_budget();
         }
     }
 
-    fn grant_repeats(&mut self, asked: u16) -> u16 {
-        self.page.grant_repeats(asked)
+    fn grant_repeats(&mut self, requested: u16) -> u16 {
+        self.page.grant_repeats(requested)
     }
 
-    fn relieve(&mut self) {
-        self.guarded(|page, _| page.relieve());
+    fn strip_combining(&mut self) {
+        self.catch_failure(|page, _| page.strip_combining());
     }
 
     fn resize(&mut self, size: Size) {
         self.size = size;
-        self.guarded(|page, _| page.resize(size));
+        self.catch_failure(|page, _| page.resize(size));
     }
 
     fn take_replies(&mut self) -> Vec<u8> {
@@ -236,14 +236,14 @@ impl Screen for Emulator {
         let width = usize::from(self.size.cols);
         let shown = |row: i32| {
             let cells = &grid[Line(row)][Column(0)..Column(width)];
-            let goes_on = cells.last().is_some_and(|last| last.flags.contains(Flags::WRAPLINE));
+            let is_wrapped = cells.last().is_some_and(|last| last.flags.contains(Flags::WRAPLINE));
             let mut text = String::new();
-            if goes_on {
+            if is_wrapped {
                 cells.iter().for_each(|cell| push_cell(&mut text, cell));
             } else {
                 push_row(&mut text, cells);
             }
-            (text, goes_on)
+            (text, is_wrapped)
         };
         (-above..i32::from(self.size.rows)).map(shown).collect()
     }
@@ -274,9 +274,10 @@ impl Screen for Emulator {
     fn keyframe(&self) -> Option<String> {
         let (term, cursor) = (self.page.term(), &self.page.term().grid().cursor);
         let is_plain = cursor.template == Cell::default() && cursor.charsets == Charsets::default();
-        // An alternate screen has the main one below it.
-        let hides_more = term.mode().intersects(TermMode::ALT_SCREEN | TermMode::INSERT) || cursor.input_needs_wrap;
-        if !is_plain || hides_more || !self.page.palette().is_default() || self.held_until().is_some() {
+        // The alternate screen hides the main screen.
+        let has_hidden_state =
+            term.mode().intersects(TermMode::ALT_SCREEN | TermMode::INSERT) || cursor.input_needs_wrap;
+        if !is_plain || has_hidden_state || !self.page.palette().is_default() || self.held_until().is_some() {
             return None;
         }
         let style = term.cursor_style();
@@ -297,14 +298,14 @@ impl Screen for Emulator {
     }
 
     fn release(&mut self) {
-        self.guarded(|page, processor| processor.stop_sync(page));
+        self.catch_failure(|page, processor| processor.stop_sync(page));
     }
 }
 
-/// Appends a row, without the blanks at its right.
+/// Appends a row without trailing blanks.
 fn push_row(out: &mut String, row: &[Cell]) {
     let begin = out.len();
-    // Most cells of a screen are blanks at the right.
+    // Skip trailing blanks first: they are most cells of a screen.
     let end = row.iter().rposition(|cell| cell.c != ' ' || cell.extra.is_some()).map_or(0, |last| last + 1);
     for cell in &row[..end] {
         push_cell(out, cell);
@@ -312,13 +313,13 @@ fn push_row(out: &mut String, row: &[Cell]) {
     out.truncate(begin + out[begin..].trim_end().len());
 }
 
-/// Appends what a cell shows; the second half of a wide character shows nothing.
+/// Appends the text of a cell. The second half of a wide character has no text.
 pub(super) fn push_cell(out: &mut String, cell: &Cell) {
     if cell.flags.intersects(Flags::WIDE_CHAR_SPACER | Flags::LEADING_WIDE_CHAR_SPACER) {
         return;
     }
     out.push(match cell.c {
-        // The emulator stores a tab in the first cell that it crosses; on a grid it is a blank.
+        // The emulator stores a tab in its first cell; show it as a blank.
         '\t' => ' ',
         shown => shown,
     });
@@ -394,7 +395,7 @@ mod tests {
     #[test]
     fn a_tower_of_combining_characters_is_taken_down() {
         let mut screen = shown(20, 5, format!("a{}", "\u{301}".repeat(1000)).as_bytes());
-        screen.relieve();
+        screen.strip_combining();
         assert_eq!(screen.text(), "a");
     }
 
@@ -434,7 +435,7 @@ mod tests {
                 screen.feed(&bytes);
                 screen.feed(b"\x1b[5;5H\x1b[L\x1b[2P\x1b[3@\x1b[X");
                 screen.resize(Size { cols, rows });
-                screen.relieve();
+                screen.strip_combining();
                 let _ = (screen.text(), screen.ansi(), screen.snapshot(), screen.cursor(), screen.take_replies());
                 let cells = screen.picture().rows.iter().flatten().map(|run| run.cells().count()).sum::<usize>();
                 proptest::prop_assert!(cells <= usize::from(cols) * usize::from(rows));

@@ -1,6 +1,6 @@
 //! Highlights of a full screen: the selected item of a menu, the focused button, a marked line.
 //!
-//! Plain text does not show it. A program draws such parts in a style that little else on its screen has.
+//! Plain text loses this information. A program draws such parts in a style that is rare on its screen.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -14,7 +14,7 @@ use super::{Colour, CursorCell, Picture, Run, Style, Underline};
 pub struct Highlight {
     /// Row, counted from 0.
     pub row: u16,
-    /// Text of that part, or of the row of a mark without text.
+    /// Text of the part, or of the whole row if the part has no text.
     pub text: String,
 }
 
@@ -22,21 +22,23 @@ pub struct Highlight {
 const MAX_HIGHLIGHTS: usize = 8;
 const MAX_HIGHLIGHT_CHARS: usize = 80;
 
-/// A ground that more rows have, or more than one in [`COMMON`] cells, is the screen's own or that of a window.
-const MAX_GROUND_ROWS: usize = 3;
-const COMMON: usize = 10;
+/// Maximum number of rows with a highlight's background. A more frequent background belongs to the screen or a window.
+const MAX_BACKGROUND_ROWS: usize = 3;
 
-/// The most cells of a mark without text, such as the box of a checklist.
-const MARK: u16 = 3;
+/// Minimum ratio of the screen's cells to those of one highlight background.
+const MIN_AREA_RATIO: usize = 10;
 
-/// The ground of a cell: the colour behind its text.
-type Ground = (Colour, bool);
+/// Maximum width of a mark without text, such as the box of a checklist, in cells.
+const MAX_MARK_COLS: u16 = 3;
 
-fn ground(run: &Run) -> Ground {
+/// The background of a cell: the colour behind its text, and true for inverse text.
+type Background = (Colour, bool);
+
+fn background(run: &Run) -> Background {
     if run.style.inverse { (run.style.fg, true) } else { (run.style.bg, false) }
 }
 
-/// Extent of one ground on a screen.
+/// Extent of one background on a screen.
 #[derive(Debug, Default)]
 struct Extent {
     cells: usize,
@@ -47,10 +49,10 @@ struct Extent {
 /// Returns the parts of a screen that stand out, from top to bottom.
 #[must_use]
 pub fn highlights(picture: &Picture) -> Vec<Highlight> {
-    let mut grounds: HashMap<Ground, Extent> = HashMap::new();
+    let mut extents: HashMap<Background, Extent> = HashMap::new();
     for (row, runs) in picture.rows.iter().enumerate() {
         for run in runs {
-            let extent = grounds.entry(ground(run)).or_default();
+            let extent = extents.entry(background(run)).or_default();
             extent.cells += usize::from(run.cols);
             if extent.last_row.replace(row) != Some(row) {
                 extent.rows += 1;
@@ -60,20 +62,20 @@ pub fn highlights(picture: &Picture) -> Vec<Highlight> {
     let area = usize::from(picture.cols) * picture.rows.len();
     let plain = (Colour::Default, false);
     let stands_out = |run: &Run| {
-        let ground = ground(run);
-        let is_rare = |extent: &Extent| extent.rows <= MAX_GROUND_ROWS && extent.cells * COMMON < area;
-        ground != plain && !run.style.hidden && grounds.get(&ground).is_some_and(is_rare)
+        let background = background(run);
+        let is_rare = |extent: &Extent| extent.rows <= MAX_BACKGROUND_ROWS && extent.cells * MIN_AREA_RATIO < area;
+        background != plain && !run.style.hidden && extents.get(&background).is_some_and(is_rare)
     };
     let rows = (0u16..).zip(&picture.rows);
     let found = rows.filter_map(|(row, runs)| {
-        let text = written(runs, &stands_out).or_else(|| marked(runs, &stands_out))?;
+        let text = highlighted_text(runs, &stands_out).or_else(|| marked_row_text(runs, &stands_out))?;
         Some(Highlight { row, text: text.chars().take(MAX_HIGHLIGHT_CHARS).collect() })
     });
     found.take(MAX_HIGHLIGHTS).collect()
 }
 
-/// Returns the text of a row that stands out. Programs draw frames and shadows, and do not write them.
-fn written(runs: &[Run], stands_out: &impl Fn(&Run) -> bool) -> Option<String> {
+/// Returns the highlighted text of a row. `None` for parts without letters or digits, such as frames and shadows.
+fn highlighted_text(runs: &[Run], stands_out: &impl Fn(&Run) -> bool) -> Option<String> {
     let mut text = String::new();
     let mut end = 0;
     for run in runs.iter().filter(|run| stands_out(run)) {
@@ -87,14 +89,14 @@ fn written(runs: &[Run], stands_out: &impl Fn(&Run) -> bool) -> Option<String> {
     text.chars().any(char::is_alphanumeric).then(|| text.to_owned())
 }
 
-/// Returns the text of a row in which a mark without text stands out, such as the box of a checklist: `[ ] alpha`.
-fn marked(runs: &[Run], stands_out: &impl Fn(&Run) -> bool) -> Option<String> {
+/// Returns the text of a row with a highlighted mark without text, such as the box of a checklist: `[ ] alpha`.
+fn marked_row_text(runs: &[Run], stands_out: &impl Fn(&Run) -> bool) -> Option<String> {
     let touches = |text: Option<char>| text.is_some_and(|sign| !sign.is_whitespace());
     let is_mark = |window: &[Run]| match window {
         [before, mark, after] => {
             let adjoins = before.col + before.cols == mark.col && mark.col + mark.cols == after.col;
             let within = touches(before.text.chars().next_back()) && touches(after.text.chars().next());
-            mark.cols <= MARK && adjoins && within && stands_out(mark)
+            mark.cols <= MAX_MARK_COLS && adjoins && within && stands_out(mark)
         }
         _ => false,
     };
@@ -102,20 +104,21 @@ fn marked(runs: &[Run], stands_out: &impl Fn(&Run) -> bool) -> Option<String> {
         return None;
     }
     let text: String = runs.iter().map(|run| run.text.as_str()).collect();
-    let is_frame = |sign: char| sign.is_whitespace() || ('\u{2500}'..='\u{259f}').contains(&sign);
-    Some(text.trim_matches(is_frame).to_owned()).filter(|text| !text.is_empty())
+    Some(text.trim_matches(is_blank_or_frame).to_owned()).filter(|text| !text.is_empty())
 }
 
-/// The sign at the place of the cursor in a row of [`styled_rows`].
-const CURSOR: char = '▏';
+/// Marker at the place of the cursor in a row of [`styled_rows`].
+const CURSOR_MARKER: char = '▏';
 
 /// Maximum characters of a row of [`styled_rows`].
 const MAX_ROW_CHARS: usize = 200;
 
 /// Returns the texts of the rows that are not plain, each with the styles of its words from left to right, such as
-/// `beta: bold` or `Keep  Delete  Quit: plain, inverse, plain`. Of several words in a row, `plain ×2` has their number;
-/// a row in one style has its name alone. In the row of the cursor, a sign marks its place. A wait compares them: each style may be that of
-/// the entry that is pointed at, and the plain row may be among dim ones.
+/// `beta: bold` or `Keep  Delete  Quit: plain, inverse, plain`. Adjacent words with one style are counted (`plain ×2`);
+/// a row with a single style shows only its name. The row of the cursor contains a marker.
+///
+/// A wait compares these texts. Any style may mark the selected entry: a plain row can be the selected one among dim
+/// rows.
 #[must_use]
 pub(crate) fn styled_rows(picture: &Picture, rows: Range<usize>) -> Vec<String> {
     let styled = |row: usize| {
@@ -128,7 +131,7 @@ pub(crate) fn styled_rows(picture: &Picture, rows: Range<usize>) -> Vec<String> 
     (rows.start..rows.end.min(picture.rows.len())).filter_map(styled).collect()
 }
 
-/// Returns the text of the row with the cursor, with a sign at its place, if it is among these rows.
+/// Returns the text of the cursor's row, with a marker at the cursor, if it is one of `rows`.
 pub(crate) fn row_of_cursor(picture: &Picture, rows: &Range<usize>) -> Option<String> {
     let cursor = picture.cursor?;
     let row = usize::from(cursor.row);
@@ -140,18 +143,18 @@ fn cursor_in(picture: &Picture, row: usize) -> Option<CursorCell> {
     picture.cursor.filter(|cursor| usize::from(cursor.row) == row)
 }
 
-/// Returns the styles of the words of a row. Signs between letters are words of their own, as in `y/n`; a word in
+/// Returns the styles of the words of a row. Punctuation between letters counts as a word, as in `y/n`. A word in
 /// several styles counts once in each.
 fn styles_of(runs: &[Run]) -> Vec<String> {
     let mut styles: Vec<(String, usize)> = Vec::new();
-    // The kind of the sign before: none behind a blank.
+    // The kind of the previous character; none after a blank.
     let (mut last_kind, mut end) = (None, 0);
     for run in runs {
         let style = style_name(&run.style);
         last_kind = last_kind.filter(|_| run.col <= end);
         end = run.col + run.cols;
         for sign in run.text.chars() {
-            let kind = (!is_frame(sign)).then(|| sign.is_alphanumeric());
+            let kind = (!is_separator(sign)).then(|| sign.is_alphanumeric());
             let is_new = std::mem::replace(&mut last_kind, kind) != kind;
             match styles.last_mut() {
                 _ if kind.is_none() => {}
@@ -177,25 +180,30 @@ fn text_of(runs: &[Run], cursor: Option<CursorCell>) -> String {
             .extend(run.text.chars().flat_map(|sign| [Some(sign), (!is_single && run.wide).then_some('\0')]).flatten());
     }
     if let Some(cursor) = cursor {
-        let mut at = usize::from(cursor.col);
-        // Within a word its length would count, which may be that of a value.
+        let mut column = usize::from(cursor.col);
+        // Place the marker after the word, so that the length of a variable value does not affect the comparison.
         let is_word = |cell: Option<&char>| cell.is_some_and(|sign| sign.is_alphanumeric());
-        while at > 0 && is_word(cells.get(at - 1)) && is_word(cells.get(at)) {
-            at += 1;
+        while column > 0 && is_word(cells.get(column - 1)) && is_word(cells.get(column)) {
+            column += 1;
         }
-        cells.resize(cells.len().max(at), ' ');
-        cells.insert(at, CURSOR);
+        cells.resize(cells.len().max(column), ' ');
+        cells.insert(column, CURSOR_MARKER);
     }
     let text: String = cells.into_iter().filter(|sign| *sign != '\0').take(MAX_ROW_CHARS).collect();
-    text.trim_matches(is_frame).to_owned()
+    text.trim_matches(is_separator).to_owned()
 }
 
-/// Returns whether a sign is a blank or draws a frame. The sign of the cursor does not.
-fn is_frame(sign: char) -> bool {
-    sign != CURSOR && (sign.is_whitespace() || ('\u{2500}'..='\u{259f}').contains(&sign))
+/// Returns whether a character is a blank or draws a frame or block.
+fn is_blank_or_frame(sign: char) -> bool {
+    sign.is_whitespace() || ('\u{2500}'..='\u{259f}').contains(&sign)
 }
 
-/// Name of the style of text that has none.
+/// Returns whether a character separates words. The cursor's marker draws a block and does not separate words.
+fn is_separator(sign: char) -> bool {
+    sign != CURSOR_MARKER && is_blank_or_frame(sign)
+}
+
+/// Name of the style of unstyled text.
 const PLAIN: &str = "plain";
 
 /// Returns a style in words.
@@ -215,7 +223,7 @@ fn style_name(style: &Style) -> String {
         (style.hidden, "hidden"),
     ];
     let flags = flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, name)| name.to_owned());
-    let colours = [colour(style.fg), colour(style.bg).map(|ground| format!("on {ground}"))];
+    let colours = [colour(style.fg), colour(style.bg).map(|background| format!("on {background}"))];
     let words: Vec<String> = flags.chain(colours.into_iter().flatten()).collect();
     if words.is_empty() { PLAIN.to_owned() } else { words.join(" ") }
 }

@@ -1,13 +1,13 @@
-//! The page that a program draws on: the emulator, and what DEC terminals and xterm have besides.
+//! The page of a program: the emulator with additional functions of DEC terminals and xterm.
 //!
-//! `alacritty_terminal` keeps the cells, and writes text into them. The page is a layer between the
-//! emulator and its parser: it passes on what the emulator does well, and does what the emulator
-//! lacks on its grid. While a program has no left and right margins, text and line ends go straight
-//! through.
+//! `alacritty_terminal` stores the cells and writes text into them. The page is a layer between the
+//! emulator and its parser: it forwards the functions that the emulator implements, and performs the
+//! others on the emulator's grid. Without left and right margins, text and line ends go directly to
+//! the emulator.
 //!
-//! Sources: DEC STD 070 ("Video Systems Reference Manual") for what the sequences do, xterm's
-//! ctlseqs for their forms and for where xterm differs. Rows and columns count from 0 here, and
-//! ranges of them include both ends where DEC's do.
+//! Sources: DEC STD 070 ("Video Systems Reference Manual") for the behaviour of the sequences, and
+//! xterm's ctlseqs for their forms and for differences of xterm. Rows and columns count from 0 here.
+//! Ranges include both ends if DEC's ranges do.
 
 mod allowance;
 mod colours;
@@ -37,25 +37,25 @@ use super::Size;
 use super::control::Control;
 use super::emulator::Outbox;
 use allowance::DrawBudget;
-pub(super) use colours::{Palette, at_first};
+pub(super) use colours::{Palette, default_colour};
 pub(super) use links::Links;
 pub use links::is_link_address;
 use modes::ExtraModes;
 use scroll::Shift;
 use titles::Titles;
 
-/// Lines that the emulator itself remembers, so that a screen made taller shows what had just scrolled
-/// away. The history has everything; a line costs 3 KB here.
-const SCROLLBACK: usize = 1000;
+/// Number of scrolled lines that the emulator keeps, so that a taller screen shows recently scrolled
+/// lines. A line takes 3 KB here; the history has the full text.
+const SCROLLBACK_LINES: usize = 1000;
 
 /// Columns between the default tab stops.
 const TAB_INTERVAL: usize = 8;
 
-/// Marks a cell that selective erases leave alone. The emulator's own flags end one bit before it.
+/// Flag of a cell that selective erases keep. It is the bit after the emulator's own flags.
 const PROTECTED: Flags = Flags::from_bits_retain(1 << 15);
 
-/// Erases that respect protected cells: those of DEC (DECSED, DECSEL, DECSERA), or the ordinary ones (ED, EL, ECH) as
-/// ISO 6429 has it. As in xterm, the way in which a program last protected something decides.
+/// Erases that keep protected cells: the selective erases of DEC (DECSED, DECSEL, DECSERA), or the ordinary erases of
+/// ISO 6429 (ED, EL, ECH). As in xterm, the last protection that a program set decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Protection {
     #[default]
@@ -68,31 +68,32 @@ enum Protection {
 pub(super) struct XtermScreen {
     term: Term<Outbox>,
     outbox: Outbox,
-    /// The first and the last row that scroll.
+    /// The first row of the scroll region.
     top: usize,
+    /// The last row of the scroll region.
     bottom: usize,
-    /// The first and the last column that scroll, while left and right margins are on (DECLRMM).
-    sides: Option<(usize, usize)>,
+    /// The first and the last column of the scroll region, if left and right margins are on (DECLRMM).
+    side_margins: Option<(usize, usize)>,
     tabs: Vec<bool>,
     protection: Protection,
     stored_modes: ExtraModes,
     /// True if origin mode was on at the save of the cursor, for the main and the alternate screen.
     saved_origin: [bool; 2],
-    /// State of the save before the last one, which may turn out not to be a save: `CSI s` sets margins while left and
-    /// right margins are on.
+    /// The saved cursor before the last save. `CSI s` restores it with left and right margins, because it is not a save
+    /// then.
     saved_before: (Cursor<Cell>, bool),
     /// The position of the cursor before the last relative motion.
     moved_from: (usize, usize),
-    /// The alternate screen as mode 47 left it, which does not clear it.
+    /// The content of the alternate screen after mode 47, which does not clear it.
     alternate: Option<Vec<Vec<Cell>>>,
-    /// Attributes change in rectangles, rather than from one place to another as text runs (DECSACE).
+    /// True if DECCARA and DECRARA change rectangles instead of ranges of text (DECSACE).
     attributes_in_rectangle: bool,
     palette: Palette,
     titles: Titles,
     links: Links,
     /// The conformance level (DECSCL), 1 to 4.
     level: u8,
-    allowance: DrawBudget,
+    draw_budget: DrawBudget,
     /// Number of rows of the main screen that have scrolled off at the top.
     scrolled: u64,
     /// Number of resizes and resets, each of which changes the rows of the screen.
@@ -102,8 +103,8 @@ pub(super) struct XtermScreen {
 impl XtermScreen {
     pub(super) fn new(size: Size, outbox: &Outbox) -> Self {
         let config = Config {
-            scrolling_history: SCROLLBACK,
-            // Its keyboard stack takes from the wrong list when it is full, and panics; ours is in `keyboard`.
+            scrolling_history: SCROLLBACK_LINES,
+            // The emulator's keyboard stack panics when it is full. The transcript implements the protocol instead.
             kitty_keyboard: false,
             ..Config::default()
         };
@@ -112,7 +113,7 @@ impl XtermScreen {
             outbox: outbox.clone(),
             top: 0,
             bottom: usize::from(size.rows) - 1,
-            sides: None,
+            side_margins: None,
             tabs: tab_stops(usize::from(size.cols)),
             protection: Protection::default(),
             stored_modes: ExtraModes::default(),
@@ -125,7 +126,7 @@ impl XtermScreen {
             titles: Titles::default(),
             links: Links::default(),
             level: MAX_LEVEL,
-            allowance: DrawBudget::default(),
+            draw_budget: DrawBudget::default(),
             scrolled: 0,
             epoch: 0,
         }
@@ -143,9 +144,9 @@ impl XtermScreen {
         &self.links
     }
 
-    /// The rows and columns that scroll, and whether positions count from them (DECOM).
+    /// Returns the scroll region, and true for positions relative to it (DECOM).
     pub(super) fn area(&self) -> Area {
-        Area { rows: (self.top, self.bottom), columns: self.sides, origin: self.origin() }
+        Area { rows: (self.top, self.bottom), columns: self.side_margins, origin: self.origin() }
     }
 
     /// Returns the number of rows that have scrolled off, and the epoch of this count.
@@ -153,7 +154,7 @@ impl XtermScreen {
         (self.scrolled, self.epoch)
     }
 
-    /// Records that rows scroll away at the top of the main screen.
+    /// Counts rows that scroll off at the top of the main screen.
     fn record_scrolled(&mut self, count: usize) {
         if self.top == 0 && !self.has(TermMode::ALT_SCREEN) {
             self.scrolled += count.min(self.bottom + 1) as u64;
@@ -166,22 +167,22 @@ impl XtermScreen {
         let columns = usize::from(size.cols);
         self.reset_margins();
         let mut tabs = tab_stops(columns);
-        for (tab, kept) in tabs.iter_mut().zip(&self.tabs) {
-            *tab = *kept;
+        for (tab, previous) in tabs.iter_mut().zip(&self.tabs) {
+            *tab = *previous;
         }
         self.tabs = tabs;
         self.alternate = None;
     }
 
-    /// Takes combining characters off the cells at the cursor.
-    pub(super) fn relieve(&mut self) {
-        let (row, column) = self.at();
+    /// Removes combining characters from the cells at the cursor.
+    pub(super) fn strip_combining(&mut self) {
+        let (row, column) = self.cursor_position();
         for column in column.saturating_sub(2)..=column {
             self.cell(row, column).extra = None;
         }
     }
 
-    /// Performs a sequence that the emulator does not have.
+    /// Performs a sequence that the emulator lacks.
     pub(super) fn perform(&mut self, control: &Control) {
         match control {
             Control::Csi { marks, action, params } => self.csi(*marks, *action, params),
@@ -233,15 +234,15 @@ impl XtermScreen {
         }
     }
 
-    /// Puts modes back to their defaults without touching the shown text (DECSTR).
+    /// Resets modes to their defaults without changing the shown text (DECSTR).
     pub(super) fn soft_reset(&mut self) {
-        let here = self.at();
+        let position = self.cursor_position();
         self.reset_margins();
-        self.sides = None;
+        self.side_margins = None;
         for mode in [NamedPrivateMode::Origin, NamedPrivateMode::CursorKeys] {
             self.term.unset_private_mode(mode.into());
         }
-        // DEC's default does not wrap; xterm and its programs expect it on.
+        // DEC's default does not wrap lines, but xterm and its programs expect wrapped lines.
         for mode in [NamedPrivateMode::ShowCursor, NamedPrivateMode::LineWrap] {
             self.term.set_private_mode(mode.into());
         }
@@ -256,7 +257,7 @@ impl XtermScreen {
         self.term.set_active_charset(CharsetIndex::G0);
         self.term.grid_mut().saved_cursor = Cursor::default();
         self.saved_origin = [false; 2];
-        self.place(here.0, here.1);
+        self.move_cursor_to(position.0, position.1);
     }
 
     fn set_level(&mut self, level: u16) {
@@ -275,14 +276,14 @@ impl XtermScreen {
         self.term.columns()
     }
 
-    /// The row and the column of the cursor.
-    fn at(&self) -> (usize, usize) {
+    /// Returns the row and the column of the cursor.
+    fn cursor_position(&self) -> (usize, usize) {
         let point = self.term.grid().cursor.point;
         (usize::try_from(point.line.0).unwrap_or(0), point.column.0)
     }
 
-    /// Puts the cursor at a place of the screen, or the nearest that there is.
-    fn place(&mut self, row: usize, column: usize) {
+    /// Moves the cursor to a position, or to the nearest position on the screen.
+    fn move_cursor_to(&mut self, row: usize, column: usize) {
         let (row, column) = (row.min(self.rows() - 1), column.min(self.columns() - 1));
         let cursor = &mut self.term.grid_mut().cursor;
         cursor.point.line = line(row);
@@ -302,18 +303,18 @@ impl XtermScreen {
         self.has(TermMode::ORIGIN)
     }
 
-    /// The first and the last column that scroll; those of the screen where there are no margins.
+    /// Returns the first and the last column of the scroll region, or of the screen without side margins.
     fn left_and_right(&self) -> (usize, usize) {
-        self.sides.unwrap_or((0, self.columns() - 1))
+        self.side_margins.unwrap_or((0, self.columns() - 1))
     }
 
-    fn is_between_sides(&self, column: usize) -> bool {
+    fn is_between_side_margins(&self, column: usize) -> bool {
         let (left, right) = self.left_and_right();
         (left..=right).contains(&column)
     }
 
     fn is_in_area(&self, (row, column): (usize, usize)) -> bool {
-        (self.top..=self.bottom).contains(&row) && self.is_between_sides(column)
+        (self.top..=self.bottom).contains(&row) && self.is_between_side_margins(column)
     }
 
     /// Returns the cell that an erased cell becomes.
@@ -321,7 +322,7 @@ impl XtermScreen {
         self.term.grid().cursor.template.bg.into()
     }
 
-    /// The column from which positions count, and the row.
+    /// Returns the row and the column from which positions count.
     fn home(&self) -> (usize, usize) {
         if self.origin() { (self.top, self.left_and_right().0) } else { (0, 0) }
     }
@@ -329,53 +330,53 @@ impl XtermScreen {
     fn reset_margins(&mut self) {
         self.top = 0;
         self.bottom = self.rows() - 1;
-        if self.sides.is_some() {
-            self.sides = Some((0, self.columns() - 1));
+        if self.side_margins.is_some() {
+            self.side_margins = Some((0, self.columns() - 1));
         }
-        let here = self.at();
+        let position = self.cursor_position();
         let wraps = self.term.grid().cursor.input_needs_wrap;
         self.term.set_scrolling_region(1, None);
-        self.place(here.0, here.1);
+        self.move_cursor_to(position.0, position.1);
         self.term.grid_mut().cursor.input_needs_wrap = wraps;
     }
 
-    /// DECSLRM, which is SCOSC while left and right margins are off.
+    /// Performs DECSLRM. The same sequence is SCOSC while left and right margins are off.
     fn set_side_margins(&mut self, params: &[u16]) {
-        if self.sides.is_none() {
+        if self.side_margins.is_none() {
             return;
         }
-        // The emulator took it for SCOSC and saved the cursor.
+        // The emulator has performed SCOSC and saved the cursor: restore the earlier save.
         let (cursor, origin) = self.saved_before.clone();
         self.term.grid_mut().saved_cursor = cursor;
-        self.saved_origin[self.which()] = origin;
+        self.saved_origin[self.screen_index()] = origin;
         let columns = self.columns();
-        let given = |index: usize| params.get(index).map(|param| usize::from(*param)).filter(|param| *param > 0);
-        let left = given(0).unwrap_or(1);
-        let right = given(1).unwrap_or(columns).min(columns);
+        let parameter = |index: usize| params.get(index).map(|param| usize::from(*param)).filter(|param| *param > 0);
+        let left = parameter(0).unwrap_or(1);
+        let right = parameter(1).unwrap_or(columns).min(columns);
         if left < right {
-            self.sides = Some((left - 1, right - 1));
+            self.side_margins = Some((left - 1, right - 1));
             let home = self.home();
-            self.place(home.0, home.1);
+            self.move_cursor_to(home.0, home.1);
         }
     }
 
     /// Returns the index of the shown screen: main (0) or alternate (1).
-    fn which(&self) -> usize {
+    fn screen_index(&self) -> usize {
         usize::from(self.has(TermMode::ALT_SCREEN))
     }
 }
 
-/// The highest claimed conformance level: that of a VT420.
+/// Maximum conformance level: level 4, as in a VT420.
 const MAX_LEVEL: u8 = 4;
 
-/// The rows and columns that scroll.
+/// The scroll region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Area {
     /// The first and the last row.
     pub(super) rows: (usize, usize),
-    /// The first and the last column, while there are left and right margins.
+    /// The first and the last column, if there are left and right margins.
     pub(super) columns: Option<(usize, usize)>,
-    /// True if positions count from the first row and column of it.
+    /// True if positions count from its first row and column.
     pub(super) origin: bool,
 }
 
@@ -388,12 +389,12 @@ fn line(row: usize) -> Line {
     Line(row as i32)
 }
 
-// What is not here does nothing. Colours and the stack of titles come as controls, which state more; the clipboard is
-// neither read nor written.
+// The default methods do nothing. Colours and the stack of titles arrive as controls, which have more details. Programs
+// have no access to the clipboard.
 impl Handler for XtermScreen {
     #[inline]
     fn input(&mut self, character: char) {
-        match self.sides {
+        match self.side_margins {
             None => {
                 let cursor = &self.term.grid().cursor;
                 let (before, was_full) = (cursor.point, cursor.input_needs_wrap);
@@ -418,11 +419,11 @@ impl Handler for XtermScreen {
 
     #[inline]
     fn carriage_return(&mut self) {
-        match self.sides {
+        match self.side_margins {
             None => self.term.carriage_return(),
             Some(_) => {
                 let column = self.line_start();
-                self.place(self.at().0, column);
+                self.move_cursor_to(self.cursor_position().0, column);
             }
         }
     }
@@ -443,41 +444,41 @@ impl Handler for XtermScreen {
         let row = usize::try_from(row).unwrap_or(0);
         if self.origin() {
             let (left, right) = self.left_and_right();
-            self.place((self.top + row).min(self.bottom), (left + column).min(right));
+            self.move_cursor_to((self.top + row).min(self.bottom), (left + column).min(right));
         } else {
-            self.place(row, column);
+            self.move_cursor_to(row, column);
         }
     }
 
     fn goto_line(&mut self, row: i32) {
-        let column = self.at().1.saturating_sub(self.home().1);
+        let column = self.cursor_position().1.saturating_sub(self.home().1);
         self.goto(row, column);
     }
 
     fn goto_col(&mut self, column: usize) {
-        let row = self.at().0.saturating_sub(self.home().0);
+        let row = self.cursor_position().0.saturating_sub(self.home().0);
         self.goto(row as i32, column);
     }
 
     fn move_up(&mut self, count: usize) {
-        let (row, column) = self.at();
+        let (row, column) = self.cursor_position();
         let stop = if row >= self.top { self.top } else { 0 };
-        self.place(row.saturating_sub(count).max(stop), column);
+        self.move_cursor_to(row.saturating_sub(count).max(stop), column);
     }
 
     fn move_down(&mut self, count: usize) {
-        let (row, column) = self.at();
+        let (row, column) = self.cursor_position();
         self.moved_from = (row, column);
         let stop = if row <= self.bottom { self.bottom } else { self.rows() - 1 };
-        self.place((row + count).min(stop), column);
+        self.move_cursor_to((row + count).min(stop), column);
     }
 
     fn move_forward(&mut self, count: usize) {
-        let (row, column) = self.at();
+        let (row, column) = self.cursor_position();
         self.moved_from = (row, column);
         let right = self.left_and_right().1;
         let stop = if column <= right { right } else { self.columns() - 1 };
-        self.place(row, (column + count).min(stop));
+        self.move_cursor_to(row, (column + count).min(stop));
     }
 
     fn move_backward(&mut self, count: usize) {
@@ -487,13 +488,13 @@ impl Handler for XtermScreen {
     fn move_down_and_cr(&mut self, count: usize) {
         self.move_down(count);
         let column = self.line_start();
-        self.place(self.at().0, column);
+        self.move_cursor_to(self.cursor_position().0, column);
     }
 
     fn move_up_and_cr(&mut self, count: usize) {
         self.move_up(count);
         let column = self.line_start();
-        self.place(self.at().0, column);
+        self.move_cursor_to(self.cursor_position().0, column);
     }
 
     fn backspace(&mut self) {
@@ -505,13 +506,13 @@ impl Handler for XtermScreen {
     }
 
     fn reverse_index(&mut self) {
-        let (row, column) = self.at();
+        let (row, column) = self.cursor_position();
         if row == self.top {
-            if self.is_between_sides(column) {
+            if self.is_between_side_margins(column) {
                 self.scroll_down(1);
             }
         } else {
-            self.place(row.saturating_sub(1), column);
+            self.move_cursor_to(row.saturating_sub(1), column);
         }
     }
 
@@ -524,44 +525,43 @@ impl Handler for XtermScreen {
     }
 
     fn insert_blank_lines(&mut self, count: usize) {
-        let here = self.at();
-        if self.is_in_area(here) {
-            self.scroll_rows_down(here.0, count);
+        let position = self.cursor_position();
+        if self.is_in_area(position) {
+            self.scroll_rows_down(position.0, count);
         }
     }
 
     fn delete_lines(&mut self, count: usize) {
-        let here = self.at();
-        if self.is_in_area(here) {
-            self.scroll_rows_up(here.0, count);
+        let position = self.cursor_position();
+        if self.is_in_area(position) {
+            self.scroll_rows_up(position.0, count);
         }
     }
 
     fn insert_blank(&mut self, count: usize) {
-        let (row, column) = self.at();
-        if self.is_between_sides(column) {
+        let (row, column) = self.cursor_position();
+        if self.is_between_side_margins(column) {
             self.shift_cells(row, column, self.left_and_right().1, Shift::Right(count));
             self.term.grid_mut().cursor.input_needs_wrap = false;
         }
     }
 
     fn delete_chars(&mut self, count: usize) {
-        let (row, column) = self.at();
-        if self.is_between_sides(column) {
+        let (row, column) = self.cursor_position();
+        if self.is_between_side_margins(column) {
             self.shift_cells(row, column, self.left_and_right().1, Shift::Left(count));
             self.term.grid_mut().cursor.input_needs_wrap = false;
         }
     }
 
     fn erase_chars(&mut self, count: usize) {
-        let (row, column) = self.at();
+        let (row, column) = self.cursor_position();
         let end = column.saturating_add(count).min(self.columns());
         self.erase(row, column..end, self.protection == Protection::Iso);
     }
 
     fn clear_line(&mut self, mode: LineClearMode) {
-        // A line that has just become full would lose its last character to a program that erases the rest of each
-        // line.
+        // Keep the last character of a line that has just become full: many programs erase the rest of each line.
         if matches!(mode, LineClearMode::Right) && self.term.grid().cursor.input_needs_wrap {
             return;
         }
@@ -578,7 +578,7 @@ impl Handler for XtermScreen {
 
     fn decaln(&mut self) {
         self.reset_margins();
-        self.place(0, 0);
+        self.move_cursor_to(0, 0);
         self.term.decaln();
     }
 
@@ -594,25 +594,25 @@ impl Handler for XtermScreen {
     }
 
     fn move_backward_tabs(&mut self, count: u16) {
-        let (row, column) = self.at();
+        let (row, column) = self.cursor_position();
         let stops = (0..column).rev().filter(|column| self.tabs[*column]);
         let target = stops.take(usize::from(count)).enumerate().last();
         let column = match target {
             Some((index, stop)) if index + 1 == usize::from(count) => stop,
             _ => 0,
         };
-        self.place(row, column);
+        self.move_cursor_to(row, column);
     }
 
     fn set_horizontal_tabstop(&mut self) {
-        let column = self.at().1;
+        let column = self.cursor_position().1;
         self.tabs[column] = true;
     }
 
     fn clear_tabs(&mut self, mode: TabulationClearMode) {
         match mode {
             TabulationClearMode::Current => {
-                let column = self.at().1;
+                let column = self.cursor_position().1;
                 self.tabs[column] = false;
             }
             TabulationClearMode::All => self.tabs.fill(false),
@@ -641,11 +641,11 @@ impl Handler for XtermScreen {
         self.top = top - 1;
         self.bottom = bottom - 1;
         let home = self.home();
-        self.place(home.0, home.1);
+        self.move_cursor_to(home.0, home.1);
     }
 
     fn set_hyperlink(&mut self, link: Option<Hyperlink>) {
-        // Anything but an address ends the link before it.
+        // A text that is not an address ends the previous link.
         let link = link.and_then(|link| self.links.to(&link.uri));
         self.term.grid_mut().cursor.template.set_hyperlink(link);
     }
@@ -656,7 +656,7 @@ impl Handler for XtermScreen {
         let (palette, titles) = (std::mem::take(&mut self.palette), std::mem::take(&mut self.titles));
         self.top = 0;
         self.bottom = self.rows() - 1;
-        self.sides = None;
+        self.side_margins = None;
         self.tabs = tab_stops(self.columns());
         self.protection = Protection::Nothing;
         self.stored_modes = ExtraModes::default();

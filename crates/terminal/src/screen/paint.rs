@@ -1,7 +1,7 @@
-//! A screen as escape sequences: for readers who want its colours, and for a
-//! person's terminal that joins later.
+//! A screen as escape sequences, for clients that read colours and for attached
+//! terminals.
 //!
-//! Sequences are those of ECMA-48 (SGR, CUP) and xterm's private modes
+//! Uses sequences of ECMA-48 (SGR, CUP) and xterm's private modes
 //! (<https://invisible-island.net/xterm/ctlseqs/ctlseqs.html>).
 
 use std::fmt::Write as _;
@@ -15,23 +15,23 @@ use super::emulator::push_cell;
 use super::page::{Area, Links};
 use super::picture::MAX_ROW_ADDRESS_BYTES;
 
-/// The rows with their colours, blanks at the right and rows at the bottom cut where they show nothing.
+/// Returns the rows with their colours, without trailing blanks and rows that show nothing.
 pub(super) fn rows<'a>(rows: impl Iterator<Item = &'a [Cell]>) -> String {
     let mut out = String::new();
-    let mut written = 0;
+    let mut written_bytes = 0;
     for (index, row) in rows.enumerate() {
         if index > 0 {
             out.push('\n');
         }
         if paint_row(&mut out, row, None) {
-            written = out.len();
+            written_bytes = out.len();
         }
     }
-    out.truncate(written);
+    out.truncate(written_bytes);
     out
 }
 
-/// Paints a whole screen: clears it, draws every row at its place, sets the modes and the cursor.
+/// Paints a whole screen: clears it, draws every row at its position, and sets the modes and the cursor.
 pub(super) fn snapshot<'a>(
     rows: impl Iterator<Item = &'a [Cell]>,
     cursor: Cursor,
@@ -48,7 +48,7 @@ pub(super) fn snapshot<'a>(
             let _ = write!(out, "\x1b[{};1H{line}", index + 1);
         }
     }
-    let private = [
+    let private_modes = [
         (TermMode::LINE_WRAP, "7"),
         (TermMode::APP_CURSOR, "1"),
         (TermMode::BRACKETED_PASTE, "2004"),
@@ -58,22 +58,22 @@ pub(super) fn snapshot<'a>(
         (TermMode::SGR_MOUSE, "1006"),
         (TermMode::FOCUS_IN_OUT, "1004"),
     ];
-    for (flag, number) in private {
+    for (flag, number) in private_modes {
         let _ = write!(out, "\x1b[?{number}{}", if mode.contains(flag) { 'h' } else { 'l' });
     }
     out.push_str(if mode.contains(TermMode::APP_KEYPAD) { "\x1b=" } else { "\x1b>" });
-    let first = area.write(&mut out);
-    let row = usize::from(cursor.row).saturating_sub(first.0) + 1;
-    let column = usize::from(cursor.col).saturating_sub(first.1) + 1;
+    let origin = area.write(&mut out);
+    let row = usize::from(cursor.row).saturating_sub(origin.0) + 1;
+    let column = usize::from(cursor.col).saturating_sub(origin.1) + 1;
     let _ = write!(out, "\x1b[{row};{column}H");
     out.push_str(if cursor.visible { "\x1b[?25h" } else { "\x1b[?25l" });
     out
 }
 
 impl Area {
-    /// Appends the margins and origin mode. Returns the row and column from which positions count then.
+    /// Appends the margins and origin mode. Returns the row and column from which positions then count.
     fn write(self, out: &mut String) -> (usize, usize) {
-        // Writing to a String does not fail.
+        // A write to a `String` does not fail.
         let _ = write!(out, "\x1b[{};{}r", self.rows.0 + 1, self.rows.1 + 1);
         if let Some((left, right)) = self.columns {
             let _ = write!(out, "\x1b[?69h\x1b[{};{}s", left + 1, right + 1);
@@ -86,33 +86,33 @@ impl Area {
     }
 }
 
-/// The parameters of the SGR sequence that gives text the attributes of a cell.
+/// Returns the parameters of the SGR sequence that sets the attributes of a cell.
 pub(super) fn attributes(cell: &Cell) -> String {
     let mut sequence = String::new();
     Style::from_cell(cell).write(&mut sequence);
     sequence.trim_start_matches("\x1b[").trim_end_matches('m').to_owned()
 }
 
-/// Appends one row and resets the attributes after it. Returns whether there was anything to show.
+/// Appends one row and resets the attributes after it. Returns false for a row that shows nothing.
 ///
-/// With the addresses of its links, writes the links as well.
+/// With `links`, writes the hyperlinks as well.
 fn paint_row(out: &mut String, row: &[Cell], links: Option<&Links>) -> bool {
-    let shows = |cell: &Cell| {
+    let is_visible = |cell: &Cell| {
         !matches!(cell.c, ' ' | '\t')
             || cell.zerowidth().is_some_and(|combined| !combined.is_empty())
             || cell.bg != Color::Named(NamedColor::Background)
             || cell.flags.intersects(Flags::INVERSE | Flags::ALL_UNDERLINES | Flags::STRIKEOUT)
     };
-    let Some(last) = row.iter().rposition(shows) else { return false };
+    let Some(last) = row.iter().rposition(is_visible) else { return false };
     let mut style = Style::default();
-    let (mut address, mut bytes) = (None, 0);
+    let (mut address, mut address_bytes) = (None, 0);
     for cell in &row[..=last] {
         let link = links.and_then(|links| cell.hyperlink().and_then(|link| links.address(&link)));
         if link != address {
-            bytes += link.map_or(0, str::len);
-            let shown = link.filter(|_| bytes <= MAX_ROW_ADDRESS_BYTES).unwrap_or_default();
+            address_bytes += link.map_or(0, str::len);
+            let shown_address = link.filter(|_| address_bytes <= MAX_ROW_ADDRESS_BYTES).unwrap_or_default();
             // Writing to a String does not fail.
-            let _ = write!(out, "\x1b]8;;{shown}\x1b\\");
+            let _ = write!(out, "\x1b]8;;{shown_address}\x1b\\");
             address = link;
         }
         let cell_style = Style::from_cell(cell);
@@ -150,14 +150,14 @@ impl Default for Style {
 
 impl Style {
     fn from_cell(cell: &Cell) -> Self {
-        const SHOWN: Flags = Flags::INVERSE
+        const PAINTED_FLAGS: Flags = Flags::INVERSE
             .union(Flags::BOLD)
             .union(Flags::DIM)
             .union(Flags::ITALIC)
             .union(Flags::HIDDEN)
             .union(Flags::STRIKEOUT)
             .union(Flags::ALL_UNDERLINES);
-        Self { fg: cell.fg, bg: cell.bg, flags: cell.flags.intersection(SHOWN) }
+        Self { fg: cell.fg, bg: cell.bg, flags: cell.flags.intersection(PAINTED_FLAGS) }
     }
 
     fn write(self, out: &mut String) {
@@ -180,14 +180,14 @@ impl Style {
                 out.push_str(code);
             }
         }
-        colour(out, self.fg, 30, NamedColor::Foreground);
-        colour(out, self.bg, 40, NamedColor::Background);
+        write_colour(out, self.fg, 30, NamedColor::Foreground);
+        write_colour(out, self.bg, 40, NamedColor::Background);
         out.push('m');
     }
 }
 
-/// Appends `;…` for a colour, nothing for the default one. `base` is 30 for text and 40 for the ground.
-fn colour(out: &mut String, colour: Color, base: usize, default: NamedColor) {
+/// Appends `;…` for a colour, and nothing for the default colour. `base` is 30 for text and 40 for the background.
+fn write_colour(out: &mut String, colour: Color, base: usize, default: NamedColor) {
     // Writing to a String does not fail.
     let _ = match colour {
         Color::Named(name) if name == default => Ok(()),

@@ -1,8 +1,7 @@
 //! A screen as plain data: the contents of its cells, and their colours.
 //!
-//! For a component that paints it (as HTML, as an image), in this process or in another one.
-//! Colours stay as the program set them; [`Picture::rgb`] returns what they look like on this
-//! screen.
+//! For components that paint a screen (as HTML, as an image), in this process or another one.
+//! Colours are as the program set them; [`Picture::rgb`] returns their RGB values on this screen.
 
 use std::fmt;
 
@@ -12,35 +11,35 @@ use serde::{Deserialize, Serialize};
 
 use super::Cursor;
 use super::emulator::push_cell;
-use super::page::{Links, Palette, at_first};
+use super::page::{Links, Palette, default_colour};
 
 /// Content of a screen at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Picture {
     /// Cells in a row.
     pub cols: u16,
-    /// The rows from top to bottom. Cells that show nothing are in no run, unless they are between words of one.
+    /// The rows from top to bottom. Runs omit blank cells, except for blanks between words.
     pub rows: Vec<Vec<Run>>,
     /// The position of the cursor, unless the program hides it.
     pub cursor: Option<CursorCell>,
-    /// The colour of text that has no other.
+    /// The default colour of text.
     pub foreground: Rgb,
-    /// The colour of cells that have no other.
+    /// The default background of cells.
     pub background: Rgb,
-    /// Colours of the palette that the program has changed, by their number.
+    /// Colours of the palette that the program has changed, by their indices.
     pub palette: Vec<(u8, Rgb)>,
 }
 
-/// Neighbouring cells of one row that look alike.
+/// Adjacent cells of one row with the same style.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Run {
     /// Column of the first cell, counted from 0.
     pub col: u16,
-    /// Columns that the run takes.
+    /// Number of columns of the run.
     pub cols: u16,
     /// True if each of its characters takes two columns.
     pub wide: bool,
-    /// One character for each cell; or all characters of the only cell, where it combines them.
+    /// One character for each cell, or all characters of a single cell with combining characters.
     pub text: String,
     /// Style of the cells.
     pub style: Style,
@@ -54,33 +53,33 @@ pub struct Run {
 pub struct Style {
     /// Colour of the text.
     pub fg: Colour,
-    /// Colour of the ground.
+    /// Colour of the background.
     pub bg: Colour,
-    /// Bold.
+    /// True for bold text.
     pub bold: bool,
-    /// Less bright.
+    /// True for text of reduced brightness.
     pub dim: bool,
-    /// Italic.
+    /// True for italic text.
     pub italic: bool,
-    /// A line under the text.
+    /// Line under the text.
     pub underline: Underline,
-    /// Colour of that line, where it is not the text's.
+    /// Colour of the underline, if it differs from the text.
     pub underline_colour: Option<Colour>,
-    /// A line through the text.
+    /// True for a line through the text.
     pub strike: bool,
-    /// Text and ground have changed colours.
+    /// True if text and background have swapped colours.
     pub inverse: bool,
-    /// The text is invisible.
+    /// True for invisible text.
     pub hidden: bool,
 }
 
 /// A colour as a program set it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, Hash)]
 pub enum Colour {
-    /// The screen's own.
+    /// The default colour of the screen.
     #[default]
     Default,
-    /// One of the palette: 16 by name, a cube of 216, 24 greys.
+    /// An index of the palette: 16 named colours, a cube of 216, 24 greys.
     Indexed(u8),
     /// A direct colour.
     Rgb(Rgb),
@@ -99,7 +98,7 @@ impl fmt::Display for Rgb {
 /// Kinds of lines under text (SGR 4:0 to 4:5).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Underline {
-    /// None.
+    /// No line.
     #[default]
     None,
     /// One line.
@@ -114,18 +113,18 @@ pub enum Underline {
     Dashed,
 }
 
-/// The position of the cursor and what it looks like.
+/// The position and the appearance of the cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CursorCell {
     /// Row, counted from 0 at the top.
     pub row: u16,
-    /// Column, counted from 0 at the left: the first one of a wide character.
+    /// Column, counted from 0 at the left. The first column of a wide character.
     pub col: u16,
-    /// True if it is on a character of two columns.
+    /// True on a character of two columns.
     pub wide: bool,
     /// Its shape (DECSCUSR).
     pub shape: CursorShape,
-    /// Its colour, where the program has set one.
+    /// Its colour, if the program has set it.
     pub colour: Option<Rgb>,
 }
 
@@ -142,7 +141,7 @@ pub enum CursorShape {
 }
 
 impl Picture {
-    /// Returns the look of `colour` on this screen, and `default` for the screen's own.
+    /// Returns the RGB value of `colour` on this screen, or `default` for the default colour.
     #[must_use]
     pub fn rgb(&self, colour: Colour, default: Rgb) -> Rgb {
         match colour {
@@ -150,15 +149,16 @@ impl Picture {
             Colour::Rgb(rgb) => rgb,
             Colour::Indexed(index) => {
                 let changed = self.palette.iter().find(|(changed, _)| *changed == index);
-                changed.map_or_else(|| at_first(index.into()).into(), |(_, rgb)| *rgb)
+                changed.map_or_else(|| default_colour(index.into()).into(), |(_, rgb)| *rgb)
             }
         }
     }
 }
 
 impl Run {
-    /// Returns whether a cell at `col` follows this run with nothing between them, or with blanks that fit any style.
-    fn reaches(&self, col: u16) -> bool {
+    /// Returns whether a cell at `col` can extend this run: it is adjacent, or only blanks without a visible style are
+    /// between.
+    fn can_extend_to(&self, col: u16) -> bool {
         self.col + self.cols == col || !(self.wide || self.style.shows_on_blanks())
     }
 
@@ -167,8 +167,8 @@ impl Run {
         let step = if self.wide { 2 } else { 1 };
         let combined = self.cols == step;
         let ends = self.text.char_indices().map(move |(at, character)| (at, at + character.len_utf8()));
-        let whole = combined.then_some((0, self.text.len()));
-        let cells = ends.filter(move |_| !combined).chain(whole);
+        let whole_text = combined.then_some((0, self.text.len()));
+        let cells = ends.filter(move |_| !combined).chain(whole_text);
         cells.enumerate().map(move |(index, (from, to))| (self.col + index as u16 * step, &self.text[from..to]))
     }
 }
@@ -179,7 +179,7 @@ impl From<EmulatedRgb> for Rgb {
     }
 }
 
-/// Takes a picture of `rows`, of which each has `cols` cells.
+/// Creates the picture of `rows` with `cols` cells each.
 pub(super) fn from_rows<'a>(
     rows: impl Iterator<Item = &'a [Cell]>,
     cols: u16,
@@ -188,12 +188,12 @@ pub(super) fn from_rows<'a>(
     palette: &Palette,
     links: &Links,
 ) -> Picture {
-    let mut stands = None;
+    let mut cursor_cell = None;
     let rows = rows
         .enumerate()
         .map(|(index, row)| {
             if cursor.visible && index == usize::from(cursor.row) {
-                stands = standing(row, cursor, shape);
+                cursor_cell = cursor_cell_of(row, cursor, shape);
             }
             runs(row, links)
         })
@@ -201,14 +201,14 @@ pub(super) fn from_rows<'a>(
     Picture {
         cols,
         rows,
-        cursor: stands.map(|stands| CursorCell { colour: palette.cursor().map(Rgb::from), ..stands }),
+        cursor: cursor_cell.map(|cursor_cell| CursorCell { colour: palette.cursor().map(Rgb::from), ..cursor_cell }),
         foreground: palette.foreground().into(),
         background: palette.background().into(),
         palette: palette.changed().map(|(index, colour)| (index, colour.into())).collect(),
     }
 }
 
-fn standing(row: &[Cell], cursor: Cursor, shape: EmulatedShape) -> Option<CursorCell> {
+fn cursor_cell_of(row: &[Cell], cursor: Cursor, shape: EmulatedShape) -> Option<CursorCell> {
     let shape = match shape {
         EmulatedShape::Block | EmulatedShape::HollowBlock => CursorShape::Block,
         EmulatedShape::Underline => CursorShape::Underline,
@@ -216,26 +216,26 @@ fn standing(row: &[Cell], cursor: Cursor, shape: EmulatedShape) -> Option<Cursor
         EmulatedShape::Hidden => return None,
     };
     let flags = |col: u16| row.get(usize::from(col)).map_or(Flags::empty(), |cell| cell.flags);
-    let behind = flags(cursor.col).contains(Flags::WIDE_CHAR_SPACER);
-    let col = if behind { cursor.col.saturating_sub(1) } else { cursor.col };
+    let is_second_half = flags(cursor.col).contains(Flags::WIDE_CHAR_SPACER);
+    let col = if is_second_half { cursor.col.saturating_sub(1) } else { cursor.col };
     Some(CursorCell { row: cursor.row, col, wide: flags(col).contains(Flags::WIDE_CHAR), shape, colour: None })
 }
 
-/// Maximum bytes of addresses in a row; the row omits further ones.
+/// Maximum total size of the addresses in a row, in bytes. The row omits further addresses.
 pub(super) const MAX_ROW_ADDRESS_BYTES: usize = 16 * 1024;
 
 fn runs(row: &[Cell], links: &Links) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
-    let mut bytes = 0;
-    // A cell with combined characters stays alone, or its characters would look like cells.
-    let mut alone = false;
+    let mut address_bytes = 0;
+    // A cell with combining characters is a run of its own, because a run has one character for each cell.
+    let mut is_closed = false;
     for (col, cell) in row.iter().enumerate() {
         if cell.flags.intersects(Flags::WIDE_CHAR_SPACER | Flags::LEADING_WIDE_CHAR_SPACER) {
             continue;
         }
         let (col, style) = (col as u16, Style::from_cell(cell));
-        let combined = cell.zerowidth().is_some_and(|marks| !marks.is_empty());
-        if matches!(cell.c, ' ' | '\t') && !combined && !style.shows_on_blanks() {
+        let has_combining = cell.zerowidth().is_some_and(|marks| !marks.is_empty());
+        if matches!(cell.c, ' ' | '\t') && !has_combining && !style.shows_on_blanks() {
             continue;
         }
         let wide = cell.flags.contains(Flags::WIDE_CHAR);
@@ -244,12 +244,12 @@ fn runs(row: &[Cell], links: &Links) -> Vec<Run> {
         let link = link.as_ref().and_then(|link| links.address(link));
         match runs.last_mut() {
             Some(run)
-                if !alone
-                    && !combined
+                if !is_closed
+                    && !has_combining
                     && run.style == style
                     && run.wide == wide
                     && run.link.as_deref() == link
-                    && run.reaches(col) =>
+                    && run.can_extend_to(col) =>
             {
                 let gap = col - run.col - run.cols;
                 run.text.extend(std::iter::repeat_n(' ', usize::from(gap)));
@@ -259,12 +259,12 @@ fn runs(row: &[Cell], links: &Links) -> Vec<Run> {
             _ => {
                 let mut text = String::new();
                 push_cell(&mut text, cell);
-                bytes += link.map_or(0, str::len);
-                let link = link.filter(|_| bytes <= MAX_ROW_ADDRESS_BYTES).map(str::to_owned);
+                address_bytes += link.map_or(0, str::len);
+                let link = link.filter(|_| address_bytes <= MAX_ROW_ADDRESS_BYTES).map(str::to_owned);
                 runs.push(Run { col, cols, wide, text, style, link });
             }
         }
-        alone = combined;
+        is_closed = has_combining;
     }
     runs
 }

@@ -1,8 +1,8 @@
 //! Answers of the terminal to printed queries: cursor position, device attributes, colours.
 //!
-//! An answer reaches the program as input, like a key. A query in a file that `cat` prints
-//! has no program that reads the answer: the shell would take it for a command. So the terminal holds
-//! an answer until a program may read it. The answer belongs to the process group in the foreground
+//! A program receives an answer as input, like a key. No program reads the answer to a query in a
+//! file that `cat` prints: the shell would read the answer as a command. So the terminal holds an
+//! answer until a program may read it. The answer belongs to the process group in the foreground
 //! at the query: the terminal drops it when another group takes the foreground.
 
 use std::collections::VecDeque;
@@ -13,52 +13,52 @@ use tokio::time::Instant;
 
 use crate::process::Reading;
 
-/// Maximum bytes held for a program that does not read byte by byte yet. Older answers make room for newer ones.
+/// Maximum number of bytes held for a program that does not read byte by byte yet. New answers replace older ones.
 const MAX_HELD_BYTES: usize = 4096;
 
-/// Maximum bytes that wait until the terminal has read all printed output.
+/// Maximum number of bytes that wait until the terminal has read all printed output.
 const MAX_WAITING_BYTES: usize = 256 * 1024;
 
-/// Maximum time of holding an answer for a program that does not read byte by byte yet.
+/// Maximum time to hold an answer for a program that does not read byte by byte yet.
 const MAX_HOLD_TIME: Duration = Duration::from_secs(2);
 
-/// Time limit for the prompt of a shell whose command has ended, on a busy machine. The answer to a query that the
-/// shell itself prints then, in a function for its prompt, comes after that.
-pub(super) const PROMPT_COMES: Duration = Duration::from_secs(1);
+/// Maximum time to wait for the prompt after the end of a command, on a busy machine. After that, the terminal types
+/// the answer to a query that the shell itself printed in a function for its prompt.
+pub(super) const SHELL_PROMPT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Time limit for reading the end of a command whose shell has the terminal back. Output of a program arrives a moment
-/// later than a change of the modes, because the kernel passes it on in the background.
-pub(super) const END_COMES: Duration = Duration::from_millis(200);
+/// Maximum time to wait for the mark of a command's end when its shell is in the foreground again. Output arrives a
+/// moment after a change of the modes, because the kernel forwards it in the background.
+pub(super) const COMMAND_END_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// Time until the first check of a program that sent a query while the terminal collected lines. The time doubles for
-/// each further check.
-const FIRST_LOOK: Duration = Duration::from_millis(5);
+/// Delay before the first check of a program that sent a query in canonical mode. The delay doubles for each further
+/// check.
+const FIRST_CHECK_DELAY: Duration = Duration::from_millis(5);
 
-/// Knowledge about the reader of the terminal, when there is no unread output.
+/// State of the terminal's reader when there is no unread output.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reader {
     /// The process group in the foreground.
     pub(super) group: Option<Pid>,
-    /// Mode in which it reads, if the terminal reports it.
+    /// Unit in which the program reads, if the terminal reports it.
     pub(super) reading: Option<Reading>,
-    /// The shell, if it reports its prompts and its own group has the foreground.
+    /// The shell, if it reports its prompts and its own group is in the foreground.
     pub(super) shell: Option<ShellReader>,
 }
 
-/// A shell that has the terminal.
+/// A shell in the foreground.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ShellReader {
     /// True if it shows a prompt.
     pub(super) at_prompt: bool,
-    /// Time limit for its prompt.
-    pub(super) prompt_comes: Duration,
+    /// Maximum time to wait for its prompt.
+    pub(super) prompt_timeout: Duration,
 }
 
 /// Answers to the output of one read.
 #[derive(Debug)]
 struct Answer {
     bytes: Vec<u8>,
-    /// The process group that had the terminal then.
+    /// The process group in the foreground at the query.
     group: Option<Pid>,
     since: Instant,
 }
@@ -68,22 +68,23 @@ struct Answer {
 pub(super) struct Answers {
     waiting: VecDeque<Answer>,
     /// Length of the waiting answers, in bytes.
-    length: usize,
-    /// Time since which the shell's prompt is expected.
+    waiting_bytes: usize,
+    /// Start of the wait for the shell's prompt.
     prompt_due_since: Option<Instant>,
-    /// Time of the next check of the reader, and the pause until the following one.
-    inspect_at: Option<Instant>,
-    step: Duration,
+    /// Time of the next check of the reader.
+    next_check: Option<Instant>,
+    /// Delay between the next check and the following one.
+    check_delay: Duration,
 }
 
 impl Answers {
-    /// Adds answers to queries printed at this moment, while this process group had the terminal.
+    /// Adds answers to queries printed now, with this process group in the foreground.
     pub(super) fn add(&mut self, bytes: Vec<u8>, group: Option<Pid>, now: Instant) {
         if bytes.is_empty() {
             return;
         }
-        (self.inspect_at, self.step) = (Some(now), FIRST_LOOK);
-        self.length += bytes.len();
+        (self.next_check, self.check_delay) = (Some(now), FIRST_CHECK_DELAY);
+        self.waiting_bytes += bytes.len();
         self.waiting.push_back(Answer { bytes, group, since: now });
         self.keep_newest(MAX_WAITING_BYTES);
     }
@@ -93,13 +94,13 @@ impl Answers {
     }
 
     /// Returns the time of the next scheduled check of the reader.
-    pub(super) fn inspect_at(&self) -> Option<Instant> {
-        self.inspect_at
+    pub(super) fn next_check(&self) -> Option<Instant> {
+        self.next_check
     }
 
-    /// Postpones the check of the reader, because output remains to be read.
+    /// Postpones the check of the reader because there is unread output.
     pub(super) fn postpone(&mut self, now: Instant) {
-        self.inspect_at = Some(now + FIRST_LOOK);
+        self.next_check = Some(now + FIRST_CHECK_DELAY);
     }
 
     /// Drops the waiting answers.
@@ -119,8 +120,8 @@ impl Answers {
                 self.prompt_due_since = None;
                 self.retain(|answer| now.duration_since(answer.since) < MAX_HOLD_TIME);
                 self.keep_newest(MAX_HELD_BYTES);
-                self.inspect_at = (!self.is_empty()).then(|| now + self.step);
-                self.step *= 2;
+                self.next_check = (!self.is_empty()).then(|| now + self.check_delay);
+                self.check_delay *= 2;
                 Vec::new()
             }
             (Some(Reading::Keys), Some(shell)) if shell.at_prompt => {
@@ -128,34 +129,34 @@ impl Answers {
                 Vec::new()
             }
             (Some(Reading::Keys), Some(shell)) => {
-                let due = *self.prompt_due_since.get_or_insert(now) + shell.prompt_comes;
+                let due = *self.prompt_due_since.get_or_insert(now) + shell.prompt_timeout;
                 if now >= due {
-                    return self.all();
+                    return self.take_all();
                 }
                 self.keep_newest(MAX_HELD_BYTES);
-                self.inspect_at = Some(due);
+                self.next_check = Some(due);
                 Vec::new()
             }
-            _ => self.all(),
+            _ => self.take_all(),
         }
     }
 
-    fn all(&mut self) -> Vec<u8> {
-        let all = std::mem::take(self);
-        all.waiting.into_iter().flat_map(|answer| answer.bytes).collect()
+    fn take_all(&mut self) -> Vec<u8> {
+        let answers = std::mem::take(self);
+        answers.waiting.into_iter().flat_map(|answer| answer.bytes).collect()
     }
 
-    fn retain(&mut self, holds: impl Fn(&Answer) -> bool) {
-        self.waiting.retain(holds);
-        self.length = self.waiting.iter().map(|answer| answer.bytes.len()).sum();
+    fn retain(&mut self, is_kept: impl Fn(&Answer) -> bool) {
+        self.waiting.retain(is_kept);
+        self.waiting_bytes = self.waiting.iter().map(|answer| answer.bytes.len()).sum();
     }
 
-    /// Drops the oldest until the rest has at most `bound` bytes.
-    fn keep_newest(&mut self, bound: usize) {
-        while self.length > bound
+    /// Drops the oldest answers until at most `max_bytes` bytes remain.
+    fn keep_newest(&mut self, max_bytes: usize) {
+        while self.waiting_bytes > max_bytes
             && let Some(oldest) = self.waiting.pop_front()
         {
-            self.length -= oldest.bytes.len();
+            self.waiting_bytes -= oldest.bytes.len();
         }
     }
 }
@@ -177,7 +178,7 @@ mod tests {
 
     /// The shell of group 7.
     fn shell(reading: Reading, at_prompt: bool) -> Reader {
-        Reader { shell: Some(ShellReader { at_prompt, prompt_comes: PROMPT_COMES }), ..program(reading) }
+        Reader { shell: Some(ShellReader { at_prompt, prompt_timeout: SHELL_PROMPT_TIMEOUT }), ..program(reading) }
     }
 
     fn with_answer(now: Instant) -> Answers {
@@ -194,7 +195,7 @@ mod tests {
         {
             let mut answers = with_answer(now);
             assert_eq!(answers.take_due(reader, now), ANSWER);
-            assert!(answers.is_empty() && answers.inspect_at().is_none() && answers.take_due(reader, now).is_empty());
+            assert!(answers.is_empty() && answers.next_check().is_none() && answers.take_due(reader, now).is_empty());
         }
     }
 
@@ -219,7 +220,7 @@ mod tests {
         let mut answers = with_answer(now);
         assert!(answers.take_due(program(Reading::Lines), now).is_empty() && !answers.is_empty());
         let other = Reader { group: group(8), ..program(Reading::Bytes) };
-        assert!(answers.take_due(other, now).is_empty() && answers.is_empty() && answers.inspect_at().is_none());
+        assert!(answers.take_due(other, now).is_empty() && answers.is_empty() && answers.next_check().is_none());
     }
 
     #[test]
@@ -227,7 +228,7 @@ mod tests {
         let mut now = Instant::now();
         let mut answers = with_answer(now);
         for _ in 0..5 {
-            now = answers.inspect_at().unwrap();
+            now = answers.next_check().unwrap();
             assert!(answers.take_due(program(Reading::Lines), now).is_empty());
         }
         assert_eq!(answers.take_due(program(Reading::Bytes), now), ANSWER);
@@ -238,7 +239,7 @@ mod tests {
         let mut now = Instant::now();
         let mut answers = with_answer(now);
         let mut looks = 0;
-        while let Some(look) = answers.inspect_at() {
+        while let Some(look) = answers.next_check() {
             now = look;
             assert!(answers.take_due(program(Reading::Lines), now).is_empty());
             looks += 1;
@@ -252,7 +253,7 @@ mod tests {
         let now = Instant::now();
         let mut answers = with_answer(now);
         assert!(answers.take_due(shell(Reading::Keys, false), now).is_empty());
-        assert_eq!(answers.inspect_at(), Some(now + PROMPT_COMES));
+        assert_eq!(answers.next_check(), Some(now + SHELL_PROMPT_TIMEOUT));
         assert!(answers.take_due(shell(Reading::Keys, true), now).is_empty() && answers.is_empty());
         let (mut answers, later) = (with_answer(now), now + MAX_HOLD_TIME / 2);
         assert!(answers.take_due(shell(Reading::Lines, false), now).is_empty());
@@ -260,7 +261,11 @@ mod tests {
             answers.take_due(shell(Reading::Keys, false), later).is_empty(),
             "it counts from when the shell reads keys"
         );
-        assert_eq!(answers.take_due(shell(Reading::Keys, false), later + PROMPT_COMES), ANSWER, "it asked by itself");
+        assert_eq!(
+            answers.take_due(shell(Reading::Keys, false), later + SHELL_PROMPT_TIMEOUT),
+            ANSWER,
+            "it asked by itself"
+        );
     }
 
     #[test]

@@ -1,39 +1,39 @@
 //! Excerpts: parts of the output, truncated to a size limit.
 //!
-//! A part may be a gigabyte long while its reader requests ten thousand characters, so ranges of offsets
-//! describe a part, and only the text needed from its two ends is read. The omitted middle
-//! is counted in bytes, because counting characters would require reading it.
+//! A part may have a gigabyte while its reader requests ten thousand characters. So ranges of offsets
+//! describe a part, and only the required text at its two ends is read. The omitted middle is
+//! counted in bytes, because a count of characters would require reading it.
 
 use std::ops::Range;
 
 use super::{Excerpt, Limit, Part};
 use crate::history::{History, Zone, ceil_char_boundary, floor_char_boundary};
-use crate::lines::{as_printed, overlaid, settled};
+use crate::lines::{as_printed, render_line, settled};
 
 /// Returns `part` of `history`, without output drawn by full-screen programs.
 pub(super) fn read_part(history: &History, part: Part, input_offset: u64, limit: Limit) -> Excerpt {
-    let held = history.start();
+    let history_start = history.start();
     let (pieces, dropped_before) = match part {
         Part::From(offset) | Part::RawFrom(offset) => {
-            (Pieces::from(history, offset, |_, _| true), (offset < held).then_some(held))
+            (Pieces::from(history, offset, |_, _| true), (offset < history_start).then_some(history_start))
         }
         Part::SinceInput => {
             return read_since_input(history, input_offset..history.end(), input_offset, limit, settled);
         }
         Part::New { from, reach, .. } => return read_new(history, from, reach, limit),
         // A tail does not include dropped output.
-        Part::Tail(count) => (Pieces::from(history, held, |_, _| true).last_lines(history, count), None),
+        Part::Tail(count) => (Pieces::from(history, history_start, |_, _| true).last_lines(history, count), None),
     };
     let format = match part {
         Part::RawFrom(_) => str::to_owned,
-        // Pages are joined, so the blanks at the ends of their lines stay.
+        // Clients join pages, so keep the blanks at the ends of lines.
         Part::From(_) => as_printed,
         Part::SinceInput | Part::New { .. } | Part::Tail(_) => settled,
     };
     read_limited(history, &pieces, history.end(), dropped_before, limit, format)
 }
 
-/// Returns the text within `range` without what was typed in the input at `input_offset`.
+/// Returns the text within `range`, without the echo of the input at `input_offset`.
 pub(super) fn read_since_input(
     history: &History,
     range: Range<u64>,
@@ -42,40 +42,40 @@ pub(super) fn read_since_input(
     format: fn(&str) -> String,
 ) -> Excerpt {
     let (start, end) = (range.start, range.end.max(range.start));
-    let typed = |start, zone| zone == Zone::Input && start <= input_offset;
-    let pieces = Pieces::within(history, start..end, |start, zone| !typed(start, zone));
-    let dropped_before = Some(history.start()).filter(|held| start < *held);
+    let is_typed = |start, zone| zone == Zone::Input && start <= input_offset;
+    let pieces = Pieces::within(history, start..end, |start, zone| !is_typed(start, zone));
+    let dropped_before = Some(history.start()).filter(|history_start| start < *history_start);
     read_limited(history, &pieces, end, dropped_before, limit, format)
 }
 
-/// Maximum bytes of a line before an offset that the search for its new part reads.
+/// Maximum number of bytes to read of a line before an offset, to find its new part.
 const MAX_LINE_BYTES: u64 = 64 * 1024;
 
-/// Returns the output that is new to a client that has read up to `from`. Of a partly read line, returns
-/// the rest, or the whole line if the part already read has changed since.
+/// Returns the output that is new to a client that has read up to `from`. Of a partly read line, returns the unread
+/// part, or the whole line if the read part has changed.
 fn read_new(history: &History, from: u64, reach: usize, limit: Limit) -> Excerpt {
-    let held = history.start();
-    let from = from.clamp(held, history.end());
-    let low = from.saturating_sub(MAX_LINE_BYTES).max(held);
-    let line = history.newline_from_end(low..from, 1).map_or(low, |newline| newline + 1);
+    let history_start = history.start();
+    let from = from.clamp(history_start, history.end());
+    let search_start = from.saturating_sub(MAX_LINE_BYTES).max(history_start);
+    let line_start = history.newline_from_end(search_start..from, 1).map_or(search_start, |newline| newline + 1);
     let text_in = |range: Range<u64>| {
         let pieces = Pieces::within(history, range.clone(), |_, _| true);
         pieces.head(history, usize::try_from(range.end - range.start).unwrap_or(usize::MAX)).raw
     };
-    let seen = text_in(line..from);
+    let seen = text_in(line_start..from);
     let mut excerpt =
         read_limited(history, &Pieces::from(history, from, |_, _| true), history.end(), None, limit, str::to_owned);
-    let (first, rest) = match excerpt.head.find('\n') {
+    let (first_line, rest) = match excerpt.head.find('\n') {
         Some(end) => excerpt.head.split_at(end),
         None => (excerpt.head.as_str(), ""),
     };
-    let (before, now) = (overlaid(&seen), overlaid(&(seen.clone() + first)));
+    let (before, current) = (render_line(&seen), render_line(&(seen.clone() + first_line)));
     let known = before.text_in_columns(0..before.width());
-    let is_continued = now.width() >= before.width() && now.text_in_columns(0..before.width()) == known;
+    let is_continued = current.width() >= before.width() && current.text_in_columns(0..before.width()) == known;
     let begin = if is_continued { before.width() } else { 0 };
-    let shown = now.text_in_columns(begin..now.width().max(begin));
-    let head = format!("{}{}", shown.trim_end(), settled(rest));
-    excerpt.before = settled(&text_in(line.saturating_sub(reach as u64).max(held)..line));
+    let new_text = current.text_in_columns(begin..current.width().max(begin));
+    let head = format!("{}{}", new_text.trim_end(), settled(rest));
+    excerpt.before = settled(&text_in(line_start.saturating_sub(reach as u64).max(history_start)..line_start));
     if is_continued {
         excerpt.before.push_str(&known);
     }
@@ -101,11 +101,11 @@ pub(super) fn join_lines(lines: impl Iterator<Item = String>, end: u64, limit: L
     Excerpt { tail, left_out, ..Excerpt::from_text(text[..head].to_owned(), end) }
 }
 
-/// Maximum bytes of all pieces together.
+/// Maximum total size of the texts, in bytes.
 const MAX_PIECES_BYTES: usize = 4 << 20;
 
-/// Returns the settled text, keeping trailing blanks of an unfinished last line: they
-/// may be part of a question, and a pattern may match them.
+/// Returns the settled text with the trailing blanks of an unfinished last line, which may be part of a question that a
+/// pattern matches.
 pub(super) fn settle_keeping_blanks(raw: &str) -> String {
     let mut text = settled(raw);
     if !text.is_empty() && !text.ends_with([' ', '\n']) {
@@ -140,9 +140,9 @@ pub(super) fn read_ranges(history: &History, ranges: &[(u64, u64)], max_chars: u
 
 /// Returns the printed text of `ranges`, in order, restricted to `output_zone`.
 pub(super) fn read_printed(history: &History, ranges: &[Range<u64>], output_zone: Zone, limit: Limit) -> Excerpt {
-    let held = history.start();
-    let dropped_before = ranges.first().is_some_and(|range| range.start < held).then_some(held);
-    let end = ranges.last().map_or(held, |range| range.end);
+    let history_start = history.start();
+    let dropped_before = ranges.first().is_some_and(|range| range.start < history_start).then_some(history_start);
+    let end = ranges.last().map_or(history_start, |range| range.end);
     let pieces =
         ranges.iter().flat_map(|range| Pieces::within(history, range.clone(), |_, zone| zone == output_zone).0);
     let pieces = Pieces(pieces.collect());
@@ -174,16 +174,16 @@ fn read_limited(
         Limit::HeadAndTail(_) => {
             let cut = cut_before(raw, max_chars / 2);
             let end = pieces.tail(history, max_chars - max_chars / 2);
-            let resume = cut_after(&end, max_chars - max_chars / 2);
-            let kept = (cut + end.len() - resume) as u64;
-            let (tail, left_out) = (Some(format(&end[resume..])), total.saturating_sub(kept));
+            let tail_start = cut_after(&end, max_chars - max_chars / 2);
+            let kept_bytes = (cut + end.len() - tail_start) as u64;
+            let (tail, left_out) = (Some(format(&end[tail_start..])), total.saturating_sub(kept_bytes));
             Excerpt { tail, left_out, dropped_before, ..Excerpt::from_text(format(&raw[..cut]), text.offset(cut)) }
         }
     }
 }
 
-/// Minimum bytes of a read, so that characters of several bytes do not mean many small reads.
-const PORTION: u64 = 4096;
+/// Minimum number of bytes of a read, to avoid many small reads of multi-byte characters.
+const MIN_READ_BYTES: u64 = 4096;
 
 /// Ranges of a part, without its text.
 struct Pieces(Vec<Range<u64>>);
@@ -199,7 +199,7 @@ impl Pieces {
         let (start, end) = (range.start, range.end.min(history.end()));
         let mut start = start.clamp(history.start().min(end), end);
         if start > history.start() {
-            // An offset that a caller made up may be in the middle of a character.
+            // An arbitrary offset may be in the middle of a character.
             start = history.read(start..end.min(start + 8)).0;
         }
         let zones = history.zones(start..end);
@@ -217,9 +217,9 @@ impl Pieces {
         if count == 0 {
             return Self(Vec::new());
         }
-        // The newline that ends the last line does not begin another one.
-        let closed = history.newline_from_end(last.end - 1..last.end, 1).is_ok();
-        let mut remaining = count + usize::from(closed);
+        // The newline at the end of the last line does not begin another line.
+        let has_final_newline = history.newline_from_end(last.end - 1..last.end, 1).is_ok();
+        let mut remaining = count + usize::from(has_final_newline);
         for index in (0..self.0.len()).rev() {
             match history.newline_from_end(self.0[index].clone(), remaining) {
                 Ok(newline) => {
@@ -234,14 +234,14 @@ impl Pieces {
         self
     }
 
-    /// Reads from the beginning, at least `characters` if there are as many.
+    /// Reads at least `characters` from the beginning, or the whole text.
     fn head(&self, history: &History, characters: usize) -> Text {
         let mut text = Text { raw: String::new(), pieces: Vec::new() };
         let mut missing = characters as u64;
         for piece in &self.0 {
             let mut from = piece.start;
             while from < piece.end && missing > 0 {
-                let to = piece.end.min(from.saturating_add(missing.max(PORTION)));
+                let to = piece.end.min(from.saturating_add(missing.max(MIN_READ_BYTES)));
                 let (begins, read) = history.read(from..to);
                 text.pieces.push((text.raw.len(), begins));
                 text.raw.push_str(&read);
@@ -253,7 +253,7 @@ impl Pieces {
         text
     }
 
-    /// Reads from the end, at least `characters` if there are as many.
+    /// Reads at least `characters` from the end, or the whole text.
     fn tail(&self, history: &History, characters: usize) -> String {
         let mut portions: Vec<String> = Vec::new();
         let mut missing = characters as u64;
@@ -263,7 +263,7 @@ impl Pieces {
                 if missing == 0 {
                     break 'enough;
                 }
-                let from = piece.start.max(to.saturating_sub(missing.max(PORTION)));
+                let from = piece.start.max(to.saturating_sub(missing.max(MIN_READ_BYTES)));
                 let (begins, read) = history.read(from..to);
                 missing = missing.saturating_sub(read.chars().count() as u64);
                 to = if read.is_empty() { from } else { begins };
@@ -274,7 +274,7 @@ impl Pieces {
     }
 }
 
-/// Text, with a map from its bytes to offsets of the history.
+/// Text with a map from its bytes to offsets of the history.
 struct Text {
     raw: String,
     /// Beginning of each piece in `raw`, and its offset.

@@ -1,10 +1,10 @@
-//! Turns of terminals that print without end.
+//! Scheduling of terminals that print without end (flooding terminals).
 //!
-//! A terminal that always has more to read is always ready to run, and so is the program that fills
-//! it. A hundred of them would delay the one whose output a caller waits for: in our own queue, and
-//! in the kernel's for every process between that output and the caller. So they queue among
-//! themselves here, and when they are a crowd, a pause follows each turn: programs that print
-//! faster than that wait for us, and no other terminal waits. No output is lost.
+//! A flooding terminal is always ready to run, and so is its program. A hundred of them would delay
+//! other terminals: in the queue of this process's runtime, and in the kernel's queue for every
+//! process between the output and a client. So flooding terminals have a separate queue here. If
+//! there are many, a pause follows each turn: programs that print faster are blocked meanwhile,
+//! and other terminals are not delayed. No output is lost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,14 +12,14 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Maximum number of flooding terminals that run at the same time.
-const AT_ONCE: usize = 2;
+/// Maximum number of flooding terminals that read output at the same time.
+const MAX_CONCURRENT_TURNS: usize = 2;
 
 /// Number of flooding terminals above which a pause follows each turn.
-const CROWD: usize = 4;
+const MAX_FLOODS_WITHOUT_PAUSE: usize = 4;
 
-/// The pause after a turn in a crowd. With turns of some twelve kilobytes that is a dozen megabytes a second in all,
-/// which takes a quarter of two cores.
+/// The pause after a turn of many flooding terminals. With about 12 KB for each turn, all terminals together read about
+/// 12 MB/s, which takes a quarter of two cores.
 const TURN_PAUSE: Duration = Duration::from_millis(1);
 
 /// The queue of all terminals of a process. Cheap to clone.
@@ -31,14 +31,14 @@ pub(crate) struct OutputScheduler {
 
 impl Default for OutputScheduler {
     fn default() -> Self {
-        Self { turns: Arc::new(Semaphore::new(AT_ONCE)), flooding: Arc::default() }
+        Self { turns: Arc::new(Semaphore::new(MAX_CONCURRENT_TURNS)), flooding: Arc::default() }
     }
 }
 
-/// One terminal's place in the queue.
+/// Registration of one terminal in the queue.
 #[derive(Debug)]
 pub(super) struct FloodSlot {
-    floods: OutputScheduler,
+    scheduler: OutputScheduler,
     flooding: bool,
 }
 
@@ -46,22 +46,22 @@ pub(super) struct FloodSlot {
 #[derive(Debug)]
 pub(super) struct Turn {
     permit: Option<OwnedSemaphorePermit>,
-    paused: bool,
+    has_pause: bool,
 }
 
 impl FloodSlot {
-    pub(super) fn new(floods: OutputScheduler) -> Self {
-        Self { floods, flooding: false }
+    pub(super) fn new(scheduler: OutputScheduler) -> Self {
+        Self { scheduler, flooding: false }
     }
 
-    /// Records whether the last turn ended before the output did.
+    /// Sets the flooding state: true if the last turn ended before the output did.
     pub(super) fn set_flooding(&mut self, flooding: bool) {
         if flooding != self.flooding {
             self.flooding = flooding;
             if flooding {
-                self.floods.flooding.fetch_add(1, Ordering::Relaxed);
+                self.scheduler.flooding.fetch_add(1, Ordering::Relaxed);
             } else {
-                self.floods.flooding.fetch_sub(1, Ordering::Relaxed);
+                self.scheduler.flooding.fetch_sub(1, Ordering::Relaxed);
             }
         }
     }
@@ -71,12 +71,12 @@ impl FloodSlot {
     }
 
     /// Waits for the next turn. A terminal that stops waiting goes to the end of the queue.
-    pub(super) fn turn(&self) -> impl Future<Output = Turn> + use<> {
-        let floods = self.floods.clone();
+    pub(super) fn wait_for_turn(&self) -> impl Future<Output = Turn> + use<> {
+        let scheduler = self.scheduler.clone();
         async move {
-            // Nothing closes the semaphore.
-            let permit = floods.turns.acquire_owned().await.ok();
-            Turn { permit, paused: floods.flooding.load(Ordering::Relaxed) > CROWD }
+            // No code closes the semaphore.
+            let permit = scheduler.turns.acquire_owned().await.ok();
+            Turn { permit, has_pause: scheduler.flooding.load(Ordering::Relaxed) > MAX_FLOODS_WITHOUT_PAUSE }
         }
     }
 }
@@ -89,7 +89,7 @@ impl Drop for FloodSlot {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        if let (Some(permit), true) = (self.permit.take(), self.paused) {
+        if let (Some(permit), true) = (self.permit.take(), self.has_pause) {
             tokio::spawn(async move {
                 tokio::time::sleep(TURN_PAUSE).await;
                 drop(permit);
@@ -104,28 +104,28 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_few_take_turns_without_a_pause_and_a_crowd_with_one() {
-        let floods = OutputScheduler::default();
-        let mut places: Vec<_> = (0..=CROWD).map(|_| FloodSlot::new(floods.clone())).collect();
+        let scheduler = OutputScheduler::default();
+        let mut places: Vec<_> = (0..=MAX_FLOODS_WITHOUT_PAUSE).map(|_| FloodSlot::new(scheduler.clone())).collect();
         let began = tokio::time::Instant::now();
-        for place in &mut places[..CROWD] {
+        for place in &mut places[..MAX_FLOODS_WITHOUT_PAUSE] {
             place.set_flooding(true);
         }
         for place in places.iter().cycle().take(1000) {
-            drop(place.turn().await);
+            drop(place.wait_for_turn().await);
         }
         assert_eq!(began.elapsed(), Duration::ZERO);
-        places[CROWD].set_flooding(true);
+        places[MAX_FLOODS_WITHOUT_PAUSE].set_flooding(true);
         for place in places.iter().cycle().take(1000) {
-            drop(place.turn().await);
+            drop(place.wait_for_turn().await);
         }
         // Two at once, so two for each pause.
         let crowded = began.elapsed();
         assert!((TURN_PAUSE * 498..=TURN_PAUSE * 502).contains(&crowded), "{crowded:?}");
-        places.truncate(CROWD);
+        places.truncate(MAX_FLOODS_WITHOUT_PAUSE);
         let began = tokio::time::Instant::now();
         tokio::time::sleep(TURN_PAUSE * 2).await;
         for place in places.iter().cycle().take(1000) {
-            drop(place.turn().await);
+            drop(place.wait_for_turn().await);
         }
         assert_eq!(began.elapsed(), TURN_PAUSE * 2, "one that is gone is no part of a crowd");
     }

@@ -1,8 +1,8 @@
 //! Times at which a wait for typed input checks the foreground program.
 //!
-//! No event announces that a program begins to read. A wait therefore checks a silent program after a short time, and
-//! again after pauses that grow to a second. Each check of `/proc` takes some tens of microseconds. Output and input
-//! restart the silence.
+//! No event announces that a program begins to read. So a wait checks a silent program after a short time, and again
+//! after pauses that grow to a second. Each check of `/proc` takes tens of microseconds. Output and input restart the
+//! silence.
 
 use std::time::Duration;
 
@@ -12,56 +12,58 @@ use crate::process::InputState;
 use crate::wait::InputWait;
 
 /// Silence of a program before the first check. Most programs write a question at once.
-const SETTLED: Duration = Duration::from_millis(70);
+const SILENCE: Duration = Duration::from_millis(70);
 
-/// Time until the second check of a waiting program. Output from just before its read may arrive later, because the
-/// kernel passes it on in a separate task.
-const CONFIRMED: Duration = Duration::from_millis(30);
+/// Delay until the second check of a waiting program. Output from just before its read may still arrive, because the
+/// kernel forwards output in a separate task.
+const CONFIRMATION_DELAY: Duration = Duration::from_millis(30);
 
 /// Required silence of a program with an unknown state.
-const SETTLED_UNKNOWN: Duration = Duration::from_millis(800);
+const UNKNOWN_STATE_SILENCE: Duration = Duration::from_millis(800);
 
 /// Required silence of a program with an unknown state, or of a line editor, that shows the awaited text.
-const SETTLED_FOUND: Duration = Duration::from_millis(200);
+const FOUND_TEXT_SILENCE: Duration = Duration::from_millis(200);
 
-/// Required silence of a program that takes keys, where the rows that a wait looks for are not on the screen: it draws
-/// them once it has what it waits for in addition to keys.
-const SETTLED_DRAWING: Duration = Duration::from_secs(2);
+/// Required silence of a program that reads keys while the screen lacks the awaited rows. The program may draw them
+/// after an event other than a key.
+const DRAWING_SILENCE: Duration = Duration::from_secs(2);
 
-/// Required silence of a relay, without a question on the screen. Longer, because a silent
+/// Required silence of a relay without a question on the screen. It is long because a silent
 /// remote command looks the same.
-const SETTLED_RELAY: Duration = Duration::from_secs(3);
+const RELAY_SILENCE: Duration = Duration::from_secs(3);
 
-/// The first pause between two checks, which doubles each time, and the longest one.
+/// The first pause between two checks. Each further pause doubles.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
+
+/// Maximum pause between two checks.
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
 /// Result of a check of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Look {
+pub(super) struct InputCheck {
     pub(super) state: InputState,
     pub(super) screen: ScreenState,
 }
 
-/// State of the screen where a program may wait for input.
+/// State of the screen at a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ScreenState {
-    /// A full-screen program has the screen. If it does not change, the program waits.
+    /// A full-screen program has the screen. If the screen does not change, the program waits.
     Full,
-    /// The program takes keys one by one, and nothing is in the row of the cursor.
+    /// The program reads single keys, and the row of the cursor is empty.
     EditorAtEmptyRow,
-    /// Neither of both.
+    /// Any other state.
     Lines,
 }
 
-/// Content of the place where a program may wait for input, for a wait that looks for a text with it.
+/// Content of the screen with regard to the text or screen that a wait searches for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Awaited {
-    /// The wait looks for no such text, or the text did not come in the output.
+pub(super) enum AwaitedContent {
+    /// The wait searches for no text, or the text did not appear.
     Nothing,
-    /// The text.
+    /// The searched text.
     Text,
-    /// Another screen than that which it looks for.
+    /// A screen that differs from the searched one.
     OtherScreen,
 }
 
@@ -70,56 +72,60 @@ pub(super) enum Awaited {
 pub(super) struct InputWatch {
     wait: InputWait,
     silent_since: Instant,
-    /// True if the last check found that it waits.
-    seen_waiting: bool,
+    /// True if the program was waiting at the last check.
+    was_waiting: bool,
     pause: Duration,
-    look_at: Instant,
+    next_check: Instant,
 }
 
 impl InputWatch {
-    /// Creates a watch of a program that is silent since `silent_since`.
+    /// Creates a watch of a program that has been silent since `silent_since`.
     pub(super) fn new(wait: InputWait, silent_since: Instant) -> Self {
-        Self { wait, silent_since, seen_waiting: false, pause: FIRST_PAUSE, look_at: silent_since + SETTLED }
+        Self { wait, silent_since, was_waiting: false, pause: FIRST_PAUSE, next_check: silent_since + SILENCE }
     }
 
-    /// Records output, or written input.
+    /// Restarts the silence after output or written input.
     pub(super) fn restart(&mut self, now: Instant) {
         *self = Self::new(self.wait, now);
     }
 
     /// Returns whether a quiet program with an unknown state counts as waiting.
-    pub(super) fn guesses(&self) -> bool {
+    pub(super) fn accepts_guess(&self) -> bool {
         self.wait == InputWait::KnownOrQuiet
     }
 
     /// Returns the time of the next check.
     pub(super) fn due(&self) -> Instant {
-        self.look_at
+        self.next_check
     }
 
-    /// Records the result of a check at `now`. Returns whether the program waits for input. `awaited` is the text on
-    /// the screen.
-    pub(super) fn looked(&mut self, Look { state, screen }: Look, awaited: Awaited, now: Instant) -> bool {
+    /// Records the result of a check at `now`. Returns whether the program waits for input.
+    pub(super) fn record_check(
+        &mut self,
+        InputCheck { state, screen }: InputCheck,
+        awaited: AwaitedContent,
+        now: Instant,
+    ) -> bool {
         let full_screen = screen == ScreenState::Full;
         let is_quiet = |settled: Duration| now >= self.silent_since + settled;
-        let guesses = self.guesses();
+        let accepts_guess = self.accepts_guess();
         let waits = match state {
-            // An editor of lines takes keys while its own command is under way; it has not shown its prompt then.
+            // A line editor reads keys even during its own command, before it shows its prompt.
             InputState::Works => false,
-            _ if awaited == Awaited::Text && is_quiet(SETTLED_FOUND) => true,
-            InputState::Awaits if awaited == Awaited::OtherScreen => is_quiet(SETTLED_DRAWING),
-            InputState::Awaits => screen != ScreenState::EditorAtEmptyRow || is_quiet(SETTLED_UNKNOWN),
-            InputState::Unknown => (guesses || full_screen) && is_quiet(SETTLED_UNKNOWN),
-            InputState::Relays if full_screen => is_quiet(SETTLED_UNKNOWN),
-            InputState::Relays => guesses && is_quiet(SETTLED_RELAY),
+            _ if awaited == AwaitedContent::Text && is_quiet(FOUND_TEXT_SILENCE) => true,
+            InputState::Awaits if awaited == AwaitedContent::OtherScreen => is_quiet(DRAWING_SILENCE),
+            InputState::Awaits => screen != ScreenState::EditorAtEmptyRow || is_quiet(UNKNOWN_STATE_SILENCE),
+            InputState::Unknown => (accepts_guess || full_screen) && is_quiet(UNKNOWN_STATE_SILENCE),
+            InputState::Relays if full_screen => is_quiet(UNKNOWN_STATE_SILENCE),
+            InputState::Relays => accepts_guess && is_quiet(RELAY_SILENCE),
         };
-        if waits && !std::mem::replace(&mut self.seen_waiting, waits) {
-            self.look_at = now + CONFIRMED;
+        if waits && !std::mem::replace(&mut self.was_waiting, waits) {
+            self.next_check = now + CONFIRMATION_DELAY;
             return false;
         }
-        self.seen_waiting = waits;
+        self.was_waiting = waits;
         if !waits {
-            self.look_at = now + self.pause;
+            self.next_check = now + self.pause;
             self.pause = (2 * self.pause).min(MAX_PAUSE);
         }
         waits
@@ -134,23 +140,24 @@ mod tests {
         begin + Duration::from_millis(milliseconds)
     }
 
-    fn lines(state: InputState) -> Look {
-        Look { state, screen: ScreenState::Lines }
+    fn lines(state: InputState) -> InputCheck {
+        InputCheck { state, screen: ScreenState::Lines }
     }
 
-    fn full(state: InputState) -> Look {
-        Look { state, screen: ScreenState::Full }
+    fn full(state: InputState) -> InputCheck {
+        InputCheck { state, screen: ScreenState::Full }
     }
 
     /// Looks until the watch is sure, and returns whether the program waits.
-    fn sees(watch: &mut InputWatch, look: Look, now: Instant) -> bool {
-        watch.looked(look, Awaited::Nothing, now) || watch.looked(look, Awaited::Nothing, now + CONFIRMED)
+    fn sees(watch: &mut InputWatch, look: InputCheck, now: Instant) -> bool {
+        watch.record_check(look, AwaitedContent::Nothing, now)
+            || watch.record_check(look, AwaitedContent::Nothing, now + CONFIRMATION_DELAY)
     }
 
     #[test]
     fn a_line_editor_without_a_prompt_counts_after_a_longer_silence() {
         let begin = Instant::now();
-        let look = Look { state: InputState::Awaits, screen: ScreenState::EditorAtEmptyRow };
+        let look = InputCheck { state: InputState::Awaits, screen: ScreenState::EditorAtEmptyRow };
         let mut watch = InputWatch::new(InputWait::Known, begin);
         assert!(!sees(&mut watch, look, at(begin, 700)));
         assert!(sees(&mut watch, look, at(begin, 800)));
@@ -166,7 +173,7 @@ mod tests {
         let mut looks = 0;
         while watch.due() < at(begin, 10_000) {
             let now = watch.due();
-            assert!(!watch.looked(full(InputState::Works), Awaited::Nothing, now));
+            assert!(!watch.record_check(full(InputState::Works), AwaitedContent::Nothing, now));
             looks += 1;
         }
         assert!(looks < 16, "{looks} looks");
@@ -176,13 +183,16 @@ mod tests {
     fn a_program_that_waits_is_looked_at_twice() {
         let begin = Instant::now();
         let mut watch = InputWatch::new(InputWait::Known, begin);
-        assert!(!watch.looked(lines(InputState::Awaits), Awaited::Nothing, at(begin, 70)));
+        assert!(!watch.record_check(lines(InputState::Awaits), AwaitedContent::Nothing, at(begin, 70)));
         assert_eq!(watch.due(), at(begin, 100));
-        assert!(watch.looked(lines(InputState::Awaits), Awaited::Nothing, at(begin, 100)));
+        assert!(watch.record_check(lines(InputState::Awaits), AwaitedContent::Nothing, at(begin, 100)));
         let mut watch = InputWatch::new(InputWait::Known, begin);
-        assert!(!watch.looked(lines(InputState::Awaits), Awaited::Nothing, at(begin, 70)));
-        assert!(!watch.looked(lines(InputState::Works), Awaited::Nothing, at(begin, 100)), "it went on");
-        assert!(!watch.looked(lines(InputState::Awaits), Awaited::Nothing, at(begin, 150)), "which begins anew");
+        assert!(!watch.record_check(lines(InputState::Awaits), AwaitedContent::Nothing, at(begin, 70)));
+        assert!(!watch.record_check(lines(InputState::Works), AwaitedContent::Nothing, at(begin, 100)), "it went on");
+        assert!(
+            !watch.record_check(lines(InputState::Awaits), AwaitedContent::Nothing, at(begin, 150)),
+            "which begins anew"
+        );
     }
 
     #[test]
@@ -194,11 +204,11 @@ mod tests {
             (InputState::Awaits, true),
             (InputState::Works, false),
         ] {
-            let look = Look { state, screen: ScreenState::EditorAtEmptyRow };
+            let look = InputCheck { state, screen: ScreenState::EditorAtEmptyRow };
             let mut watch = InputWatch::new(InputWait::Known, begin);
-            assert!(!watch.looked(look, Awaited::Text, at(begin, 100)));
-            let seen =
-                watch.looked(look, Awaited::Text, at(begin, 200)) || watch.looked(look, Awaited::Text, at(begin, 230));
+            assert!(!watch.record_check(look, AwaitedContent::Text, at(begin, 100)));
+            let seen = watch.record_check(look, AwaitedContent::Text, at(begin, 200))
+                || watch.record_check(look, AwaitedContent::Text, at(begin, 230));
             assert_eq!(seen, waits, "{state:?}");
         }
     }
@@ -207,13 +217,13 @@ mod tests {
     fn a_program_that_draws_has_time_until_its_rows_are_there() {
         let begin = Instant::now();
         let mut watch = InputWatch::new(InputWait::Known, begin);
-        let mut waits = |awaited: Awaited, milliseconds: u64| {
+        let mut waits = |awaited: AwaitedContent, milliseconds: u64| {
             let look = lines(InputState::Awaits);
-            watch.looked(look, awaited, at(begin, milliseconds))
-                || watch.looked(look, awaited, at(begin, milliseconds) + CONFIRMED)
+            watch.record_check(look, awaited, at(begin, milliseconds))
+                || watch.record_check(look, awaited, at(begin, milliseconds) + CONFIRMATION_DELAY)
         };
-        assert!(!waits(Awaited::OtherScreen, 100) && !waits(Awaited::OtherScreen, 1900));
-        assert!(waits(Awaited::OtherScreen, 2000));
+        assert!(!waits(AwaitedContent::OtherScreen, 100) && !waits(AwaitedContent::OtherScreen, 1900));
+        assert!(waits(AwaitedContent::OtherScreen, 2000));
         let mut watch = InputWatch::new(InputWait::Known, begin);
         assert!(sees(&mut watch, lines(InputState::Awaits), at(begin, 100)));
     }

@@ -1,31 +1,31 @@
-//! Input that the kernel has not taken yet, in order, with pauses where a program must take the bytes before first.
+//! Queue of input for the kernel, with pauses until a program has read the preceding bytes.
 //!
-//! **Escape keys.** A terminal sends Alt-Q as the bytes of Escape and Q. A program therefore takes a byte that follows
-//! Escape at once for a part of the same key, and decides by time: vim waits 100 ms (`ttimeoutlen`), Node, readline and
-//! `prompt_toolkit` 500 ms, ncurses 1,000 ms (`ESCDELAY`). A person never types that fast; the keys of one request do.
-//! The pause ends early if the program answers to the escape key.
+//! **Escape keys.** A terminal sends Alt-Q as the bytes of Escape and Q. So a program treats a byte shortly after
+//! Escape as part of the same key: vim waits 100 ms (`ttimeoutlen`), Node, readline and `prompt_toolkit` 500 ms,
+//! ncurses 1,000 ms (`ESCDELAY`). A person does not type that fast, but the keys of one request follow at once. The
+//! pause ends early if the program responds to the escape key.
 //!
-//! **Lines typed ahead.** The kernel makes one line of all that it holds when a program begins to read whole lines. A line
-//! that follows Enter at a line editor therefore waits until the editor has passed the terminal on, or reads again.
+//! **Lines typed ahead.** When a program switches to canonical mode, the kernel joins all unread input to one line. So
+//! a line after Enter at a line editor waits until the editor has released the terminal, or reads again.
 //!
-//! **Signals.** The kernel holds one signal of a kind for a program that has not handled it, and drops the next one. A key
-//! that sends the same signal again therefore waits.
+//! **Signals.** The kernel holds one pending signal of a kind for a program, and drops the next one. So a key that
+//! sends the same signal again waits.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Maximum pause after a lone escape byte: longer than programs wait for the rest of a key.
+/// Maximum pause after a lone escape byte, which is longer than programs wait for the rest of a key.
 const MAX_ESCAPE_PAUSE: Duration = Duration::from_millis(1050);
 
-/// Minimum pause after a lone escape byte where the program answers to it.
+/// Minimum pause after a lone escape byte if the program responds to it.
 const MIN_ESCAPE_PAUSE: Duration = Duration::from_millis(150);
 
-/// Time after a lone escape byte in which output may be the echo of the keys before it.
+/// Duration after a lone escape byte in which output may be the echo of the preceding keys.
 const ECHO_TIME: Duration = Duration::from_millis(60);
 
-/// Silence after the answer to an escape key.
+/// Silence after the response to an escape key, which ends the pause.
 const ANSWER_SILENCE: Duration = Duration::from_millis(60);
 
 /// Pause after a lone escape byte for programs that wait 500 ms for the rest of a key.
@@ -34,34 +34,34 @@ const READLINE_ESCAPE_PAUSE: Duration = Duration::from_millis(550);
 /// Maximum pause after the end of a line.
 const MAX_LINE_PAUSE: Duration = Duration::from_millis(300);
 
-/// Maximum pause after the end of a line while its reader works: on a busy machine it takes the line late.
+/// Maximum pause after the end of a line while its reader is busy. On a busy machine, it reads the line late.
 const MAX_BUSY_LINE_PAUSE: Duration = Duration::from_secs(5);
 
-/// Pause between two keys that send the same signal: shells handle it between two commands.
+/// Pause between two keys that send the same signal. Shells handle a signal between two commands.
 const SIGNAL_PAUSE: Duration = Duration::from_millis(150);
 
-/// Silence after the answer of a line editor to Enter, after which it reads the next line itself.
+/// Silence after the response of a line editor to Enter. After it, the editor reads the next line.
 const LINE_SILENCE: Duration = Duration::from_millis(30);
 
-/// Programs that wait 500 ms for the rest of a key, by their names or those of their main threads: readline
-/// (`keyseq-timeout`), zsh (`KEYTIMEOUT`), Node (`escapeCodeTimeout`), and `prompt_toolkit` (`ttimeoutlen`).
+/// Names of programs, or of their main threads, that wait 500 ms for the rest of a key: readline (`keyseq-timeout`),
+/// zsh (`KEYTIMEOUT`), Node (`escapeCodeTimeout`), and `prompt_toolkit` (`ttimeoutlen`).
 const READLINE_PROGRAMS: &[&str] =
     &["MainThread", "bash", "bun", "deno", "ipython", "node", "python", "python3", "zsh"];
 
 /// The reader of an escape key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EscapeReader {
-    /// The program waits for the rest of a key as readline does, whatever it prints.
+    /// The program waits for the rest of a key like readline, regardless of its output.
     Readline,
-    /// The program prints on its own, so that output is not an answer.
+    /// The program also prints without input, so output is not a response.
     Noisy,
-    /// Output is an answer.
+    /// The program prints only after input, so output is a response.
     Quiet,
 }
 
 impl EscapeReader {
-    /// Returns the reader in the foreground with this name. `is_noisy` is whether it has printed something that was not
-    /// an echo.
+    /// Returns the reader for a foreground program. `is_noisy` is true if the program has printed output other than an
+    /// echo.
     pub(super) fn from_program_name(name: Option<&str>, is_noisy: bool) -> Self {
         match name {
             Some(name) if READLINE_PROGRAMS.contains(&name) => Self::Readline,
@@ -78,7 +78,7 @@ pub(super) enum PausedKey {
     Escape,
     /// Enter at a line editor, with another line after it.
     Enter,
-    /// A key that sends a signal, with another one after it that sends the same.
+    /// A key that sends a signal, with another key after it that sends the same signal.
     Signal,
 }
 
@@ -86,7 +86,7 @@ pub(super) enum PausedKey {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PauseReader {
     Escape(EscapeReader),
-    /// A line editor that takes a line.
+    /// A line editor that reads a line.
     LineEditor,
     /// A program that handles a signal.
     SignalHandler,
@@ -103,12 +103,12 @@ struct Pause {
 #[derive(Debug, Default)]
 pub(super) struct Keystrokes {
     pub(super) bytes: Vec<u8>,
-    /// Number of bytes up to the end of each key with a pause after it, ascending.
+    /// End of each key with a pause after it, in bytes, ascending.
     pauses: Vec<(usize, PausedKey)>,
 }
 
 impl Keystrokes {
-    /// Appends text, whose escape bytes belong to what follows them.
+    /// Appends text. Its escape bytes belong to the bytes after them, so they cause no pause.
     pub(super) fn text(&mut self, text: &[u8]) {
         self.bytes.extend_from_slice(text);
     }
@@ -131,32 +131,32 @@ impl Keystrokes {
         self.bytes.iter().position(|byte| *byte == b'\r').is_some_and(|end| end + 1 < self.bytes.len())
     }
 
-    /// Puts a pause after each Enter that a line follows, for a line editor.
+    /// Adds a pause after each Enter with a following line, for a line editor.
     ///
-    /// With `keeps_returns` each Enter is a line feed, which line editors take as well: a program that the editor starts
-    /// would find a carriage return in its line.
-    pub(super) fn type_lines_ahead(&mut self, keeps_returns: bool) {
-        let last = self.bytes.len();
+    /// With `keeps_returns`, replaces each Enter by a line feed, which line editors accept too. Otherwise, a program
+    /// that the editor starts might read a carriage return in its line.
+    pub(super) fn pause_between_lines(&mut self, keeps_returns: bool) {
+        let length = self.bytes.len();
         let ends = self.bytes.iter_mut().enumerate().filter(|(_, byte)| **byte == b'\r');
-        for (at, byte) in ends {
+        for (index, byte) in ends {
             if keeps_returns {
                 *byte = b'\n';
             }
-            if at + 1 < last {
-                self.pauses.push((at + 1, PausedKey::Enter));
+            if index + 1 < length {
+                self.pauses.push((index + 1, PausedKey::Enter));
             }
         }
-        self.pauses.sort_by_key(|(upto, _)| *upto);
+        self.pauses.sort_by_key(|(key_end, _)| *key_end);
     }
 
-    /// Puts a pause after each character that sends a signal, if the same character follows later.
-    pub(super) fn type_signals_apart(&mut self, characters: &[u8]) {
-        for (at, byte) in self.bytes.iter().enumerate() {
-            if *byte != 0 && characters.contains(byte) && self.bytes[at + 1..].contains(byte) {
-                self.pauses.push((at + 1, PausedKey::Signal));
+    /// Adds a pause after each character that sends a signal, if the same character follows later.
+    pub(super) fn pause_between_signals(&mut self, characters: &[u8]) {
+        for (index, byte) in self.bytes.iter().enumerate() {
+            if *byte != 0 && characters.contains(byte) && self.bytes[index + 1..].contains(byte) {
+                self.pauses.push((index + 1, PausedKey::Signal));
             }
         }
-        self.pauses.sort_by_key(|(upto, _)| *upto);
+        self.pauses.sort_by_key(|(key_end, _)| *key_end);
     }
 }
 
@@ -164,9 +164,9 @@ impl Keystrokes {
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
     bytes: VecDeque<u8>,
-    /// Bytes that were ever handed to the kernel.
+    /// Total number of bytes written to the kernel.
     written: u64,
-    /// Count of written bytes at which a pause begins, ascending.
+    /// Values of `written` at which a pause begins, ascending.
     pauses: VecDeque<(u64, PausedKey)>,
     pause: Option<Pause>,
 }
@@ -180,58 +180,58 @@ impl Outgoing {
         self.bytes.is_empty()
     }
 
-    /// Returns the number of bytes ever handed to the kernel.
+    /// Returns the total number of bytes written to the kernel.
     pub(super) fn written(&self) -> u64 {
         self.written
     }
 
     /// Appends the typed keys.
     pub(super) fn type_in(&mut self, typed: &Keystrokes) {
-        let before = self.written + self.bytes.len() as u64;
-        self.pauses.extend(typed.pauses.iter().map(|(upto, key)| (before + *upto as u64, *key)));
+        let queue_end = self.written + self.bytes.len() as u64;
+        self.pauses.extend(typed.pauses.iter().map(|(key_end, key)| (queue_end + *key_end as u64, *key)));
         self.bytes.extend(&typed.bytes);
     }
 
-    /// Returns the time to write the rest, if a pause holds it back.
+    /// Returns the end of the current pause, if it holds bytes back.
     pub(super) fn held_until(&self) -> Option<Instant> {
         self.pause.map(|pause| pause.until).filter(|_| !self.is_empty())
     }
 
-    /// Returns the maximum time by which pauses delay the last byte of the queue after `now`, if the kernel takes all
-    /// at once and line editors are not held up.
+    /// Returns the maximum delay of the last byte in the queue after `now` due to pauses, if the kernel accepts all
+    /// bytes and line editors are not busy.
     pub(super) fn delay(&self, now: Instant) -> Duration {
         let end = self.written + self.bytes.len() as u64;
         let current_pause = self.held_until().map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
-        let to_come = self.pauses.iter().filter(|(upto, _)| *upto < end).map(|(_, key)| match key {
+        let queued_pauses = self.pauses.iter().filter(|(key_end, _)| *key_end < end).map(|(_, key)| match key {
             PausedKey::Escape => MAX_ESCAPE_PAUSE,
             PausedKey::Enter => MAX_LINE_PAUSE,
             PausedKey::Signal => SIGNAL_PAUSE,
         });
-        current_pause + to_come.sum::<Duration>()
+        current_pause + queued_pauses.sum::<Duration>()
     }
 
-    /// Returns the next bytes to write: none while a pause lasts.
+    /// Returns the next bytes to write; none during a pause.
     pub(super) fn due(&mut self, now: Instant) -> &[u8] {
         if self.pause.is_some_and(|pause| now < pause.until) {
             return &[];
         }
         self.pause = None;
-        let (front, _) = self.bytes.as_slices();
-        let before_pause = self.pauses.front().and_then(|(upto, _)| usize::try_from(upto - self.written).ok());
-        &front[..front.len().min(before_pause.unwrap_or(usize::MAX))]
+        let (first_slice, _) = self.bytes.as_slices();
+        let before_pause = self.pauses.front().and_then(|(key_end, _)| usize::try_from(key_end - self.written).ok());
+        &first_slice[..first_slice.len().min(before_pause.unwrap_or(usize::MAX))]
     }
 
-    /// Records that the kernel took the first `count` bytes of [`Self::due`]. Returns the key before them after which a
-    /// pause begins, see [`Self::begin_pause`].
+    /// Records that the kernel accepted the first `count` bytes of [`Self::due`]. Returns the last key in them that
+    /// requires a pause, see [`Self::begin_pause`].
     #[must_use]
     pub(super) fn advance(&mut self, count: usize) -> Option<PausedKey> {
         self.bytes.drain(..count);
         self.written += count as u64;
-        let passed = self.pauses.iter().take_while(|(upto, _)| *upto <= self.written).count();
+        let passed = self.pauses.iter().take_while(|(key_end, _)| *key_end <= self.written).count();
         self.pauses.drain(..passed).next_back().map(|(_, key)| key)
     }
 
-    /// Writes nothing until `reader` has taken the key before it.
+    /// Begins a pause, until `reader` has read the preceding key.
     pub(super) fn begin_pause(&mut self, now: Instant, reader: PauseReader) {
         let pause = match reader {
             PauseReader::Escape(EscapeReader::Readline) => READLINE_ESCAPE_PAUSE,
@@ -242,7 +242,7 @@ impl Outgoing {
         self.pause = Some(Pause { since: now, until: now + pause, reader });
     }
 
-    /// Returns whether a line waits until a line editor has taken the one before it.
+    /// Returns whether a line waits until a line editor has read the preceding line.
     pub(super) fn awaits_line_editor(&self) -> bool {
         self.pause.is_some_and(|pause| pause.reader == PauseReader::LineEditor)
     }
@@ -253,19 +253,19 @@ impl Outgoing {
         self.awaits_line_editor() && self.pause.is_some_and(is_over)
     }
 
-    /// Prolongs the pause: the line editor neither reads nor has passed the terminal on.
+    /// Extends the pause, because the line editor neither reads nor has released the terminal.
     pub(super) fn prolong_pause(&mut self, now: Instant) {
         if let Some(pause) = &mut self.pause {
             pause.until = now + LINE_SILENCE;
         }
     }
 
-    /// Ends the pause: the line editor has passed the terminal on.
+    /// Ends the pause, because the line editor has released the terminal.
     pub(super) fn end_pause(&mut self) {
         self.pause = None;
     }
 
-    /// Records that the program has printed something, which may be its answer to the key before the pause.
+    /// Records output of the program, which may be the response to the key before the pause.
     pub(super) fn record_output(&mut self, now: Instant) {
         let Some(Pause { since, until, reader }) = &mut self.pause else { return };
         match reader {
@@ -277,7 +277,7 @@ impl Outgoing {
         }
     }
 
-    /// Drops the unwritten bytes: the program can no longer read it.
+    /// Drops the unwritten bytes, which the program can no longer read.
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.pauses.clear();
@@ -321,7 +321,7 @@ mod tests {
         let now = Instant::now();
         let (mut outgoing, mut keys) = (Outgoing::default(), Keystrokes::default());
         keys.text(b"a\x03b\x1c\x03\x03c");
-        keys.type_signals_apart(&[0x03, 0x1c, 0x1a]);
+        keys.pause_between_signals(&[0x03, 0x1c, 0x1a]);
         outgoing.type_in(&keys);
         assert_eq!(outgoing.delay(now), 2 * SIGNAL_PAUSE);
         for (count, expected) in [b"a\x03".as_slice(), b"b\x1c\x03", b"\x03c", b""].into_iter().enumerate() {
@@ -329,7 +329,7 @@ mod tests {
         }
         let mut raw = Keystrokes::default();
         raw.text(b"\x03\x03\0\0");
-        raw.type_signals_apart(&[0; 3]);
+        raw.pause_between_signals(&[0; 3]);
         assert!(raw.pauses.is_empty(), "the program gets the characters");
     }
 
@@ -369,7 +369,7 @@ mod tests {
     fn a_line_waits_longer_while_its_editor_works_and_not_for_ever() {
         let (mut outgoing, start) = (Outgoing::default(), Instant::now());
         let mut lines = typed(&[b"cat", b"\r", b"one", b"\r"]);
-        lines.type_lines_ahead(false);
+        lines.pause_between_lines(false);
         outgoing.type_in(&lines);
         assert_eq!(written(&mut outgoing, start), b"cat\r");
         let mut now = start;
@@ -416,7 +416,7 @@ mod tests {
         keystrokes.text(b"read x\rhello\rls");
         keystrokes.key(b"\r");
         assert!(keystrokes.has_lines_ahead());
-        keystrokes.type_lines_ahead(true);
+        keystrokes.pause_between_lines(true);
         outgoing.type_in(&keystrokes);
         assert_eq!(outgoing.delay(start), 2 * MAX_LINE_PAUSE);
         assert_eq!(written(&mut outgoing, start), b"read x\n");

@@ -1,8 +1,8 @@
-//! The rows of the main screen when a client read it, to find the rows that have changed since.
+//! Marks of the main screen at the reads of clients, to find the rows that have changed since.
 //!
-//! For a program that prints line after line, the new output is the text since the last read. A program that moves the
-//! cursor to other rows changes older text: the new output is the rows that differ or have scrolled off. A mark stores
-//! a hash of each row, some hundred bytes in total.
+//! If a program prints line after line, the new output is the text since the last read. A program that moves the cursor
+//! to other rows changes older text. Then the new output is the rows that differ or have scrolled off. A mark stores a
+//! hash of each row, some hundred bytes in total.
 
 use std::collections::VecDeque;
 use std::collections::hash_map::RandomState;
@@ -15,7 +15,7 @@ use crate::lines::settled;
 use crate::screen::Screen;
 use crate::transcript::{Mark, Motion, OffsetMark};
 
-/// Maximum number of marks. The rows of older ones are unknown.
+/// Maximum number of marks. A new mark replaces the oldest.
 const MAX_MARKS: usize = 64;
 
 /// Maximum number of scrolled rows to compare.
@@ -27,25 +27,25 @@ pub(super) struct ScreenMarks {
     hasher: RandomState,
     /// Oldest first.
     marks: VecDeque<ScreenMark>,
-    /// A version that gets its mark once the screen is about to change.
-    due: Option<u64>,
-    /// The last version in which the program drew on other rows than the lowest one.
-    moved_at: u64,
-    /// The last version in which a program other than the shell at its prompt did so.
-    output_moved_at: u64,
-    /// The output of the last command, until the next one begins.
+    /// The version of the next mark, which is added before the screen changes.
+    requested_version: Option<u64>,
+    /// The last version in which the program drew above the lowest row.
+    last_motion: u64,
+    /// The last version in which a program other than the shell at its prompt drew above the lowest row.
+    last_output_motion: u64,
+    /// The output of the last command, until the next command begins.
     ended: Option<EndedOutput>,
 }
 
-/// The end of the output of a command. A shell may draw its prompt over these rows.
+/// The output of an ended command, recorded because a shell may draw its prompt over these rows.
 #[derive(Debug)]
 struct EndedOutput {
-    /// The version of the screen at the last input before it.
-    input: u64,
+    /// The version of the screen at the last input before the end.
+    input_version: u64,
     /// Offset of its end.
     offset: u64,
     /// Offset of the later output of the shell.
-    shell_output: u64,
+    shell_output_start: u64,
     /// The content of the rows that a program drew on.
     rows: Option<Vec<String>>,
 }
@@ -60,23 +60,23 @@ struct ScreenMark {
 /// The rows since a mark.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct RowsSince {
-    /// Lines of the screen and of the rows that scrolled off since. A wrapped line has several rows.
+    /// Lines of the screen, and of the rows that scrolled off since the mark. A wrapped line has several rows.
     pub(super) lines: Vec<ScreenLine>,
-    /// Number of scrolled rows that are unknown.
-    pub(super) lost: u64,
-    /// Index of the line with the cursor, if that is visible and the line has text.
+    /// Number of scrolled rows with unknown content.
+    pub(super) lost_rows: u64,
+    /// Index of the line with the cursor, if the cursor is visible and the line has text.
     cursor_line: Option<usize>,
 }
 
 impl RowsSince {
-    /// Returns the lines that changed and are not above the output of the last command, and the line of the cursor,
-    /// which the program may have drawn anywhere.
+    /// Returns the changed lines from the output of the last command on, and the line of the cursor, which the program
+    /// may have drawn anywhere.
     pub(super) fn changed_below_command(self, intake: &OutputPipeline) -> impl Iterator<Item = String> {
         let (scrolled, _) = intake.screen.scrolled();
         let first = i128::from(intake.command_row) - i128::from(scrolled);
         let cursor_line = self.cursor_line;
         let is_changed = |line: &ScreenLine| line.is_changed && i128::from(line.row) >= first;
-        // Unchanged rows between them, such as empty ones, are part of the text.
+        // Include unchanged rows between changed rows, such as empty rows.
         let first = self.lines.iter().position(is_changed).unwrap_or(self.lines.len());
         let after_last = self.lines.iter().rposition(is_changed).map_or(0, |last| last + 1);
         let lines = self.lines.into_iter().enumerate();
@@ -87,43 +87,44 @@ impl RowsSince {
 }
 
 impl ScreenMarks {
-    /// Records that the program drew on other rows than the lowest one in a version. If a shell did so for its prompt
-    /// only, the text of the command before is that of its output, whatever the screen shows.
+    /// Records a version in which the program drew above the lowest row. A motion of the shell at its prompt does not
+    /// count for the output of commands.
     pub(super) fn add_motion(&mut self, version: u64, motion: Motion) {
         if motion.at_prompt || motion.in_output {
-            self.moved_at = version;
+            self.last_motion = version;
         }
         if motion.in_output {
-            self.output_moved_at = version;
+            self.last_output_motion = version;
         }
     }
 
-    /// Records the start and the end of commands; an end is at the last output. `input` is the version of the
+    /// Records the start and the end of commands. An end mark is the last output so far. `input` is the version of the
     /// screen at the last input.
-    pub(super) fn follow(&mut self, marked: &OffsetMark, input: u64, intake: &OutputPipeline) {
-        match marked.mark {
+    pub(super) fn follow(&mut self, offset_mark: &OffsetMark, input: u64, intake: &OutputPipeline) {
+        match offset_mark.mark {
             Mark::CommandStarted => self.ended = None,
-            // fish repeats the end at its prompt, after its hooks.
-            Mark::CommandEnded(_) if self.ended.as_ref().is_none_or(|ended| ended.input != input) => {
-                let rows = self.moved_rows_since(input, intake).filter(|rows| rows.lost == 0);
+            // fish repeats the end mark at its prompt, after its hooks.
+            Mark::CommandEnded(_) if self.ended.as_ref().is_none_or(|ended| ended.input_version != input) => {
+                let rows = self.moved_rows_since(input, intake).filter(|rows| rows.lost_rows == 0);
                 let rows = rows.map(|rows| rows.changed_below_command(intake).collect());
-                let shell_output = intake.transcript.history().end();
-                self.ended = Some(EndedOutput { input, offset: marked.offset, shell_output, rows });
+                let shell_output_start = intake.transcript.history().end();
+                let offset = offset_mark.offset;
+                self.ended = Some(EndedOutput { input_version: input, offset, shell_output_start, rows });
             }
             _ => {}
         }
     }
 
-    /// Requests a mark of the screen, which has this version. [`complete`](Self::complete) adds it. No lookup precedes
-    /// the next change of the screen, so a reply does not wait for the hashes.
+    /// Requests a mark of the screen, which has this version. [`complete`](Self::complete) adds it. No mark is looked
+    /// up before the next change of the screen, so a reply does not wait for the hashes.
     pub(super) fn request(&mut self, version: u64) {
-        self.due = Some(version);
+        self.requested_version = Some(version);
     }
 
     /// Adds the requested mark, before the screen changes. Adds none while a full-screen program hides the rows of the
     /// main screen.
     pub(super) fn complete(&mut self, screen: &dyn Screen) {
-        let Some(version) = self.due.take() else { return };
+        let Some(version) = self.requested_version.take() else { return };
         if screen.modes().alternate_screen {
             return;
         }
@@ -135,8 +136,8 @@ impl ScreenMarks {
     }
 
     /// Returns a part of the output. If the program drew on several rows, the new output is the lines of the screen,
-    /// and the output since the last input, at version `input` of the screen, is the changed lines below the command
-    /// line.
+    /// and the output since the last input is the changed lines below the command line. `input` is the version of the
+    /// screen at the last input.
     pub(super) fn excerpt(
         &self,
         intake: &OutputPipeline,
@@ -151,7 +152,7 @@ impl ScreenMarks {
         };
         let text = || excerpt::read_part(intake.transcript.history(), part, input_offset, limit);
         if part == Part::SinceInput
-            && let Some(ended) = self.ended.as_ref().filter(|ended| ended.input == input)
+            && let Some(ended) = self.ended.as_ref().filter(|ended| ended.input_version == input)
             && let Some(excerpt) = ended.excerpt(intake.transcript.history(), input_offset, limit)
         {
             return excerpt;
@@ -159,13 +160,13 @@ impl ScreenMarks {
         let rows = match part {
             Part::SinceInput => since.and_then(|since| self.moved_rows_since(since, intake)),
             _ => since
-                .filter(|since| self.moved_at > *since)
+                .filter(|since| self.last_motion > *since)
                 .and_then(|since| self.rows_since(since, intake.screen.as_ref())),
         };
         let Some(rows) = rows else { return text() };
         let end = intake.transcript.history().end();
-        if rows.lost > 0 {
-            // The scrolled text is in the history; the screen is its end.
+        if rows.lost_rows > 0 {
+            // Return the text of the history, and the screen as its end.
             let screen = rows.lines.into_iter().filter(|line| line.row >= 0).map(|line| line.text);
             let tail = Some(excerpt::join_lines(screen, end, Limit::Head(usize::MAX)).head);
             return Excerpt { tail, ..text() };
@@ -176,13 +177,13 @@ impl ScreenMarks {
         }
     }
 
-    /// Returns the rows since a version of the screen, if a program other than the shell at its prompt has drawn on
-    /// several of them since and the marks have the rows of then.
+    /// Returns the rows since a version of the screen. `None` unless a program other than the shell at its prompt has
+    /// drawn above the lowest row since, and the version has a mark.
     pub(super) fn moved_rows_since(&self, version: u64, intake: &OutputPipeline) -> Option<RowsSince> {
-        (self.output_moved_at > version).then(|| self.rows_since(version, intake.screen.as_ref())).flatten()
+        (self.last_output_motion > version).then(|| self.rows_since(version, intake.screen.as_ref())).flatten()
     }
 
-    /// Returns the rows since a marked version. `None` if its rows are unknown, or the size of the screen has changed.
+    /// Returns the rows since a version with a mark. `None` without a mark, or if the size of the screen has changed.
     fn rows_since(&self, version: u64, screen: &dyn Screen) -> Option<RowsSince> {
         let mark = self.marks.iter().rev().find(|mark| mark.version == version)?;
         let (scrolled, epoch) = screen.scrolled();
@@ -192,7 +193,7 @@ impl ScreenMarks {
         let scrolled_rows = scrolled.checked_sub(mark.scrolled.0)?;
         let rows = screen.rows_from(usize::try_from(scrolled_rows).unwrap_or(usize::MAX).min(MAX_ROWS_ABOVE));
         let first_screen_row = rows.len() - usize::from(screen.size().rows);
-        // There are fewer rows if the program has erased the scrollback.
+        // `rows` is shorter if the program has erased the scrollback.
         let unknown_rows = scrolled_rows.saturating_sub(MAX_ROWS_ABOVE as u64);
         let blank = self.hasher.hash_one("");
         let mut lines: Vec<ScreenLine> = Vec::new();
@@ -220,26 +221,26 @@ impl ScreenMarks {
                 cursor_line = Some(lines.len() - 1);
             }
         }
-        // A new question may have the same text as an earlier one there.
+        // The line of the cursor counts as changed, because a new question may repeat the text of an earlier question.
         let cursor_line = cursor_line.filter(|line| !lines[*line].text.trim().is_empty());
         if let Some(line) = cursor_line {
             lines[line].is_changed = true;
         }
-        Some(RowsSince { lines, lost: unknown_rows, cursor_line })
+        Some(RowsSince { lines, lost_rows: unknown_rows, cursor_line })
     }
 }
 
 impl EndedOutput {
-    /// Returns the output since an input and the later output of the shell. `None` beyond the limit, or if the text of
-    /// the history is complete.
+    /// Returns the output since an input, followed by the later output of the shell. `None` if the text exceeds the
+    /// limit or is incomplete.
     fn excerpt(&self, history: &History, input_offset: u64, limit: Limit) -> Option<Excerpt> {
         let read = |range, format| excerpt::read_since_input(history, range, input_offset, limit, format);
         let mut output = match &self.rows {
-            Some(rows) => excerpt::join_lines(rows.iter().cloned(), self.shell_output, limit),
+            Some(rows) => excerpt::join_lines(rows.iter().cloned(), self.shell_output_start, limit),
             None => read(input_offset..self.offset, excerpt::settle_keeping_blanks),
         };
         let shell_output = match self.rows {
-            Some(_) => self.shell_output..history.end(),
+            Some(_) => self.shell_output_start..history.end(),
             None => self.offset..history.end(),
         };
         let shell_output = read(shell_output, settled);

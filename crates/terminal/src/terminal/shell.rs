@@ -1,6 +1,6 @@
-//! State of a shell, according to its marks.
+//! State of a shell, derived from its marks.
 //!
-//! Owns no text and no process. Derives from marks and typed lines if the shell is at its prompt.
+//! Owns no text and no process. Marks and typed lines show if the shell is at its prompt.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,61 +12,62 @@ use crate::integration::{IntegrationSession, Kind};
 use crate::process::{ProcessImage, name_of};
 use crate::transcript::Mark;
 
-/// The state of the shell, as derived from its marks.
+/// The state of a shell.
 #[derive(Debug, Default)]
 pub(super) struct Shell {
-    /// Its integration session; `None` if the program is not, or no longer, a reporting shell.
+    /// Its integration session. `None` if the program is not a reporting shell, or no longer.
     pub(super) integration: Option<IntegrationSession>,
-    /// Its process, and the program in it at its first prompt. For an inner shell, the first process of the foreground
-    /// group when the terminal entered it: the shell itself, or a relay of its output.
+    /// Its process. For an inner shell, the first process of the foreground group when the terminal entered it: the
+    /// shell itself, or a relay of its output.
     pub(super) pid: i32,
+    /// The program in its process at the first prompt.
     image: Option<ProcessImage>,
-    /// The program that has taken the place of the shell in its process.
+    /// The program that has replaced the shell in its process.
     pub(super) replaced_by: Option<String>,
-    /// Time of the next check for such a program.
-    pub(super) look_at: Option<Instant>,
-    /// The pause between that check and the following one.
+    /// Time of the next check for a replacement.
+    pub(super) next_check: Option<Instant>,
+    /// The pause between the next check and the following one.
     check_pause: Duration,
-    /// Prompts seen so far.
+    /// Number of prompts so far.
     pub(super) prompts: u64,
     pub(super) at_prompt: bool,
-    /// The shell has shown a prompt, and no command has begun since. Lines typed ahead may belong to it.
+    /// True if the shell has shown a prompt and no command has begun since. Lines typed ahead may belong to it.
     pub(super) shows_prompt: bool,
-    /// The text at the prompt, not entered yet.
+    /// The unentered text at the prompt.
     pub(super) draft: Draft,
-    /// The shell has not returned to its prompt since the last Enter.
+    /// True if the shell has not returned to its prompt since the last Enter.
     pub(super) sent: bool,
-    /// Typed lines that the shell has not taken according to its marks.
-    untaken: usize,
+    /// Number of typed lines that the shell has not read according to its marks.
+    unread_lines: usize,
     /// Number of all lines typed so far.
     lines: u64,
     /// The last lines of clients and runs, oldest first.
     last_lines: VecDeque<ClientLine>,
-    /// A command has begun since the last prompt.
+    /// True if a command has begun since the last prompt.
     has_begun: bool,
-    /// The shell took a line, or a command ended, since the last prompt, so the next prompt is not a redraw of it.
-    fresh: bool,
-    /// The prompt is shown and the line editor is about to begin, which zsh reports a moment later.
+    /// True if the shell read a line or a command ended since the last prompt, so the next prompt is not a redraw.
+    expects_new_prompt: bool,
+    /// True if the prompt is shown and the line editor has not begun, which zsh reports a moment later.
     awaits_editor: bool,
-    /// The shell took a line since the last prompt, with a command or without.
+    /// True if the shell read a line since the last prompt, with or without a command.
     line_taken: bool,
-    /// A prompt at which the shell may not read yet.
+    /// A prompt that may not be the awaited one.
     pub(super) doubt: Option<Doubt>,
     pub(super) running: bool,
     /// Start time of the last command.
-    pub(super) began: Option<Instant>,
+    pub(super) command_start: Option<Instant>,
     pub(super) last_exit: Option<i32>,
-    /// True if it runs within the terminal's own program, such as `ssh` or another shell.
+    /// True if the shell runs within the terminal's own program, such as `ssh` or another shell.
     pub(super) is_inner: bool,
-    /// True if `last_exit` is that of the last entered line: false if the shell ran nothing of it.
-    pub(super) knows_exit: bool,
-    /// The last typed line has something to run.
+    /// True if `last_exit` belongs to the last entered line. False if the shell ran no part of this line.
+    pub(super) is_exit_current: bool,
+    /// True if the last typed line contains something to run.
     has_text: bool,
-    /// A command has begun between the last typed line and the prompt after it.
-    ran: bool,
-    /// The shell is at the prompt after a line of which it ran nothing, although there was something to run.
+    /// True if a command has begun between the last typed line and the following prompt.
+    has_run: bool,
+    /// True at the prompt after a line that contained something to run, if the shell ran no part of it.
     ran_nothing: bool,
-    /// The directory that the running command, or a program that reports nothing else, has reported (OSC 7).
+    /// The directory reported by the running command, or by a program without other marks (OSC 7).
     pub(super) folder: Option<String>,
 }
 
@@ -78,22 +79,22 @@ pub(super) struct ClientLine {
     offset: u64,
     /// Its number among all lines.
     number: u64,
-    /// It has something to run.
+    /// True if it contains something to run.
     has_text: bool,
-    /// The exit code at the prompt after it, once that was shown.
+    /// The exit code at the prompt after the line, once the prompt was shown.
     outcome: Option<Option<i32>>,
-    /// The shell ran nothing of it, although there was something to run.
+    /// True if it contains something to run, but the shell ran no part of it.
     ran_nothing: bool,
 }
 
 /// Maximum number of stored lines of clients.
 const MAX_LAST_LINES: usize = 64;
 
-/// A prompt that counts when the shell reads at it.
+/// A prompt that counts once the shell reads input at it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Doubt {
     pub(super) prompt: DoubtfulPrompt,
-    pub(super) look_at: Instant,
+    pub(super) next_check: Instant,
     pause: Duration,
     is_new: bool,
 }
@@ -101,44 +102,44 @@ pub(super) struct Doubt {
 /// Reason why a prompt may not be the awaited one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DoubtfulPrompt {
-    /// The prompt appeared before the shell took all lines: they were typed ahead, or read by a program. Or the shell is
-    /// about to begin its editor, which zsh does not report if the user has turned pastes off, and ksh never.
+    /// The prompt appeared before the shell read all lines: they were typed ahead, or read by a program. Or the shell
+    /// is about to begin its editor, which ksh does not report, nor does zsh if the user has turned pastes off.
     Shown,
-    /// A command may have printed its mark, or its end has no mark.
+    /// A command may have printed the mark of the prompt, or the end of the prompt has no mark.
     Claimed,
 }
 
 impl Doubt {
-    /// Time in which a shell takes the next line typed ahead, and begins to read after its prompt.
+    /// Pause for a shell to read the next line typed ahead, and to begin to read after its prompt.
     const MIN_PAUSE: Duration = Duration::from_millis(30);
-    /// The same behind a relay, whose state does not show it.
+    /// Same as [`Self::MIN_PAUSE`], for a shell behind a relay, whose state is not visible.
     const RELAYED_PAUSE: Duration = Duration::from_millis(300);
-    /// Time in which a shell sets the terminal's modes after its prompt.
+    /// Pause for a shell to set the terminal's modes after its prompt.
     const MODES_PAUSE: Duration = Duration::from_millis(3);
-    /// Time in which a shell draws its prompt again after Ctrl-C.
+    /// Pause for a shell to draw its prompt again after Ctrl-C.
     const INTERRUPT_PAUSE: Duration = Duration::from_millis(300);
     const MAX_PAUSE: Duration = Duration::from_secs(1);
 
     fn new(prompt: DoubtfulPrompt, pause: Duration) -> Self {
-        Self { prompt, look_at: Instant::now() + pause, pause, is_new: true }
+        Self { prompt, next_check: Instant::now() + pause, pause, is_new: true }
     }
 
-    /// Postpones the next check by a longer pause.
+    /// Postpones the next check by a doubled pause.
     pub(super) fn postpone(self) -> Self {
         Self { is_new: false, ..Self::new(self.prompt, (2 * self.pause).min(Self::MAX_PAUSE)) }
     }
 
-    /// Returns whether it is unchecked: the reader may then be the shell, at its prompt.
+    /// Returns whether no check was postponed yet. The reader may then be the shell at its prompt.
     pub(super) fn is_new(&self) -> bool {
         self.is_new
     }
 }
 
-/// Time after which a command that replaces the shell has usually done so. The pauses between further checks double,
-/// because a busy machine may start the program late.
+/// Delay of the first check for a replacement of the shell. The pauses between further checks double, because a busy
+/// machine may start the program late.
 const REPLACEMENT_TIME: Duration = Duration::from_millis(100);
 
-/// The longest pause between two checks; the check after it is the last.
+/// Maximum pause between two checks. The check after this pause is the last.
 const MAX_CHECK_PAUSE: Duration = Duration::from_secs(13);
 
 impl Shell {
@@ -146,52 +147,60 @@ impl Shell {
         Self { integration, pid, ..Self::default() }
     }
 
-    /// Enters a shell within `outer`, which shows its prompt. The count of prompts continues.
+    /// Enters an inner shell that shows its prompt. Continues the count of prompts of `outer`.
     pub(super) fn enter(integration: IntegrationSession, pid: i32, outer: &Self) -> Self {
         let (folder, prompts) = (None, outer.prompts);
-        Self { integration: Some(integration), pid, folder, prompts, fresh: true, is_inner: true, ..Self::default() }
+        Self {
+            integration: Some(integration),
+            pid,
+            folder,
+            prompts,
+            expects_new_prompt: true,
+            is_inner: true,
+            ..Self::default()
+        }
     }
 
-    /// Returns to this shell, in which `inner` has ended.
+    /// Returns to this shell after the end of `inner`.
     pub(super) fn resume(&mut self, inner: &Self) {
         self.prompts = inner.prompts;
     }
 
     /// Returns whether the program of an inner shell has ended.
-    pub(super) fn has_left(&self) -> bool {
+    pub(super) fn has_ended(&self) -> bool {
         self.is_inner && ProcessImage::read(self.pid).is_none()
     }
 
-    /// Returns whether it reports its state.
+    /// Returns whether the shell reports its state.
     pub(super) fn is_reporting(&self) -> bool {
         self.integration.is_some() && self.prompts > 0
     }
 
-    /// Returns whether it waits for a command.
+    /// Returns whether the shell waits for a command.
     pub(super) fn is_idle(&self) -> bool {
         self.is_reporting() && self.at_prompt && !self.sent && !self.running
     }
 
-    /// Returns whether its command seems to have ended. fish reads keys again before it reports that.
+    /// Returns whether its command may have ended. fish reads keys again before it reports the end.
     pub(super) fn is_between_commands(&self) -> bool {
         !self.running || self.integration.as_ref().is_some_and(|integration| integration.kind == Kind::Fish)
     }
 
-    /// Returns whether there are typed lines that the shell has not taken.
-    pub(super) fn has_untaken_lines(&self) -> bool {
-        self.untaken > 0
+    /// Returns whether there are typed lines that the shell has not read.
+    pub(super) fn has_unread_lines(&self) -> bool {
+        self.unread_lines > 0
     }
 
-    /// Records typed lines, of a client or run `by` whose input began at `offset` of the output. `has_text` is false if there
-    /// is nothing to run in them.
+    /// Records lines typed by a client or run `by`, whose input began at `offset` of the output. `has_text` is false if
+    /// they contain nothing to run.
     pub(super) fn record_lines(&mut self, lines: usize, has_text: bool, by: Option<&str>, offset: u64) {
-        // Before its first prompt, the start-up files of the shell may read them.
+        // Before the first prompt, startup files of the shell may read the lines.
         let has_text = has_text && self.prompts > 0;
-        (self.has_text, self.ran, self.ran_nothing) = (has_text, false, false);
+        (self.has_text, self.has_run, self.ran_nothing) = (has_text, false, false);
         self.sent = true;
-        self.knows_exit = false;
+        self.is_exit_current = false;
         self.at_prompt = false;
-        self.untaken += lines;
+        self.unread_lines += lines;
         self.lines += lines as u64;
         if let Some(by) = by {
             let (by, number) = (by.to_owned(), self.lines);
@@ -202,58 +211,59 @@ impl Shell {
         }
     }
 
-    /// Returns the number of the last line of all.
+    /// Returns the number of the last line.
     pub(super) fn last_line(&self) -> u64 {
         self.lines
     }
 
-    /// Returns the number of the last line that a client typed at or before `since`, if its prompt is still to come.
+    /// Returns the number of the last line that a client typed at or before offset `since`, unless its prompt was
+    /// shown.
     pub(super) fn line_before(&self, by: &str, since: u64) -> Option<u64> {
         let line = self.last_lines.iter().rev().find(|line| line.by == by && line.offset <= since)?;
         line.outcome.is_none().then_some(line.number)
     }
 
-    /// Returns the exit code at the prompt after a line of a client, if that was shown.
+    /// Returns the exit code at the prompt after a client's line, if the prompt was shown.
     pub(super) fn outcome_of(&self, number: u64) -> Option<Option<i32>> {
         self.last_lines.iter().find(|line| line.number == number).and_then(|line| line.outcome)
     }
 
-    /// Returns whether the shell is known to have run nothing of a line of a client that has something to run.
+    /// Returns whether the shell ran no part of a client's line, although it contains something to run.
     pub(super) fn ran_nothing_of(&self, number: u64) -> bool {
         self.last_lines.iter().any(|line| line.number == number && line.ran_nothing)
     }
 
-    /// Returns whether the last of all lines is of this client, and the shell ran nothing of it.
+    /// Returns whether this client typed the last line, and the shell ran no part of it.
     pub(super) fn ran_nothing_last(&self, by: &str) -> bool {
         self.ran_nothing && self.last_lines.back().is_some_and(|line| line.by == by && line.number == self.lines)
     }
 
-    /// Records that Ctrl-C gives up the line at the prompt. The next prompt is still to come, except in fish at an empty
+    /// Records that Ctrl-C cancels the line at the prompt. The shell then shows a new prompt, except fish at an empty
     /// line.
     pub(super) fn expect_prompt(&mut self) {
         if self.at_prompt && !self.running {
-            (self.at_prompt, self.fresh) = (false, true);
+            (self.at_prompt, self.expects_new_prompt) = (false, true);
             self.doubt = Some(Doubt::new(DoubtfulPrompt::Shown, Doubt::INTERRUPT_PAUSE));
         }
     }
 
-    /// Records Ctrl-C: it gives up a line that the shell has not run.
+    /// Records Ctrl-C, which cancels a line that the shell has not run.
     pub(super) fn give_up_line(&mut self) {
         (self.has_text, self.ran_nothing) = (false, false);
         self.last_lines.iter_mut().filter(|line| line.outcome.is_none()).for_each(|line| line.has_text = false);
     }
 
-    /// Returns whether the prompt after a line of a client was shown, and the shell has lines of others to run.
+    /// Returns whether the prompt after a client's line was shown, and the shell runs or has further lines.
     pub(super) fn is_past(&self, number: u64) -> bool {
-        self.outcome_of(number).is_some() && (self.running || self.untaken > 0)
+        self.outcome_of(number).is_some() && (self.running || self.unread_lines > 0)
     }
 
-    /// Records the prompt after all lines but those that are untaken. Lines of other clients may be among these.
-    fn record_outcomes(&mut self, exit_code: Option<i32>, ran: bool) {
-        let taken = self.lines - self.untaken as u64;
+    /// Records the outcome of all lines that the shell has read.
+    fn record_outcomes(&mut self, exit_code: Option<i32>, has_run: bool) {
+        let taken = self.lines - self.unread_lines as u64;
         for line in self.last_lines.iter_mut().filter(|line| line.number <= taken && line.outcome.is_none()) {
             line.outcome = Some(exit_code);
-            line.ran_nothing = line.has_text && !ran;
+            line.ran_nothing = line.has_text && !has_run;
         }
     }
 
@@ -267,34 +277,34 @@ impl Shell {
             self.doubt = None;
         }
         match mark {
-            // Line editors redraw their prompt when the screen changes; the state stays the same.
-            Mark::PromptReady if !std::mem::take(&mut self.fresh) => {}
+            // Ignore a redraw of the prompt, as after a change of the size.
+            Mark::PromptReady if !std::mem::take(&mut self.expects_new_prompt) => {}
             Mark::PromptReady => {
                 // A command without a mark of its end has ended with an unknown exit code.
                 if self.running {
                     self.last_exit = None;
                 }
                 self.running = false;
-                self.look_at = None;
+                self.next_check = None;
                 // An inner shell reports its own directory with its prompt.
                 if !self.is_inner {
                     self.folder = None;
                 }
-                // The shell takes an empty line without a command. An unread line is not taken.
+                // The shell reads an empty line without running a command.
                 let is_taken = std::mem::take(&mut self.line_taken);
-                let took = std::mem::take(&mut self.has_begun);
-                if !took && is_taken {
-                    self.untaken = self.untaken.saturating_sub(1);
+                let has_begun = std::mem::take(&mut self.has_begun);
+                if !has_begun && is_taken {
+                    self.unread_lines = self.unread_lines.saturating_sub(1);
                 }
-                if took {
-                    self.ran = true;
+                if has_begun {
+                    self.has_run = true;
                 } else if is_taken && self.sent {
-                    // The exit code is that of a command before this line.
-                    (self.ran, self.knows_exit) = (false, false);
+                    // The exit code belongs to an earlier command.
+                    (self.has_run, self.is_exit_current) = (false, false);
                 }
-                self.record_outcomes(self.last_exit.filter(|_| took), self.ran);
-                if self.untaken > 0 {
-                    // Lines typed ahead, or lines that a program has read; the next moment shows which.
+                self.record_outcomes(self.last_exit.filter(|_| has_begun), self.has_run);
+                if self.unread_lines > 0 {
+                    // The lines were typed ahead, or a program has read them. A later check decides.
                     let pause = if self.is_inner { Doubt::RELAYED_PAUSE } else { Doubt::MIN_PAUSE };
                     self.doubt = Some(Doubt::new(DoubtfulPrompt::Shown, pause));
                 } else {
@@ -303,7 +313,8 @@ impl Shell {
                             self.awaits_editor = true;
                             self.doubt = Some(Doubt::new(DoubtfulPrompt::Shown, Doubt::MIN_PAUSE));
                         }
-                        // ksh sets the terminal's modes after its prompt: the kernel would echo a line typed before.
+                        // ksh sets the terminal's modes after its prompt. Before that, the kernel would echo typed
+                        // lines.
                         Some(Kind::Posix) => {
                             self.doubt = Some(Doubt::new(DoubtfulPrompt::Shown, Doubt::MODES_PAUSE));
                         }
@@ -312,37 +323,37 @@ impl Shell {
                 }
             }
             Mark::PromptClaimed => {
-                self.fresh = true;
+                self.expects_new_prompt = true;
                 self.doubt = Some(Doubt::new(DoubtfulPrompt::Claimed, Doubt::MIN_PAUSE));
             }
             Mark::CommandStarted => {
-                // Of lines typed ahead, a shell may run the next one without a prompt between.
+                // A shell may run the next line typed ahead without a prompt in between.
                 if self.has_begun && !self.running {
                     self.record_outcomes(self.last_exit, true);
                 }
                 self.running = true;
-                self.began = Some(Instant::now());
-                self.knows_exit = false;
+                self.command_start = Some(Instant::now());
+                self.is_exit_current = false;
                 self.at_prompt = false;
                 self.has_begun = true;
                 self.awaits_editor = false;
                 if !self.is_inner {
                     self.folder = None;
                 }
-                self.untaken = self.untaken.saturating_sub(1);
-                self.look_at = Some(Instant::now() + REPLACEMENT_TIME);
+                self.unread_lines = self.unread_lines.saturating_sub(1);
+                self.next_check = Some(Instant::now() + REPLACEMENT_TIME);
                 self.check_pause = 2 * REPLACEMENT_TIME;
             }
             Mark::CommandEnded(code) => {
-                self.fresh = true;
-                // The first prompt of a shell reports an end of nothing.
+                self.expects_new_prompt = true;
+                // At its first prompt, a shell reports an end without a command.
                 if std::mem::take(&mut self.running) {
-                    self.knows_exit = true;
+                    self.is_exit_current = true;
                     self.last_exit = *code;
                 }
             }
             Mark::LineTaken => {
-                self.fresh = true;
+                self.expects_new_prompt = true;
                 self.line_taken = true;
             }
             Mark::EditorReady => {
@@ -361,48 +372,46 @@ impl Shell {
         }
     }
 
-    /// Checks for a program that has replaced the shell, and schedules the next check. No mark reports a replacement
-    /// that follows another foreground program.
+    /// Checks for a program that has replaced the shell, and schedules the next check. No mark reports a replacement.
     pub(super) fn check_replacement(&mut self) {
-        self.look_at = None;
+        self.next_check = None;
         self.record_replacement();
         if self.running && self.check_pause <= MAX_CHECK_PAUSE {
-            self.look_at = Some(Instant::now() + self.check_pause);
+            self.next_check = Some(Instant::now() + self.check_pause);
             self.check_pause *= 2;
         }
     }
 
-    /// Records that the shell shows its prompt and has taken all typed lines.
+    /// Records that the shell shows its prompt and has read all typed lines.
     pub(super) fn record_prompt(&mut self) {
         if self.image.is_none() {
             self.image = ProcessImage::read(self.pid);
         }
         self.prompts += 1;
         self.at_prompt = true;
-        let ran = self.ran || self.knows_exit;
-        self.ran_nothing = self.sent && self.has_text && !ran;
+        let has_run = self.has_run || self.is_exit_current;
+        self.ran_nothing = self.sent && self.has_text && !has_run;
         self.sent = false;
-        self.untaken = 0;
-        self.record_outcomes(self.last_exit.filter(|_| self.knows_exit), ran);
+        self.unread_lines = 0;
+        self.record_outcomes(self.last_exit.filter(|_| self.is_exit_current), has_run);
         self.awaits_editor = false;
         self.doubt = None;
         self.draft.record_prompt();
     }
 
-    /// Returns whether its process now runs another program, as after `exec sh`. Read only while a command runs.
+    /// Returns whether its process now runs another program, as after `exec sh`. False unless a command runs.
     pub(super) fn is_replaced(&self) -> bool {
         self.running
             && self.image.is_some()
             && ProcessImage::read(self.pid).is_some_and(|image| Some(image) != self.image)
     }
 
-    /// Returns whether a process has the image of the shell: the shell itself, or a fork that has not executed its
-    /// command yet.
+    /// Returns whether a process is the shell itself, or a fork that has not executed its command yet.
     pub(super) fn is_forked(&self, pid: i32) -> bool {
         self.image.is_some() && ProcessImage::read(pid).is_none_or(|image| Some(image) == self.image)
     }
 
-    /// Records that another program has replaced the shell, after which no prompts follow.
+    /// Records a replacement of the shell by another program, which shows no prompts.
     pub(super) fn record_replacement(&mut self) {
         if self.is_replaced() {
             self.replaced_by = Some(name_of(self.pid).unwrap_or_default());
@@ -411,7 +420,7 @@ impl Shell {
             self.sent = false;
             self.last_exit = None;
             self.doubt = None;
-            self.look_at = None;
+            self.next_check = None;
         }
     }
 }
@@ -422,7 +431,7 @@ mod tests {
 
     fn shell_that_shows_its_prompt(kind: Kind) -> Shell {
         let integration = IntegrationSession { kind, nonce: String::new(), files: None };
-        let mut shell = Shell { fresh: true, ..Shell::new(Some(integration), 0) };
+        let mut shell = Shell { expects_new_prompt: true, ..Shell::new(Some(integration), 0) };
         shell.apply(&Mark::PromptReady);
         shell
     }
@@ -520,7 +529,7 @@ mod tests {
         apply(&mut shell, [Mark::LineTaken, Mark::CommandStarted, Mark::PromptReady]);
         assert!(!shell.ran_nothing_of(line) && !shell.ran_nothing_last("one"));
         // Before its first prompt, the start-up files of a shell may read a line.
-        let mut shell = Shell { fresh: true, ..Shell::new(shell.integration, 0) };
+        let mut shell = Shell { expects_new_prompt: true, ..Shell::new(shell.integration, 0) };
         let line = sent(&mut shell, true);
         apply(&mut shell, [Mark::PromptReady]);
         shell.record_prompt();

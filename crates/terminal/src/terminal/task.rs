@@ -1,7 +1,7 @@
-//! The task that owns a terminal's parts and serves the requests to it.
+//! The task that owns a terminal's parts and serves its requests.
 //!
-//! One `select!` holds every wake-up source: requests, output, write readiness, the exit of the
-//! program, a deadline. After each event the task checks every pending wait.
+//! One `select!` waits for all events: requests, output, write readiness, the exit of the program,
+//! a deadline. After each event, the task checks every pending wait.
 
 mod entry;
 mod exchanging;
@@ -23,10 +23,10 @@ use self::exchanging::Exchanging;
 use self::inner::HiddenLineTask;
 use self::running::{Entering, Running};
 use self::states::States;
-use super::answers::{Answers, END_COMES, PROMPT_COMES, Reader, ShellReader};
+use super::answers::{Answers, COMMAND_END_TIMEOUT, Reader, SHELL_PROMPT_TIMEOUT, ShellReader};
 use super::draft::is_blank;
 use super::floods::{FloodSlot, OutputScheduler};
-use super::input_watch::{Awaited, InputWatch};
+use super::input_watch::{AwaitedContent, InputWatch};
 use super::outgoing::{EscapeReader, Keystrokes, Outgoing, PauseReader, PausedKey};
 use super::screen_marks::ScreenMarks;
 use super::shell::{DoubtfulPrompt, Shell};
@@ -39,7 +39,7 @@ use super::{
 };
 use crate::activity::Activity;
 use crate::command::{self, is_shell_name};
-use crate::echo::{Echo, Followed};
+use crate::echo::{Echo, FollowResult};
 use crate::hidden_input::{HiddenInputLog, HiddenLine};
 use crate::history::Zone;
 use crate::input_log::{InputLog, LoggedAction};
@@ -66,15 +66,15 @@ pub(crate) struct TerminalParts {
     pub(crate) child: Child,
     pub(crate) screen: Box<dyn Screen>,
     pub(crate) transcript: Transcript,
-    /// Fixed properties, and properties that the task keeps current.
+    /// Fixed properties, and properties that the task updates.
     pub(crate) description: Description,
     /// The integration session of its shell, if the shell has one.
     pub(crate) integration: Option<IntegrationSession>,
-    /// Time for which the terminal stays readable after its program has ended.
+    /// Duration for which the terminal stays readable after its program has ended.
     pub(crate) grace: Duration,
-    /// Time without a writer, viewer, wait or output after which the terminal closes.
+    /// Duration without a writer, viewer, wait or output after which the terminal closes.
     pub(crate) idle: Option<Duration>,
-    /// True if it logs requests.
+    /// True to log requests.
     pub(crate) logs_inputs: bool,
     /// Log of lines typed without echo.
     pub(crate) hidden_log: HiddenInputLog,
@@ -89,25 +89,25 @@ pub(crate) struct TerminalParts {
 /// Maximum number of reads per turn, so that continuous output does not delay requests.
 const READS_PER_TURN: usize = 3;
 
-/// Number of reads per turn after each of which the waits are checked.
+/// Number of reads per turn that are followed by a check of the waits.
 const CHECKED_READS: usize = 2;
 
 /// Maximum number of bytes of input that the program has not read yet.
 const MAX_WAITING_INPUT_BYTES: usize = 4 << 20;
 
-/// Output within this time before an input counts as unrelated to it.
+/// Output within this time before an input is not a response to an earlier input.
 const NOISE_WINDOW: Duration = Duration::from_millis(150);
 
-/// Output within this time after an input may be the response to it.
+/// Output within this time after an input may be its response.
 const RESPONSE_WINDOW: Duration = Duration::from_millis(300);
 
-/// Time to drain output after the program has ended, if another process holds the terminal open.
+/// Maximum time to drain output after the end of the program, if another process holds the terminal open.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Maximum time for which unread input delays the start of the quiet period: a program may never read it.
+/// Maximum time for which unread input delays the start of the quiet period. A program may never read the input.
 const UNREAD_INPUT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Number of chunks that a viewer may lag before it receives the whole screen again.
+/// Number of chunks that a viewer may lag behind before it receives the whole screen again.
 const VIEWER_BACKLOG_CHUNKS: usize = 256;
 
 struct Task {
@@ -131,16 +131,16 @@ struct Task {
     /// Replies to terminal queries that no program can read yet.
     answers: Answers,
     inputs: InputLog,
-    /// Log entry of the running line that the shell accepted last, and the offset of its output.
+    /// Log entry of the line that the shell runs, and the offset of its output.
     entered: Option<(u64, u64)>,
     write_lock: WriteLock,
     idle: Option<Duration>,
     /// Time of the last use.
     last_use: Instant,
     hidden_log: HiddenInputLog,
-    hushed_line: HiddenLine,
+    hidden_line: HiddenLine,
     flood_slot: FloodSlot,
-    /// The program side is closed: there is no more output and nothing reads input.
+    /// True if the program's side is closed: no output follows, and no program reads input.
     closed: bool,
     /// Exit of the program, and the deadline for draining its output.
     ending: Option<(Exit, Instant)>,
@@ -158,7 +158,7 @@ struct Task {
     running: Option<Running>,
     /// Commands that wait for the shell's prompt, oldest first.
     queued_commands: Vec<Entering>,
-    /// The integration request that the shell has not answered yet.
+    /// The exchange that the shell has not answered yet.
     exchanging: Option<Exchanging>,
     /// A line that the terminal itself types into an inner shell.
     typed_line: Option<HiddenLineTask>,
@@ -168,21 +168,21 @@ struct Task {
     last_prompt: Option<LearnedPrompt>,
     /// The program that returned to that prompt, and the time of the input before it.
     reached_prompt: Option<(Pid, Instant)>,
-    waits: Vec<Pending>,
+    waits: Vec<PendingWait>,
     watchers: ScreenWatchers,
     viewers: broadcast::Sender<Output>,
     query_filter: QueryFilter,
 }
 
 /// A pending wait of a caller.
-struct Pending {
+struct PendingWait {
     search: Search,
     has_patterns: bool,
     /// Offset at which the search started.
     from: u64,
     /// Patterns of a wait on the screen, and the screen version searched last.
     screen: Option<(Vec<steplatch_pattern::Pattern>, u64)>,
-    /// Ends when the shell has shown more than this number of prompts.
+    /// Number of prompts after which the next prompt ends the wait.
     prompt_after: Option<u64>,
     /// The number of the last line of its client. A wait for the prompt ends at the prompt after that line, even if
     /// other clients have typed lines ahead.
@@ -190,9 +190,9 @@ struct Pending {
     quiet: Option<Quiet>,
     /// Time until which unread input delays the start of the quiet period.
     unread_until: Instant,
-    /// Ends when the program waits for input.
+    /// Checks of the program, if the wait ends when it waits for input.
     input: Option<InputWatch>,
-    /// Ends at a match only when the program reads input this way.
+    /// Way in which the program must read input for the wait to end at a match.
     reads: Option<InputReading>,
     /// True if the program must read whole lines for `reads`.
     reads_lines: bool,
@@ -203,12 +203,12 @@ struct Pending {
     /// Screen version at the last search, if `reads` is set.
     searched_at: Option<u64>,
     /// Start of the wait, or the time at which its input was completely written.
-    began: Instant,
-    /// True if output has arrived since `began`.
+    started_at: Instant,
+    /// True if output has arrived since `started_at`.
     has_output: bool,
     deadline: Instant,
     missed_before: Option<u64>,
-    /// Its data for the log of inputs, which receives the wait at its end.
+    /// Data for the log of inputs, which records the wait at its end.
     logged: Option<LoggedWait>,
     reply: Reply,
 }
@@ -234,32 +234,32 @@ enum Reply {
     Ready(oneshot::Sender<View>),
 }
 
-impl Pending {
-    /// Returns whether the wait is for a shell prompt, besides a match.
+impl PendingWait {
+    /// Returns whether a shell prompt ends the wait, besides a match.
     fn is_for_prompt(&self) -> bool {
         self.prompt_after.is_some() && matches!(self.reply, Reply::Wait(..))
     }
 
-    /// Returns whether the wait ends only at a shell prompt or at exit, not at a question of a quiet program.
+    /// Returns whether only a shell prompt or an exit ends the wait, but not a question of a quiet program.
     fn needs_prompt(&self) -> bool {
-        self.is_for_prompt() && !self.input.as_ref().is_some_and(InputWatch::guesses)
+        self.is_for_prompt() && !self.input.as_ref().is_some_and(InputWatch::accepts_guess)
     }
 
     fn quiet_at(&self, last_output: Instant) -> Option<Instant> {
         let quiet = self.quiet?;
         Some(if self.has_output {
-            last_output.max(self.began) + quiet.after_output
+            last_output.max(self.started_at) + quiet.after_output
         } else {
-            self.began + quiet.without_output
+            self.started_at + quiet.without_output
         })
     }
 }
 
-/// Runs a terminal until it is closed, then calls `removed`.
+/// Runs a terminal until its close, then calls `on_removed`.
 pub(crate) async fn run(
     parts: TerminalParts,
     mut requests: mpsc::UnboundedReceiver<Request>,
-    removed: impl FnOnce() + Send,
+    on_removed: impl FnOnce() + Send,
 ) {
     let shell = Shell::new(parts.integration, parts.description.pid);
     let mut task = Task {
@@ -283,7 +283,7 @@ pub(crate) async fn run(
         idle: parts.idle,
         last_use: Instant::now(),
         hidden_log: parts.hidden_log,
-        hushed_line: HiddenLine::default(),
+        hidden_line: HiddenLine::default(),
         flood_slot: FloodSlot::new(parts.scheduler),
         closed: false,
         ending: None,
@@ -309,9 +309,9 @@ pub(crate) async fn run(
     let closing = task.serve(&mut requests).await;
     task.life.close();
     let closed = task.close(closing.as_ref().map(|(closing, _)| *closing).unwrap_or_default()).await;
-    removed();
+    on_removed();
     if let Some((_, reply)) = closing {
-        // The caller may have disconnected; the terminal closes anyway.
+        // Ignore the error: the caller may have disconnected.
         let _ = reply.send(closed);
     }
 }
@@ -333,7 +333,7 @@ impl Task {
                     Some(request) => self.handle(request),
                 },
                 result = self.pty.readable(), if readable && !self.flood_slot.is_flooding() => self.take_turn(result),
-                turn = self.flood_slot.turn(), if readable && self.flood_slot.is_flooding() => {
+                turn = self.flood_slot.wait_for_turn(), if readable && self.flood_slot.is_flooding() => {
                     self.take_turn(Ok(()));
                     drop(turn);
                     // Yield even if no other terminal is flooding, so that other tasks run.
@@ -366,18 +366,18 @@ impl Task {
         let deadlines = [
             self.ending.map(|(_, until)| until),
             self.ended.map(|(_, until)| until),
-            self.shell.doubt.as_ref().map(|doubt| doubt.look_at),
-            self.shell.look_at,
+            self.shell.doubt.as_ref().map(|doubt| doubt.next_check),
+            self.shell.next_check,
             self.running.as_ref().map(Running::due),
             self.exchanging.as_ref().map(|exchanging| exchanging.deadline),
             self.typed_line.as_ref().map(|line| line.deadline),
             self.entry.as_ref().map(PromptEntry::due),
             self.outgoing.held_until(),
-            self.answers.inspect_at().filter(|_| !self.flood_slot.is_flooding()),
+            self.answers.next_check().filter(|_| !self.flood_slot.is_flooding()),
             self.intake.screen.held_until().map(Instant::from_std),
             self.idle_until(),
         ];
-        let queued_commands = self.queued_commands.iter().map(|queued_commands| queued_commands.look_at);
+        let queued_commands = self.queued_commands.iter().map(|queued| queued.next_check);
         let prompt = self.next_prompt_check().filter(|_| !self.queued_commands.is_empty());
         waits.chain(deadlines.into_iter().flatten()).chain(queued_commands).chain(prompt).min()
     }
@@ -406,7 +406,7 @@ impl Task {
         if request.may_change_state() {
             self.activity.record_event();
         }
-        // A caller that disconnected does not need its answer.
+        // Ignore errors of replies: a disconnected caller needs no reply.
         match request {
             Request::Send(input, reply) => self.send(&input, reply),
             Request::Wait(wait, number, reply) => self.begin_wait(wait, number, reply),
@@ -492,7 +492,7 @@ impl Task {
         }
     }
 
-    /// Sends the current screen to viewers that do not know it. A synchronized update is not visible yet.
+    /// Sends the current screen to viewers that do not know it, except during a synchronized update.
     fn answer_watchers(&mut self) {
         if self.watchers.is_empty() || self.intake.screen.held_until().is_some() {
             return;
@@ -527,13 +527,13 @@ impl Task {
         let mut buffer = [0u8; 16 * 1024];
         self.flood_slot.set_flooding(true);
         for portion in 0..READS_PER_TURN {
-            // Read the state before the read that finds no output: a shell reports its state before it takes keys
-            // again.
+            // Read the terminal's state before the read that finds no output: a shell prints its marks before it reads
+            // keys again.
             let tty = (!self.answers.is_empty()).then(|| (self.pty.line_discipline(), self.pty.foreground()));
             match self.pty.read(&mut buffer) {
                 Ok(Read::Bytes(count)) => {
                     self.take_in(&buffer[..count]);
-                    // A wait for the first line of a reply ends before the last line arrives.
+                    // A wait for the first line of output can end before the last line arrives.
                     if portion < CHECKED_READS {
                         self.check_waits();
                     }
@@ -565,15 +565,15 @@ impl Task {
             self.answers.postpone(Instant::now());
             return;
         }
-        let tells = self.shell.is_reporting() && !self.shell.is_replaced();
-        let shell = (tells && foreground == Some(self.shell_process())).then(|| ShellReader {
+        let reports_state = self.shell.is_reporting() && !self.shell.is_replaced();
+        let shell = (reports_state && foreground == Some(self.shell_process())).then(|| ShellReader {
             at_prompt: self.shell.shows_prompt,
-            prompt_comes: if self.shell.is_between_commands() { PROMPT_COMES } else { END_COMES },
+            prompt_timeout: if self.shell.is_between_commands() { SHELL_PROMPT_TIMEOUT } else { COMMAND_END_TIMEOUT },
         });
         let reading = discipline.map(|discipline| discipline.reading);
         let reader = Reader { group: foreground, reading, shell };
         let answers = self.answers.take_due(reader, Instant::now());
-        // A program that sends queries and never reads gets a limited number of answers.
+        // Limit the answers to a program that sends queries and never reads.
         if self.outgoing.len() + answers.len() <= MAX_WAITING_INPUT_BYTES {
             self.outgoing.extend(answers);
         }
@@ -581,13 +581,13 @@ impl Task {
 
     fn take_in(&mut self, bytes: &[u8]) {
         if self.typed_line.is_some() {
-            let bytes = self.hold_back(bytes);
+            let bytes = self.hold_hidden_line(bytes);
             return self.take_in_all(&bytes);
         }
         if self.exchanging.is_none() {
             return self.take_in_all(bytes);
         }
-        for portion in self.sift(bytes) {
+        for portion in self.split_redraw(bytes) {
             self.take_in_all(&portion);
         }
     }
@@ -625,13 +625,13 @@ impl Task {
         self.follow_marks();
         self.watch_shell();
         self.follow_echo(start);
-        let turned_off = self.intake.take_turned_off();
+        let reset_sequences = self.intake.take_turned_off();
         if self.viewers.receiver_count() > 0 {
-            // A missing viewer is not an error, and a slow viewer receives a report of the lag.
+            // Ignore errors: there may be no viewer, and the channel reports a lag to a slow viewer.
             let visible_output = self.query_filter.pass(bytes);
             let _ = self.viewers.send(Output::Bytes(Arc::from(visible_output)));
-            if !turned_off.is_empty() {
-                let _ = self.viewers.send(Output::Bytes(Arc::from(turned_off)));
+            if !reset_sequences.is_empty() {
+                let _ = self.viewers.send(Output::Bytes(Arc::from(reset_sequences)));
             }
         } else {
             self.query_filter.reset();
@@ -639,28 +639,28 @@ impl Task {
     }
 
     fn follow_marks(&mut self) {
-        for marked in self.intake.transcript.take_marks() {
-            if marked.mark == Mark::InnerShellEnded {
+        for offset_mark in self.intake.transcript.take_marks() {
+            if offset_mark.mark == Mark::InnerShellEnded {
                 self.leave_inner_shell();
             }
-            self.log_mark(&marked);
-            self.shell.apply(&marked.mark);
-            self.marks.follow(&marked, self.input_screen_version, &self.intake);
-            self.follow_command(&marked);
-            self.follow_exchange(&marked.mark);
+            self.log_mark(&offset_mark);
+            self.shell.apply(&offset_mark.mark);
+            self.marks.follow(&offset_mark, self.input_screen_version, &self.intake);
+            self.follow_command(&offset_mark);
+            self.follow_exchange(&offset_mark.mark);
         }
     }
 
-    /// Checks that the shell reads at a prompt that it may have shown, or that it showed before it took all lines.
+    /// Checks if the shell reads input at a doubtful prompt, and records the prompt if so.
     fn check_doubtful_prompt(&mut self) {
-        let Some(doubt) = self.shell.doubt.take_if(|doubt| Instant::now() >= doubt.look_at) else { return };
+        let Some(doubt) = self.shell.doubt.take_if(|doubt| Instant::now() >= doubt.next_check) else { return };
         match (doubt.prompt, self.shell_reading_mode()) {
-            // It may not have read the last key.
+            // The shell may not have read the last key.
             (DoubtfulPrompt::Shown, _) if doubt.is_new() && self.last_output < self.last_input => {
                 self.shell.doubt = Some(doubt.postpone());
             }
             (DoubtfulPrompt::Shown, ReadingMode::Keys | ReadingMode::Lines) => self.shell.record_prompt(),
-            // A command printed it, for example `echo $PS1`.
+            // A command printed the mark, for example `echo $PS1`.
             (DoubtfulPrompt::Claimed, ReadingMode::Other) => {}
             (DoubtfulPrompt::Claimed, ReadingMode::Lines) if self.shell.running => {}
             (DoubtfulPrompt::Claimed, ReadingMode::Keys | ReadingMode::Lines) => {
@@ -673,7 +673,7 @@ impl Task {
         }
     }
 
-    /// Returns the shell's current reading mode, if it reads and has read all typed input.
+    /// Returns the shell's current reading mode.
     pub(super) fn shell_reading_mode(&self) -> ReadingMode {
         if self.has_traffic() || self.pty.has_unread_input() || self.is_input_in_transit() {
             return ReadingMode::NotYet;
@@ -702,9 +702,9 @@ impl Task {
         }
     }
 
-    /// Checks that no program has replaced the shell that a caller waits for: it would print no marks.
+    /// Checks for a program that has replaced the shell that a caller waits for, because it prints no marks.
     fn watch_shell(&mut self) {
-        let awaited = self.running.is_some() || self.waits.iter().any(Pending::is_for_prompt);
+        let awaited = self.running.is_some() || self.waits.iter().any(PendingWait::is_for_prompt);
         if awaited && self.shell.running && self.pty.foreground() == Some(self.shell_process()) {
             self.shell.record_replacement();
         }
@@ -716,7 +716,7 @@ impl Task {
         }
         let (start, newest) = self.intake.transcript.history().newest();
         let Some(text) = from.checked_sub(start).and_then(|at| newest.get(at as usize..)) else { return };
-        if let Followed::Withdrawn(offset) = self.echo.follow(from, text) {
+        if let FollowResult::Withdrawn(offset) = self.echo.follow(from, text) {
             for wait in &mut self.waits {
                 wait.search.restart_from(offset);
             }
@@ -730,7 +730,7 @@ impl Task {
         {
             self.ending = None;
             self.ended = Some((exit, Instant::now() + self.grace));
-            self.life.end();
+            self.life.record_end();
             self.activity.record_event();
             self.shell.running = false;
             // Viewers of the screen show the end of the program.
@@ -738,14 +738,14 @@ impl Task {
             let _ = self.viewers.send(Output::Ended(exit));
         }
         self.check_doubtful_prompt();
-        if self.shell.look_at.is_some_and(|at| Instant::now() >= at) {
+        if self.shell.next_check.is_some_and(|at| Instant::now() >= at) {
             self.shell.check_replacement();
         }
-        self.look_at_exchange();
-        self.look_at_hidden_line();
+        self.check_exchange();
+        self.check_hidden_line();
         if !self.closed
             && !self.flood_slot.is_flooding()
-            && self.answers.inspect_at().is_some_and(|at| Instant::now() >= at)
+            && self.answers.next_check().is_some_and(|at| Instant::now() >= at)
         {
             self.read();
         }
@@ -793,28 +793,28 @@ impl Task {
             return drop(reply.send(Err(error)));
         }
         let offset = self.intake.transcript.history().end();
-        let unseen = self.pty.line_discipline().is_some_and(Discipline::is_unseen);
+        let hides_input = self.pty.line_discipline().is_some_and(Discipline::hides_input);
         let is_typed = input.raw.is_empty() && input.mouse.is_empty();
-        // Keys of an attached person are frequent, and no client reads from their offset.
+        // Skip keys of an attached person: they are frequent, and no client reads from their offset.
         if input.raw.is_empty() {
             self.mark_screen();
         }
         if is_typed {
             (self.input_offset, self.input_screen_version) = (offset, self.screen_version);
         }
-        if is_typed && !unseen {
+        if is_typed && !hides_input {
             let enters = input.keys.first().is_some_and(|key| is_enter(key));
             self.echo.expect(&format!("{}{}", input.text, if enters { "\n" } else { "" }), offset);
         }
-        if unseen {
-            self.hushed_line.take_in(bytes, &self.description.id, &self.hidden_log);
+        if hides_input {
+            self.hidden_line.take_in(bytes, &self.description.id, &self.hidden_log);
         } else {
-            self.hushed_line.finish(&self.description.id, &self.hidden_log);
+            self.hidden_line.finish(&self.description.id, &self.hidden_log);
         }
-        self.log_typed(input, bytes, unseen);
+        self.log_typed(input, bytes, hides_input);
         let input_end = self.outgoing.written() + (self.outgoing.len() + bytes.len()) as u64;
         let prompts = self.shell.prompts;
-        let has_text = !(has_nothing_to_run(input) && self.shell.draft.is_blank(|| self.intake.behind_prompt()));
+        let has_text = !(has_nothing_to_run(input) && self.shell.draft.is_blank(|| self.intake.text_after_prompt()));
         self.shell.draft.type_in(bytes, input.run.as_deref());
         self.shell.draft.is_held = self.collects_lines();
         let lines = bytes.iter().filter(|byte| matches!(byte, b'\r' | b'\n')).count();
@@ -846,20 +846,20 @@ impl Task {
             return Ok(());
         }
         if self.shell.is_idle() {
-            let keys = self.shell.draft.clear(|| self.intake.behind_prompt());
+            let keys = self.shell.draft.clear(|| self.intake.text_after_prompt());
             self.outgoing.extend(keys.map_err(|text| InputError::LineStands { text })?.iter().copied());
             return Ok(());
         }
         let is_incomplete = !self.shell.running && !self.shell.draft.is_entered_by(run);
-        // The kernel holds the text and passes it on before the next input.
+        // In canonical mode, the kernel holds the text and passes it before the next input.
         if is_incomplete || (!self.shell.draft.text().is_empty() && self.collects_lines()) {
             return Err(InputError::LineStands { text: self.shell.draft.text() });
         }
         Ok(())
     }
 
-    /// Answers the sender of an input, after the program's reaction if `input` requests that. The output ends at
-    /// `offset`, and the last byte of the input is byte number `input_end` of all bytes to the terminal.
+    /// Replies to the sender of an input, after the program's response if `input` requests that. The output ends at
+    /// `offset`. The last byte of the input is byte number `input_end` of all bytes to the terminal.
     fn answer_input(
         &mut self,
         (offset, input_end): (u64, u64),
@@ -876,8 +876,8 @@ impl Task {
             Some(settle) => {
                 let reply = Reply::Sent { offset, version: self.screen_version, input_end, line, reply };
                 let mut wait = self.new_wait(Vec::new(), offset, settle.at_most, reply);
-                // The program reacts to the last byte, which the pauses of the input delay.
-                wait.deadline += self.outgoing.delay(wait.began);
+                // The program responds to the last byte, which pauses may delay.
+                wait.deadline += self.outgoing.delay(wait.started_at);
                 wait.prompt_after = Some(prompts);
                 wait.quiet = Some(Quiet::for_duration(settle.quiet));
                 self.waits.push(wait);
@@ -885,21 +885,21 @@ impl Task {
         }
     }
 
-    /// Returns the answer to an input that does not settle.
+    /// Returns the reply to an input without `settle`.
     fn immediate_answer(&mut self, offset: u64, line: Option<u64>, input: &Input) -> Sent {
         let view = (!input.without_view).then(|| self.view(false, self.states()));
         Sent { offset, version: Some(self.screen_version), line, view }
     }
 
-    /// Returns whether the terminal is in canonical mode, in which the kernel passes whole lines on.
+    /// Returns whether the terminal is in canonical mode, in which programs read whole lines.
     fn collects_lines(&self) -> bool {
         self.pty.line_discipline().is_some_and(|discipline| discipline.whole_lines)
     }
 
-    /// Checks that a text is whole to an interpreter or debugger at its prompt, to which an empty line may be more than the end of
-    /// a line.
+    /// Checks that a text has no empty line that an interpreter or debugger at its prompt treats as the end or the
+    /// repetition of an entry.
     fn check_empty_lines(&self, text: &str) -> Result<(), InputError> {
-        // It is typed, also where the program takes pastes.
+        // The text is typed line by line, even if the program accepts pastes.
         if !text.contains('\n') || self.intake.screen.modes().alternate_screen || self.shell.is_idle() {
             return Ok(());
         }
@@ -914,8 +914,8 @@ impl Task {
         }
     }
 
-    /// Checks that the lines of `typed` arrive whole at a program that reads whole lines, here or behind a program that passes
-    /// them on.
+    /// Checks that the lines of `typed` are short enough for a program that reads whole lines, in this terminal or
+    /// behind a relay.
     fn check_lines(&self, typed: &[u8]) -> Result<(), LineTooLong> {
         let bytes = line_limit::longest_line(self.shell.draft.len(), typed);
         if bytes <= MAX_BUSYBOX_LINE_BYTES {
@@ -929,13 +929,13 @@ impl Task {
         if self.shell_name().as_deref().is_some_and(command::is_busybox) {
             return Err(LineTooLong { bytes, relay: None, max_bytes });
         }
-        // A line editor or full-screen program has no limit, but a terminal within this one looks like both, whatever its
-        // program is. The screen behind a relay may be that of such a terminal.
+        // A line editor or full-screen program has no limit. But a terminal within this terminal, possibly behind a
+        // relay, looks like such a program, and its own program is unknown.
         let Some(relay) = self.foreground_name().filter(|name| is_relay(name)) else { return Ok(()) };
         if self.intake.screen.modes().bracketed_paste && !is_multiplexer(&relay) {
             return Ok(());
         }
-        // The program behind the relay is unknown, unless it is a shell that reported its kind.
+        // The program behind the relay is unknown, except for an integrated shell.
         let inner = self.shell.integration.as_ref().filter(|_| self.shell.is_inner);
         match inner.is_some_and(|integration| integration.kind != Kind::Posix) {
             true if is_too_long => Err(LineTooLong { bytes, relay: Some(relay), max_bytes: None }),
@@ -946,20 +946,20 @@ impl Task {
 
     fn encode(&self, input: &Input) -> Result<Keystrokes, InputError> {
         let modes = self.intake.screen.modes();
-        // In canonical mode, no program decodes keys: an interrupt is the byte that the kernel interprets.
+        // In canonical mode, no program decodes keys, and the kernel interprets the byte of an interrupt.
         let disambiguates = self.intake.transcript.disambiguates_keys() && !self.collects_lines();
         let mut keystrokes = Keystrokes::default();
         keystrokes.text(&keys::text(&input.text, modes));
         for name in &input.keys {
             keystrokes.key(&keys::key(name, modes, disambiguates)?);
         }
-        if (keystrokes.has_lines_ahead() || keystrokes.ends_line() && self.shell.has_untaken_lines())
+        if (keystrokes.has_lines_ahead() || keystrokes.ends_line() && self.shell.has_unread_lines())
             && let Some(editor) = self.line_editor_modes()
         {
-            keystrokes.type_lines_ahead(editor.keeps_returns);
+            keystrokes.pause_between_lines(editor.keeps_returns);
         }
         if let Some(discipline) = self.pty.line_discipline() {
-            keystrokes.type_signals_apart(&discipline.signal_characters);
+            keystrokes.pause_between_signals(&discipline.signal_characters);
         }
         for input in &input.mouse {
             keystrokes.text(&mouse::mouse(*input, modes));
@@ -980,18 +980,18 @@ impl Task {
         is_at_prompt.then_some(discipline)
     }
 
-    /// Returns whether there is input to write and no pause holds it back. The end of the pause is a deadline.
+    /// Returns whether there is input to write that no pause holds back. The end of a pause is a deadline of the task.
     fn has_due_input(&mut self) -> bool {
         self.hold_for_line_editor(Instant::now());
         !self.outgoing.due(Instant::now()).is_empty()
     }
 
-    /// Holds the next line back until the line editor has taken the previous one and is idle. Between its reaction to
+    /// Holds the next line back until the line editor has read the previous line and is idle. Between its response to
     /// Enter and the start of the program, the kernel would join all waiting input to one line.
     fn hold_for_line_editor(&mut self, now: Instant) {
-        let takes_lines =
+        let is_editor_ready =
             || self.collects_lines() || !self.pty.has_unread_input() && self.program_state().awaits() != Some(false);
-        if self.outgoing.is_line_pause_over(now) && !takes_lines() {
+        if self.outgoing.is_line_pause_over(now) && !is_editor_ready() {
             self.outgoing.prolong_pause(now);
         }
     }
@@ -1020,7 +1020,7 @@ impl Task {
                     Some(PausedKey::Enter) | None => {}
                 },
                 Err(_) => {
-                    // No program will read it. The read of output detects the end of the program.
+                    // No program will read the input. The read of output detects the end of the program.
                     self.outgoing.clear();
                     break;
                 }
@@ -1028,12 +1028,12 @@ impl Task {
         }
         let (written, now) = (self.outgoing.written(), Instant::now());
         for wait in &mut self.waits {
-            // The program reacts to the last byte of its input.
+            // The wait begins with the last byte of its input.
             if let Reply::Sent { input_end, .. } = wait.reply
                 && written_before < input_end
                 && input_end <= written
             {
-                wait.began = now;
+                wait.started_at = now;
             }
         }
     }
@@ -1062,10 +1062,10 @@ impl Task {
         from: u64,
         at_most: Duration,
         reply: Reply,
-    ) -> Pending {
+    ) -> PendingWait {
         let now = Instant::now();
         let start = self.intake.transcript.history().start();
-        Pending {
+        PendingWait {
             has_patterns: !patterns.is_empty(),
             from,
             search: Search::new(patterns, from),
@@ -1080,7 +1080,7 @@ impl Task {
             highlighted: Vec::new(),
             matched: None,
             searched_at: None,
-            began: now,
+            started_at: now,
             has_output: false,
             deadline: now + at_most,
             missed_before: (from < start).then_some(start),
@@ -1091,7 +1091,7 @@ impl Task {
 
     fn begin_wait(&mut self, wait: Wait, number: u64, reply: oneshot::Sender<(Waited, View)>) {
         let from = wait.since.unwrap_or(self.input_offset);
-        // Prompts after earlier lines do not end this wait.
+        // Prompts after earlier lines do not end the wait.
         let own_line = wait.line.or_else(|| self.shell.line_before(wait.by.as_deref()?, from));
         let logged = wait.by.map(|by| LoggedWait {
             by,
@@ -1101,7 +1101,7 @@ impl Task {
             Target::Output => self.new_wait(wait.patterns, from, wait.timeout, Reply::Wait(number, reply)),
             Target::Screen => {
                 let mut pending = self.new_wait(Vec::new(), from, wait.timeout, Reply::Wait(number, reply));
-                // This wait has not searched any screen yet.
+                // No screen has been searched yet.
                 pending.screen = Some((wait.patterns, u64::MAX));
                 pending
             }
@@ -1109,7 +1109,7 @@ impl Task {
         match wait.until {
             Until::Match | Until::Exit => {}
             Until::Prompt => {
-                // Text without Enter begins no command, so its prompt is not the end of one.
+                // Text without Enter begins no command, so the current prompt does not end the wait.
                 let is_over = self.shell.at_prompt && (wait.input.is_none() || self.typed_line().is_none());
                 pending.prompt_after = Some(if is_over { 0 } else { self.shell.prompts });
                 pending.own_line = own_line;
@@ -1154,7 +1154,7 @@ impl Task {
         if !is_due {
             return false;
         }
-        // The reader after a doubtful prompt is the shell, unless the check of that prompt finds another program.
+        // After a doubtful prompt, the reader is probably the shell, so wait for the check of the prompt.
         let is_prompt_in_doubt =
             self.waits[index].is_for_prompt() && self.shell.doubt.is_some_and(|doubt| doubt.is_new());
         if self.has_traffic() || is_prompt_in_doubt {
@@ -1163,14 +1163,14 @@ impl Task {
             }
             return false;
         }
-        let observation = self.look_for_input();
+        let observation = self.check_for_input();
         let wait = &mut self.waits[index];
-        let awaited = match wait.reads.map(|_| (&wait.matched, &wait.screen)) {
-            None | Some((None, None)) => Awaited::Nothing,
-            Some((Some(_), _)) => Awaited::Text,
-            Some((None, Some(_))) => Awaited::OtherScreen,
+        let awaited_content = match wait.reads.map(|_| (&wait.matched, &wait.screen)) {
+            None | Some((None, None)) => AwaitedContent::Nothing,
+            Some((Some(_), _)) => AwaitedContent::Text,
+            Some((None, Some(_))) => AwaitedContent::OtherScreen,
         };
-        wait.input.as_mut().is_some_and(|watch| watch.looked(observation, awaited, now))
+        wait.input.as_mut().is_some_and(|watch| watch.record_check(observation, awaited_content, now))
     }
 
     /// Returns whether there is input to write or output to read, which restarts the silence.
@@ -1179,14 +1179,14 @@ impl Task {
     }
 
     /// Returns whether a wait ends because there was no output for its quiet period. The period begins when the program
-    /// has read its input, or has not read it for [`UNREAD_INPUT_TIMEOUT`].
+    /// has read its input, or after [`UNREAD_INPUT_TIMEOUT`].
     fn is_quiet(&mut self, index: usize, now: Instant) -> bool {
         let wait = &mut self.waits[index];
         if !self.outgoing.is_empty() || wait.quiet_at(self.last_output).is_none_or(|at| now < at) {
             return false;
         }
         if now < wait.unread_until && self.pty.has_unread_input() {
-            wait.began = now;
+            wait.started_at = now;
             return false;
         }
         true
@@ -1217,12 +1217,12 @@ impl Task {
             Ok(Pass::More | Pass::Nothing) => {}
             Err(gave_up) => return WaitCheck::Ended(Reason::Timeout, None, Some(gave_up)),
         }
-        if let Some((patterns, looked_at)) = &mut wait.screen
-            && *looked_at != self.screen_version
+        if let Some((patterns, searched_version)) = &mut wait.screen
+            && *searched_version != self.screen_version
         {
-            *looked_at = self.screen_version;
+            *searched_version = self.screen_version;
             let found = search_screen(patterns, &self.intake.screen.text());
-            let is_pointed_at = |expected: &[String], rows: &Range<usize>| {
+            let is_highlighted = |expected: &[String], rows: &Range<usize>| {
                 let picture = self.intake.screen.picture();
                 styled_rows(&picture, rows.clone()) == expected
                     || expected.len() == 1 && row_of_cursor(&picture, rows) == expected.first().cloned()
@@ -1230,7 +1230,7 @@ impl Task {
             };
             match found {
                 Ok(None) => {}
-                Ok(Some((_, rows))) if !wait.highlighted.is_empty() && !is_pointed_at(&wait.highlighted, &rows) => {
+                Ok(Some((_, rows))) if !wait.highlighted.is_empty() && !is_highlighted(&wait.highlighted, &rows) => {
                     wait.matched = None;
                 }
                 Ok(Some((found, _))) if waits_for_reader => wait.matched = Some(found),
@@ -1250,14 +1250,14 @@ impl Task {
             Some(Reason::Timeout)
         } else if self.is_at_input(index, now) {
             let discipline = self.pty.line_discipline();
-            let unseen = discipline.is_some_and(Discipline::is_unseen);
+            let hides_input = discipline.is_some_and(Discipline::hides_input);
             let reads_lines = discipline.is_none_or(Discipline::reads_lines);
             let wait = &mut self.waits[index];
-            // The drawing of a full-screen program is not a question in a line.
-            let is_elsewhere = wait.screen.is_none() && self.intake.screen.modes().alternate_screen;
-            if wait.reads.is_some_and(|reads| reads.includes(unseen))
+            // A match in the output does not count while a full-screen program is active.
+            let is_full_screen = wait.screen.is_none() && self.intake.screen.modes().alternate_screen;
+            if wait.reads.is_some_and(|reads| reads.includes(hides_input))
                 && (reads_lines || !wait.reads_lines)
-                && !is_elsewhere
+                && !is_full_screen
                 && let Some(found) = wait.matched.take()
             {
                 return WaitCheck::Ended(Reason::Match, Some(found), None);
@@ -1272,9 +1272,9 @@ impl Task {
             None => WaitCheck::NotYet,
             Some(reason @ (Reason::Exit | Reason::Timeout)) if self.waits[index].has_patterns && !waits_for_reader => {
                 let echo = EchoZones { recognised: &self.echo, open_line_was_sent };
-                let echoed = self.waits[index].search.in_echo(self.intake.transcript.history(), echo);
-                let is_match = echoed.as_ref().is_some_and(|found| !found.in_echo);
-                WaitCheck::Ended(if is_match { Reason::Match } else { reason }, echoed, None)
+                let echo_match = self.waits[index].search.find_in_echo(self.intake.transcript.history(), echo);
+                let is_match = echo_match.as_ref().is_some_and(|found| !found.in_echo);
+                WaitCheck::Ended(if is_match { Reason::Match } else { reason }, echo_match, None)
             }
             Some(reason) => WaitCheck::Ended(reason, None, None),
         }
@@ -1282,13 +1282,12 @@ impl Task {
 
     fn answer(
         &mut self,
-        pending: Pending,
+        pending: PendingWait,
         reason: Reason,
         found: Option<PatternMatch>,
         gave_up: Option<steplatch_pattern::TooMuchWork>,
     ) {
-        // Reading states from `/proc` takes longer than finding a match, and the caller of a match knows the awaited
-        // state.
+        // Skip the states after a match: reads of `/proc` take longer than the search.
         let states = if reason == Reason::Match { States::default() } else { self.states() };
         let mut view = self.view(false, states);
         if reason == Reason::Prompt
@@ -1301,10 +1300,10 @@ impl Task {
                 Some(line) => self.shell.ran_nothing_of(line),
                 None => pending.logged.as_ref().is_some_and(|wait| self.shell.ran_nothing_last(&wait.by)),
             };
-        // The caller may have stopped listening.
+        // Ignore errors: the caller may have disconnected.
         match pending.reply {
             Reply::Ready(reply) => drop(reply.send(view)),
-            // The end of the program discards waiting input; otherwise it will still be written.
+            // The end of the program has discarded unwritten input.
             Reply::Sent { input_end, reply, .. } if input_end > self.outgoing.written() && self.outgoing.is_empty() => {
                 drop(reply.send(Err(InputError::InDoubt)));
             }
@@ -1314,15 +1313,16 @@ impl Task {
             Reply::Wait(_, reply) => {
                 let is_match = found.as_ref().filter(|found| !found.in_echo);
                 let match_end = is_match.and_then(|found| found.range.as_ref()).map(|range| range.end);
-                // What is on the line already may be the beginning of what the next wait is for.
-                let resume = match reason {
+                // After a timeout, the next wait also searches the open line, which may contain the beginning of a
+                // match.
+                let resume_offset = match reason {
                     Reason::Timeout => view.end - self.intake.transcript.history().open_line().len() as u64,
                     Reason::Match | Reason::Prompt | Reason::Exit | Reason::Quiet | Reason::Input => view.end,
                 };
                 let waited = Waited {
                     reason,
                     found,
-                    offset: match_end.unwrap_or(resume.max(pending.from)),
+                    offset: match_end.unwrap_or(resume_offset.max(pending.from)),
                     exit: view.exit,
                     gave_up,
                     missed_before: pending.missed_before,
@@ -1345,7 +1345,7 @@ impl Task {
     }
 
     fn exit_code(&self) -> Option<i32> {
-        let shell_exit = self.shell.last_exit.filter(|_| self.shell.knows_exit);
+        let shell_exit = self.shell.last_exit.filter(|_| self.shell.is_exit_current);
         self.exit().map(|exit| exit.code).or(shell_exit)
     }
 
@@ -1359,12 +1359,12 @@ impl Task {
         }
     }
 
-    /// Records the rows of the screen as a client sees them.
+    /// Requests a mark of the screen that a client reads.
     pub(super) fn mark_screen(&mut self) {
         self.marks.request(self.screen_version);
     }
 
-    /// Begins a version of the screen, right before it changes.
+    /// Begins a new version of the screen, just before the screen changes.
     pub(super) fn begin_screen_version(&mut self) {
         self.marks.complete(self.intake.screen.as_ref());
         self.screen_version += 1;
@@ -1387,7 +1387,7 @@ impl Task {
             cwd: states.cwd,
             awaiting_input: states.awaiting_input,
             password: states.password,
-            typed: if self.shell.is_idle() { self.half_typed() } else { None },
+            typed: if self.shell.is_idle() { self.unentered_text() } else { None },
             name: self.description.name.clone(),
         }
     }
@@ -1411,9 +1411,9 @@ impl Task {
     // ---- the end ----
 
     async fn close(&mut self, closing: Closing) -> Closed {
-        let leader = SessionLeader { pid: self.child.pid(), collected: self.child.is_collected() };
+        let leader = SessionLeader { pid: self.child.pid(), is_reaped: self.child.is_reaped() };
         let id = self.description.id.as_str().to_owned();
-        let ending = end_all(leader, id, closing.signal, self.child.kin());
+        let ending = end_all(leader, id, closing.signal, self.child.orphan_matcher());
         tokio::pin!(ending);
         let survivors = loop {
             tokio::select! {
@@ -1434,16 +1434,16 @@ impl Task {
     }
 }
 
-/// Mode in which a shell reads that may have shown its prompt.
+/// Mode in which a shell with a doubtful prompt reads input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReadingMode {
     /// Single keys, with its line editor.
     Keys,
     /// Whole lines.
     Lines,
-    /// The shell works, or has not read all typed input.
+    /// The shell is busy, or has not read all typed input.
     NotYet,
-    /// Another program has the foreground.
+    /// Another program is in the foreground.
     Other,
 }
 
@@ -1452,14 +1452,14 @@ fn is_enter(key: &str) -> bool {
     matches!(key.to_ascii_lowercase().as_str(), "enter" | "return")
 }
 
-/// Returns whether an input types nothing that a shell runs: blanks, comments and Enter alone.
+/// Returns whether an input contains nothing that a shell runs: only blanks, comments and Enter.
 fn has_nothing_to_run(input: &Input) -> bool {
     let raw = std::str::from_utf8(&input.raw).ok().map(|raw| raw.replace('\r', "\n"));
     is_blank(&input.text) && input.keys.iter().all(|key| is_enter(key)) && raw.is_some_and(|raw| is_blank(&raw))
 }
 
-/// Splits output after each mark of a shell that a command has ended, so that viewers see the actions there.
-/// `is_in_string` states that the output begins within such a mark, or another control string.
+/// Splits output after each mark of a command's end, at which the task inserts sequences for viewers. `is_in_string` is
+/// true if the output begins within a control string.
 pub(super) fn split_at_command_ends(bytes: &[u8], is_in_string: bool) -> impl Iterator<Item = &[u8]> {
     const END: &[u8] = b"\x1b]133;D";
     let mut remaining = bytes;

@@ -3,31 +3,31 @@
 //! A program queries its terminal for the cursor, colours and capabilities, and receives the answer
 //! as input. This terminal has already answered; the terminal of each viewer would answer again. It
 //! would also execute sequences for its window and desktop: titles, clipboards, notifications, files
-//! to save. A watched program must not control these.
+//! to save. A watched program must not control them.
 //!
-//! The forms are those of xterm's ctlseqs, and of kitty for sequences that xterm lacks. The filter
-//! passes everything else on unchanged, and holds back only an unfinished sequence. The bytes before
-//! and after a removed sequence must not form another one: the filter drops a sequence that another
-//! one interrupts, and ends a string that the removed sequence ends.
+//! The filter recognises the sequences of xterm's ctlseqs, and of kitty for sequences that xterm
+//! lacks. It passes all other bytes unchanged, and holds back only an unfinished sequence. The bytes
+//! before and after a removed sequence must not form a new sequence: the filter drops an interrupted
+//! sequence, and ends a string that the removed sequence would have ended.
 //!
-//! Output from another machine ([`QueryFilter::drawing_only`]) passes a filter with a list of permitted sequences
-//! instead: sequences that draw, and modes that end when the viewer leaves. The effect of others on a terminal is
+//! For output from another machine ([`QueryFilter::drawing_only`]), the filter passes only permitted sequences:
+//! sequences that draw, and modes that end when the viewer leaves. The effect of other sequences on a terminal is
 //! unknown.
 
-/// Maximum length of an unfinished sequence held back.
+/// Maximum length of a held unfinished sequence, in bytes.
 const MAX_SEQUENCE_BYTES: usize = 4096;
 
 const ESC: u8 = 0x1b;
-/// Ends a string.
+/// String terminator.
 const ST: &[u8] = b"\x1b\\";
-/// Has no effect within a sequence.
+/// Delete, which has no effect within a sequence.
 const DEL: u8 = 0x7f;
 const BEL: u8 = 0x07;
 const CAN: u8 = 0x18;
 const SUB: u8 = 0x1a;
-/// ENQ, which some terminals answer with their name.
+/// Enquiry, which some terminals answer with their name.
 const ENQ: u8 = 0x05;
-/// The first byte of the C1 controls in UTF-8; `C2 9B` is another way to write `ESC [`.
+/// The first byte of the C1 controls in UTF-8. `C2 9B` is equivalent to `ESC [`.
 const C1: u8 = 0xc2;
 
 /// Removes queries from a stream that arrives in arbitrary portions.
@@ -36,11 +36,11 @@ pub struct QueryFilter {
     /// True if only sequences that draw pass.
     draws_only: bool,
     state: State,
-    /// The sequence that has begun.
+    /// The unfinished sequence.
     held: Vec<u8>,
     /// Beginning of its parameters in `held`.
-    body: usize,
-    /// True if the filter has passed the beginning of a string, and not its end.
+    body_start: usize,
+    /// True if the filter has passed the beginning of a string, but not its end.
     in_string: bool,
 }
 
@@ -71,7 +71,7 @@ enum State {
 }
 
 impl QueryFilter {
-    /// Resets the state: the next bytes do not continue the previous ones.
+    /// Resets the state, because the next bytes do not continue the previous bytes.
     pub fn reset(&mut self) {
         *self = Self { draws_only: self.draws_only, ..Self::default() };
     }
@@ -118,7 +118,7 @@ impl QueryFilter {
                 0x9d => self.enter(State::Command { escaped: false }, byte),
                 0x9f => self.enter(State::Application, byte),
                 0x80..=0xbf => self.finish(byte, output),
-                // The first byte of a character without the second one.
+                // An incomplete character.
                 _ => return self.give_up(output),
             },
             State::Escape => match byte {
@@ -140,8 +140,8 @@ impl QueryFilter {
             State::Csi => match byte {
                 ESC => return self.give_up(output),
                 CAN | SUB => self.finish(byte, output),
-                0x40..=0x7e if expects_answer(&self.held[self.body..], byte) => self.drop_held(output),
-                0x40..=0x7e if self.draws_only && !control_draws(&self.held[self.body..], byte) => {
+                0x40..=0x7e if expects_answer(&self.held[self.body_start..], byte) => self.drop_held(output),
+                0x40..=0x7e if self.draws_only && !control_draws(&self.held[self.body_start..], byte) => {
                     self.drop_held(output);
                 }
                 0x40..=0x7e => self.finish(byte, output),
@@ -156,11 +156,11 @@ impl QueryFilter {
             State::Device => match byte {
                 ESC => return self.give_up(output),
                 // DECRQSS and XTGETTCAP.
-                b'q' if self.held[self.body..].iter().any(|byte| matches!(byte, b'$' | b'+')) => {
+                b'q' if self.held[self.body_start..].iter().any(|byte| matches!(byte, b'$' | b'+')) => {
                     self.drop_string(false, output);
                 }
                 // Sixel pictures draw.
-                0x40..=0x7e if self.draws_only && !is_picture(&self.held[self.body..], byte) => {
+                0x40..=0x7e if self.draws_only && !is_picture(&self.held[self.body_start..], byte) => {
                     self.drop_string(false, output);
                 }
                 0x40..=0x7e | CAN | SUB => self.finish(byte, output),
@@ -170,7 +170,7 @@ impl QueryFilter {
             State::Command { escaped } => return self.take_command(byte, escaped, output),
             State::Application => match byte {
                 ESC => return self.give_up(output),
-                // Pictures of kitty's protocol require answers. This terminal shows none.
+                // Pictures of kitty's protocol require answers, and this terminal shows no pictures.
                 b'G' => self.drop_string(false, output),
                 _ if self.draws_only && !matches!(byte, CAN | SUB) => self.drop_string(false, output),
                 _ => self.finish(byte, output),
@@ -191,13 +191,13 @@ impl QueryFilter {
     }
 
     fn take_command(&mut self, byte: u8, escaped: bool, output: &mut Vec<u8>) -> bool {
-        let is_question = || {
-            let body = &self.held[self.body..];
+        let is_query = || {
+            let body = &self.held[self.body_start..];
             is_command_query(body) || (self.draws_only && !command_draws(body))
         };
         match byte {
             b'\\' if escaped => {
-                if is_question() {
+                if is_query() {
                     self.drop_held(&mut Vec::new());
                 } else {
                     output.append(&mut self.held);
@@ -207,7 +207,7 @@ impl QueryFilter {
             }
             _ if escaped => {
                 // The following sequence, which the filter may remove, ends the command.
-                if !is_question() {
+                if !is_query() {
                     output.append(&mut self.held);
                     output.extend_from_slice(ST);
                 }
@@ -217,13 +217,13 @@ impl QueryFilter {
             }
             ESC => self.state = State::Command { escaped: true },
             DEL => {}
-            BEL | CAN | SUB if is_question() => self.drop_held(&mut Vec::new()),
+            BEL | CAN | SUB if is_query() => self.drop_held(&mut Vec::new()),
             BEL | CAN | SUB => self.finish(byte, output),
-            b';' if self.draws_only && !command_draws(&self.held[self.body..]) => self.drop_string(true, output),
-            b';' if parse_number(&self.held[self.body..]).is_some_and(controls_window) => {
+            b';' if self.draws_only && !command_draws(&self.held[self.body_start..]) => self.drop_string(true, output),
+            b';' if parse_number(&self.held[self.body_start..]).is_some_and(controls_window) => {
                 self.drop_string(true, output);
             }
-            b';' if matches!(parse_number(&self.held[self.body..]), Some(7 | 8 | 133)) => {
+            b';' if matches!(parse_number(&self.held[self.body_start..]), Some(7 | 8 | 133)) => {
                 // Directories, links and marks of any length are not queries.
                 self.finish(byte, output);
             }
@@ -240,13 +240,13 @@ impl QueryFilter {
 
     fn enter(&mut self, state: State, byte: u8) {
         self.held.push(byte);
-        self.body = self.held.len();
+        self.body_start = self.held.len();
         self.state = state;
     }
 
     /// Holds a byte back, up to the maximum length.
     fn hold(&mut self, byte: u8, output: &mut Vec<u8>) {
-        // A terminal answers it even within a sequence.
+        // A terminal answers ENQ even within a sequence.
         if byte == ENQ {
             return;
         }
@@ -254,7 +254,7 @@ impl QueryFilter {
         if self.held.len() < MAX_SEQUENCE_BYTES {
             return;
         }
-        // No program prints such a long sequence, and its end could still make it a query.
+        // Drop the sequence: its end could make it a query, and no real program prints such a long sequence.
         match self.state {
             State::Escape if self.held.iter().skip(1).all(|byte| *byte < 0x20) => {
                 self.drop_held(output);
@@ -269,7 +269,7 @@ impl QueryFilter {
         }
     }
 
-    /// Passes on the held bytes and this byte.
+    /// Passes the held bytes and this byte.
     fn finish(&mut self, byte: u8, output: &mut Vec<u8>) {
         output.append(&mut self.held);
         output.push(byte);
@@ -282,13 +282,13 @@ impl QueryFilter {
         self.state = State::Text;
     }
 
-    /// Drops the held bytes: the byte after them begins another sequence.
+    /// Drops the held bytes, because the next byte begins another sequence.
     fn give_up(&mut self, output: &mut Vec<u8>) -> bool {
         self.drop_held(output);
         false
     }
 
-    /// Drops a sequence, and passes on its control characters, which take effect before it.
+    /// Drops a sequence, but passes its control characters, which take effect before it.
     fn drop_held(&mut self, output: &mut Vec<u8>) {
         self.end_string(output);
         output.extend(self.held.iter().filter(|byte| **byte < 0x20 && !matches!(**byte, ESC | ENQ)));
@@ -311,10 +311,10 @@ impl QueryFilter {
 }
 
 /// Returns whether a control sequence with this body and final byte expects an answer.
-fn expects_answer(body: &[u8], last: u8) -> bool {
+fn expects_answer(body: &[u8], final_byte: u8) -> bool {
     let marks: Vec<u8> = body.iter().copied().filter(|byte| matches!(byte, 0x20..=0x2f | 0x3c..=0x3f)).collect();
-    match (marks.as_slice(), last) {
-        // DA in its three forms, of which some terminals overlook further marks.
+    match (marks.as_slice(), final_byte) {
+        // DA in its three forms. Some terminals ignore further marks.
         (marks, b'c') => marks.first() != Some(&b'?'),
         // DSR and DECDSR; DECREQTPARM.
         ([] | [b'?'], b'n') | ([], b'x') => true,
@@ -335,19 +335,19 @@ fn command_draws(body: &[u8]) -> bool {
     matches!(number, b"4" | b"8" | b"10" | b"11" | b"12" | b"104" | b"110" | b"111" | b"112" | b"133")
 }
 
-/// Returns whether a control sequence with this body and final byte draws, or switches a mode that ends with the view.
-fn control_draws(body: &[u8], last: u8) -> bool {
+/// Returns whether a control sequence with this body and final byte draws, or changes a mode that ends with the view.
+fn control_draws(body: &[u8], final_byte: u8) -> bool {
     let marks: Vec<u8> = body.iter().copied().filter(|byte| matches!(byte, 0x20..=0x2f | 0x3c..=0x3f)).collect();
-    let modes = |listed: &[u16]| {
+    let modes = |permitted: &[u16]| {
         let numbers = body.iter().copied().filter(|byte| *byte >= 0x20 && *byte != b'?').collect::<Vec<u8>>();
         let known_mode = |number: &[u8]| {
             let number = std::str::from_utf8(number).ok().and_then(|number| number.parse().ok());
-            number.is_some_and(|number| listed.contains(&number))
+            number.is_some_and(|number| permitted.contains(&number))
         };
         numbers.split(|byte| *byte == b';').all(known_mode)
     };
-    match (marks.as_slice(), last) {
-        // Movements, erasing, inserting, scrolling, tabulators, repetition, colours, margins, the saved cursor.
+    match (marks.as_slice(), final_byte) {
+        // Cursor motions, erasing, inserting, scrolling, tab stops, repetition, colours, margins, the saved cursor.
         (
             [],
             b'@'
@@ -379,37 +379,37 @@ fn control_draws(body: &[u8], last: u8) -> bool {
 /// IRM and LNM.
 const ANSI_MODES: [u16; 2] = [4, 20];
 
-/// Modes of the keypad, the screen, the margins, the cursor, the mouse, the focus and pastes. None makes the terminal
-/// send reports without an action of a person.
+/// Modes of the keypad, the screen, the margins, the cursor, the mouse, the focus and pastes. With these modes, the
+/// terminal sends reports only after an action of a person.
 const PRIVATE_MODES: [u16; 28] = [
     1, 5, 6, 7, 9, 12, 25, 45, 47, 66, 69, 1000, 1002, 1003, 1004, 1005, 1006, 1007, 1015, 1016, 1045, 1047, 1048,
     1049, 2004, 2026, 80, 8452,
 ];
 
 /// Returns whether an escape sequence with these intermediates and final byte draws.
-fn escape_draws(intermediates: &[u8], last: u8) -> bool {
+fn escape_draws(intermediates: &[u8], final_byte: u8) -> bool {
     let marks: Vec<u8> = intermediates.iter().copied().filter(|byte| *byte >= 0x20).collect();
     match marks.as_slice() {
         // DECSC, DECRC, the keypad, IND, NEL, HTS, RI, SS2, SS3, RIS, ST and the locking shifts.
         [] => matches!(
-            last,
+            final_byte,
             b'7' | b'8' | b'=' | b'>' | b'D' | b'E' | b'H' | b'M' | b'N' | b'O' | b'c' | b'\\' | b'n' | b'o'
         ),
         // Character sets; DECDHL and DECALN.
         [b'(' | b')' | b'*' | b'+'] => true,
-        [b'#'] => matches!(last, b'3'..=b'6' | b'8'),
+        [b'#'] => matches!(final_byte, b'3'..=b'6' | b'8'),
         _ => false,
     }
 }
 
 /// Returns whether a device control string with these parameters and final byte is a picture (sixel).
-fn is_picture(body: &[u8], last: u8) -> bool {
-    last == b'q' && body.iter().all(|byte| byte.is_ascii_digit() || *byte == b';' || *byte < 0x20)
+fn is_picture(body: &[u8], final_byte: u8) -> bool {
+    final_byte == b'q' && body.iter().all(|byte| byte.is_ascii_digit() || *byte == b';' || *byte < 0x20)
 }
 
-/// Returns whether an operating system command controls the viewer's window or desktop, not the drawn content: titles
-/// (0 to 2), the clipboard (52, 5522), notifications (9, 99, 777), and iTerm2's own (1337), which saves files and sets
-/// variables.
+/// Returns whether an operating system command controls the viewer's window or desktop instead of the drawn content:
+/// titles (0 to 2), the clipboard (52, 5522), notifications (9, 99, 777), and commands of iTerm2 (1337), which save
+/// files and set variables.
 fn controls_window(number: u32) -> bool {
     matches!(number, 0..=2 | 9 | 52 | 99 | 777 | 1337 | 5522)
 }

@@ -1,7 +1,7 @@
-//! Viewers that wait for a changed screen, and the rows that each of them does not know.
+//! Viewers that wait for a changed screen, and the rows that are new to each viewer.
 //!
-//! A viewer knows a version of the screen. Each row has the first version with its current text, so a viewer receives
-//! the rows that are newer than its version. A hash identifies a row, so a row takes 16 bytes.
+//! A viewer knows a version of the screen. For each row, this module stores the first version with its current text, so
+//! a viewer receives the rows that are newer than its version. A hash identifies the text, so a row takes 16 bytes.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use super::{ScreenDelta, ScreenUpdate};
 use crate::screen::Picture;
 
-/// Channel for the answer to a viewer.
+/// Channel for the reply to a viewer.
 #[derive(Debug)]
 pub(crate) enum ScreenReply {
     /// The viewer receives the whole screen.
@@ -29,15 +29,15 @@ impl ScreenReply {
     }
 }
 
-/// A viewer that waits, and the version that it knows.
+/// A waiting viewer.
 #[derive(Debug)]
 pub(crate) struct ScreenWatcher {
-    /// `None` for a viewer that knows no version, which receives an immediate answer.
+    /// The version that the viewer knows. A viewer with `None` receives an immediate reply.
     pub(crate) known: Option<u64>,
     pub(crate) reply: ScreenReply,
 }
 
-/// The viewers of a screen that wait for another version of it.
+/// The viewers that wait for another version of the screen.
 #[derive(Debug, Default)]
 pub(super) struct ScreenWatchers {
     waiting: Vec<ScreenWatcher>,
@@ -45,7 +45,7 @@ pub(super) struct ScreenWatchers {
 }
 
 impl ScreenWatchers {
-    /// Adds a viewer that waits.
+    /// Adds a waiting viewer.
     pub(super) fn add(&mut self, watcher: ScreenWatcher) {
         self.waiting.push(watcher);
     }
@@ -55,18 +55,18 @@ impl ScreenWatchers {
         self.waiting.is_empty()
     }
 
-    /// Takes the viewers that do not know `version`, and forgets those that have left.
+    /// Takes the viewers that do not know `version`, and drops disconnected viewers.
     pub(super) fn take_due(&mut self, version: u64) -> Vec<ScreenWatcher> {
         self.waiting.retain(|watcher| !watcher.reply.is_closed());
         self.waiting.extract_if(.., |watcher| watcher.known != Some(version)).collect()
     }
 
-    /// Answers viewers with the current screen.
+    /// Sends the current screen to viewers.
     pub(super) fn answer(&mut self, watchers: Vec<ScreenWatcher>, update: &ScreenUpdate) {
-        // Record the screen for a viewer of whole screens, too: it may request rows next.
+        // Record the screen for viewers of whole screens, too, because they may request rows next.
         self.rows.record_screen(update.version, &update.picture);
         for ScreenWatcher { known, reply } in watchers {
-            // A viewer may leave at this moment.
+            // Ignore errors: a viewer may have disconnected.
             match reply {
                 ScreenReply::Whole(reply) => drop(reply.send(update.clone())),
                 ScreenReply::Rows(reply) => {
@@ -83,21 +83,21 @@ impl ScreenWatchers {
 struct RowVersions {
     hasher: RandomState,
     cols: u16,
-    /// The hash of each row, and the version in which it was first noted.
+    /// The hash of each row, and the first version with this hash.
     rows: Vec<(u64, u64)>,
-    /// The first version with this size, and the last noted one.
-    noted: Option<(u64, u64)>,
+    /// The first version with this size, and the last recorded version.
+    recorded: Option<(u64, u64)>,
 }
 
 impl RowVersions {
-    /// Records the screen in `version`. Versions grow.
+    /// Records the screen of `version`, which is not older than the last recorded version.
     fn record_screen(&mut self, version: u64, picture: &Picture) {
         let is_resized = self.cols != picture.cols || self.rows.len() != picture.rows.len();
-        match &mut self.noted {
+        match &mut self.recorded {
             Some((_, last)) if *last == version => return,
             Some((_, last)) if !is_resized => *last = version,
-            noted => {
-                *noted = Some((version, version));
+            recorded => {
+                *recorded = Some((version, version));
                 self.cols = picture.cols;
                 self.rows = vec![(0, version); picture.rows.len()];
             }
@@ -110,9 +110,9 @@ impl RowVersions {
         }
     }
 
-    /// Returns the numbers of the rows that are newer than a version; none if the rows of that version are unknown.
+    /// Returns the numbers of the rows that are newer than version `known`; `None` if its rows are unknown.
     fn changed_since(&self, known: u64) -> Option<Vec<u16>> {
-        self.noted.filter(|(first, last)| (*first..=*last).contains(&known))?;
+        self.recorded.filter(|(first, last)| (*first..=*last).contains(&known))?;
         Some((0_u16..).zip(&self.rows).filter(|(_, (_, version))| *version > known).map(|(row, _)| row).collect())
     }
 }

@@ -11,13 +11,13 @@ use serde::{Deserialize, Serialize};
 /// Holder of a terminal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockHolder {
-    /// Their name.
+    /// The name of the holder.
     pub name: String,
-    /// The time since which they hold it.
+    /// Start of the hold.
     pub since: SystemTime,
 }
 
-/// Proof of the holder, created by the client that takes the lock.
+/// Proof of a hold, created by the client that takes the lock.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct HoldKey(pub String);
 
@@ -26,11 +26,11 @@ pub struct HoldKey(pub String);
 pub struct Handover {
     /// The client that held it.
     pub holder: LockHolder,
-    /// Time at which the holder gave it back.
+    /// Time of the release.
     pub until: SystemTime,
-    /// Offset of the output when they took it.
+    /// Offset of the output at the start of the hold.
     pub from: u64,
-    /// Offset of the output when they gave it back.
+    /// Offset of the output at the release.
     pub to: u64,
     /// Note to the next client that types.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -48,7 +48,7 @@ impl WriteLock {
     /// Takes the lock, or takes it again with the same key. Returns the holder if another client holds it.
     pub(super) fn acquire(&mut self, holder: LockHolder, key: HoldKey, offset: u64) -> Result<(), LockHolder> {
         match &self.held {
-            Some((_, held_with, _)) if *held_with == key => Ok(()),
+            Some((_, holder_key, _)) if *holder_key == key => Ok(()),
             Some((holder, ..)) => Err(holder.clone()),
             None => {
                 self.held = Some((holder, key, offset));
@@ -59,20 +59,20 @@ impl WriteLock {
 
     /// Releases the lock with the key of the holder, and stores a note to the next client that types.
     pub(super) fn give_back(&mut self, key: &HoldKey, note: Option<String>, now: SystemTime, offset: u64) {
-        if let Some((holder, _, from)) = self.held.take_if(|(_, held_with, _)| held_with == key) {
-            // Two holds without a read between them are one absence.
-            let (from, noted) = match self.handed_back.take() {
+        if let Some((holder, _, from)) = self.held.take_if(|(_, holder_key, _)| holder_key == key) {
+            // Merge holds without a read between them.
+            let (from, earlier_note) = match self.handed_back.take() {
                 Some(earlier) => (earlier.from, earlier.note),
                 None => (from, None),
             };
-            self.handed_back = Some(Handover { holder, until: now, from, to: offset, note: note.or(noted) });
+            self.handed_back = Some(Handover { holder, until: now, from, to: offset, note: note.or(earlier_note) });
         }
     }
 
-    /// Checks that a client with `key`, or without one, may type. Returns the holder if it may not.
+    /// Checks that a client with this key may type. The error is the holder.
     pub(super) fn admits(&self, key: Option<&HoldKey>) -> Result<(), LockHolder> {
         match &self.held {
-            Some((holder, held_with, _)) if key != Some(held_with) => Err(holder.clone()),
+            Some((holder, holder_key, _)) if key != Some(holder_key) => Err(holder.clone()),
             _ => Ok(()),
         }
     }
@@ -85,7 +85,7 @@ impl WriteLock {
         self.handed_back.is_some()
     }
 
-    /// Takes the report of the time in which a client held it.
+    /// Takes the record of the period in which a client held the terminal.
     pub(super) fn take_handed_back(&mut self) -> Option<Handover> {
         self.handed_back.take()
     }

@@ -1,14 +1,14 @@
-//! The line that the program is writing, and the column of the cursor in it.
+//! The line that the program is writing, and the cursor's column in the line.
 //!
 //! Motions of the cursor within a line write no text. They take effect with the next character: the history receives
 //! backspaces for a motion to the left, the existing text for a motion to the right, and blanks after the end of the
 //! line. Motions without a following character change nothing. This module renders the line only when it needs a
-//! column, and each character of it once.
+//! column, and renders each character once.
 
 use crate::history::History;
 use crate::lines::{RenderedLine, next_tab_stop};
 
-/// Maximum number of columns of a followed line; no person edits a longer one.
+/// Maximum number of columns of a tracked line. No person edits a longer line.
 const MAX_COLUMNS: usize = 4096;
 
 /// The line that the program is writing.
@@ -18,20 +18,21 @@ pub(super) struct OpenLine {
     number: u64,
     /// Offset of its first character.
     start: u64,
-    /// The line after the text up to `rendered_to`, which is after `start` after the first use.
+    /// The rendered text from `start` to `rendered_to`.
     rendered: RenderedLine,
+    /// Offset of the end of the rendered text; 0 before the first use.
     rendered_to: u64,
-    /// True if it is too long to follow.
-    is_lost: bool,
-    /// Column of the next character, if it does not follow the last one.
+    /// True if the line is too long to track.
+    is_too_long: bool,
+    /// Column of the next character, if it does not follow the last character.
     target: Option<usize>,
-    /// True if it has a tab, and may have more columns than characters.
+    /// True if the line contains a tab, so that it may have more columns than characters.
     has_tabs: bool,
-    /// True if the cursor has moved back in it, so that an erase may remove text.
+    /// True if the cursor has moved back in the line, so that an erase may remove text.
     is_rewound: bool,
-    /// True if it began in the middle of a row, or on a row with text.
+    /// True if the line began in the middle of a row, or on a row with text.
     is_floating: bool,
-    /// Columns of the screen; 0 if unknown, and then no line wraps.
+    /// Number of columns of the screen; 0 if unknown. Without columns, no line wraps.
     columns: usize,
 }
 
@@ -45,12 +46,12 @@ struct Row {
 }
 
 impl OpenLine {
-    /// Sets the columns of the screen.
+    /// Sets the number of columns of the screen.
     pub(super) fn set_columns(&mut self, columns: usize) {
         self.columns = columns;
     }
 
-    /// Returns the columns of the screen, or 0 if unknown.
+    /// Returns the number of columns of the screen, or 0 if unknown.
     pub(super) fn columns(&self) -> usize {
         self.columns
     }
@@ -64,11 +65,11 @@ impl OpenLine {
             self.rendered_to = 0;
         }
         self.target = None;
-        (self.is_lost, self.has_tabs, self.is_rewound, self.is_floating) = (false, false, false, false);
+        (self.is_too_long, self.has_tabs, self.is_rewound, self.is_floating) = (false, false, false, false);
     }
 
-    /// Records that the line begins somewhere in a row.
-    pub(super) fn float(&mut self) {
+    /// Records that the line begins in the middle of a row, or on a row with text.
+    pub(super) fn set_floating(&mut self) {
         self.is_floating = true;
     }
 
@@ -76,7 +77,7 @@ impl OpenLine {
         self.is_floating
     }
 
-    /// Returns whether the next character does not follow the last one.
+    /// Returns whether the cursor has moved since the last character.
     pub(super) fn is_moved(&self) -> bool {
         self.target.is_some()
     }
@@ -104,8 +105,8 @@ impl OpenLine {
         self.rendered.width().saturating_sub(row.end).div_ceil(self.columns)
     }
 
-    /// Returns whether the row below the cursor has only a blank at its beginning, which line editors draw behind a full
-    /// row for the cursor to be in the next one.
+    /// Returns whether the row below the cursor contains only a blank at its beginning. Line editors draw it after a
+    /// full row, to move the cursor to the next row.
     pub(super) fn is_blank_below(&mut self, history: &History) -> bool {
         let Some(row) = self.row(history).filter(|_| self.render(history)) else { return false };
         let width = self.rendered.width();
@@ -127,21 +128,21 @@ impl OpenLine {
         self.columns == 0 || !self.has_tabs && history.end() - self.start <= self.columns as u64
     }
 
-    /// Renders the text since the last call. Returns false for a line that is too long to follow.
+    /// Renders the text since the last call. Returns false for a line that is too long to track.
     fn render(&mut self, history: &History) -> bool {
-        if self.is_lost {
+        if self.is_too_long {
             return false;
         }
         let (hot_start, hot) = history.newest();
         let from = self.rendered_to.max(self.start);
         let Some(text) = from.checked_sub(hot_start).and_then(|at| hot.get(at as usize..)) else {
-            self.is_lost = true;
+            self.is_too_long = true;
             return false;
         };
         self.rendered.put_all(text);
         self.rendered_to = history.end();
-        self.is_lost = self.rendered.width() > MAX_COLUMNS;
-        !self.is_lost
+        self.is_too_long = self.rendered.width() > MAX_COLUMNS;
+        !self.is_too_long
     }
 
     /// Returns the column of the cursor in the line.
@@ -175,7 +176,7 @@ impl OpenLine {
         }
     }
 
-    /// Moves the cursor to the left; in a line too long to follow, by characters instead of columns.
+    /// Moves the cursor to the left. In a line that is too long to track, moves by characters instead of columns.
     pub(super) fn move_left(&mut self, history: &mut History, count: usize) {
         match self.row(history) {
             Some(row) => self.target = Some(row.cursor.saturating_sub(count).max(row.begin)),
@@ -184,7 +185,7 @@ impl OpenLine {
         self.is_rewound = true;
     }
 
-    /// Moves the cursor up, if the line has as many rows above it.
+    /// Moves the cursor up. Returns false if the line has too few rows above the cursor.
     pub(super) fn move_up(&mut self, history: &History, count: usize) -> bool {
         let Some(row) = self.row(history) else { return false };
         let Some(target) = count.checked_mul(self.columns).and_then(|columns| row.begin.checked_sub(columns)) else {
@@ -213,8 +214,8 @@ impl OpenLine {
         }
     }
 
-    /// Moves the cursor to the next tab stop, if that is within the line. Returns whether it is, and whether the row
-    /// has room for the tab.
+    /// Moves the cursor to the next tab stop, if it is within the line. Returns true for a tab stop within the line,
+    /// and true if the row has room for the tab.
     pub(super) fn move_to_tab(&mut self, history: &History) -> (bool, bool) {
         let has_room = self.has_room_for_tab(history);
         (self.is_tab_stop_in_line(history), has_room)
@@ -237,7 +238,7 @@ impl OpenLine {
     }
 
     /// Discards a motion.
-    pub(super) fn stay(&mut self) {
+    pub(super) fn discard_motion(&mut self) {
         self.target = None;
     }
 
@@ -247,7 +248,7 @@ impl OpenLine {
         self.is_rewound = true;
     }
 
-    /// Returns its unique number.
+    /// Returns the unique number of the line.
     pub(super) fn number(&self) -> u64 {
         self.number
     }
@@ -256,7 +257,7 @@ impl OpenLine {
     pub(super) fn write_motion(&mut self, history: &mut History) {
         let Some(target) = self.target.take() else { return };
         if target == 0 {
-            // A return at the beginning of a line changes nothing; fish prints one before each output.
+            // A return at the beginning of a line changes nothing. fish prints a return before each output.
             if history.at_line_start() {
                 return;
             }
@@ -293,8 +294,8 @@ impl OpenLine {
             return;
         }
         let mut line = self.rendered.text_in_columns(0..begin);
-        let goes_on = width > row.end;
-        if goes_on {
+        let continues_below = width > row.end;
+        if continues_below {
             line.extend(std::iter::repeat_n(' ', row.end - begin));
             line.push_str(&self.rendered.text_in_columns(row.end..width));
         }
@@ -302,12 +303,12 @@ impl OpenLine {
         history.push_str(&line);
         // The first column of a row differs from the position after the previous row.
         let is_row_start = row.begin > 0 && row.cursor == row.begin;
-        self.target = (row.cursor != begin || goes_on || is_row_start).then_some(row.cursor);
-        self.is_rewound = goes_on;
+        self.target = (row.cursor != begin || continues_below || is_row_start).then_some(row.cursor);
+        self.is_rewound = continues_below;
     }
 
-    /// Replaces the columns from `start` by `text`, without moving the cursor. A cursor after the last column of a row
-    /// stays there if `text` ends there.
+    /// Replaces the columns from `start` on by `text`, without moving the cursor. A cursor after the last column of a
+    /// row stays there if `text` ends there.
     fn replace(&mut self, history: &mut History, row: Row, start: usize, text: &str) {
         let Some(column) = self.column(history) else { return };
         let is_full = column != row.cursor;

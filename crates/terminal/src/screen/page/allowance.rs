@@ -1,28 +1,28 @@
-//! Limits how much a few bytes may draw.
+//! A limit on the cells that a few bytes may draw.
 //!
 //! `CSI 65535 b` draws 65,535 characters for eight bytes, and a rectangle is as large as the
-//! screen. One task serves each terminal and few threads serve all, so the bytes of one read may
-//! draw a limited number of cells. The screen omits what exceeds that: no program that means to
-//! show something comes near it.
+//! screen. Each terminal has one task, and all tasks share few threads, so the bytes of one read
+//! may draw only a limited number of cells. The screen ignores drawing beyond the limit, which
+//! useful output does not reach.
 
 use super::XtermScreen;
 
-/// Cells that one read may have drawn by sequences that draw many. Takes about a millisecond.
-const CELLS: usize = 200_000;
+/// Maximum number of cells drawn by the bulk sequences of one read. Takes about a millisecond.
+const MAX_CELLS_PER_READ: usize = 200_000;
 
-/// Full screens of any size that one read may draw in any case.
-const SCREENS: usize = 2;
+/// Number of full screens that one read may always draw, for screens of any size.
+const MIN_SCREENS_PER_READ: usize = 2;
 
-/// A character between left and right margins costs as much as this number of others.
-const BETWEEN_SIDES: usize = 32;
+/// Cost of a character between left and right margins, in ordinary characters.
+const SIDE_MARGIN_COST: usize = 32;
 
-/// Rest of the cells that one read may draw.
+/// Number of cells that the current read may still draw.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct DrawBudget(usize);
 
 impl Default for DrawBudget {
     fn default() -> Self {
-        Self(CELLS)
+        Self(MAX_CELLS_PER_READ)
     }
 }
 
@@ -31,24 +31,24 @@ impl XtermScreen {
         self.rows() * self.columns()
     }
 
-    /// Another read begins.
-    pub(in super::super) fn renew_allowance(&mut self) {
-        self.allowance = DrawBudget(CELLS.max(SCREENS * self.cells()));
+    /// Resets the budget at the beginning of a read.
+    pub(in super::super) fn renew_draw_budget(&mut self) {
+        self.draw_budget = DrawBudget(MAX_CELLS_PER_READ.max(MIN_SCREENS_PER_READ * self.cells()));
     }
 
-    /// Takes the cost of drawing `cells` cells. Returns whether there is enough left for them.
+    /// Deducts `cells` from the budget. Returns false if the budget is too small.
     pub(super) fn may_draw(&mut self, cells: usize) -> bool {
-        let left = self.allowance.0.checked_sub(cells);
-        self.allowance.0 = left.unwrap_or(0);
-        left.is_some()
+        let remaining = self.draw_budget.0.checked_sub(cells);
+        self.draw_budget.0 = remaining.unwrap_or(0);
+        remaining.is_some()
     }
 
-    /// Returns the number of `asked` repetitions of a character (REP) that the screen draws: at most a screen full of
-    /// them.
-    pub(in super::super) fn grant_repeats(&mut self, asked: u16) -> u16 {
-        let each = if self.sides.is_some() { BETWEEN_SIDES } else { 1 };
-        let granted = usize::from(asked).min(self.cells()).min(self.allowance.0 / each);
-        self.allowance.0 -= granted * each;
-        u16::try_from(granted).unwrap_or(asked)
+    /// Returns the number of repetitions of a character (REP) to draw, and deducts their cost: at most `requested`, a
+    /// full screen, and the remaining budget.
+    pub(in super::super) fn grant_repeats(&mut self, requested: u16) -> u16 {
+        let cost = if self.side_margins.is_some() { SIDE_MARGIN_COST } else { 1 };
+        let granted = usize::from(requested).min(self.cells()).min(self.draw_budget.0 / cost);
+        self.draw_budget.0 -= granted * cost;
+        u16::try_from(granted).unwrap_or(requested)
     }
 }

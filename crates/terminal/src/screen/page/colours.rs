@@ -1,27 +1,27 @@
 //! Colours that a program sets, queries and resets.
 //!
 //! OSC 4 (the palette), 5 (special colours) and 10 to 19 (dynamic colours), and the same numbers
-//! plus 100 to reset them, as in xterm's ctlseqs. Colours have the forms that XParseColor of Xlib
-//! reads, without names and device-independent spaces. Their only use is to answer queries: the
-//! cells of the screen hold numbers of colours, so a palette does not change them.
+//! plus 100 to reset them, as in xterm's ctlseqs. Colours have the forms of Xlib's XParseColor,
+//! without names and device-independent spaces. Cells of the screen contain the index of a colour,
+//! so a change of the palette does not change them.
 
 use std::collections::BTreeMap;
 
 use alacritty_terminal::vte::ansi::Rgb;
 
 /// Index of the special colours (bold, underline, blink, reverse, italic), after the palette.
-const SPECIAL: u16 = 256;
+const FIRST_SPECIAL: u16 = 256;
 
 /// Number of special colours.
-const SPECIALS: u16 = 5;
+const SPECIAL_COUNT: u16 = 5;
 
-/// Index of the dynamic colours: after all others, by the number of their command.
-const DYNAMIC: u16 = 1000;
+/// First index of the dynamic colours. The number of the command is added to it.
+const FIRST_DYNAMIC: u16 = 1000;
 
 const FOREGROUND: Rgb = Rgb { r: 220, g: 220, b: 220 };
 const BACKGROUND: Rgb = Rgb { r: 30, g: 30, b: 30 };
 
-/// The colours that are not what they were at first.
+/// The changed colours, by their index.
 #[derive(Debug, Default)]
 pub(in crate::screen) struct Palette(BTreeMap<u16, Rgb>);
 
@@ -29,19 +29,19 @@ impl Palette {
     /// Performs a command and returns the answer.
     pub(super) fn perform(&mut self, params: &[Vec<u8>], bell: bool) -> Vec<u8> {
         let Some((command, rest)) = params.split_first() else { return Vec::new() };
-        let Some(command) = number(command) else { return Vec::new() };
+        let Some(command) = parse_number(command) else { return Vec::new() };
         let mut replies = Vec::new();
-        let end = if bell { "\x07" } else { "\x1b\\" };
+        let terminator = if bell { "\x07" } else { "\x1b\\" };
         let mut answer = |name: String, colour: Rgb| {
             let Rgb { r, g, b } = colour;
-            replies.extend(format!("\x1b]{name};rgb:{r:02x}{r:02x}/{g:02x}{g:02x}/{b:02x}{b:02x}{end}").bytes());
+            replies.extend(format!("\x1b]{name};rgb:{r:02x}{r:02x}/{g:02x}{g:02x}/{b:02x}{b:02x}{terminator}").bytes());
         };
         match command {
             4 | 5 => {
                 for pair in rest.chunks_exact(2) {
-                    let Some(index) = number(&pair[0]) else { continue };
-                    let key = if command == 5 { index.saturating_add(SPECIAL) } else { index };
-                    if key >= SPECIAL + SPECIALS {
+                    let Some(index) = parse_number(&pair[0]) else { continue };
+                    let key = if command == 5 { index.saturating_add(FIRST_SPECIAL) } else { index };
+                    if key >= FIRST_SPECIAL + SPECIAL_COUNT {
                         continue;
                     }
                     match pair[1].as_slice() {
@@ -50,60 +50,60 @@ impl Palette {
                     }
                 }
             }
-            // Each further parameter is for the next colour.
+            // Each further parameter applies to the next colour.
             10..=19 => {
                 for (code, spec) in (command..=19).zip(rest) {
                     match spec.as_slice() {
-                        b"?" => answer(code.to_string(), self.get(DYNAMIC + code)),
-                        spec => self.set(DYNAMIC + code, spec),
+                        b"?" => answer(code.to_string(), self.get(FIRST_DYNAMIC + code)),
+                        spec => self.set(FIRST_DYNAMIC + code, spec),
                     }
                 }
             }
-            // The special colours have numbers in the palette, too. Without a number, all of them are meant.
+            // The special colours also have indices in the palette. Without an index, the command resets all colours.
             104 | 105 => {
-                let first = if command == 104 { 0 } else { SPECIAL };
-                let named: Vec<u16> = rest.iter().filter_map(|index| number(index)).collect();
+                let first = if command == 104 { 0 } else { FIRST_SPECIAL };
+                let indices: Vec<u16> = rest.iter().filter_map(|index| parse_number(index)).collect();
                 self.0.retain(|key, _| {
-                    let of_this_kind = (first..SPECIAL + SPECIALS).contains(key);
-                    !(of_this_kind && (named.is_empty() || named.contains(&(key - first))))
+                    let is_in_range = (first..FIRST_SPECIAL + SPECIAL_COUNT).contains(key);
+                    !(is_in_range && (indices.is_empty() || indices.contains(&(key - first))))
                 });
             }
-            110..=119 => drop(self.0.remove(&(DYNAMIC + command - 100))),
+            110..=119 => drop(self.0.remove(&(FIRST_DYNAMIC + command - 100))),
             _ => {}
         }
         replies
     }
 
-    /// Returns whether no program has set a colour.
+    /// Returns whether all colours have their defaults.
     pub(in crate::screen) fn is_default(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The colours of the palette that a program has set, by their index.
+    /// Returns the changed colours of the palette, with their indices.
     pub(in crate::screen) fn changed(&self) -> impl Iterator<Item = (u8, Rgb)> {
         self.0.iter().filter_map(|(key, colour)| Some((u8::try_from(*key).ok()?, *colour)))
     }
 
-    /// The colour of text without its own colour.
+    /// Returns the default colour of text.
     pub(in crate::screen) fn foreground(&self) -> Rgb {
-        self.get(DYNAMIC + 10)
+        self.get(FIRST_DYNAMIC + 10)
     }
 
-    /// The colour behind text without its own background.
+    /// Returns the default background.
     pub(in crate::screen) fn background(&self) -> Rgb {
-        self.get(DYNAMIC + 11)
+        self.get(FIRST_DYNAMIC + 11)
     }
 
-    /// The colour of the cursor, if a program has set one.
+    /// Returns the colour of the cursor, if a program has set it.
     pub(in crate::screen) fn cursor(&self) -> Option<Rgb> {
-        self.0.get(&(DYNAMIC + 12)).copied()
+        self.0.get(&(FIRST_DYNAMIC + 12)).copied()
     }
 
     fn get(&self, key: u16) -> Rgb {
-        self.0.get(&key).copied().unwrap_or_else(|| at_first(key))
+        self.0.get(&key).copied().unwrap_or_else(|| default_colour(key))
     }
 
-    /// Sets a colour; an invalid colour changes nothing.
+    /// Sets a colour. Ignores an invalid colour.
     fn set(&mut self, key: u16, spec: &[u8]) {
         if let Some(colour) = colour(spec) {
             self.0.insert(key, colour);
@@ -111,12 +111,12 @@ impl Palette {
     }
 }
 
-fn number(digits: &[u8]) -> Option<u16> {
+fn parse_number(digits: &[u8]) -> Option<u16> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-/// Reads `#rgb` in one to four digits a colour, whose first digits count, or `rgb:r/g/b`, where fewer digits
-/// are a coarser scale.
+/// Parses `#rgb` with one to four digits for each colour, which are its most significant digits, or `rgb:r/g/b`, whose
+/// digits are scaled to the full range.
 fn colour(spec: &[u8]) -> Option<Rgb> {
     let spec = std::str::from_utf8(spec).ok()?;
     let hex = |digits: &str| {
@@ -142,8 +142,8 @@ fn colour(spec: &[u8]) -> Option<Rgb> {
     parts.next().is_none().then_some(colour)
 }
 
-/// Returns a colour that no program has set: light text on dark, and the palette of xterm.
-pub(in crate::screen) fn at_first(key: u16) -> Rgb {
+/// Returns the default of a colour: light text on a dark background, and the palette of xterm.
+pub(in crate::screen) fn default_colour(key: u16) -> Rgb {
     const BASE: [(u8, u8, u8); 16] = [
         (0, 0, 0),
         (205, 0, 0),
@@ -170,8 +170,8 @@ pub(in crate::screen) fn at_first(key: u16) -> Rgb {
             let grey = ((key - 232) * 10 + 8) as u8;
             (grey, grey, grey)
         }
-        // The ground of text, of the pointer, of Tektronix windows, and of the selection.
-        key if [11, 14, 16, 17].contains(&key.wrapping_sub(DYNAMIC)) => return BACKGROUND,
+        // The background of text, of the pointer, of Tektronix windows, and of the selection.
+        key if [11, 14, 16, 17].contains(&key.wrapping_sub(FIRST_DYNAMIC)) => return BACKGROUND,
         _ => return FOREGROUND,
     };
     Rgb { r, g, b }
@@ -228,6 +228,6 @@ mod tests {
             let _ = palette.perform(&[b"4".to_vec(), index.to_string().into_bytes(), b"#fff".to_vec()], true);
             let _ = palette.perform(&[b"5".to_vec(), index.to_string().into_bytes(), b"#fff".to_vec()], true);
         }
-        assert_eq!(palette.0.len(), usize::from(SPECIAL + SPECIALS));
+        assert_eq!(palette.0.len(), usize::from(FIRST_SPECIAL + SPECIAL_COUNT));
     }
 }

@@ -1,7 +1,7 @@
 //! Motions of the cursor, and its saved position.
 //!
-//! Motions stop at margins when they begin inside of them (DEC STD 070); HPR
-//! and VPR do not. The emulator has the saved state, except for origin mode.
+//! Motions that begin inside the margins stop at them (DEC STD 070), except for
+//! HPR and VPR. The emulator stores the saved state, except for origin mode.
 
 use alacritty_terminal::index::Column;
 use alacritty_terminal::term::TermMode;
@@ -10,32 +10,32 @@ use alacritty_terminal::vte::ansi::{Handler as _, NamedPrivateMode};
 use super::XtermScreen;
 
 impl XtermScreen {
-    /// Moves on from where the last relative motion began, past margins (HPR, VPR).
+    /// Moves relative to the start of the last relative motion, past margins (HPR, VPR).
     pub(super) fn move_by(&mut self, (rows, columns): (usize, usize)) {
         let (row, column) = self.moved_from;
         let (last_row, last_column) = match self.origin() {
             true => (self.bottom, self.left_and_right().1),
             false => (self.rows() - 1, self.columns() - 1),
         };
-        self.place((row + rows).min(last_row), (column + columns).min(last_column));
+        self.move_cursor_to((row + rows).min(last_row), (column + columns).min(last_column));
     }
 
-    /// The column that a carriage return goes to: a cursor left of the left margin stays outside of it.
+    /// Returns the target column of a carriage return. A cursor left of the left margin stays left of it.
     pub(super) fn line_start(&self) -> usize {
         let left = self.left_and_right().0;
-        if self.at().1 < left && !self.origin() { 0 } else { left }
+        if self.cursor_position().1 < left && !self.origin() { 0 } else { left }
     }
 
-    /// Moves back, at most to the left margin, and with reverse-wraparound on to the line before.
+    /// Moves back to the left margin at most, or to previous lines with reverse wraparound.
     pub(super) fn step_back(&mut self, mut count: usize) {
         let wraps = self.stored_modes.reverse_wrap() && self.has(TermMode::LINE_WRAP);
-        let (mut row, mut column) = self.at();
+        let (mut row, mut column) = self.cursor_position();
         if wraps && self.term.grid().cursor.input_needs_wrap {
-            // The cursor is thought to be behind the last column.
+            // The logical position of the cursor is after the last column.
             count -= 1;
         }
         let (left, right) = self.left_and_right();
-        // No program means to go around the screen more than once.
+        // Limit the motion to one round of the screen.
         count = count.min(self.rows() * self.columns());
         if wraps && !self.may_draw(count) {
             return;
@@ -51,16 +51,16 @@ impl XtermScreen {
                 break;
             }
         }
-        self.place(row, column);
+        self.move_cursor_to(row, column);
     }
 
     pub(super) fn tab_forward(&mut self, count: usize) {
-        let (_, column) = self.at();
+        let (_, column) = self.cursor_position();
         let right = self.left_and_right().1;
         let last = if column <= right { right } else { self.columns() - 1 };
         let stops = (column + 1..last).filter(|column| self.tabs[*column]);
-        let reached = stops.take(count).enumerate().last();
-        let target = match reached {
+        let last_stop = stops.take(count).enumerate().last();
+        let target = match last_stop {
             Some((index, stop)) if index + 1 == count => stop,
             _ => last,
         };
@@ -68,19 +68,19 @@ impl XtermScreen {
     }
 
     pub(super) fn save_cursor(&mut self) {
-        let which = self.which();
-        self.saved_before = (self.term.grid().saved_cursor.clone(), self.saved_origin[which]);
-        self.saved_origin[which] = self.origin();
+        let screen_index = self.screen_index();
+        self.saved_before = (self.term.grid().saved_cursor.clone(), self.saved_origin[screen_index]);
+        self.saved_origin[screen_index] = self.origin();
         self.term.save_cursor_position();
     }
 
     pub(super) fn restore_cursor(&mut self) {
-        let origin = self.saved_origin[self.which()];
+        let origin = self.saved_origin[self.screen_index()];
         self.set_origin(origin);
         self.term.restore_cursor_position();
         let wraps = self.term.grid().cursor.input_needs_wrap;
-        let (row, column) = self.at();
-        self.place(row, column);
+        let (row, column) = self.cursor_position();
+        self.move_cursor_to(row, column);
         self.term.grid_mut().cursor.input_needs_wrap = wraps;
     }
 

@@ -1,4 +1,4 @@
-//! Erasing, and cells that are protected from it (ED, EL, DECSED, DECSEL, DECSCA,
+//! Erases, and protection of cells from them (ED, EL, DECSED, DECSEL, DECSCA,
 //! SPA, EPA).
 
 use std::ops::Range;
@@ -12,20 +12,20 @@ use alacritty_terminal::vte::ansi::{ClearMode, Handler as _, LineClearMode};
 use super::{PROTECTED, Protection, XtermScreen, line};
 
 impl XtermScreen {
-    pub(super) fn protect(&mut self, how: Protection, on: bool) {
-        if on || how == Protection::Dec {
-            self.protection = how;
+    pub(super) fn protect(&mut self, protection: Protection, on: bool) {
+        if on || protection == Protection::Dec {
+            self.protection = protection;
         }
         self.term.grid_mut().cursor.template.flags.set(PROTECTED, on);
     }
 
-    /// Erases cells of a row, except for protected ones with `keep_protected`.
+    /// Erases cells of a row. With `keep_protected`, skips protected cells.
     pub(super) fn erase(&mut self, row: usize, columns: Range<usize>, keep_protected: bool) {
         let blank = self.blank();
         let end = columns.end.min(self.columns());
         let start = columns.start.min(end);
         if !keep_protected && start == 0 && end == self.columns() {
-            // The emulator knows the written part of a row, and erases no more than that.
+            // Faster: the emulator erases only the written part of a row.
             let template = self.term.grid().cursor.template.clone();
             return self.term.grid_mut()[line(row)].reset(&template);
         }
@@ -42,18 +42,18 @@ impl XtermScreen {
         let columns = self.columns();
         let row = &mut self.term.grid_mut()[line(row)][..];
         for column in 0..columns {
-            let widowed = row[column].flags.contains(Flags::WIDE_CHAR)
+            let is_left_half = row[column].flags.contains(Flags::WIDE_CHAR)
                 && !row.get(column + 1).is_some_and(|next| next.flags.contains(Flags::WIDE_CHAR_SPACER));
-            let orphaned = row[column].flags.contains(Flags::WIDE_CHAR_SPACER)
+            let is_right_half = row[column].flags.contains(Flags::WIDE_CHAR_SPACER)
                 && !(column > 0 && row[column - 1].flags.contains(Flags::WIDE_CHAR));
-            if widowed || orphaned {
+            if is_left_half || is_right_half {
                 row[column] = row[column].bg.into();
             }
         }
     }
 
     pub(super) fn erase_line(&mut self, mode: &LineClearMode, keep_protected: bool) {
-        let (row, column) = self.at();
+        let (row, column) = self.cursor_position();
         let columns = match mode {
             LineClearMode::Right => column..self.columns(),
             LineClearMode::Left => 0..column + 1,
@@ -69,7 +69,7 @@ impl XtermScreen {
     }
 
     pub(super) fn erase_screen(&mut self, mode: &ClearMode, keep_protected: bool) {
-        let row = self.at().0;
+        let row = self.cursor_position().0;
         match mode {
             ClearMode::Below => {
                 self.erase_line(&LineClearMode::Right, keep_protected);
@@ -80,12 +80,12 @@ impl XtermScreen {
                 self.erase_line(&LineClearMode::Left, keep_protected);
             }
             ClearMode::All if keep_protected => self.erase_rows(0..self.rows(), true),
-            // These keep what was on the screen in the scrollback, or empty that.
+            // The emulator moves the rows to the scrollback, or clears the scrollback.
             ClearMode::All => {
                 let is_written = |row: &usize| self.term.grid()[line(*row)][..].iter().any(|cell| !cell.is_empty());
-                let written = (0..self.rows()).rev().find(is_written).map_or(0, |last| last + 1);
+                let written_rows = (0..self.rows()).rev().find(is_written).map_or(0, |last| last + 1);
                 if !self.has(TermMode::ALT_SCREEN) {
-                    self.scrolled += written as u64;
+                    self.scrolled += written_rows as u64;
                 }
                 self.term.clear_screen(ClearMode::All);
             }

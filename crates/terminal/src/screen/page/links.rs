@@ -1,7 +1,7 @@
-//! Addresses of hyperlinks (OSC 8), within bounds.
+//! Addresses of hyperlinks (OSC 8), bounded in number and size.
 //!
-//! The cells of a link have its number, and the addresses are here: the newest ones, each once. A link whose address is
-//! dropped is plain text again. There are only addresses that a viewer can show, and understands; see
+//! The cells of a link contain its number. This module stores the newest addresses, each once. A link with a dropped
+//! address becomes plain text. Only addresses that a viewer can show and open are stored; see
 //! <https://gist.github.com/egmontkob/eb114294efbcd5adb1944c9f3cb5feda> for the sequence.
 
 use std::collections::{BTreeMap, HashMap};
@@ -11,13 +11,13 @@ use alacritty_terminal::term::cell::Hyperlink;
 /// Maximum length of an address, in bytes.
 const MAX_ADDRESS_BYTES: usize = 2048;
 
-/// Maximum bytes of all addresses.
+/// Maximum total size of the addresses, in bytes.
 const MAX_TOTAL_BYTES: usize = 256 * 1024;
 
 /// Maximum number of addresses.
 const MAX_LINKS: usize = 1000;
 
-/// Schemes with which an address may begin.
+/// Accepted schemes of an address.
 const SCHEMES: [&str; 4] = ["http:", "https:", "mailto:", "file:"];
 
 /// The addresses of a screen.
@@ -25,13 +25,13 @@ const SCHEMES: [&str; 4] = ["http:", "https:", "mailto:", "file:"];
 pub(in crate::screen) struct Links {
     by_number: BTreeMap<u64, String>,
     by_address: HashMap<String, (u64, Hyperlink)>,
-    /// The number of the last one.
-    last: u64,
-    bytes: usize,
+    /// The number of the newest link.
+    last_number: u64,
+    total_bytes: usize,
 }
 
 impl Links {
-    /// Returns the link to an address, for cells; none if the address is not a known one.
+    /// Returns the link to an address, for cells. `None` if the address is not accepted.
     pub(super) fn to(&mut self, address: &str) -> Option<Hyperlink> {
         if !is_link_address(address) {
             return None;
@@ -39,17 +39,17 @@ impl Links {
         if let Some((_, link)) = self.by_address.get(address) {
             return Some(link.clone());
         }
-        while self.by_number.len() >= MAX_LINKS || self.bytes + address.len() > MAX_TOTAL_BYTES {
+        while self.by_number.len() >= MAX_LINKS || self.total_bytes + address.len() > MAX_TOTAL_BYTES {
             let (_, oldest) = self.by_number.pop_first()?;
-            self.bytes -= oldest.len();
+            self.total_bytes -= oldest.len();
             self.by_address.remove(&oldest);
         }
-        self.last += 1;
-        let number = self.last.to_string();
+        self.last_number += 1;
+        let number = self.last_number.to_string();
         let link = Hyperlink::new(Some(&number), number.clone());
-        self.bytes += address.len();
-        self.by_number.insert(self.last, address.to_owned());
-        self.by_address.insert(address.to_owned(), (self.last, link.clone()));
+        self.total_bytes += address.len();
+        self.by_number.insert(self.last_number, address.to_owned());
+        self.by_address.insert(address.to_owned(), (self.last_number, link.clone()));
         Some(link)
     }
 
@@ -59,14 +59,15 @@ impl Links {
     }
 }
 
-/// Returns whether an address is short, has a known scheme, and only the characters that one may have: none that is
-/// invisible or changes the direction of text.
+/// Returns whether an address is short, has an accepted scheme, and consists of printable ASCII. This excludes
+/// characters that are invisible or change the direction of text.
 #[must_use]
 pub fn is_link_address(address: &str) -> bool {
-    let begins = |scheme: &&str| address.get(..scheme.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(scheme));
+    let has_scheme =
+        |scheme: &&str| address.get(..scheme.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(scheme));
     address.len() <= MAX_ADDRESS_BYTES
         && address.bytes().all(|byte| byte.is_ascii_graphic())
-        && SCHEMES.iter().any(begins)
+        && SCHEMES.iter().any(has_scheme)
 }
 
 #[cfg(test)]
@@ -103,10 +104,10 @@ mod tests {
         for number in 0..5000 {
             let link = links.to(&format!("https://example.org/{number}/{}", "x".repeat(number % 1500))).unwrap();
             assert!(links.address(&link).unwrap().starts_with(&format!("https://example.org/{number}/")));
-            assert!(links.bytes <= MAX_TOTAL_BYTES && links.by_number.len() <= MAX_LINKS);
+            assert!(links.total_bytes <= MAX_TOTAL_BYTES && links.by_number.len() <= MAX_LINKS);
             assert_eq!(links.by_number.len(), links.by_address.len());
         }
-        assert_eq!(links.bytes, links.by_number.values().map(String::len).sum::<usize>());
+        assert_eq!(links.total_bytes, links.by_number.values().map(String::len).sum::<usize>());
         assert_eq!(links.address(&first), None);
     }
 }

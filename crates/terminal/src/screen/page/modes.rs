@@ -1,10 +1,8 @@
-//! Terminal modes: the known ones, their state, and the effect of setting them.
+//! Terminal modes: their state, and the effects of a change.
 //!
-//! Numbers and names are those of xterm's ctlseqs (SM, RM, DECSET, DECRST,
-//! DECRQM, XTSAVE, XTRESTORE). A few modes are only stored, because they have no
-//! effect on an emulator: the printer, the scrolling speed, a
-//! keyboard lock. Typed input is never
-//! locked.
+//! Numbers and names follow xterm's ctlseqs (SM, RM, DECSET, DECRST, DECRQM,
+//! XTSAVE, XTRESTORE). A few modes are only stored, because they have no effect
+//! on an emulator: the printer, the scrolling speed, the keyboard lock.
 
 use std::collections::BTreeMap;
 
@@ -20,21 +18,21 @@ pub(super) const MORE_FIX: u16 = 41;
 const REVERSE_WRAP: u16 = 45;
 const EXTENDED_REVERSE_WRAP: u16 = 1045;
 
-/// DEC modes that the page keeps: DECCOLM, DECSCLM, DECSCNM, DECPFF, DECPEX, xterm's permission for DECCOLM and its
-/// more(1) fix, DECNRCM, and reverse-wraparound in both of its forms.
+/// DEC modes that the page stores: DECCOLM, DECSCLM, DECSCNM, DECPFF, DECPEX, xterm's permission for DECCOLM and its
+/// more(1) fix, DECNRCM, and both forms of reverse wraparound.
 const STORED_MODES: [u16; 10] =
     [DECCOLM, 4, 5, 18, 19, ALLOW_COLUMN_MODE, MORE_FIX, 42, REVERSE_WRAP, EXTENDED_REVERSE_WRAP];
 
-/// ANSI modes that the page keeps: KAM and SRM.
+/// ANSI modes that the page stores: KAM and SRM.
 const STORED_ANSI_MODES: [u16; 2] = [2, 12];
 
 /// ECMA-48 modes that are permanently reset on DEC terminals: GATM, SRTM, VEM, HEM, PUM, FEAM, FETM, MATM, TTM,
 /// SATM, TSM, EBM.
-const NEVER_ON: [u16; 12] = [1, 5, 7, 10, 11, 13, 14, 15, 16, 17, 18, 19];
+const ALWAYS_OFF_MODES: [u16; 12] = [1, 5, 7, 10, 11, 13, 14, 15, 16, 17, 18, 19];
 
 /// Answer to DECRQM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ModeState {
     Unknown = 0,
     On = 1,
     Off = 2,
@@ -42,7 +40,7 @@ enum State {
     AlwaysOff = 4,
 }
 
-impl From<Option<bool>> for State {
+impl From<Option<bool>> for ModeState {
     fn from(on: Option<bool>) -> Self {
         match on {
             None => Self::Unknown,
@@ -52,12 +50,12 @@ impl From<Option<bool>> for State {
     }
 }
 
-/// Modes that the emulator does not keep.
+/// Modes that the emulator does not store.
 #[derive(Debug, Default)]
 pub(super) struct ExtraModes {
-    /// One bit for each of [`STORED_MODES`], followed by one for each of [`STORED_ANSI_MODES`].
-    on: u16,
-    /// Saved DEC modes (XTSAVE), known ones only.
+    /// One bit for each of [`STORED_MODES`], then one for each of [`STORED_ANSI_MODES`].
+    enabled: u16,
+    /// Saved known DEC modes (XTSAVE).
     saved: BTreeMap<u16, bool>,
 }
 
@@ -66,10 +64,10 @@ impl ExtraModes {
         list.iter().position(|kept| *kept == mode).map(|index| 1 << (offset + index))
     }
 
-    fn set(&mut self, bit: Option<u16>, on: bool) {
+    fn set(&mut self, bit: Option<u16>, enabled: bool) {
         match bit {
-            Some(bit) if on => self.on |= bit,
-            Some(bit) => self.on &= !bit,
+            Some(bit) if enabled => self.enabled |= bit,
+            Some(bit) => self.enabled &= !bit,
             None => {}
         }
     }
@@ -79,28 +77,28 @@ impl ExtraModes {
     }
 
     pub(super) fn dec_mode(&self, mode: u16) -> Option<bool> {
-        Self::bit(&STORED_MODES, 0, mode).map(|bit| self.on & bit != 0)
+        Self::bit(&STORED_MODES, 0, mode).map(|bit| self.enabled & bit != 0)
     }
 
     fn ansi_mode(&self, mode: u16) -> Option<bool> {
-        Self::bit(&STORED_ANSI_MODES, STORED_MODES.len(), mode).map(|bit| self.on & bit != 0)
+        Self::bit(&STORED_ANSI_MODES, STORED_MODES.len(), mode).map(|bit| self.enabled & bit != 0)
     }
 
-    pub(super) fn set_ansi(&mut self, mode: u16, on: bool) {
-        self.set(Self::bit(&STORED_ANSI_MODES, STORED_MODES.len(), mode), on);
+    pub(super) fn set_ansi(&mut self, mode: u16, enabled: bool) {
+        self.set(Self::bit(&STORED_ANSI_MODES, STORED_MODES.len(), mode), enabled);
     }
 
-    fn set_dec(&mut self, mode: u16, on: bool) {
-        self.set(Self::bit(&STORED_MODES, 0, mode), on);
+    fn set_dec(&mut self, mode: u16, enabled: bool) {
+        self.set(Self::bit(&STORED_MODES, 0, mode), enabled);
     }
 
-    /// Returns whether a cursor at the left margin wraps to the previous line. This was mode 45 in xterm until
-    /// patch 380 and is mode 1045 since then, which does not distinguish wrapped lines.
+    /// Returns whether a cursor at the left margin wraps to the previous line, even if that line was not wrapped. This
+    /// is mode 45 in xterm until patch 380, and mode 1045 since then.
     pub(super) fn reverse_wrap(&self) -> bool {
         self.is_set(REVERSE_WRAP) || self.is_set(EXTENDED_REVERSE_WRAP)
     }
 
-    /// DECSTR: resets the modes that affect text output, as xterm does.
+    /// Performs DECSTR: like xterm, resets the modes that affect text output.
     pub(super) fn soft_reset(&mut self) {
         for mode in [REVERSE_WRAP, EXTENDED_REVERSE_WRAP, 42] {
             self.set_dec(mode, false);
@@ -123,35 +121,35 @@ impl XtermScreen {
             6 => {
                 self.set_origin(on);
                 let home = self.home();
-                self.place(home.0, home.1);
+                self.move_cursor_to(home.0, home.1);
             }
             47 | 1047 => self.show_alternate(on, mode.raw() == 47),
             66 if on => self.term.set_keypad_application_mode(),
             66 => self.term.unset_keypad_application_mode(),
             69 => {
                 if self.level >= 4 {
-                    self.sides = on.then(|| (0, self.columns() - 1));
+                    self.side_margins = on.then(|| (0, self.columns() - 1));
                 }
             }
             1048 if on => self.save_cursor(),
             1048 => self.restore_cursor(),
-            1049 => self.show_alternate_with_its_cursor(on),
+            1049 => self.show_alternate_with_saved_cursor(on),
             kept if STORED_MODES.contains(&kept) => self.stored_modes.set_dec(kept, on),
             _ if on => self.term.set_private_mode(mode),
             _ => self.term.unset_private_mode(mode),
         }
     }
 
-    /// DECCOLM: clears the screen and the margins. The width does not change; the client that opened the terminal sets it.
+    /// Performs DECCOLM: clears the screen and the margins. Keeps the width, which only clients set.
     fn set_column_mode(&mut self, on: bool) {
         self.stored_modes.set_dec(DECCOLM, on);
-        self.sides = None;
+        self.side_margins = None;
         self.reset_margins();
         self.erase_rows(0..self.rows(), false);
-        self.place(0, 0);
+        self.move_cursor_to(0, 0);
     }
 
-    /// Modes 47 and 1047: keep the cursor position. Only 47 keeps the contents of the alternate screen.
+    /// Performs modes 47 and 1047, which keep the cursor position. Only 47 keeps the content of the alternate screen.
     fn show_alternate(&mut self, on: bool, keeps_contents: bool) {
         if self.has(TermMode::ALT_SCREEN) == on {
             return;
@@ -174,8 +172,8 @@ impl XtermScreen {
         (0..self.rows()).map(|row| self.term.grid()[line(row)][..Column(columns)].to_vec()).collect()
     }
 
-    /// Mode 1049: saves the cursor of the main screen, and restores it with that screen.
-    fn show_alternate_with_its_cursor(&mut self, on: bool) {
+    /// Performs mode 1049: saves the cursor of the main screen, and restores it with the main screen.
+    fn show_alternate_with_saved_cursor(&mut self, on: bool) {
         if self.has(TermMode::ALT_SCREEN) == on {
             return;
         }
@@ -183,7 +181,7 @@ impl XtermScreen {
         if on {
             self.saved_origin[0] = self.origin();
         } else {
-            // This moves the cursor, so it must happen before the screens are swapped.
+            // `set_origin` moves the cursor, so call it before the swap of the screens.
             self.set_origin(self.saved_origin[0]);
         }
         self.term.swap_alt();
@@ -208,45 +206,45 @@ impl XtermScreen {
             1042 => TermMode::URGENCY_HINTS,
             2004 => TermMode::BRACKETED_PASTE,
             12 => return Some(self.term.cursor_style().blinking),
-            69 => return (self.level >= 4).then_some(self.sides.is_some()),
-            // The reply is sent after the held-back output, when the mode is reset again.
+            69 => return (self.level >= 4).then_some(self.side_margins.is_some()),
+            // The reply follows the held-back output, when the mode is already reset.
             2026 => return Some(false),
             other => return self.stored_modes.dec_mode(other),
         };
         Some(self.has(flag))
     }
 
-    /// DECRQM for a DEC mode.
+    /// Replies to DECRQM for a DEC mode.
     pub(super) fn report_dec_mode(&self, mode: u16) {
         let state = match mode {
-            // DECANM: no VT52 mode. DECARM: key repeat is not up to the terminal.
-            2 | 8 => State::AlwaysOn,
+            // DECANM: there is no VT52 mode. DECARM: the terminal does not control key repeat.
+            2 | 8 => ModeState::AlwaysOn,
             // DECHCCM: the screen shows all columns.
-            60 => State::AlwaysOff,
+            60 => ModeState::AlwaysOff,
             mode => self.dec_mode(mode).into(),
         };
         self.report_mode_state("?", mode, state);
     }
 
-    /// DECRQM for an ANSI mode.
+    /// Replies to DECRQM for an ANSI mode.
     pub(super) fn report_ansi_mode(&self, mode: u16) {
         let state = match mode {
             4 => Some(self.has(TermMode::INSERT)).into(),
             20 => Some(self.has(TermMode::LINE_FEED_NEW_LINE)).into(),
-            mode if NEVER_ON.contains(&mode) => State::AlwaysOff,
+            mode if ALWAYS_OFF_MODES.contains(&mode) => ModeState::AlwaysOff,
             mode => self.stored_modes.ansi_mode(mode).into(),
         };
         self.report_mode_state("", mode, state);
     }
 
-    fn report_mode_state(&self, marker: &str, mode: u16, state: State) {
+    fn report_mode_state(&self, marker: &str, mode: u16, state: ModeState) {
         // DECRQM requires conformance level 3.
         if self.level >= 3 {
             self.outbox.reply(format!("\x1b[{marker}{mode};{}$y", state as u8).as_bytes());
         }
     }
 
-    /// XTSAVE, without the choice of screen, because the transcript is not notified of a restored one.
+    /// Performs XTSAVE. Excludes the choice of screen, because the transcript is not notified of a restored screen.
     pub(super) fn save_modes(&mut self, modes: &[u16]) {
         for mode in modes.iter().filter(|mode| !matches!(mode, 47 | 1047 | 1049)) {
             if let Some(on) = self.dec_mode(*mode) {
@@ -255,7 +253,7 @@ impl XtermScreen {
         }
     }
 
-    /// XTRESTORE: modes that were not saved stay unchanged.
+    /// Performs XTRESTORE. Modes that were not saved stay unchanged.
     pub(super) fn restore_modes(&mut self, modes: &[u16]) {
         for mode in modes {
             if let Some(on) = self.stored_modes.saved.get(mode).copied()
@@ -267,7 +265,7 @@ impl XtermScreen {
     }
 }
 
-/// Returns the emulator's name for a mode, if it has one.
+/// Returns the emulator's representation of a mode.
 fn private_mode(mode: u16) -> PrivateMode {
     use alacritty_terminal::vte::ansi::NamedPrivateMode as Named;
     const NAMED: [Named; 17] = [

@@ -1,8 +1,8 @@
-//! Moving the contents of the scroll area: rows up and down, columns left and right.
+//! Moves of the scroll region's content: rows up and down, columns left and right.
 //!
-//! IND, RI, SU, SD, IL, DL as ECMA-48 has them; DECIC, DECDC, DECBI and DECFI
-//! as in DEC STD 070. Without left and right margins, the emulator moves rows,
-//! and keeps what leaves at the top in its scrollback.
+//! IND, RI, SU, SD, IL and DL as in ECMA-48; DECIC, DECDC, DECBI and DECFI as in
+//! DEC STD 070. Without left and right margins, the emulator moves the rows and
+//! keeps the rows that scroll off at the top in its scrollback.
 
 use std::ops::Range;
 
@@ -19,17 +19,17 @@ pub(super) enum Shift {
 }
 
 impl XtermScreen {
-    /// Moves the cursor down, and scrolls where that is at the bottom margin.
+    /// Moves the cursor down, or scrolls at the bottom margin.
     pub(super) fn index(&mut self) {
-        let (row, column) = self.at();
-        if self.sides.is_none() {
+        let (row, column) = self.cursor_position();
+        if self.side_margins.is_none() {
             if row == self.bottom {
                 self.record_scrolled(1);
             }
             return self.term.linefeed();
         }
         if row == self.bottom {
-            if self.is_between_sides(column) {
+            if self.is_between_side_margins(column) {
                 self.scroll_rows_up(self.top, 1);
             }
         } else if row + 1 < self.rows() {
@@ -37,9 +37,9 @@ impl XtermScreen {
         }
     }
 
-    /// Moves what is from row `from` to the bottom margin up.
+    /// Scrolls the rows from `from` to the bottom margin up.
     pub(super) fn scroll_rows_up(&mut self, from: usize, count: usize) {
-        match self.sides {
+        match self.side_margins {
             None if from == self.top => {
                 self.record_scrolled(count);
                 self.term.scroll_up(count);
@@ -60,9 +60,9 @@ impl XtermScreen {
         }
     }
 
-    /// Moves what is from row `from` to the bottom margin down.
+    /// Scrolls the rows from `from` to the bottom margin down.
     pub(super) fn scroll_rows_down(&mut self, from: usize, count: usize) {
-        match self.sides {
+        match self.side_margins {
             None if from == self.top => self.term.scroll_down(count),
             None => self.scroll_whole_rows(from, |page| page.term.insert_blank_lines(count)),
             Some((left, right)) => {
@@ -80,7 +80,8 @@ impl XtermScreen {
         }
     }
 
-    /// Has the emulator scroll from a row on, which it only does from the cursor's.
+    /// Scrolls in the emulator from row `from` on. Moves the cursor there temporarily, because the emulator scrolls
+    /// from the cursor's row.
     fn scroll_whole_rows(&mut self, from: usize, scroll: impl FnOnce(&mut Self)) {
         let cursor = self.term.grid().cursor.point;
         self.term.grid_mut().cursor.point.line = line(from);
@@ -107,7 +108,7 @@ impl XtermScreen {
         }
     }
 
-    /// Shifts cells of a row, from one column to another; cells that leave at either end are lost.
+    /// Shifts the cells of a row between two columns. Cells that leave the range are lost.
     pub(super) fn shift_cells(&mut self, row: usize, from: usize, to: usize, shift: Shift) {
         let blank = self.blank();
         let cells = &mut self.term.grid_mut()[line(row)][Column(from)..Column(to + 1)];
@@ -115,8 +116,8 @@ impl XtermScreen {
             Shift::Left(count) => {
                 let count = count.min(cells.len());
                 cells.rotate_left(count);
-                let kept = cells.len() - count;
-                cells[kept..].fill(blank);
+                let remaining = cells.len() - count;
+                cells[remaining..].fill(blank);
             }
             Shift::Right(count) => {
                 let count = count.min(cells.len());
@@ -137,52 +138,52 @@ impl XtermScreen {
         }
     }
 
-    /// SL and SR: shifts all of the scroll area.
+    /// Performs SL and SR: shifts the whole scroll region.
     pub(super) fn shift_area(&mut self, shift: Shift) {
-        if self.is_in_area(self.at()) {
+        if self.is_in_area(self.cursor_position()) {
             self.shift_columns(self.left_and_right().0, shift);
         }
     }
 
-    /// DECIC.
+    /// Performs DECIC.
     pub(super) fn insert_columns(&mut self, count: usize) {
-        let here = self.at();
-        if self.is_in_area(here) {
-            self.shift_columns(here.1, Shift::Right(count));
+        let position = self.cursor_position();
+        if self.is_in_area(position) {
+            self.shift_columns(position.1, Shift::Right(count));
         }
     }
 
-    /// DECDC.
+    /// Performs DECDC.
     pub(super) fn delete_columns(&mut self, count: usize) {
-        let here = self.at();
-        if self.is_in_area(here) {
-            self.shift_columns(here.1, Shift::Left(count));
+        let position = self.cursor_position();
+        if self.is_in_area(position) {
+            self.shift_columns(position.1, Shift::Left(count));
         }
     }
 
-    /// DECBI: a column back, which at the left margin shifts the area instead.
+    /// Performs DECBI: moves a column back, or shifts the region at the left margin.
     pub(super) fn back_index(&mut self) {
-        let (row, column) = self.at();
+        let (row, column) = self.cursor_position();
         let left = self.left_and_right().0;
         if column == left {
             if self.is_in_area((row, column)) {
                 self.shift_columns(left, Shift::Right(1));
             }
         } else {
-            self.place(row, column.saturating_sub(1));
+            self.move_cursor_to(row, column.saturating_sub(1));
         }
     }
 
-    /// DECFI: a column forward, which at the right margin shifts the area instead.
+    /// Performs DECFI: moves a column forward, or shifts the region at the right margin.
     pub(super) fn forward_index(&mut self) {
-        let (row, column) = self.at();
+        let (row, column) = self.cursor_position();
         let (left, right) = self.left_and_right();
         if column == right {
             if self.is_in_area((row, column)) {
                 self.shift_columns(left, Shift::Left(1));
             }
         } else {
-            self.place(row, column + 1);
+            self.move_cursor_to(row, column + 1);
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Titles that a program put aside for later (XTWINOPS 22 and 23 of xterm's ctlseqs).
+//! Titles that a program saved (XTWINOPS 22 and 23 of xterm's ctlseqs).
 
-/// Maximum titles, as in xterm; deeper stacks lose their oldest.
+/// Maximum number of titles, as in xterm. A new title then replaces the oldest.
 const MAX_TITLES: usize = 10;
 
-/// A stack of window titles. Icons have none here.
+/// A stack of window titles. There is no stack of icon titles.
 #[derive(Debug, Default)]
 pub(super) struct Titles(Vec<String>);
 

@@ -1,9 +1,8 @@
 //! One entry at the prompt of a program without marks, and its output.
 //!
-//! The program is an interpreter, a debugger, or a shell without the integration. The entry ends when its prompt is
-//! back and the program reads again. There is no exit code. The terminal types a text of several lines line by line,
-//! each once the program requests it: a line typed ahead could pass for the answer to a question, and its echo for
-//! output.
+//! The program is an interpreter, a debugger, or a shell without the integration. The entry ends when the program shows
+//! its prompt and reads again. There is no exit code. The terminal types a text of several lines line by line, when the
+//! program requests the next line. A line typed ahead might answer a question, and its echo would look like output.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -27,9 +26,9 @@ use crate::terminal::excerpt;
 pub(super) struct PromptEntry {
     reply: Reply,
     /// Its entry in the log of inputs.
-    logged: u64,
+    log_number: u64,
     limit: Limit,
-    /// True if it ends when the program requests other input.
+    /// True if the entry ends when the program requests other input.
     input: bool,
     deadline: Instant,
     prompt: LearnedPrompt,
@@ -37,29 +36,29 @@ pub(super) struct PromptEntry {
     group: Option<rustix::process::Pid>,
     /// Number of prompts of the shell around the program at the start.
     prompts: u64,
-    /// The next lines to type, after the program requests them.
+    /// The next lines to type, when the program requests them.
     pending_lines: VecDeque<String>,
-    /// The output of the parts before the current one.
+    /// The output of the previous parts.
     outputs: Vec<Range<u64>>,
     /// Offset of the output at the entry of the current part.
-    entered: u64,
+    part_start: u64,
     /// The text of the current part.
-    typed: String,
+    part_text: String,
     /// Number of line ends in the echo of the current part.
-    lines: usize,
+    echo_lines: usize,
     /// Offset at which the echo ends.
-    echoed: Option<u64>,
-    /// True if the terminal has entered an empty line after it.
-    closed: bool,
-    /// True if the program requested more, and the terminal discarded the entry.
-    taken_back: bool,
-    /// The editor of Python 3.13 draws the entry, row by row.
+    echo_end: Option<u64>,
+    /// True if the terminal has entered an empty line after the current part.
+    is_closed: bool,
+    /// True if the entry was incomplete and the terminal has pressed Ctrl-C.
+    is_discarded: bool,
+    /// True if the editor of Python 3.13 draws the entry row by row.
     is_drawn_in_rows: bool,
-    look_at: Instant,
+    next_check: Instant,
     pause: Duration,
 }
 
-/// Required silence of the row, by its kind.
+/// Required silence for each kind of row and state of the program.
 const PROMPT_SILENCE: Duration = Duration::from_millis(15);
 const UNKNOWN_SILENCE: Duration = Duration::from_millis(150);
 const CONTINUATION_SILENCE: Duration = Duration::from_millis(120);
@@ -69,11 +68,11 @@ const QUESTION_SILENCE: Duration = Duration::from_millis(150);
 /// Silence after which the first prompt of an integrated shell counts as a prompt without marks.
 const MARK_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The first pause between two checks, and the longest one.
+/// The minimum and maximum pause between two checks.
 const MIN_PAUSE: Duration = Duration::from_millis(30);
 const MAX_PAUSE: Duration = Duration::from_secs(2);
 
-/// Time limit for a program to discard an incomplete entry.
+/// Maximum time for a program to discard an incomplete entry.
 const DISCARD_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Meaning of the cursor's row and the program's state for an entry.
@@ -85,8 +84,8 @@ enum Verdict {
     NotYet,
 }
 
-/// Judges a row that has not changed for `silent`. `has_more`: further lines are to be typed.
-fn judge_row(row: RowKind, state: InputState, silent: Duration, has_more: bool) -> Verdict {
+/// Evaluates a row that has not changed for `silent`. `has_more` is true if further lines remain to be typed.
+fn evaluate_row(row: RowKind, state: InputState, silent: Duration, has_more: bool) -> Verdict {
     let (required_silence, verdict) = match (row, state) {
         (_, InputState::Works) => return Verdict::NotYet,
         (RowKind::Prompt { .. }, InputState::Awaits) => (PROMPT_SILENCE, Verdict::Complete),
@@ -104,24 +103,24 @@ fn judge_row(row: RowKind, state: InputState, silent: Duration, has_more: bool) 
 impl PromptEntry {
     /// Returns the time of the next check.
     pub(super) fn due(&self) -> Instant {
-        self.look_at.min(self.deadline)
+        self.next_check.min(self.deadline)
     }
 
     /// Records output, which may change the row.
     pub(super) fn record_output(&mut self, now: Instant) {
         self.pause = MIN_PAUSE;
-        self.look_at = now + PROMPT_SILENCE;
+        self.next_check = now + PROMPT_SILENCE;
     }
 }
 
 impl Task {
     /// Returns the prompt at which the foreground program waits for an entry, if it has no marks.
     pub(super) fn prompt_without_marks(&self) -> Option<LearnedPrompt> {
-        // The process of an inner shell may be `ssh`, which stays in the foreground whatever the remote shell runs.
+        // The process of an inner shell may be `ssh`, which stays in the foreground during all remote commands.
         let is_own_shell = self.shell.integration.is_some()
             && !self.shell.is_replaced()
             && !(self.shell.is_inner && self.shell.running)
-            // A shell without marks, because all variables for them are read-only, is a program like others.
+            // A shell may never print marks, because their variables are read-only. It is then like any other program.
             && (self.shell.is_reporting() || Instant::now() < self.last_output + MARK_TIMEOUT)
             && self.pty.foreground() == Some(self.shell_process());
         let is_taken = self.running.is_some() || self.entry.is_some() || self.typed_line.is_some();
@@ -133,22 +132,22 @@ impl Task {
             return None;
         }
         let row = self.row_before_cursor();
-        // Output without an end of line may precede a known prompt.
-        let known = self.last_prompt.as_ref().filter(|known| known.is_behind_output(&row)).cloned();
+        // Output without a final newline may precede a known prompt.
+        let known = self.last_prompt.as_ref().filter(|known| known.follows_output(&row)).cloned();
         known
             .or_else(|| LearnedPrompt::learn(&row, self.foreground_name().as_deref()))
             .or_else(|| self.last_prompt.clone().filter(|_| row.is_empty() && self.is_still_at_prompt()))
     }
 
-    /// Returns whether there was no input since the program returned to its prompt after the last entry. Its later
-    /// output, for example of background work, may have moved the cursor.
+    /// Returns whether there was no input since the program returned to its prompt after the last entry. Later output,
+    /// for example of background work, may have moved the cursor.
     fn is_still_at_prompt(&self) -> bool {
         self.reached_prompt
             .is_some_and(|reached| Some(reached) == self.pty.foreground().map(|group| (group, self.last_input)))
     }
 
-    /// Returns whether the prompt of the last entry, or one of the foreground program's kind, is at the cursor, so that
-    /// its program is about to read: line editors run their own code after each prompt.
+    /// Returns whether the prompt of the last entry, or a prompt of the foreground program, is at the cursor. The
+    /// program is then about to read: line editors run their own code after each prompt.
     pub(super) fn shows_known_prompt(&self) -> bool {
         let is_taken = self.running.is_some() || self.entry.is_some() || self.typed_line.is_some();
         let row = self.row_before_cursor();
@@ -162,25 +161,25 @@ impl Task {
 
     /// Returns the unentered text at a prompt without marks: text after the cursor, or the typed end of the row.
     pub(super) fn typed_at_prompt(&self) -> Option<String> {
-        let (text_before, text_after) = (self.row_before_cursor(), self.row_behind_cursor());
-        // A prompt at the right follows a gap.
+        let (text_before, text_after) = (self.row_before_cursor(), self.row_after_cursor());
+        // Text after a gap is a right prompt.
         let is_prompt = text_after.starts_with("    ") || text_after.trim().is_empty();
         if !is_prompt {
             return Some(text_after.trim_end().to_owned());
         }
         let draft = self.shell.draft.text();
         let typed = draft.trim();
-        // The echo of what was typed ahead is above the prompt.
+        // The echo of text typed ahead is above the prompt.
         let is_held = self.shell.draft.is_held && self.collects_lines();
         (!typed.is_empty() && (is_held || text_before.trim_end().ends_with(typed))).then(|| typed.to_owned())
     }
 
-    /// Returns whether a tab is text to the foreground program, rather than a key that completes words.
+    /// Returns whether the foreground program accepts a tab as text, rather than as the key that completes words.
     pub(super) fn takes_tabs(&self) -> bool {
         self.collects_lines() || self.intake.screen.modes().bracketed_paste
     }
 
-    /// Returns whether the foreground program is a Python that takes a pasted text for one statement.
+    /// Returns whether the foreground program is a Python that compiles a pasted text as one statement.
     fn reads_single_statements(&self) -> bool {
         let program = self.pty.foreground().and_then(|group| program_of(group.as_raw_nonzero().get()));
         program.is_some_and(|program| python_entry::takes_single_statements(&program))
@@ -200,7 +199,7 @@ impl Task {
             return entering.refuse(&RunError::Expanded);
         }
         let is_fish = program.as_deref().is_some_and(|name| name.trim_start_matches('-') == "fish");
-        // fish drops a tab of a pasted text.
+        // fish drops tabs in pasted text.
         if text.contains('\t') && (is_fish || !self.takes_tabs()) {
             return entering.refuse(&RunError::Control(u32::from('\t')));
         }
@@ -211,7 +210,7 @@ impl Task {
         let is_edited = modes.bracketed_paste;
         let is_paste =
             (text.contains('\n') || text.contains('\t')) && prompt.takes_pastes() && !self.reads_single_statements();
-        // Python 3.13 and later, whose editor uses the keypad as readline does not.
+        // The editor of Python 3.13 and later sets application cursor keys, unlike readline.
         let is_drawn_in_rows = is_edited && prompt.takes_statements() && modes.application_cursor;
         let entries = match is_paste && is_edited {
             true => Ok(vec![format!("\x1b[200~{text}\x1b[201~")]),
@@ -230,7 +229,7 @@ impl Task {
             return entering.refuse(&error.into());
         }
         let Some(first) = pending_lines.pop_front() else { return entering.refuse(&RunError::Incomplete) };
-        let logged = self.log_command(&entering.request);
+        let log_number = self.log_command(&entering.request);
         let now = Instant::now();
         let offset = self.intake.transcript.history().end();
         self.input_offset = offset;
@@ -238,7 +237,7 @@ impl Task {
         self.last_prompt = Some(prompt.clone());
         self.entry = Some(PromptEntry {
             reply: entering.reply,
-            logged,
+            log_number,
             limit: entering.request.limit,
             input: entering.request.input,
             deadline: entering.deadline,
@@ -247,23 +246,23 @@ impl Task {
             prompts: self.shell.prompts,
             pending_lines,
             outputs: Vec::new(),
-            entered: offset,
-            typed: String::new(),
-            lines: 0,
-            echoed: None,
-            closed: false,
-            taken_back: false,
+            part_start: offset,
+            part_text: String::new(),
+            echo_lines: 0,
+            echo_end: None,
+            is_closed: false,
+            is_discarded: false,
             is_drawn_in_rows,
-            look_at: now + PROMPT_SILENCE,
+            next_check: now + PROMPT_SILENCE,
             pause: MIN_PAUSE,
         });
         self.type_entry(&first);
     }
 
-    /// Checks that the line editor of a shell does not wrap a text, which would make its echo look like output.
+    /// Checks that the line editor of a shell does not wrap a text. Its echo would look like output.
     ///
     /// # Errors
-    /// If it does.
+    /// If the editor wraps the text.
     pub(super) fn check_width(&self, text: &str) -> Result<(), RunError> {
         let Size { cols, rows } = self.intake.screen.size();
         let before = self.row_before_cursor().width();
@@ -274,19 +273,19 @@ impl Task {
         }
     }
 
-    /// Types a part of the entry and its end.
+    /// Types a part of the entry and Enter.
     fn type_entry(&mut self, text: &str) {
         let now = Instant::now();
         let offset = self.intake.transcript.history().end();
         let Some(entry) = &mut self.entry else { return };
-        entry.lines += text.matches('\n').count() + 1;
-        entry.echoed = None;
-        entry.closed = false;
-        entry.look_at = now + PROMPT_SILENCE;
+        entry.echo_lines += text.matches('\n').count() + 1;
+        entry.echo_end = None;
+        entry.is_closed = false;
+        entry.next_check = now + PROMPT_SILENCE;
         entry.pause = MIN_PAUSE;
         self.last_input = now;
         let echo = text.trim_start_matches("\x1b[200~").trim_end_matches("\x1b[201~");
-        echo.clone_into(&mut entry.typed);
+        echo.clone_into(&mut entry.part_text);
         self.echo.expect(&format!("{echo}\n"), offset);
         self.outgoing.extend(text.bytes().map(|byte| if byte == b'\n' { b'\r' } else { byte }));
         self.outgoing.extend(*b"\r");
@@ -304,15 +303,15 @@ impl Task {
         let Some(entry) = &mut self.entry else { return };
         if let Some(output) = output {
             entry.outputs.push(output);
-            entry.entered = end;
-            entry.lines = 0;
+            entry.part_start = end;
+            entry.echo_lines = 0;
         }
         if let Some(next) = entry.pending_lines.pop_front() {
             self.type_entry(&next);
         }
     }
 
-    /// Answers the caller of an entry that has ended, or whose time limit has passed.
+    /// Checks the entry, and replies to its caller if it has ended or its time limit has passed.
     pub(super) fn check_entry(&mut self) {
         let Some(entry) = &self.entry else { return };
         let now = Instant::now();
@@ -320,23 +319,23 @@ impl Task {
         if let Some(exit) = self.exit() {
             return self.end_entry(|result| result.ended = Some(exit));
         }
-        // The program has ended, and the shell around it is at its prompt.
+        // The program has ended, and its outer shell is at the prompt.
         if self.shell.prompts > entry.prompts && self.shell.is_idle() {
             let exit_code = self.shell.last_exit;
             return self.end_entry(|result| result.exit_code = exit_code);
         }
         if now >= entry.deadline {
-            if entry.taken_back {
+            if entry.is_discarded {
                 return self.refuse_unfinished();
             }
             return self.end_entry(|result| result.timed_out = true);
         }
-        if now < entry.look_at {
+        if now < entry.next_check {
             return;
         }
         // Ignore all output before the echo of the entered lines.
-        let echoed = entry.echoed.or_else(|| nth_line_end(history, entry.entered, entry.lines));
-        let verdict = match echoed {
+        let echo_end = entry.echo_end.or_else(|| nth_line_end(history, entry.part_start, entry.echo_lines));
+        let verdict = match echo_end {
             Some(_) if !self.has_traffic() => {
                 let row = self.row_before_cursor();
                 let mut kind = entry.prompt.classify_row(&row);
@@ -348,7 +347,7 @@ impl Task {
                 {
                     kind = RowKind::Prompt { output_bytes: 0 };
                 }
-                // The shell around the program reports its prompt itself.
+                // The outer shell reports its prompt by marks.
                 if is_other_program && self.shell.is_reporting() && foreground == Some(self.shell_process()) {
                     kind = RowKind::Other;
                 }
@@ -362,18 +361,18 @@ impl Task {
                     }
                     state => state,
                 };
-                judge_row(kind, state, now.saturating_duration_since(self.last_output), has_more)
+                evaluate_row(kind, state, now.saturating_duration_since(self.last_output), has_more)
             }
             _ => Verdict::NotYet,
         };
         let full_screen = self.intake.screen.modes().alternate_screen;
         let Some(entry) = &mut self.entry else { return };
-        entry.echoed = echoed;
-        entry.look_at = now + entry.pause;
+        entry.echo_end = echo_end;
+        entry.next_check = now + entry.pause;
         entry.pause = (2 * entry.pause).min(MAX_PAUSE);
         match verdict {
             Verdict::NotYet => {}
-            Verdict::Complete if entry.taken_back => self.refuse_entry(&RunError::Incomplete),
+            Verdict::Complete if entry.is_discarded => self.refuse_entry(&RunError::Incomplete),
             Verdict::Complete if !entry.pending_lines.is_empty() => self.type_next_entry(true),
             Verdict::Complete => {
                 self.reached_prompt = entry.group.map(|group| (group, self.last_input));
@@ -381,24 +380,24 @@ impl Task {
                 self.end_entry(|result| result.lacks_exit_code = lacks_exit_code);
             }
             Verdict::Incomplete
-                if !entry.pending_lines.is_empty() && !entry.taken_back && !entry.prompt.takes_statements() =>
+                if !entry.pending_lines.is_empty() && !entry.is_discarded && !entry.prompt.takes_statements() =>
             {
                 self.type_next_entry(false);
             }
-            // An empty line ends a block, also one of a single line such as `for x in y: print(x)`.
-            Verdict::Incomplete if !entry.closed && entry.prompt.ends_with_empty_line(&entry.typed) => {
-                entry.closed = true;
-                entry.lines += 1;
-                entry.echoed = None;
+            // An empty line ends a block, even on a single line such as `for x in y: print(x)`.
+            Verdict::Incomplete if !entry.is_closed && entry.prompt.ends_with_empty_line(&entry.part_text) => {
+                entry.is_closed = true;
+                entry.echo_lines += 1;
+                entry.echo_end = None;
                 self.press(b"\r");
             }
-            Verdict::Incomplete | Verdict::AwaitsOtherInput if entry.taken_back => {
+            Verdict::Incomplete | Verdict::AwaitsOtherInput if entry.is_discarded => {
                 if now >= self.last_input + DISCARD_TIMEOUT {
                     self.refuse_unfinished();
                 }
             }
             Verdict::Incomplete => {
-                entry.taken_back = true;
+                entry.is_discarded = true;
                 self.press(b"\x03");
             }
             Verdict::AwaitsOtherInput if entry.input => {
@@ -426,13 +425,13 @@ impl Task {
 
     /// Refuses an entry that the program has not discarded.
     fn refuse_unfinished(&mut self) {
-        let row = format!("{}{}", self.row_before_cursor(), self.row_behind_cursor()).trim_end().to_owned();
+        let row = format!("{}{}", self.row_before_cursor(), self.row_after_cursor()).trim_end().to_owned();
         self.refuse_entry(&RunError::Unfinished { row });
     }
 
     fn refuse_entry(&mut self, error: &RunError) {
         if let Some(entry) = self.entry.take() {
-            self.report_result(entry.logged, entry.reply, Err(error.clone()));
+            self.report_result(entry.log_number, entry.reply, Err(error.clone()));
         }
     }
 
@@ -442,15 +441,15 @@ impl Task {
         let mut ranges = entry.outputs.clone();
         ranges.push(self.entry_output(&entry));
         let mut excerpt = excerpt::read_printed(history, &ranges, Zone::Output, entry.limit);
-        // Line editors redraw an entry.
+        // Remove an entry that the line editor has redrawn.
         if entry.outputs.is_empty() {
-            let drawn = match entry.is_drawn_in_rows && entry.typed.contains('\n') {
-                true => entry.prompt.drawn_entry_rows(&excerpt.head, &entry.typed),
-                false => entry.prompt.redrawn_entry(&excerpt.head, &entry.typed),
+            let drawn_bytes = match entry.is_drawn_in_rows && entry.part_text.contains('\n') {
+                true => entry.prompt.drawn_entry_rows(&excerpt.head, &entry.part_text),
+                false => entry.prompt.redrawn_entry(&excerpt.head, &entry.part_text),
             };
-            excerpt.head.drain(..drawn);
+            excerpt.head.drain(..drawn_bytes);
             let text = excerpt.tail.as_mut().unwrap_or(&mut excerpt.head);
-            // It goes up and down again before its prompt, which reads as an empty line.
+            // The editor moves the cursor up and down before its prompt, which looks like an empty line.
             if entry.is_drawn_in_rows && (text.ends_with("\n\n") || text == "\n") {
                 text.pop();
             }
@@ -477,25 +476,29 @@ impl Task {
         };
         self.mark_screen();
         fill(&mut result);
-        self.report_result(entry.logged, entry.reply, Ok(result));
+        self.report_result(entry.log_number, entry.reply, Ok(result));
     }
 
-    /// Returns the output of the current part of an entry, without its echo and the prompt after it.
+    /// Returns the output of the current part of an entry, without the echo and the following prompt.
     fn entry_output(&self, entry: &PromptEntry) -> Range<u64> {
         let history = self.intake.transcript.history();
-        let start =
-            entry.echoed.or_else(|| nth_line_end(history, entry.entered, entry.lines)).unwrap_or_else(|| history.end());
+        let start = entry
+            .echo_end
+            .or_else(|| nth_line_end(history, entry.part_start, entry.echo_lines))
+            .unwrap_or_else(|| history.end());
         let row = self.row_before_cursor();
         let is_at_prompt = matches!(entry.prompt.classify_row(&row), RowKind::Prompt { .. });
         let mut end = history.end();
         if is_at_prompt || self.shell.prompts > entry.prompts || self.pty.foreground() != entry.group {
-            let open = history.open_line();
-            let output_bytes =
-                match (unfinished_line_bytes(open, self.intake.screen.size().cols), entry.prompt.classify_row(open)) {
-                    (0, RowKind::Prompt { output_bytes }) => output_bytes,
-                    (unfinished, _) => unfinished,
-                };
-            end = end - open.len() as u64 + output_bytes as u64;
+            let open_line = history.open_line();
+            let output_bytes = match (
+                unfinished_line_bytes(open_line, self.intake.screen.size().cols),
+                entry.prompt.classify_row(open_line),
+            ) {
+                (0, RowKind::Prompt { output_bytes }) => output_bytes,
+                (unfinished, _) => unfinished,
+            };
+            end = end - open_line.len() as u64 + output_bytes as u64;
         }
         start..end.max(start)
     }
@@ -504,10 +507,10 @@ impl Task {
 /// A tab for a line editor, after the key of `quoted-insert` (readline and ZLE, with the keys of Emacs or of vi).
 const QUOTED_TAB: &str = "\x16\t";
 
-/// Maximum size of an echo, in bytes. A line editor may redraw a long line for each part of it.
+/// Maximum size of an echo, in bytes. A line editor may redraw a long line many times.
 const MAX_ECHO_BYTES: u64 = 4 << 20;
 
-/// Returns the offset after the `nth` end of a line after `from`, counted from 1.
+/// Returns the offset after the `nth` line end after `from`, counted from 1.
 fn nth_line_end(history: &crate::history::History, from: u64, nth: usize) -> Option<u64> {
     let (start, text) = history.read(from..history.end().min(from + MAX_ECHO_BYTES));
     let mut ends = memchr::memchr_iter(b'\n', text.as_bytes());
@@ -536,10 +539,10 @@ mod tests {
             (RowKind::Other, InputState::Unknown, 10_000, Verdict::NotYet),
         ];
         for (row, state, silent, expected) in cases {
-            assert_eq!(judge_row(row, state, milliseconds(silent), false), expected, "{row:?} {state:?} {silent}");
+            assert_eq!(evaluate_row(row, state, milliseconds(silent), false), expected, "{row:?} {state:?} {silent}");
         }
         // The next line is typed as soon as the continuation prompt is shown.
-        let continued = |state, silent| judge_row(RowKind::Continuation, state, milliseconds(silent), true);
+        let continued = |state, silent| evaluate_row(RowKind::Continuation, state, milliseconds(silent), true);
         assert_eq!(continued(InputState::Awaits, 14), Verdict::NotYet);
         assert_eq!(continued(InputState::Awaits, 15), Verdict::Incomplete);
         assert_eq!(continued(InputState::Relays, 150), Verdict::Incomplete);

@@ -1,4 +1,4 @@
-//! Exchanges with the shell: it answers a request, see [`exchange`](crate::exchange).
+//! Exchanges in which the shell answers a request, see [`exchange`](crate::exchange).
 
 use rustix::process::Signal;
 use tokio::sync::oneshot;
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::Task;
 use crate::exchange::{BASH_KEY, EXCHANGE_TIMEOUT, HoldResult, Redraw, VariablesError, split_at_answer_mark};
 use crate::integration::{IntegrationSession, Kind};
-use crate::process::catches;
+use crate::process::has_signal_handler;
 use crate::transcript::Mark;
 
 /// A request that the shell has not answered yet.
@@ -20,11 +20,11 @@ pub(super) struct Exchanging {
 }
 
 impl Task {
-    /// Has the shell run the written request, and answers at its end.
+    /// Makes the shell run the written request, and replies at its end.
     pub(super) fn begin_exchange(&mut self, reply: oneshot::Sender<Result<(), VariablesError>>) {
-        let integration = match self.fit_to_answer() {
+        let integration = match self.check_exchange_ready() {
             Ok(integration) => integration,
-            // The caller may have stopped listening.
+            // Ignore the error: the caller may have disconnected.
             Err(error) => return drop(reply.send(Err(error))),
         };
         let redraw = match integration.kind {
@@ -44,14 +44,15 @@ impl Task {
         self.write_input();
     }
 
-    pub(super) fn fit_to_answer(&self) -> Result<IntegrationSession, VariablesError> {
+    /// Checks that the shell can answer a request now, and returns its integration session.
+    pub(super) fn check_exchange_ready(&self) -> Result<IntegrationSession, VariablesError> {
         if self.is_over() {
             return Err(VariablesError::Ended);
         }
         self.write_lock.admits(None).map_err(VariablesError::Held)?;
         let Some(integration) = self.shell.integration.clone().filter(|_| self.shell.is_reporting()) else {
             let program = self.foreground_name();
-            // Its first prompt is still to come.
+            // The shell has not shown its first prompt.
             let is_starting = self.shell.integration.is_some() && !self.shell.is_replaced();
             return Err(match is_starting {
                 true => VariablesError::Busy { program },
@@ -66,17 +67,17 @@ impl Task {
             });
         }
         match integration.kind {
-            // It receives a typed line.
+            // An inner shell receives a typed line.
             _ if self.shell.is_inner => Ok(integration),
-            // Its prompt would come back, but the typed text would be in the history twice.
+            // bash would redraw the prompt with the typed text, which would be in the history twice.
             Kind::Bash => match self.typed_line() {
                 Some(text) => Err(VariablesError::HalfTyped { text }),
                 None => Ok(integration),
             },
-            // The signal would end a shell that no longer has our handler.
+            // The signal would end a shell without the integration's handler.
             Kind::Zsh | Kind::Fish | Kind::Posix => {
                 let pid = self.child.pid().as_raw_nonzero().get();
-                if catches(pid, Signal::USR1.as_raw()) == Some(true) {
+                if has_signal_handler(pid, Signal::USR1.as_raw()) == Some(true) {
                     Ok(integration)
                 } else {
                     Err(VariablesError::NoHandler)
@@ -85,8 +86,8 @@ impl Task {
         }
     }
 
-    /// Takes in output while an exchange is under way. Returns the parts that are ordinary output.
-    pub(super) fn sift(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
+    /// Processes output during an exchange. Returns the parts that are ordinary output.
+    pub(super) fn split_redraw(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
         let Some(exchanging) = &mut self.exchanging else { return vec![bytes.to_vec()] };
         match &mut exchanging.redraw {
             None => match split_at_answer_mark(bytes, &exchanging.nonce) {
@@ -105,7 +106,7 @@ impl Task {
                 }
                 HoldResult::Redrawn([before, redrawn, after]) => {
                     self.end_exchange(Ok(()));
-                    // Earlier output comes first on the screen.
+                    // Draw earlier output first.
                     self.take_in_all(&before);
                     // A redrawn prompt contains no query.
                     self.begin_screen_version();
@@ -116,15 +117,15 @@ impl Task {
         }
     }
 
-    /// Takes in the mark of an answer that came in two portions and therefore is still in them.
+    /// Processes the mark of an answer that [`Self::split_redraw`] missed because it arrived in two portions.
     pub(super) fn follow_exchange(&mut self, mark: &Mark) {
         if *mark == Mark::Answered && self.exchanging.as_ref().is_some_and(|exchanging| exchanging.redraw.is_none()) {
             self.end_exchange(Ok(()));
         }
     }
 
-    /// Ends an exchange whose time is up, or whose shell has ended.
-    pub(super) fn look_at_exchange(&mut self) {
+    /// Ends an exchange after its time limit, or after the end of the shell.
+    pub(super) fn check_exchange(&mut self) {
         let Some(exchanging) = &self.exchanging else { return };
         let outcome = if self.is_over() {
             VariablesError::Ended
@@ -137,10 +138,10 @@ impl Task {
         self.take_in_all(&held);
     }
 
-    /// Returns the output held back.
+    /// Ends the exchange, and returns the held output.
     fn end_exchange(&mut self, outcome: Result<(), VariablesError>) -> Vec<u8> {
         let Some(mut exchanging) = self.exchanging.take() else { return Vec::new() };
-        // The caller may have stopped listening.
+        // Ignore the error: the caller may have disconnected.
         let _ = exchanging.reply.send(outcome);
         exchanging.redraw.as_mut().map(Redraw::give_up).unwrap_or_default()
     }

@@ -1,7 +1,7 @@
-//! Shells within the terminal's own program: entering them, asking them for variables, and leaving them.
+//! Shells within the terminal's own program: their integration, scripts for their variables, and their end.
 //!
-//! The terminal types a line at the prompt of such a shell and removes it from the output again. Persons who watch see
-//! neither the line nor the prompt that follows it.
+//! The terminal types a hidden line at the prompt of such a shell. It removes the line and the following prompt from
+//! the output, so that viewers do not see them.
 
 use std::time::Duration;
 
@@ -16,42 +16,42 @@ use crate::integration::inner::{self, HiddenAnswer, HiddenTyping};
 use crate::integration::{IntegrationSession, Kind};
 use crate::terminal::shell::Shell;
 
-/// Time limit for an inner shell to answer a typed line, over a slow connection.
-const ANSWERS: Duration = Duration::from_secs(5);
+/// Maximum time for an inner shell to answer a typed line over a slow connection.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A typed line that awaits its answer.
+/// A hidden line that waits for its answer.
 pub(super) struct HiddenLineTask {
     typing: HiddenTyping,
     purpose: Purpose,
-    began: Instant,
+    typed_at: Instant,
     pub(super) deadline: Instant,
 }
 
 enum Purpose {
-    /// The kind of the shell; its marks come next, and then the command.
+    /// Query the kind of the shell. The marks and the command follow.
     Kind(IntegrationSession, Entering),
-    /// Its marks; the command comes next.
+    /// Set up the marks. The command follows.
     Marks(IntegrationSession, Entering),
-    /// A script for its variables.
+    /// Run a script for variables.
     Script(oneshot::Sender<Result<Vec<u8>, VariablesError>>),
 }
 
 impl Task {
-    /// Sets up marks in the shell at whose prompt the terminal is, and enters the command then.
+    /// Sets up marks in the shell at the current prompt, and then enters the command.
     pub(super) fn begin_integration(&mut self, entering: Entering) {
-        let integration = inner::agree();
+        let integration = inner::new_inner_session();
         let line = inner::kind_line(&integration.nonce);
         let typing = HiddenTyping::new(&integration.nonce, false);
-        self.type_hidden(&line, typing, Purpose::Kind(integration, entering), ANSWERS);
+        self.type_hidden_line(&line, typing, Purpose::Kind(integration, entering), ANSWER_TIMEOUT);
     }
 
-    /// Has an inner shell run a script, and reports what it printed.
+    /// Runs a script in an inner shell, and replies with its output.
     pub(super) fn begin_script(
         &mut self,
         script: &QueryScript,
         reply: oneshot::Sender<Result<Vec<u8>, VariablesError>>,
     ) {
-        let line = self.fit_to_answer().and_then(|integration| {
+        let line = self.check_exchange_ready().and_then(|integration| {
             if let Some(text) = self.typed_line() {
                 return Err(VariablesError::HalfTyped { text });
             }
@@ -60,7 +60,7 @@ impl Task {
                 return Err(VariablesError::Unanswered);
             }
             let line = inner::script_line(&integration, &script.line());
-            // Each end of a line would enter it.
+            // Without a paste, each line end would enter a part of the line.
             let is_split = line.contains('\n') && !self.intake.screen.modes().bracketed_paste;
             let is_completed = line.contains('\t') && !self.takes_tabs();
             if is_split || is_completed || line.len() > MAX_LINE_BYTES || self.check_lines(line.as_bytes()).is_err() {
@@ -69,36 +69,36 @@ impl Task {
             command::normalize(&line).map_err(|_| VariablesError::NotTypeable).map(|_| (line, integration))
         });
         match line {
-            // The caller may have stopped listening.
+            // Ignore the error: the caller may have disconnected.
             Err(error) => drop(reply.send(Err(error))),
             Ok((line, integration)) => {
                 let typing = HiddenTyping::new(&integration.nonce, true);
-                self.type_hidden(&line, typing, Purpose::Script(reply), EXCHANGE_TIMEOUT);
+                self.type_hidden_line(&line, typing, Purpose::Script(reply), EXCHANGE_TIMEOUT);
             }
         }
     }
 
-    fn type_hidden(&mut self, line: &str, typing: HiddenTyping, purpose: Purpose, patience: Duration) {
+    fn type_hidden_line(&mut self, line: &str, typing: HiddenTyping, purpose: Purpose, timeout: Duration) {
         let editor = if self.intake.screen.modes().bracketed_paste { Editor::TakesPastes } else { Editor::None };
         self.outgoing.extend(command::keys(line, Kind::Posix, editor, true));
-        let began = Instant::now();
-        self.typed_line = Some(HiddenLineTask { typing, purpose, began, deadline: began + patience });
+        let typed_at = Instant::now();
+        self.typed_line = Some(HiddenLineTask { typing, purpose, typed_at, deadline: typed_at + timeout });
         self.write_input();
     }
 
-    /// Takes in output while the terminal types a hidden line. Returns what is ordinary output.
-    pub(super) fn hold_back(&mut self, bytes: &[u8]) -> Vec<u8> {
+    /// Processes output while the terminal types a hidden line. Returns the ordinary output.
+    pub(super) fn hold_hidden_line(&mut self, bytes: &[u8]) -> Vec<u8> {
         let Some(task) = &mut self.typed_line else { return bytes.to_vec() };
         let answer = task.typing.hold(bytes);
         let is_too_long = task.typing.is_too_long();
         match answer {
-            Some(answer) => self.end_hidden(answer),
-            None if is_too_long || self.has_shell_ended() => self.give_up_hidden(),
+            Some(answer) => self.end_hidden_line(answer),
+            None if is_too_long || self.has_shell_ended() => self.cancel_hidden_line(),
             None => Vec::new(),
         }
     }
 
-    /// Returns whether a shell around the one that gets its marks is at its prompt again.
+    /// Returns whether an outer shell is at its prompt again, so that the shell to integrate has ended.
     fn has_shell_ended(&self) -> bool {
         let Some(HiddenLineTask { typing, purpose: Purpose::Kind(..) | Purpose::Marks(..), .. }) = &self.typed_line
         else {
@@ -108,10 +108,10 @@ impl Task {
         shells.any(|integration| typing.has_mark_of(&integration.nonce))
     }
 
-    fn end_hidden(&mut self, answer: HiddenAnswer) -> Vec<u8> {
+    fn end_hidden_line(&mut self, answer: HiddenAnswer) -> Vec<u8> {
         let Some(mut task) = self.typed_line.take() else { return answer.rest };
-        // Text that a client has typed since then is at the prompt, or it holds the terminal.
-        let is_disturbed = self.last_input > task.began || self.write_lock.admits(None).is_err();
+        // A client has typed text since then, or holds the terminal.
+        let is_disturbed = self.last_input > task.typed_at || self.write_lock.admits(None).is_err();
         match task.purpose {
             Purpose::Kind(_, entering) if is_disturbed => {
                 entering.refuse(&RunError::Busy { program: self.foreground_name() });
@@ -121,7 +121,7 @@ impl Task {
                 integration.kind = inner::kind_of(&String::from_utf8_lossy(&answer.answer));
                 let line = inner::marks_line(integration.kind, &integration.nonce);
                 let typing = HiddenTyping::new(&integration.nonce, true);
-                self.type_hidden(&line, typing, Purpose::Marks(integration, entering), ANSWERS);
+                self.type_hidden_line(&line, typing, Purpose::Marks(integration, entering), ANSWER_TIMEOUT);
                 Vec::new()
             }
             Purpose::Marks(integration, mut entering) => {
@@ -133,7 +133,7 @@ impl Task {
                 let shell = Shell::enter(integration, program, &self.shell);
                 self.outer_shells.push(std::mem::replace(&mut self.shell, shell));
                 self.take_in_all(marks.as_bytes());
-                // zsh reports that it reads keys after its prompt.
+                // The output after the prompt may contain zsh's report that it reads keys.
                 self.take_in_all(&answer.rest);
                 entering.renew();
                 self.enter_command(entering);
@@ -141,14 +141,14 @@ impl Task {
             }
             Purpose::Script(reply) => {
                 self.draw_prompt(&answer.prompt);
-                // The caller may have stopped listening.
+                // Ignore the error: the caller may have disconnected.
                 let _ = reply.send(Ok(answer.answer));
                 answer.rest
             }
         }
     }
 
-    /// Draws a prompt in the place of the same prompt.
+    /// Redraws a prompt in its place.
     fn draw_prompt(&mut self, prompt: &[u8]) {
         let mut replies = Vec::new();
         self.begin_screen_version();
@@ -159,16 +159,16 @@ impl Task {
         }
     }
 
-    /// Ends a typed line whose time is up, or whose program has ended.
-    pub(super) fn look_at_hidden_line(&mut self) {
+    /// Ends a hidden line after its time limit, or after the end of the program.
+    pub(super) fn check_hidden_line(&mut self) {
         if self.typed_line.as_ref().is_some_and(|task| self.is_over() || Instant::now() >= task.deadline) {
-            let held = self.give_up_hidden();
+            let held = self.cancel_hidden_line();
             self.take_in_all(&held);
         }
     }
 
-    /// Returns the output held back.
-    fn give_up_hidden(&mut self) -> Vec<u8> {
+    /// Cancels the hidden line, and returns the held output.
+    fn cancel_hidden_line(&mut self) -> Vec<u8> {
         let has_shell_ended = self.has_shell_ended();
         let Some(mut task) = self.typed_line.take() else { return Vec::new() };
         match task.purpose {
@@ -176,13 +176,13 @@ impl Task {
                 entering.refuse(&RunError::ShellEnded);
             }
             Purpose::Kind(_, entering) | Purpose::Marks(_, entering) => entering.refuse(&RunError::Unintegrated),
-            // The caller may have stopped listening.
+            // Ignore the error: the caller may have disconnected.
             Purpose::Script(reply) => drop(reply.send(Err(VariablesError::Unanswered))),
         }
         task.typing.give_up()
     }
 
-    /// Goes back to the shell around the innermost one, which has ended.
+    /// Returns to the outer shell after the end of the innermost shell.
     pub(super) fn leave_inner_shell(&mut self) {
         if let Some(outer) = self.outer_shells.pop() {
             let inner = std::mem::replace(&mut self.shell, outer);
@@ -194,14 +194,14 @@ impl Task {
         }
     }
 
-    /// Leaves inner shells whose program has ended without a mark of the shell around it.
+    /// Leaves inner shells whose program has ended without a mark of the outer shell.
     pub(super) fn leave_ended_shells(&mut self) {
-        while self.shell.has_left() {
+        while self.shell.has_ended() {
             self.intake.transcript.leave_shell();
             self.leave_inner_shell();
         }
     }
 }
 
-/// Maximum length of a line for an inner shell.
+/// Maximum length of a line for an inner shell, in bytes.
 const MAX_LINE_BYTES: usize = 64 << 10;

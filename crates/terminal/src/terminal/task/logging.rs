@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{LoggedWait, Pending, Task};
+use super::{LoggedWait, PendingWait, Task};
 use crate::command::{CommandRequest, CommandResult, RunError};
 use crate::history::Zone;
 use crate::input_log::{CommandOutcome, InputContext, LoggedAction, Moment};
@@ -13,25 +13,25 @@ use crate::terminal::Input;
 use crate::transcript::{Mark, OffsetMark};
 use crate::wait::{PatternMatch, Reason};
 
-/// Maximum characters of a question in an entry.
+/// Maximum number of characters of a question in an entry.
 const MAX_ROW_CHARS: usize = 400;
 
-/// Maximum rows of a screen whose styles an entry has.
+/// Maximum number of rows of a screen whose styles an entry contains.
 const MAX_ROWS: usize = 100;
 
-/// Maximum characters of a screen in an entry.
+/// Maximum number of characters of a screen in an entry.
 const MAX_SCREEN_CHARS: usize = 8192;
 
-/// Maximum distance to look back for the beginning of a line that a shell took, in bytes.
+/// Maximum length of a line that a shell has read and of its prompt, in bytes.
 const MAX_LINE_BYTES: u64 = 16 * 1024;
 
 impl Task {
-    /// Returns the program's current output. `unseen` states that it reads without an echo.
-    pub(super) fn input_context(&self, unseen: bool) -> InputContext {
+    /// Returns the state of the foreground program. `hides_input` is true if it reads without an echo.
+    pub(super) fn input_context(&self, hides_input: bool) -> InputContext {
         let row = || self.row_before_cursor().chars().take(MAX_ROW_CHARS).collect();
         if self.intake.screen.modes().alternate_screen {
             InputContext::FullScreen
-        } else if unseen {
+        } else if hides_input {
             InputContext::Password { row: row() }
         } else if self.shell.is_reporting() && self.shell.is_idle() {
             InputContext::Prompt
@@ -51,13 +51,13 @@ impl Task {
             InputContext::Program { row } => is_typed && self.draws_in_place(row, &action),
             InputContext::Prompt | InputContext::Password { .. } => false,
         };
-        // The text goes to a cursor that the program draws, so this row is not its question.
-        let is_elsewhere = has_screen && !is_key(&action) && !self.intake.screen.cursor().visible;
+        // The program draws its own cursor elsewhere, so the row of the terminal's cursor is not its question.
+        let has_own_cursor = has_screen && !is_selection_key(&action) && !self.intake.screen.cursor().visible;
         let context = match context {
-            InputContext::Program { .. } if is_elsewhere => InputContext::Program { row: String::new() },
+            InputContext::Program { .. } if has_own_cursor => InputContext::Program { row: String::new() },
             context => context,
         };
-        let screen = has_screen.then(|| self.logged_screen());
+        let screen = has_screen.then(|| self.truncated_screen());
         let highlighted = if has_screen { styled_rows(&self.intake.screen.picture(), 0..MAX_ROWS) } else { Vec::new() };
         let is_asked = matches!(context, InputContext::Program { .. } | InputContext::Password { .. });
         let awaited = if is_typed && is_asked { self.input_state().awaits() } else { None };
@@ -70,9 +70,11 @@ impl Task {
         self.inputs.add(by, moment, action)
     }
 
-    /// Returns whether an input goes into rows that a program draws in place: it takes keys, and the input is a key
-    /// that may choose from them, the program draws a cursor of its own, or `row`, that of the cursor, is not the end of
-    /// the printed text. A program that takes lines draws where text stands below the cursor.
+    /// Returns whether an input goes to rows that the program draws in place.
+    ///
+    /// A program that reads keys draws in place if the input is a key that may select a row, the program draws its own
+    /// cursor, or the cursor's row `row` is not the end of the printed text. A program that reads lines draws in place
+    /// if there is text below the cursor.
     fn draws_in_place(&self, row: &str, action: &LoggedAction) -> bool {
         match self.pty.line_discipline() {
             None => return false,
@@ -83,35 +85,35 @@ impl Task {
             Some(_) => {}
         }
         let printed = settled(self.intake.transcript.history().open_line());
-        // The screen has blanks for a tab.
+        // Ignore blanks, because the screen shows a tab as blanks.
         let without_blanks = |text: &str| text.split_whitespace().collect::<String>();
-        is_key(action)
+        is_selection_key(action)
             || !self.intake.screen.cursor().visible
             || !without_blanks(&printed).ends_with(&without_blanks(row))
     }
 
-    fn logged_screen(&self) -> String {
+    fn truncated_screen(&self) -> String {
         let screen = self.intake.screen.text();
         screen.trim_end().chars().take(MAX_SCREEN_CHARS).collect()
     }
 
-    /// Logs a line that the shell takes, and how its command ends. A command of a request has its own entry.
-    pub(super) fn log_mark(&mut self, marked: &OffsetMark) {
+    /// Logs a line that the shell reads, and the outcome of its command. A command of a request has its own entry.
+    pub(super) fn log_mark(&mut self, offset_mark: &OffsetMark) {
         if self.inputs.is_off() {
             return;
         }
-        match marked.mark {
+        match offset_mark.mark {
             Mark::CommandStarted
                 if self.running.is_none() && self.typed_line.is_none() && self.exchanging.is_none() =>
             {
-                let line = (!self.inputs.ends_hidden()).then(|| self.line_before(marked.offset).as_str().into());
+                let line = (!self.inputs.ends_hidden()).then(|| self.line_before(offset_mark.offset).as_str().into());
                 let context = InputContext::Prompt;
                 let number = self.log_input(None, context, LoggedAction::Entered { line, outcome: None });
-                self.entered = Some((number, marked.offset));
+                self.entered = Some((number, offset_mark.offset));
             }
             Mark::CommandEnded(exit_code) => {
                 if let Some((number, begin)) = self.entered.take() {
-                    let outcome = CommandOutcome::Ended { exit_code, begin, end: marked.offset };
+                    let outcome = CommandOutcome::Ended { exit_code, begin, end: offset_mark.offset };
                     self.inputs.finish(number, outcome);
                 }
             }
@@ -119,7 +121,7 @@ impl Task {
         }
     }
 
-    /// Returns the line that ends at an offset, as the editor of the shell showed it.
+    /// Returns the line that ends at an offset, as shown by the shell's editor.
     fn line_before(&self, offset: u64) -> String {
         let history = self.intake.transcript.history();
         let (mut prompt, mut line) = (None, None);
@@ -132,23 +134,23 @@ impl Task {
         }
         let text = |range: Option<Range<u64>>| range.map(|range| history.read(range).1).unwrap_or_default();
         let line = settled(text(line).trim_end_matches(['\n', '\r'])).trim().to_owned();
-        // An editor that draws its line again draws the prompt with it.
+        // An editor that redraws its line also redraws the prompt.
         let prompt = settled(&text(prompt)).lines().next_back().unwrap_or_default().trim().to_owned();
-        let behind = line.strip_prefix(&prompt).filter(|_| !prompt.is_empty());
-        behind.map_or_else(|| line.clone(), |behind| behind.trim_start().to_owned())
+        let after_prompt = line.strip_prefix(&prompt).filter(|_| !prompt.is_empty());
+        after_prompt.map_or_else(|| line.clone(), |after_prompt| after_prompt.trim_start().to_owned())
     }
 
-    /// Logs an input before the terminal types it as these bytes.
-    pub(super) fn log_typed(&mut self, input: &Input, bytes: &[u8], unseen: bool) {
+    /// Logs an input before the terminal types it. `bytes` are its encoded keys.
+    pub(super) fn log_typed(&mut self, input: &Input, bytes: &[u8], hides_input: bool) {
         if self.inputs.is_off() || (input.text.is_empty() && input.keys.is_empty() && input.raw.is_empty()) {
             return;
         }
-        let context = self.input_context(unseen);
-        // What a person types into a program that reads keys may be a password, such as that of a remote `sudo`.
+        let context = self.input_context(hides_input);
+        // Keys of a person for a program that reads keys may be a password, as for a remote `sudo`.
         let echoes = || self.pty.line_discipline().is_some_and(|now| now.whole_lines && now.echo);
         let is_attached = input.attached || !input.raw.is_empty();
-        let may_be_unseen = is_attached && context != InputContext::Prompt && !echoes();
-        let action = if unseen || input.secret || may_be_unseen {
+        let may_be_hidden = is_attached && context != InputContext::Prompt && !echoes();
+        let action = if hides_input || input.secret || may_be_hidden {
             LoggedAction::Hidden { entered: bytes.contains(&b'\r') }
         } else if is_attached {
             LoggedAction::Attached { bytes: String::from_utf8_lossy(bytes).as_ref().into() }
@@ -158,7 +160,7 @@ impl Task {
         self.log_input(input.by.as_deref(), context, action);
     }
 
-    /// Logs a command before its entry at the prompt. Returns the number of its entry.
+    /// Logs a command before it is entered. Returns the number of its log entry.
     pub(super) fn log_command(&mut self, request: &CommandRequest) -> u64 {
         if self.inputs.is_off() {
             return 0;
@@ -169,7 +171,7 @@ impl Task {
         self.log_input(request.by.as_deref(), context, action)
     }
 
-    /// Logs how a command ended, or that it continues without its caller: its end enters the log later.
+    /// Logs the outcome of a command. If it continues without its caller, its end is logged later.
     pub(super) fn log_outcome(&mut self, entry: u64, result: &Result<CommandResult, RunError>) {
         if self.inputs.is_off() {
             return;
@@ -181,8 +183,8 @@ impl Task {
         self.inputs.finish(entry, outcome);
     }
 
-    /// Logs a wait that has ended.
-    pub(super) fn log_wait(&mut self, pending: &Pending, reason: Reason, found: Option<&PatternMatch>) {
+    /// Logs an ended wait.
+    pub(super) fn log_wait(&mut self, pending: &PendingWait, reason: Reason, found: Option<&PatternMatch>) {
         let Some(LoggedWait { by, patterns }) = pending.logged.as_ref().filter(|_| !self.inputs.is_off()) else {
             return;
         };
@@ -190,14 +192,14 @@ impl Task {
         let until = found.and_then(|found| found.range.as_ref()).map_or(end, |range| range.end);
         let matched = found.map(|found| (found.pattern, found.text.as_str().into()));
         let action = LoggedAction::Waited { patterns: patterns.clone(), reason, matched, until };
-        let unseen = self.pty.line_discipline().is_some_and(Discipline::is_unseen);
-        let context = self.input_context(unseen);
+        let hides_input = self.pty.line_discipline().is_some_and(Discipline::hides_input);
+        let context = self.input_context(hides_input);
         self.log_input(Some(by), context, action);
     }
 }
 
-/// Returns whether an input is a key that may choose from drawn rows. A chord with Ctrl ends or interrupts a program.
-fn is_key(action: &LoggedAction) -> bool {
+/// Returns whether an input is a key that may select a drawn row. Excludes chords with Ctrl, which control the program.
+fn is_selection_key(action: &LoggedAction) -> bool {
     let is_chord = |key: &String| key.to_ascii_lowercase().starts_with("ctrl-");
     matches!(action, LoggedAction::Typed { text, keys } if text.text.trim().is_empty()
         && (keys.is_empty() || !keys.iter().all(is_chord)))

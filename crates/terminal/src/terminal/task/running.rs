@@ -1,7 +1,7 @@
-//! Running one command for a caller that waits for its end.
+//! One command, for a caller that waits for its end.
 //!
-//! The terminal enters the command at the prompt, and the marks of the shell report the rest. Only one can run in a
-//! terminal, because the shell is not at its prompt again before it has ended.
+//! The terminal enters the command at the prompt, and the marks of the shell report its progress. A terminal runs one
+//! command at a time, because the shell returns to its prompt only after the command.
 
 use std::fs;
 use std::ops::Range;
@@ -21,148 +21,152 @@ use crate::lines::settled;
 use crate::process::{Exit, InputState, takes_entries};
 use crate::terminal::draft::is_blank;
 use crate::terminal::excerpt;
-use crate::terminal::input_watch::{Awaited, InputWatch, ScreenState};
+use crate::terminal::input_watch::{AwaitedContent, InputWatch, ScreenState};
 use crate::terminal::shell::Shell;
 use crate::transcript::{Mark, OffsetMark};
 use crate::wait::InputWait;
 
-/// Channel for the answer to the caller of a command.
+/// Channel for the reply to the caller of a command.
 pub(super) type Reply = oneshot::Sender<Result<CommandResult, RunError>>;
 
-/// A command that waits for the shell to be at its prompt again.
+/// A command that waits for the prompt of the shell.
 ///
 /// A prompt is on the screen some milliseconds before the terminal has read its mark and all typed lines count as
-/// taken. A caller that saw the prompt must not be refused in between.
+/// read. A command must not be refused in between, because its caller may have seen the prompt.
 pub(super) struct Entering {
     pub(super) request: CommandRequest,
     pub(super) reply: Reply,
-    /// Time of the refusal if a shell does not return to its prompt.
-    until: Instant,
+    /// Time of the refusal if the shell does not return to its prompt.
+    refuse_at: Instant,
     /// True if a program was starting at the last check.
     was_starting: bool,
-    /// Time limit of the command, and of the wait for a shell or program that is starting.
+    /// Deadline of the command, and of the wait for a starting shell or program.
     pub(super) deadline: Instant,
-    /// Time of the next check for the prompt; the pauses grow.
-    pub(super) look_at: Instant,
+    /// Time of the next check for the prompt.
+    pub(super) next_check: Instant,
     pause: Duration,
 }
 
 /// The expected prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ExpectedPrompt {
-    /// The shell is about to return to it.
+    /// The shell is about to return to its prompt.
     Soon,
-    /// A shell or another program that takes entries is starting.
+    /// A shell or another program with a prompt is starting.
     AfterStart,
-    /// Another program runs, or requests input.
+    /// No prompt: another program runs, or requests input.
     No,
 }
 
-/// Time in which a shell draws its line again after a key.
-const REDRAW_TIMEOUT: Duration = Duration::from_millis(500);
+/// Maximum time for a shell to redraw its line after a key.
+const REDRAW_TIME: Duration = Duration::from_millis(500);
 
 impl Entering {
-    /// Restarts the wait for the prompt: the shell has just been integrated.
+    /// Restarts the wait for the prompt after the integration of the shell.
     pub(super) fn renew(&mut self) {
-        self.until = (Instant::now() + PROMPT_TIMEOUT).min(self.deadline);
+        self.refuse_at = (Instant::now() + PROMPT_TIMEOUT).min(self.deadline);
     }
 
     /// Reports the reason for the refusal.
     pub(super) fn refuse(self, error: &RunError) {
-        // The caller may have stopped listening.
+        // Ignore the error: the caller may have disconnected.
         let _ = self.reply.send(Err(error.clone()));
     }
 
     /// Reports that the shell is integrated, for a request without a command.
     fn report_integrated(self, offset: u64) {
-        // The caller may have stopped listening.
+        // Ignore the error: the caller may have disconnected.
         let _ = self.reply.send(Ok(CommandResult::without_output(offset)));
     }
 }
 
-/// Times of the checks for a prompt without marks, after the last output.
+/// Delays of the checks for a prompt without marks after the last output.
 const PROMPT_CHECK_TIMES: [Duration; 3] =
     [Duration::from_millis(20), Duration::from_millis(100), Duration::from_millis(500)];
 
-/// Time limit for a shell in the foreground to reach its prompt.
+/// Maximum time for a shell in the foreground to reach its prompt.
 const PROMPT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Maximum age of a command whose program may still execute another one.
+/// Maximum age of a command whose process may still execute another program.
 const COMMAND_START_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The shortest and the longest pause between two checks for the prompt of a program that is starting.
+/// The minimum and maximum pause between two checks for a prompt.
 const MIN_PAUSE: Duration = Duration::from_millis(50);
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
-/// Required silence of a relay, after which the row of the cursor counts as complete.
+/// Required silence of a relay before the row of the cursor counts as complete.
 const STABLE_ROW_TIME: Duration = Duration::from_secs(3);
 
 /// A command with a waiting caller.
 pub(super) struct Running {
     reply: Reply,
     /// Its entry in the log of inputs.
-    logged: u64,
+    log_number: u64,
     pub(super) deadline: Instant,
     limit: Limit,
-    /// Ends when the command waits for input; `None` if the caller waits only for its end.
+    /// Checks for a wait of the command for input; `None` if the caller waits only for its end.
     input: Option<InputWatch>,
     kind: Kind,
-    /// Command to enter after this one has succeeded, and the directory that this one changes to.
-    then: Option<(String, String)>,
-    /// Number of prompts before the command: it has ended when the shell has shown more.
+    /// Command to enter if this change of directory succeeds, and the directory.
+    next_command: Option<(String, String)>,
+    /// Number of prompts before the command. It has ended when the shell has shown more prompts.
     prompts: u64,
-    /// Offsets of the output: at the entry of the line, where the shell took it, where the command began and ended.
-    entered: u64,
+    /// Offset of the output at the entry of the line.
+    entry_offset: u64,
     /// Version of the screen just before the entry of the line.
     version: u64,
-    taken: Option<u64>,
-    began: Option<u64>,
-    ended: Option<u64>,
+    /// Offset at which the shell read the line.
+    taken_offset: Option<u64>,
+    /// Offset at which the command began.
+    start_offset: Option<u64>,
+    /// Offset at which the command ended.
+    end_offset: Option<u64>,
     exit_code: Option<i32>,
-    /// Entered as one line or one paste, with one end mark.
+    /// True if it was entered as one line or one paste, with one end mark.
     is_one_entry: bool,
-    /// More than comments and empty lines.
+    /// True if it is more than comments and empty lines.
     has_command: bool,
-    /// Its output goes through a pipe.
+    /// True if its output goes through a pipe.
     is_piped: bool,
-    /// Offset at which the shell began to print what comes before the next line, and the parts that it has printed so.
-    hook_began: Option<u64>,
+    /// Offset at which the current hook of the shell began to print.
+    hook_start: Option<u64>,
+    /// Output of earlier hooks of the shell.
     hooks: Vec<Range<u64>>,
-    /// Another command has started after its end.
-    is_passed: bool,
-    /// Number of requests for further lines that the entered text answers, without a line editor.
-    asks: usize,
-    /// The shell requests more text than was entered.
-    incomplete: bool,
-    /// Offset at which the shell had taken a line that it may not have understood.
-    refused: Option<u64>,
+    /// True if another command has started after its end.
+    is_superseded: bool,
+    /// Number of expected requests for further lines, which the entered text answers without a line editor.
+    line_requests: usize,
+    /// True if the shell requests more text than was entered.
+    is_incomplete: bool,
+    /// Offset at which the shell had read a line that it may have refused.
+    refusal_offset: Option<u64>,
     /// Offset of the last output that may be a prompt.
-    claimed: Option<u64>,
-    /// The inner shell of the command has exited.
+    prompt_offset: Option<u64>,
+    /// True if the inner shell of the command has exited.
     pub(super) has_ended_shell: bool,
-    /// Time of the next check for the last output of an inner shell that has exited.
+    /// Time of the next check for the last output of an exited inner shell.
     exit_check_at: Option<Instant>,
-    /// Time to send the end of input again: a shell that is about to read loses typed input.
+    /// Time to press Ctrl-C again: a shell that is about to read discards typed input.
     discard_at: Option<Instant>,
 }
 
-/// The longest line that a shell prints for its own end, such as `logout`, in bytes.
+/// Maximum length of the line that a shell prints at its own end, such as `logout`, in bytes.
 const MAX_FAREWELL_BYTES: u64 = 32;
 
-/// Maximum length of a prompt to take away from an output, in bytes.
+/// Maximum length of a prompt to remove from output, in bytes.
 const MAX_PROMPT_BYTES: u64 = 4096;
 
-/// Time limit for a shell to give up what was not complete.
+/// Maximum time for a shell to discard an incomplete command.
 const DISCARD_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// Time limit for the last output of an inner shell that has exited, and for the mark of its outer shell.
+/// Maximum time to wait for the last output of an exited inner shell, and for the mark of its outer shell.
 const INNER_EXIT_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The same for an outer shell that reports its prompts.
+/// Same as [`INNER_EXIT_TIMEOUT`], for an outer shell that reports its prompts.
 const OUTER_PROMPT_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Running {
-    /// Returns the time of its next step.
+    /// Returns the time of the next check.
     pub(super) fn due(&self) -> Instant {
         let look = self.input.as_ref().filter(|_| self.is_under_way()).map(InputWatch::due);
         [self.discard_at, look, self.exit_check_at].into_iter().flatten().fold(self.deadline, Instant::min)
@@ -173,7 +177,7 @@ impl Running {
         self.input.as_mut()
     }
 
-    /// Returns the parts of a range of the output that its commands have printed.
+    /// Returns the parts of an output range without the output of hooks.
     fn printed(&self, range: &Range<u64>) -> Vec<Range<u64>> {
         let mut parts = Vec::with_capacity(self.hooks.len() + 1);
         let mut begin = range.start;
@@ -187,14 +191,14 @@ impl Running {
         parts
     }
 
-    /// Returns whether the command itself has begun and not ended, rather than the change of directory before it.
+    /// Returns whether the command has begun and not ended. False for the change of directory before it.
     fn is_under_way(&self) -> bool {
-        self.then.is_none() && self.began.is_some() && self.ended.is_none()
+        self.next_command.is_none() && self.start_offset.is_some() && self.end_offset.is_none()
     }
 }
 
-/// Returns the length of the hooks of the integration at the end of an output: with `set -v` bash prints what it reads, also
-/// where it reads that from a variable.
+/// Returns the length of the integration's hooks at the end of an output. With `set -v`, bash prints the code that it
+/// reads, even from a variable.
 fn hook_text_length(text: &str) -> u64 {
     const HOOKS: [&str; 3] = [
         "{ __steplatch_end; } >/dev/null 2>&1\n",
@@ -206,60 +210,60 @@ fn hook_text_length(text: &str) -> u64 {
     hook.map_or(0, |hook| hook.len() as u64)
 }
 
-/// Reason why a command is no longer waited for.
+/// Reason why the wait for a command ends.
 enum CommandAbort {
     AtPrompt,
     OutOfTime,
     AwaitsInput(InputRequest),
     Exited(Exit),
     Replaced(String),
-    /// The inner shell has ended, and the shell around it reports nothing.
+    /// The inner shell has ended, and the outer shell has not reported it.
     InnerShellEnded,
 }
 
 impl Running {
-    fn record_mark(&mut self, marked: &OffsetMark) {
-        match marked.mark {
-            Mark::LineTaken if self.taken.is_none() => self.taken = Some(marked.offset),
-            // Another client typed a line during the command, and the shell executed it without a prompt between.
-            Mark::CommandStarted if self.is_one_entry && self.ended.is_some() => self.is_passed = true,
+    fn record_mark(&mut self, offset_mark: &OffsetMark) {
+        match offset_mark.mark {
+            Mark::LineTaken if self.taken_offset.is_none() => self.taken_offset = Some(offset_mark.offset),
+            // Another client typed a line during the command, and the shell ran it without a prompt in between.
+            Mark::CommandStarted if self.is_one_entry && self.end_offset.is_some() => self.is_superseded = true,
             Mark::CommandStarted => {
-                self.began.get_or_insert(marked.offset);
-                self.ended = None;
+                self.start_offset.get_or_insert(offset_mark.offset);
+                self.end_offset = None;
             }
-            Mark::HookBegan => self.hook_began = Some(marked.offset),
+            Mark::HookBegan => self.hook_start = Some(offset_mark.offset),
             Mark::HookEnded => {
-                let hook = self.hook_began.take().map(|began| began..marked.offset);
+                let hook = self.hook_start.take().map(|start_offset| start_offset..offset_mark.offset);
                 self.hooks.extend(hook.filter(|hook| !hook.is_empty()));
             }
-            Mark::OutputPiped => self.is_piped |= self.ended.is_none(),
+            Mark::OutputPiped => self.is_piped |= self.end_offset.is_none(),
             // fish reports each end twice.
-            Mark::CommandEnded(code) if self.ended.is_none() => {
-                self.ended = Some(marked.offset);
+            Mark::CommandEnded(code) if self.end_offset.is_none() => {
+                self.end_offset = Some(offset_mark.offset);
                 self.exit_code = code;
             }
-            Mark::LineRefused => self.refused = self.refused.or(Some(marked.offset)),
-            Mark::PromptClaimed => self.claimed = Some(marked.offset),
-            Mark::MoreWanted if self.asks > 0 => self.asks -= 1,
-            Mark::MoreWanted => self.incomplete = true,
+            Mark::LineRefused => self.refusal_offset = self.refusal_offset.or(Some(offset_mark.offset)),
+            Mark::PromptClaimed => self.prompt_offset = Some(offset_mark.offset),
+            Mark::MoreWanted if self.line_requests > 0 => self.line_requests -= 1,
+            Mark::MoreWanted => self.is_incomplete = true,
             _ => {}
         }
     }
 }
 
 impl Task {
-    /// Enters a command now, or when the shell reaches its prompt; refuses it if no prompt can follow.
+    /// Enters a command now, or when the shell reaches its prompt. Refuses it if no prompt can follow.
     pub(super) fn begin_command(&mut self, request: CommandRequest, reply: Reply) {
         let now = Instant::now();
-        let (until, deadline) = (now + PROMPT_TIMEOUT.min(request.timeout), now + request.timeout);
-        let (look_at, pause, was_starting) = (now, MIN_PAUSE, false);
-        self.enter_command(Entering { request, reply, until, was_starting, deadline, look_at, pause });
+        let (refuse_at, deadline) = (now + PROMPT_TIMEOUT.min(request.timeout), now + request.timeout);
+        let (next_check, pause, was_starting) = (now, MIN_PAUSE, false);
+        self.enter_command(Entering { request, reply, refuse_at, was_starting, deadline, next_check, pause });
     }
 
     /// Tries again to enter the commands that wait for a prompt.
     fn enter_waiting_commands(&mut self) {
         for queued_commands in std::mem::take(&mut self.queued_commands) {
-            // A caller that disconnected no longer needs it.
+            // Drop the command of a disconnected caller.
             if !queued_commands.reply.is_closed() {
                 self.enter_command(queued_commands);
             }
@@ -282,7 +286,7 @@ impl Task {
         let is_own_program = self.shell.integration.is_none() || self.shell.is_replaced();
         let is_first_prompt = !is_own_program && !self.shell.is_inner && self.shell.prompts == 0;
         // Read the processes only if the answer depends on them.
-        let waits = || match self.input_state() {
+        let is_waiting = || match self.input_state() {
             InputState::Awaits => true,
             InputState::Works => false,
             InputState::Relays | InputState::Unknown => {
@@ -290,9 +294,9 @@ impl Task {
             }
         };
         let is_starting = match is_first_prompt || is_own_program {
-            true => !waits(),
-            // The state is that of no program while another one takes the foreground.
-            false => self.is_inner_program_starting().is_none_or(|is_starting| is_starting && !waits()),
+            true => !is_waiting(),
+            // The state is unknown while the foreground changes.
+            false => self.is_inner_program_starting().is_none_or(|is_starting| is_starting && !is_waiting()),
         };
         if is_starting {
             ExpectedPrompt::AfterStart
@@ -312,10 +316,10 @@ impl Task {
         }
     }
 
-    /// Returns whether the shell has started a program that takes entries, without input since. `None` while the
+    /// Returns whether the shell has started a program that reads entries, without input since then. `None` while the
     /// foreground changes.
     fn is_inner_program_starting(&self) -> Option<bool> {
-        if !(self.shell.running && self.shell.began.is_some_and(|began| began >= self.last_input)) {
+        if !(self.shell.running && self.shell.command_start.is_some_and(|start| start >= self.last_input)) {
             return Some(false);
         }
         let shell = self.shell_process();
@@ -324,29 +328,28 @@ impl Task {
         takes_entries(session, group, shell)
     }
 
-    /// Returns whether the foreground program waits after unread output, so that the row of the cursor may not show its
-    /// prompt yet.
+    /// Returns whether the foreground program waits and there is unread output, which may contain its prompt.
     fn has_unread_prompt(&self) -> bool {
         self.pty.has_unread() && self.input_state() == InputState::Awaits
     }
 
     /// Returns whether the command of the shell began so recently that its program is unknown: the forked process has
-    /// not executed it, or has executed one such as `env` that executes another.
+    /// not executed the program, or has executed a launcher such as `env`.
     fn has_command_just_begun(&self) -> bool {
-        let Some(began) = self.shell.began.filter(|_| self.shell.running) else { return false };
+        let Some(command_start) = self.shell.command_start.filter(|_| self.shell.running) else { return false };
         let is_forked =
             || self.pty.foreground().is_some_and(|group| self.shell.is_forked(group.as_raw_nonzero().get()));
-        let age = began.elapsed();
+        let age = command_start.elapsed();
         age < COMMAND_START_TIMEOUT || age < PROMPT_TIMEOUT && is_forked()
     }
 
-    /// Returns whether a line was sent to the shell and the mark of its start may be unread: the shell prints the mark
-    /// before it gives the foreground to the program. Precedes a check of the foreground.
+    /// Returns whether a line was sent to the shell and the mark of the command's start may be unread. The shell prints
+    /// the mark before it gives the foreground to the program, so call this before a check of the foreground.
     fn has_unread_start(&self) -> bool {
         self.shell.sent && !self.shell.running && self.pty.has_unread()
     }
 
-    /// Returns whether an inner shell has just ended, so that the shell around it is about to show its prompt.
+    /// Returns whether an inner shell has just ended, so that the outer shell is about to show its prompt.
     fn has_just_left_inner_shell(&self) -> bool {
         self.inner_ended_at.is_some_and(|ended_at| Instant::now() < ended_at + PROMPT_TIMEOUT)
     }
@@ -359,7 +362,7 @@ impl Task {
     }
 
     pub(super) fn enter_command(&mut self, entering: Entering) {
-        let fit = self.fit_to_run();
+        let fit = self.check_command_ready();
         if entering.request.command.trim().is_empty() && fit.is_ok() {
             return entering.report_integrated(self.intake.transcript.history().end());
         }
@@ -377,86 +380,86 @@ impl Task {
             }
             return self.begin_entry(entering, prompt);
         }
-        let Entering { request, reply, until, was_starting, deadline, pause, .. } = entering;
+        let Entering { request, reply, refuse_at, was_starting, deadline, pause, .. } = entering;
         let prepared = fit.and_then(|kind| {
-            // What a person has approved begins on an empty line. Others may read text there that comes from no client.
+            // An approved command must begin on an empty line, without text that no client has typed.
             if request.approved_at.is_some()
-                && let Some(text) = self.shell.draft.untyped(|| self.intake.behind_prompt())
+                && let Some(text) = self.shell.draft.untyped_text(|| self.intake.text_after_prompt())
             {
                 return Err(RunError::HalfTyped { text });
             }
             let command = command::normalize(&request.command)?;
             self.check_lines(command.as_bytes())?;
-            // Its marks are in its prompts, so that the output begins with the end of the first row.
+            // The marks are in the prompts of such a shell, so its output is assumed to begin after the first row.
             if kind == Kind::Posix {
                 self.check_width(&command)?;
             }
             let folder = request.working_directory.as_deref();
-            Ok((kind, command, folder.map(|folder| command::change_to(folder, kind)).transpose()?))
+            Ok((kind, command, folder.map(|folder| command::cd_command(folder, kind)).transpose()?))
         });
         let (kind, command, change) = match prepared {
             Ok(prepared) => prepared,
             Err(error @ (RunError::Busy { .. } | RunError::NotIntegrated { .. })) => {
                 let now = Instant::now();
                 let expected = self.expected_prompt();
-                let (until, until_when, error) = match expected {
-                    // The last check of the starting program may be long ago.
+                let (refuse_at, wait_until, error) = match expected {
+                    // The program was starting at the last check, so restart the wait.
                     ExpectedPrompt::Soon if was_starting => {
-                        let until = (now + PROMPT_TIMEOUT).min(deadline);
-                        (until, until, error)
+                        let refuse_at = (now + PROMPT_TIMEOUT).min(deadline);
+                        (refuse_at, refuse_at, error)
                     }
-                    ExpectedPrompt::Soon => (until, until, error),
+                    ExpectedPrompt::Soon => (refuse_at, refuse_at, error),
                     ExpectedPrompt::AfterStart => {
-                        (until, deadline, RunError::NoPrompt { program: self.foreground_name() })
+                        (refuse_at, deadline, RunError::NoPrompt { program: self.foreground_name() })
                     }
-                    ExpectedPrompt::No => (until, now, error),
+                    ExpectedPrompt::No => (refuse_at, now, error),
                 };
-                let look_at = (now + pause).min(until_when);
+                let next_check = (now + pause).min(wait_until);
                 let pause = (2 * pause).min(MAX_PAUSE);
                 let was_starting = expected == ExpectedPrompt::AfterStart;
-                let entering = Entering { request, reply, until, was_starting, deadline, look_at, pause };
-                match now < until_when {
+                let entering = Entering { request, reply, refuse_at, was_starting, deadline, next_check, pause };
+                match now < wait_until {
                     true => self.queued_commands.push(entering),
                     false => entering.refuse(&error),
                 }
                 return;
             }
             Err(error) => {
-                // The caller may have stopped listening.
+                // Ignore the error: the caller may have disconnected.
                 let _ = reply.send(Err(error));
                 return;
             }
         };
-        let logged = self.log_command(&request);
+        let log_number = self.log_command(&request);
         let (first, next_command) = match change {
             Some(change) => (change, Some((command, request.working_directory.unwrap_or_default()))),
             None => (command, None),
         };
         let running = Running {
             reply,
-            logged,
+            log_number,
             deadline,
             limit: request.limit,
             input: request.input.then(|| InputWatch::new(InputWait::Known, Instant::now())),
             kind,
-            then: next_command,
+            next_command,
             prompts: 0,
-            entered: 0,
+            entry_offset: 0,
             version: 0,
-            taken: None,
-            began: None,
-            ended: None,
+            taken_offset: None,
+            start_offset: None,
+            end_offset: None,
             exit_code: None,
             is_one_entry: true,
             has_command: true,
             is_piped: false,
-            hook_began: None,
+            hook_start: None,
             hooks: Vec::new(),
-            is_passed: false,
-            asks: 0,
-            incomplete: false,
-            refused: None,
-            claimed: None,
+            is_superseded: false,
+            line_requests: 0,
+            is_incomplete: false,
+            refusal_offset: None,
+            prompt_offset: None,
             has_ended_shell: false,
             exit_check_at: None,
             discard_at: None,
@@ -464,7 +467,7 @@ impl Task {
         self.enter_line(running, &first);
     }
 
-    fn fit_to_run(&self) -> Result<Kind, RunError> {
+    fn check_command_ready(&self) -> Result<Kind, RunError> {
         if self.is_over() {
             return Err(RunError::Ended(self.exit()));
         }
@@ -497,24 +500,24 @@ impl Task {
     }
 
     /// Returns the unentered text at the prompt.
-    pub(super) fn half_typed(&self) -> Option<String> {
+    pub(super) fn unentered_text(&self) -> Option<String> {
         self.typed_line().or_else(|| self.unknown_line().filter(|_| !self.is_drawing_line()))
     }
 
-    /// Returns the text at the prompt that no known key has put there.
+    /// Returns the text at the prompt that the typed keys do not explain.
     fn unknown_line(&self) -> Option<String> {
-        self.shell.draft.unknown(|| self.intake.before_cursor())
+        self.shell.draft.unexplained_text(|| self.intake.text_before_cursor())
     }
 
-    /// Returns whether the shell may still draw what the last keys have done.
+    /// Returns whether the shell may not have drawn the effect of the last keys yet.
     fn is_drawing_line(&self) -> bool {
-        let is_key_new = self.last_output < self.last_input && Instant::now() < self.last_input + REDRAW_TIMEOUT;
+        let is_key_new = self.last_output < self.last_input && Instant::now() < self.last_input + REDRAW_TIME;
         is_key_new || self.shell_reading_mode() == ReadingMode::NotYet
     }
 
-    /// Returns the line at the prompt that clients have typed and not entered.
+    /// Returns the unentered line at the prompt that clients have typed.
     pub(super) fn typed_line(&self) -> Option<String> {
-        self.shell.draft.standing(|| self.intake.behind_prompt())
+        self.shell.draft.line_text(|| self.intake.text_after_prompt())
     }
 
     /// Enters a line and waits for its end with `running`.
@@ -534,21 +537,21 @@ impl Task {
         self.echo.expect(&format!("{line}\n"), offset);
         self.running = Some(Running {
             prompts: self.shell.prompts,
-            entered: offset,
+            entry_offset: offset,
             version: self.screen_version,
-            taken: None,
-            began: None,
-            ended: None,
+            taken_offset: None,
+            start_offset: None,
+            end_offset: None,
             exit_code: None,
             is_one_entry: asks == 0,
             is_piped: false,
-            hook_began: None,
+            hook_start: None,
             hooks: Vec::new(),
             has_command: !is_blank(line),
-            is_passed: false,
-            asks,
-            refused: None,
-            claimed: None,
+            is_superseded: false,
+            line_requests: asks,
+            refusal_offset: None,
+            prompt_offset: None,
             ..running
         });
         self.shell.draft.type_in(b"\r", None);
@@ -557,12 +560,12 @@ impl Task {
         self.write_input();
     }
 
-    /// Processes a mark, after the state of the shell.
-    pub(super) fn follow_command(&mut self, marked: &OffsetMark) {
+    /// Processes a mark, after the shell's state is updated.
+    pub(super) fn follow_command(&mut self, offset_mark: &OffsetMark) {
         if let Some(running) = &mut self.running {
-            running.record_mark(marked);
-            if running.incomplete && marked.mark == Mark::MoreWanted && running.kind != Kind::Fish {
-                // Discards the text with the keys that a person would press.
+            running.record_mark(offset_mark);
+            if running.is_incomplete && offset_mark.mark == Mark::MoreWanted && running.kind != Kind::Fish {
+                // Discard the text with Ctrl-C, as a person would.
                 running.discard_at = Some(Instant::now() + DISCARD_TIMEOUT);
                 self.outgoing.extend([0x03]);
                 self.write_input();
@@ -570,7 +573,7 @@ impl Task {
         }
     }
 
-    /// Answers the caller of a command that has ended, or whose time limit has passed.
+    /// Checks the command, and replies to its caller if it has ended or its time limit has passed.
     pub(super) fn check_command(&mut self) {
         self.enter_waiting_commands();
         if let Some(running) = &mut self.running
@@ -591,14 +594,14 @@ impl Task {
         } else if let Some(program) = self.shell.replaced_by.clone() {
             CommandAbort::Replaced(program)
         } else if self.shell.prompts > running.prompts && self.shell.at_prompt
-            || running.is_passed && running.then.is_none()
+            || running.is_superseded && running.next_command.is_none()
         {
             CommandAbort::AtPrompt
         } else if has_inner_shell_ended {
             CommandAbort::InnerShellEnded
         } else if Instant::now() >= running.deadline {
             CommandAbort::OutOfTime
-        } else if let Some(asks) = self.check_for_input() {
+        } else if let Some(asks) = self.find_input_request() {
             CommandAbort::AwaitsInput(asks)
         } else {
             return;
@@ -608,47 +611,48 @@ impl Task {
         }
         self.mark_screen();
         let Some(mut running) = self.running.take() else { return };
-        if running.incomplete && matches!(abort, CommandAbort::AtPrompt | CommandAbort::OutOfTime) {
-            return self.report_result(running.logged, running.reply, Err(RunError::Incomplete));
+        if running.is_incomplete && matches!(abort, CommandAbort::AtPrompt | CommandAbort::OutOfTime) {
+            return self.report_result(running.log_number, running.reply, Err(RunError::Incomplete));
         }
         if matches!(abort, CommandAbort::AtPrompt)
             && let Some(error) = self.refusal(&running)
         {
-            return self.report_result(running.logged, running.reply, Err(error));
+            return self.report_result(running.log_number, running.reply, Err(error));
         }
         if matches!(abort, CommandAbort::AtPrompt)
-            && let Some((line, folder)) = running.then.take()
+            && let Some((line, folder)) = running.next_command.take()
         {
             if running.exit_code != Some(0) {
                 let message = self.command_result(&running, abort).output.trim_end().to_owned();
                 return self.report_result(
-                    running.logged,
+                    running.log_number,
                     running.reply,
                     Err(RunError::NoFolder { folder, said: message }),
                 );
             }
-            if let Some(elsewhere) = self.other_directory(&folder) {
-                let said = format!("none, but the directory is {elsewhere}; a function named `builtin` may exist");
-                return self.report_result(running.logged, running.reply, Err(RunError::NoFolder { folder, said }));
+            if let Some(actual_directory) = self.other_directory(&folder) {
+                let said =
+                    format!("none, but the directory is {actual_directory}; a function named `builtin` may exist");
+                return self.report_result(running.log_number, running.reply, Err(RunError::NoFolder { folder, said }));
             }
-            // A person may have begun to type between the change of directory and the command.
+            // A person may have begun to type since the change of directory.
             if let Err(holder) = self.write_lock.admits(None) {
-                return self.report_result(running.logged, running.reply, Err(RunError::Held(holder)));
+                return self.report_result(running.log_number, running.reply, Err(RunError::Held(holder)));
             }
-            return match self.half_typed() {
+            return match self.unentered_text() {
                 None => self.enter_line(running, &line),
                 Some(text) => {
                     let error = Err(RunError::HalfTyped { text });
-                    self.report_result(running.logged, running.reply, error);
+                    self.report_result(running.log_number, running.reply, error);
                 }
             };
         }
-        let ran = self.command_result(&running, abort);
-        self.report_result(running.logged, running.reply, Ok(ran));
+        let result = self.command_result(&running, abort);
+        self.report_result(running.log_number, running.reply, Ok(result));
     }
 
-    /// Returns the directory of the shell if it differs from the requested one: a function of the user may have
-    /// replaced the builtin. `None` if unknown: within an inner shell, and for a name relative to the former directory.
+    /// Returns the directory of the shell if it differs from the requested directory: a function of the user may have
+    /// replaced the builtin. `None` if unknown: in an inner shell, and for a relative name.
     fn other_directory(&self, folder: &str) -> Option<String> {
         if self.shell.is_inner || !Path::new(folder).is_absolute() {
             return None;
@@ -659,8 +663,8 @@ impl Task {
         (requested != actual).then_some(directory)
     }
 
-    /// Checks for a wait of the command for input, if a check is due.
-    fn check_for_input(&mut self) -> Option<InputRequest> {
+    /// Returns the input request of the command, if a check is due and the command waits for input.
+    fn find_input_request(&mut self) -> Option<InputRequest> {
         let now = Instant::now();
         let is_due = self
             .running
@@ -673,9 +677,9 @@ impl Task {
             self.running.as_mut()?.input()?.restart(now);
             return None;
         }
-        let look = self.look_for_input();
-        let full_screen = look.screen == ScreenState::Full;
-        let waits = self.running.as_mut()?.input()?.looked(look, Awaited::Nothing, now);
+        let check = self.check_for_input();
+        let full_screen = check.screen == ScreenState::Full;
+        let waits = self.running.as_mut()?.input()?.record_check(check, AwaitedContent::Nothing, now);
         waits.then(|| InputRequest {
             program: self.reader_name(),
             full_screen,
@@ -685,48 +689,49 @@ impl Task {
     }
 
     /// Logs the outcome of a command and reports it.
-    pub(super) fn report_result(&mut self, logged: u64, reply: Reply, ran: Result<CommandResult, RunError>) {
-        self.log_outcome(logged, &ran);
-        // The caller may have stopped listening.
-        let _ = reply.send(ran);
+    pub(super) fn report_result(&mut self, log_number: u64, reply: Reply, result: Result<CommandResult, RunError>) {
+        self.log_outcome(log_number, &result);
+        // Ignore the error: the caller may have disconnected.
+        let _ = reply.send(result);
     }
 
-    /// Returns the reason why the shell ran nothing, or only a part, of a command that has ended.
+    /// Returns the reason why the shell ran no part, or only a part, of an ended command.
     fn refusal(&self, running: &Running) -> Option<RunError> {
         let history = self.intake.transcript.history();
-        let message = |from: Option<u64>, upto: Option<u64>| {
-            let Some(from) = from else { return String::new() };
-            let message = settled(&history.read(from..upto.unwrap_or(history.end()).max(from)).1);
-            match upto {
+        let message = |start: Option<u64>, end: Option<u64>| {
+            let Some(start) = start else { return String::new() };
+            let message = settled(&history.read(start..end.unwrap_or(history.end()).max(start)).1);
+            match end {
                 Some(_) => message.trim().to_owned(),
-                // The prompt follows without a mark: bash calls no hook after a history event that it has not found.
+                // The prompt follows without a mark: bash calls no hook after an unknown history event.
                 None => message.trim_start().lines().next().unwrap_or_default().to_owned(),
             }
         };
-        match (running.began, running.refused) {
+        match (running.start_offset, running.refusal_offset) {
             (None, _) => {
-                let said = message(running.taken, running.ended);
-                // A shell without its hook for the beginning of a command reports the end only.
-                let may_have_run =
-                    running.has_command && running.ended.is_some() && (said.is_empty() || running.exit_code == Some(0));
+                let said = message(running.taken_offset, running.end_offset);
+                // A shell whose hook for the beginning of a command was removed reports only the end.
+                let may_have_run = running.has_command
+                    && running.end_offset.is_some()
+                    && (said.is_empty() || running.exit_code == Some(0));
                 (!may_have_run).then_some(RunError::NothingRan { said })
             }
             (Some(_), None) => None,
-            (Some(began), Some(_)) if running.kind == Kind::Fish => {
-                Some(RunError::NothingRan { said: message(Some(began), running.ended) })
+            (Some(start_offset), Some(_)) if running.kind == Kind::Fish => {
+                Some(RunError::NothingRan { said: message(Some(start_offset), running.end_offset) })
             }
-            // Without a message, the exit code is that of the previous command.
-            (Some(_), refused) => Some(message(running.taken, refused))
+            // Without a message, no line was refused.
+            (Some(_), refusal_offset) => Some(message(running.taken_offset, refusal_offset))
                 .filter(|message| !message.is_empty())
                 .map(|message| RunError::PartlyRan { said: message }),
         }
     }
 
-    /// Returns the length of the prompt at the end of a command's output whose end has no mark: that of the prompt before
-    /// the command, or of the last line.
+    /// Returns the length of the prompt at the end of an output without an end mark: the length of the prompt before
+    /// the command, if the output ends with it, or of the last line.
     fn prompt_length(&self, running: &Running, output: Range<u64>) -> u64 {
         let history = self.intake.transcript.history();
-        let before = history.zones(running.entered.saturating_sub(MAX_PROMPT_BYTES)..running.entered);
+        let before = history.zones(running.entry_offset.saturating_sub(MAX_PROMPT_BYTES)..running.entry_offset);
         let prompt = before.filter(|(_, zone)| *zone == Zone::Prompt).last();
         let prompt = prompt.map(|(range, _)| history.read(range).1).unwrap_or_default();
         let text = history.read(output.end.saturating_sub(MAX_PROMPT_BYTES).max(output.start)..output.end).1;
@@ -738,21 +743,21 @@ impl Task {
 
     /// Returns whether the inner shell has exited and its last output has arrived.
     fn has_inner_shell_ended(&mut self) -> bool {
-        if !self.shell.has_left() {
+        if !self.shell.has_ended() {
             return false;
         }
-        let is_around_reporting = self.outer_shells.last().is_some_and(Shell::is_reporting);
+        let is_outer_reporting = self.outer_shells.last().is_some_and(Shell::is_reporting);
         let has_traffic = self.has_traffic();
         let now = Instant::now();
         let Some(running) = &mut self.running else { return false };
-        let patience = if is_around_reporting { OUTER_PROMPT_TIMEOUT } else { INNER_EXIT_TIMEOUT };
-        let look_at = *running.exit_check_at.get_or_insert(now + patience);
-        let settled = self.last_output + INNER_EXIT_TIMEOUT;
-        if now < look_at {
+        let timeout = if is_outer_reporting { OUTER_PROMPT_TIMEOUT } else { INNER_EXIT_TIMEOUT };
+        let next_check = *running.exit_check_at.get_or_insert(now + timeout);
+        let quiet_at = self.last_output + INNER_EXIT_TIMEOUT;
+        if now < next_check {
             return false;
         }
-        if has_traffic || now < settled {
-            running.exit_check_at = Some(settled.max(now + INNER_EXIT_TIMEOUT));
+        if has_traffic || now < quiet_at {
+            running.exit_check_at = Some(quiet_at.max(now + INNER_EXIT_TIMEOUT));
             return false;
         }
         true
@@ -761,13 +766,13 @@ impl Task {
     fn command_result(&self, running: &Running, abort: CommandAbort) -> CommandResult {
         let history = self.intake.transcript.history();
         let at_prompt = matches!(abort, CommandAbort::AtPrompt);
-        let is_unreported = at_prompt && (running.began.is_none() || running.ended.is_none());
-        let ended = running.ended.or(running.claimed.filter(|_| at_prompt)).unwrap_or(history.end());
-        let mut range = match running.began.or(running.taken.filter(|_| at_prompt)) {
-            Some(began) => began..ended.max(began),
-            None => running.entered..running.entered,
+        let is_unreported = at_prompt && (running.start_offset.is_none() || running.end_offset.is_none());
+        let end_offset = running.end_offset.or(running.prompt_offset.filter(|_| at_prompt)).unwrap_or(history.end());
+        let mut range = match running.start_offset.or(running.taken_offset.filter(|_| at_prompt)) {
+            Some(start_offset) => start_offset..end_offset.max(start_offset),
+            None => running.entry_offset..running.entry_offset,
         };
-        if is_unreported && running.ended.is_none() {
+        if is_unreported && running.end_offset.is_none() {
             range.end -= self.prompt_length(running, range.clone());
         }
         if running.kind == Kind::Bash {
@@ -779,21 +784,23 @@ impl Task {
         if matches!(abort, CommandAbort::Exited(_))
             && let Some(end) = self.intake.transcript.output_end().filter(|end| range.contains(end))
         {
-            // bash reports that it ends, and its traps may print after that.
-            let (_, behind) = history.read(end..range.end);
-            let word = behind.split_inclusive('\n').next().unwrap_or_default().len() as u64;
+            // bash prints a line at its end, and its traps may print after it.
+            let (_, after_end) = history.read(end..range.end);
+            let farewell_bytes = after_end.split_inclusive('\n').next().unwrap_or_default().len() as u64;
             let output =
                 excerpt::read_printed(history, &running.printed(&(range.start..end)), Zone::Output, running.limit);
-            let behind = excerpt::read_printed(history, &[end + word..range.end], Zone::Output, running.limit);
-            if excerpt.tail.is_none() && word <= MAX_FAREWELL_BYTES {
-                excerpt.head = output.head + &behind.head;
+            let after_end =
+                excerpt::read_printed(history, &[end + farewell_bytes..range.end], Zone::Output, running.limit);
+            if excerpt.tail.is_none() && farewell_bytes <= MAX_FAREWELL_BYTES {
+                excerpt.head = output.head + &after_end.head;
             }
         }
-        // A bash that a signal kills prints nothing.
+        // A bash killed by a signal prints no such line.
         let is_killed = running.exit_code.is_some_and(|code| code > 128);
         if running.has_ended_shell && running.kind == Kind::Bash && !is_killed {
             let text = excerpt.tail.as_mut().unwrap_or(&mut excerpt.head);
-            let without_farewell = ["exit\n", "logout\n"].into_iter().find_map(|word| text.strip_suffix(word));
+            let without_farewell =
+                ["exit\n", "logout\n"].into_iter().find_map(|farewell_bytes| text.strip_suffix(farewell_bytes));
             if let Some(length) = without_farewell
                 .filter(|output_before| output_before.is_empty() || output_before.ends_with('\n'))
                 .map(str::len)
@@ -802,9 +809,10 @@ impl Task {
             }
         }
         if let CommandAbort::AwaitsInput(InputRequest { full_screen: false, .. }) = &abort
-            && let Some(rows) = self.marks.moved_rows_since(running.version, &self.intake).filter(|rows| rows.lost == 0)
+            && let Some(rows) =
+                self.marks.moved_rows_since(running.version, &self.intake).filter(|rows| rows.lost_rows == 0)
         {
-            // Its question is on the rows that it drew.
+            // The question is on the rows that the program drew.
             excerpt = excerpt::join_lines(rows.changed_below_command(&self.intake), excerpt.next, running.limit);
         }
         CommandResult {

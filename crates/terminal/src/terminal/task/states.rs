@@ -1,4 +1,4 @@
-//! State in which a terminal's program waits, looked up on request.
+//! State of a terminal's program, read on request.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use crate::process::{
     reader_of_group,
 };
 use crate::question::looks_like_question;
-use crate::terminal::input_watch::{Look, ScreenState};
+use crate::terminal::input_watch::{InputCheck, ScreenState};
 
-/// Maximum time of the kernel, on a machine without overload, to pass input on to the program.
-const DELIVERED: Duration = Duration::from_millis(10);
+/// Maximum time for the kernel to deliver input to the program on a machine without overload.
+const DELIVERY_TIME: Duration = Duration::from_millis(10);
 
-/// The state of a terminal at one moment, according to the marks, the kernel's terminal and its processes.
+/// The state of a terminal at one moment, derived from marks, the kernel's terminal and its processes.
 #[derive(Debug, Default)]
 pub(super) struct States {
     pub(super) cwd: Option<String>,
@@ -26,41 +26,41 @@ pub(super) struct States {
 }
 
 impl Task {
-    /// Looks the states up: a few reads of `/proc`, some tens of microseconds.
+    /// Reads the state of the terminal. Requires a few reads of `/proc`, which take tens of microseconds.
     pub(super) fn states(&self) -> States {
         if self.is_over() {
             return States { cwd: None, awaiting_input: Some(false), password: false };
         }
         let idle = self.shell.is_idle();
         let discipline = self.pty.line_discipline();
-        let password = !idle && discipline.is_some_and(Discipline::is_unseen);
+        let password = !idle && discipline.is_some_and(Discipline::hides_input);
         let awaiting_input = if password { Some(true) } else { self.input_state().awaits() };
         States { cwd: self.directory(), awaiting_input, password }
     }
 
-    /// Returns the directory of the shell, or of the program. The one of an inner shell that does not report it is unknown.
+    /// Returns the directory of the shell, or of the program. `None` for an inner shell that does not report it.
     pub(super) fn directory(&self) -> Option<String> {
         match &self.shell.folder {
-            // At its prompt the shell's own directory counts. An inner shell may be on another machine.
+            // At the prompt, use the directory of the shell's process. An inner shell may be on another machine.
             Some(folder) if !self.shell.is_idle() || self.shell.is_inner => Some(folder.clone()),
             None if self.shell.is_inner => None,
             _ => folder_of(self.child.pid().as_raw_nonzero().get()),
         }
     }
 
-    /// Returns the behaviour of the foreground program towards typed input.
+    /// Returns the state of the foreground program with regard to typed input.
     pub(super) fn input_state(&self) -> InputState {
         if self.shell.is_idle() {
             return InputState::Awaits;
         }
         // A program with unread input is about to read it.
-        if self.is_input_on_its_way() || self.pty.has_unread_input() {
+        if self.is_input_pending() || self.pty.has_unread_input() {
             return InputState::Works;
         }
         self.program_state()
     }
 
-    /// Returns the state of the processes in the foreground, by what they sleep in.
+    /// Returns the state of the processes in the foreground, derived from their system calls.
     pub(super) fn program_state(&self) -> InputState {
         let (Some(group), Some(device), Some(discipline)) =
             (self.pty.foreground(), self.pty.device(), self.pty.line_discipline())
@@ -69,8 +69,8 @@ impl Task {
         };
         let session = self.child.pid().as_raw_nonzero().get();
         let group = group.as_raw_nonzero().get();
-        match input_state(session, group, &device, !discipline.whole_lines, !discipline.is_unseen()) {
-            // A question from before the last input has its answer.
+        match input_state(session, group, &device, !discipline.whole_lines, !discipline.hides_input()) {
+            // Ignore a question from before the last input, which is answered.
             InputState::Relays
                 if self.intake.transcript.history().end() > self.input_offset
                     && looks_like_question(&self.row_before_cursor()) =>
@@ -81,21 +81,21 @@ impl Task {
         }
     }
 
-    /// Returns whether the last input may not have reached the program: the kernel passes it on in a separate task. A
-    /// line editor of a shell echoes what it has read.
-    fn is_input_on_its_way(&self) -> bool {
+    /// Returns whether the last input may not have reached the program: it may be in transit, or the line editor of the
+    /// shell has not echoed it.
+    fn is_input_pending(&self) -> bool {
         let is_echoed = self.intake.transcript.history().end() > self.input_offset;
         let awaits_echo = self.shell.is_reporting() && self.shell.sent && !self.shell.running;
         self.is_input_in_transit() || (awaits_echo && !is_echoed)
     }
 
-    /// Returns whether the kernel may not have passed on the last input.
+    /// Returns whether the kernel may not have delivered the last input, which it does in a separate task.
     pub(super) fn is_input_in_transit(&self) -> bool {
-        Instant::now() < self.last_input + DELIVERED
+        Instant::now() < self.last_input + DELIVERY_TIME
     }
 
-    /// Looks whether the foreground program waits for input, for a wait that ends there.
-    pub(super) fn look_for_input(&self) -> Look {
+    /// Reads the state of the foreground program and the screen, for a wait that ends when the program waits for input.
+    pub(super) fn check_for_input(&self) -> InputCheck {
         let takes_keys = || self.pty.line_discipline().is_some_and(|discipline| !discipline.whole_lines);
         let screen = if self.intake.screen.modes().alternate_screen && !self.shows_lines_of_other_terminal() {
             ScreenState::Full
@@ -104,20 +104,21 @@ impl Task {
         } else {
             ScreenState::Lines
         };
-        Look { state: self.input_state(), screen }
+        InputCheck { state: self.input_state(), screen }
     }
 
-    /// Returns whether the screen belongs to another terminal, such as that of `tmux`, here or over `ssh`, and ends with
-    /// the row of the cursor, like the output of a shell. A silent command there looks like a command that waits. The
-    /// last row of the screen is ignored, because it may be a status line. With text before the cursor, only the screen
-    /// of a local multiplexer counts: over `ssh`, any program may have drawn it.
+    /// Returns whether the screen belongs to another terminal, such as `tmux` here or over `ssh`, and ends with the row
+    /// of the cursor, like the output of a shell. A silent command there looks like a command that waits for input.
+    ///
+    /// Ignores the last row of the screen, which may be a status line. With text before the cursor, only a local
+    /// multiplexer counts, because over `ssh`, any program may have drawn the screen.
     fn shows_lines_of_other_terminal(&self) -> bool {
         let Some(name) = self.foreground_name().filter(|name| is_relay(name)) else { return false };
         let screen = &self.intake.screen;
-        let (before, behind) = self.row_of_cursor();
+        let (before, after) = self.row_of_cursor();
         let mut rows_below = screen.cursor().row + 1..screen.size().rows.saturating_sub(1);
         (is_multiplexer(&name) || before.trim().is_empty())
-            && behind.trim().is_empty()
+            && after.trim().is_empty()
             && rows_below.all(|row| screen.row(row).trim().is_empty())
     }
 
@@ -126,8 +127,8 @@ impl Task {
         self.row_of_cursor().0
     }
 
-    /// Returns the row of the cursor, starting at the cursor.
-    pub(super) fn row_behind_cursor(&self) -> String {
+    /// Returns the row of the cursor from the cursor on.
+    pub(super) fn row_after_cursor(&self) -> String {
         self.row_of_cursor().1
     }
 
@@ -135,41 +136,41 @@ impl Task {
     fn row_of_cursor(&self) -> (String, String) {
         let cursor = self.intake.screen.cursor();
         let row = self.intake.screen.row(cursor.row);
-        let mut left = usize::from(cursor.col);
+        let mut columns_left = usize::from(cursor.col);
         let mut characters = row.chars();
         let mut before = String::new();
-        while left > 0
+        while columns_left > 0
             && let Some(character) = characters.next()
         {
-            left = left.saturating_sub(character.width().unwrap_or(0));
+            columns_left = columns_left.saturating_sub(character.width().unwrap_or(0));
             before.push(character);
         }
-        // Rows have no blanks at their end.
-        before.extend(std::iter::repeat_n(' ', left));
+        // Restore the trailing blanks that rows omit.
+        before.extend(std::iter::repeat_n(' ', columns_left));
         (before, characters.collect())
     }
 
-    /// The process of the shell whose marks count now.
+    /// Returns the process of the innermost integrated shell.
     pub(super) fn shell_process(&self) -> rustix::process::Pid {
         rustix::process::Pid::from_raw(self.shell.pid).unwrap_or(self.child.pid())
     }
 
-    /// The name of what runs in the foreground.
+    /// Returns the name of the foreground program.
     pub(super) fn foreground_name(&self) -> Option<String> {
         let group = self.pty.foreground()?.as_raw_nonzero().get();
         name_of_group(self.child.pid().as_raw_nonzero().get(), group)
     }
 
-    /// Returns the name of the program in the foreground, of a shell the one that says how it edits lines: busybox runs
-    /// under names such as `sh`.
+    /// Returns the name of the foreground program. For a shell of busybox, which runs under names such as `sh`, returns
+    /// the name of its executable, because it determines the line editor.
     pub(super) fn shell_name(&self) -> Option<String> {
         let name = self.foreground_name()?;
         let program = || self.pty.foreground().and_then(|group| program_of(group.as_raw_nonzero().get()));
         Some(program().filter(|program| command::is_shell_name(&name) && command::is_busybox(program)).unwrap_or(name))
     }
 
-    /// Returns the name of the program in the foreground that reads the terminal, such as an editor that another program has
-    /// started, or that of what runs there.
+    /// Returns the name of the foreground program that reads the terminal, such as an editor started by another
+    /// program. Without such a program, returns the name of the foreground program.
     pub(super) fn reader_name(&self) -> Option<String> {
         let (session, group) = (self.child.pid().as_raw_nonzero().get(), self.pty.foreground()?.as_raw_nonzero().get());
         let takes_keys = self.pty.line_discipline().is_some_and(|discipline| !discipline.whole_lines);
@@ -177,7 +178,7 @@ impl Task {
         reader.or_else(|| name_of_group(session, group))
     }
 
-    /// Returns the process group and the name of the program in the foreground, if it waits for input.
+    /// Returns the process group and the name of the foreground program, if it waits for input.
     pub(super) fn waiting_program(&self) -> Option<(i32, Option<String>)> {
         if self.is_over() || self.states().awaiting_input != Some(true) {
             return None;
@@ -186,7 +187,7 @@ impl Task {
         Some((group, self.foreground_name()))
     }
 
-    /// Returns whether its program has ended, or is out of reach.
+    /// Returns whether its program has ended or closed the terminal.
     pub(super) fn is_over(&self) -> bool {
         self.ended.is_some() || self.ending.is_some() || self.closed
     }

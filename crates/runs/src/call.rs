@@ -25,9 +25,9 @@ use crate::time_span::TimeSpan;
 pub(super) struct NodeCallRequest {
     pub(super) graph: bool,
     pub(super) params: Map<String, Value>,
-    /// The name that ensures a single call.
+    /// Name of the step. The node is called once for each name.
     pub(super) step: String,
-    /// Attempt of the call: another daemon may have made it before.
+    /// Attempt of the call: an earlier daemon may have made it already.
     pub(super) attempt: Attempt,
 }
 
@@ -52,11 +52,11 @@ pub(super) async fn perform(shared: &Arc<Engine>, caller: &Arc<Caller>, request:
     match project.kind(&id) {
         Some(NodeKind::Graph(_)) => {}
         Some(NodeKind::Function(_)) if !graph => {}
-        // A second call of a node that returns its input does no harm, and a missing node never had a call.
+        // Repeating the call of an identity node is harmless, and a missing node was never called.
         Some(kind) if attempt.is_repeated() && !matches!(kind, NodeKind::Identity(_)) => return Outcome::Unknown,
         _ => {
-            let called = NodeCall { id, input, timeout, graph };
-            return outcome_of(shared.nodes.call(caller, &project, called, None).await);
+            let call = NodeCall { id, input, timeout, graph };
+            return outcome_of(shared.nodes.call(caller, &project, call, None).await);
         }
     }
     let key = StartKey::of_step(step.to_string());
@@ -65,7 +65,7 @@ pub(super) async fn perform(shared: &Arc<Engine>, caller: &Arc<Caller>, request:
         Ok(run) => run,
         Err(error) => return refused(error.to_string()),
     };
-    let _watched = CancelOnDrop::new(shared, run.clone());
+    let _cancel_guard = CancelOnDrop::new(shared, run.clone());
     run.finished().await;
     match function::node_call_result(shared, &run).await {
         Ok(reply) => outcome_of(reply),
@@ -77,7 +77,7 @@ pub(super) async fn perform(shared: &Arc<Engine>, caller: &Arc<Caller>, request:
 }
 
 impl Runs {
-    /// Calls a node of the caller's project; at most once as the same `step`. A node that makes calls itself becomes a
+    /// Calls a node of the caller's project, at most once for the same `step`. A node that makes calls itself becomes a
     /// run.
     #[boxed]
     pub async fn run_node(&self, caller: &Arc<Caller>, verb: RunNode, step: Option<String>) -> NodeReply {
@@ -86,7 +86,7 @@ impl Runs {
         self.call_in_project(caller, NodeCall { id: node_id, input, timeout, graph: false }, step).await
     }
 
-    /// Runs a graph of the caller's project; at most once as the same `step`.
+    /// Runs a graph of the caller's project, at most once for the same `step`.
     #[boxed]
     pub async fn run_graph(&self, caller: &Arc<Caller>, verb: RunGraph, step: Option<String>) -> NodeReply {
         let RunGraph { graph_id, input, timeout } = verb;
@@ -108,8 +108,8 @@ impl Runs {
             return self.shared.nodes.call(caller, &project, request, step).await;
         }
         let NodeCall { id, input, timeout, .. } = request.clone();
-        let called = self.call_node(caller, &project, id, input, timeout, step).await;
-        called.unwrap_or_else(|error| nodes::refused(&request, None, error.to_string()))
+        let reply = self.call_node(caller, &project, id, input, timeout, step).await;
+        reply.unwrap_or_else(|error| nodes::refused(&request, None, error.to_string()))
     }
 }
 

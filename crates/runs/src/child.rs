@@ -27,17 +27,17 @@ use crate::quota::DescendantQuota;
 use crate::result_error::ResultError;
 pub(super) use error::{ChildError, ChildStartError};
 
-/// Wait limit for the end of a cancelled child: a function takes up to 7 seconds to end its calls and clean up.
+/// Maximum wait for the end of a cancelled child: a function takes up to 7 seconds to end its calls and clean up.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Reason for the cancellation of an abandoned child.
-pub(super) const LEFT_ALONE: &str = "the run that started it went on without it";
+pub(super) const ABANDONED_REASON: &str = "the run that started it went on without it";
 
 /// Starts the run that a step requests, waits for its end, and returns its outcome. If the step has already started a
 /// run, waits for that run.
 ///
-/// The outcome of one of several branches has neither its log nor the names of workflows, which the action of a branch
-/// does not return.
+/// The outcome of a branch contains neither its log nor the names of workflows: the action of a branch does not return
+/// them.
 ///
 /// The future has a named type because the call is recursive: a driver awaits it, and it starts a driver.
 pub(super) fn perform(
@@ -46,27 +46,27 @@ pub(super) fn perform(
     parent: RunInbox,
     step: StepId,
     child: Child,
-    limit: Option<Duration>,
+    timeout: Option<Duration>,
     is_branch: bool,
 ) -> Pin<Box<dyn Future<Output = Outcome> + Send>> {
     Box::pin(async move {
-        let begins = |id| begin(&shared, &caller, id, step.clone(), child.clone(), EngineKind::Sqlite);
-        let child = match RunningChild::start(&shared, &parent, &step, begins).await {
+        let begin_child = |id| begin(&shared, &caller, id, step.clone(), child.clone(), EngineKind::Sqlite);
+        let child = match RunningChild::start(&shared, &parent, &step, begin_child).await {
             Ok(child) => child,
             Err(error) => return refused(error.to_string()),
         };
-        let late = shared.clock.deadline(limit.map(|limit| shared.clock.now().after(limit)));
-        let over = async {
+        let deadline_passed = shared.clock.deadline(timeout.map(|timeout| shared.clock.now().after(timeout)));
+        let is_over_in_time = async {
             tokio::select! {
                 biased;
                 () = child.run.finished() => true,
-                () = late => false,
+                () = deadline_passed => false,
                 never = report_waits(&child.run, &parent, &step) => match never {},
             }
         };
-        if !over.await {
+        if !is_over_in_time.await {
             give_up(&child.run).await;
-            // One that has completed before its cancellation has an outcome, with the terminals that it leaves.
+            // A child that completed before its cancellation has an outcome, with the terminals that it leaves open.
             if child.run.state() != RunState::Completed {
                 return Outcome::TimedOut;
             }
@@ -91,11 +91,11 @@ pub(super) struct RunningChild {
 }
 
 impl RunningChild {
-    /// Starts the run of a step with `begin`, or finds the one that the step has already started, and reports it to its
-    /// parent.
+    /// Starts the run of a step with `begin`, or finds the run that the step has already started. Reports the run to
+    /// its parent.
     ///
     /// # Errors
-    /// If `begin` or the lookup of the run fails, or its parent has too many descendants.
+    /// If `begin` or the lookup of the run fails, or its root run has too many descendants.
     pub(super) async fn start<B, E>(
         shared: &Arc<Engine>,
         parent: &RunInbox,
@@ -143,8 +143,8 @@ pub(super) async fn report_waits(child: &Run, parent: &RunInbox, step: &StepId) 
     }
 }
 
-/// Returns the outcome of a finished run that is not a machine, for the machine that waits for it. Includes the
-/// returned value if there is a readable one.
+/// Returns the outcome of a finished run that is not a machine, for the machine that waits for it. Includes the return
+/// value if it is readable.
 pub(super) fn outcome_with(run: &Run, returned: Option<Result<Value, ResultError>>) -> Outcome {
     let state = run.state();
     let mut result = Map::new();
@@ -173,12 +173,12 @@ pub(super) fn outcome_with(run: &Run, returned: Option<Result<Value, ResultError
 
 /// Cancels a run and waits for the cleanup of its resources.
 pub(super) async fn give_up(run: &Run) {
-    run.cancel(LEFT_ALONE);
+    run.cancel(ABANDONED_REASON);
     run.wait_until_over(END_TIMEOUT).await;
 }
 
-/// Closes the terminals that a run has left to its parent, if the parent does not use them: it has ended, or the run
-/// completed just before the parent abandoned it.
+/// Closes the terminals that a completed run has left to its parent. The parent does not use them: it has ended, or it
+/// abandoned the run just after the run had completed.
 pub(super) async fn close_left_open(shared: &Engine, caller: &Caller, run: &Arc<Run>) {
     if run.state() != RunState::Completed {
         return;
@@ -205,7 +205,7 @@ impl CancelOnDrop {
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         if !self.run.state().is_over() && !self.stopping.is_cancelled() {
-            self.run.cancel(LEFT_ALONE);
+            self.run.cancel(ABANDONED_REASON);
         }
     }
 }
@@ -241,8 +241,8 @@ async fn begin(
                 let input = arguments(&tool, child.variables);
                 check(&tool, &input)?;
                 let timeout = Some(child.limits.execution_timeout().into());
-                let begins = RemoteLaunch { run, tool: *tool, input, timeout, parent: Some(step), key: None, engine };
-                return Ok(shared.begin_remote(caller, begins).await?);
+                let launch = RemoteLaunch { run, tool: *tool, input, timeout, parent: Some(step), key: None, engine };
+                return Ok(shared.begin_remote(caller, launch).await?);
             }
             ResolvedTarget::Machine(saved) => {
                 (saved.definition, DefinitionSource::Saved { folder: saved.folder, name: saved.name })
@@ -251,8 +251,8 @@ async fn begin(
                 let params: Map<String, Value> = child.variables.into_iter().collect();
                 let input = params.get("input").cloned().unwrap_or_default();
                 let timeout = Some(child.limits.execution_timeout().into());
-                let begins = ChildFunctionLaunch { run, step, input, params, depth: child.depth, timeout, engine };
-                return Ok(begin_saved(shared, caller, &found, begins).await?);
+                let launch = ChildFunctionLaunch { run, step, input, params, depth: child.depth, timeout, engine };
+                return Ok(begin_saved(shared, caller, &found, launch).await?);
             }
         },
     };

@@ -16,7 +16,7 @@ use crate::kind::Kind;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(super) enum DefinitionSource {
-    /// The caller gave it, and no library saves it.
+    /// The caller provided the definition, and no library saves it.
     #[default]
     Given,
     /// The definition is a function, whose text is in the history.
@@ -25,7 +25,7 @@ pub(super) enum DefinitionSource {
     SavedFunction {
         /// The library.
         folder: PathBuf,
-        /// The name of its file there.
+        /// Name of the function's file in the library.
         file: WorkflowName,
         /// The digest of the file.
         hash: Signature,
@@ -35,7 +35,7 @@ pub(super) enum DefinitionSource {
         /// The service.
         service: String,
     },
-    /// The caller gave it, and this library saves it if it runs to completion.
+    /// The caller provided the definition, and this library saves it if the run completes.
     ToKeep {
         /// The library.
         folder: PathBuf,
@@ -44,7 +44,7 @@ pub(super) enum DefinitionSource {
     Saved {
         /// The library.
         folder: PathBuf,
-        /// Its name there.
+        /// Name of the workflow in the library.
         name: WorkflowName,
     },
 }
@@ -52,20 +52,20 @@ pub(super) enum DefinitionSource {
 /// Copy of a definition in the library after its run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct LibraryCopy {
-    /// True if this run saved it.
+    /// True if this run saved the copy.
     pub(super) saved: bool,
     /// Its name in the library.
     pub(super) name: WorkflowName,
 }
 
-/// Report of a reply on the saving of a definition.
+/// Result of saving a definition, for a reply.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Saving {
-    /// The name under which this run saved it.
+    /// Name under which this run saved the definition.
     pub(super) saved: Option<String>,
-    /// The existing equivalent workflow, so that the library did not save it.
+    /// Existing equivalent workflow, because of which the library did not save the definition.
     pub(super) duplicate_of: Option<String>,
-    /// Reason that the library did not save it, in a sentence.
+    /// Reason why the library did not save the definition, in a sentence.
     pub(super) error: Option<String>,
 }
 
@@ -75,11 +75,11 @@ pub(super) struct RunEnding {
     pub(super) completed: bool,
     pub(super) states: u32,
     pub(super) at: Timestamp,
-    /// True if another daemon may have handled it already.
-    pub(super) again: bool,
+    /// True if another daemon may have handled the end already.
+    pub(super) is_repeated: bool,
 }
 
-/// Target that a caller requests to be run.
+/// Target that a caller requests to run.
 pub(super) enum RunTarget {
     Machine(Box<Definition>, DefinitionSource),
     Function(Box<FunctionWorkflow>),
@@ -97,7 +97,7 @@ pub(super) enum ResolvedTarget {
 }
 
 impl DefinitionSource {
-    /// Returns the source for this function of a library.
+    /// Returns the source of a function in a library.
     pub(super) fn of_function(workflow: &FunctionWorkflow) -> Self {
         let FunctionWorkflow { library, loaded, .. } = workflow;
         Self::SavedFunction { folder: library.clone(), file: loaded.name.clone(), hash: loaded.hash.clone() }
@@ -112,20 +112,19 @@ impl DefinitionSource {
         }
     }
 
-    /// Returns the report of a reply on the saving of the definition; `unsaved`: the reason that the library did not
-    /// save it.
-    pub(super) fn saving(&self, kept: Option<&LibraryCopy>, unsaved: Option<&str>) -> Saving {
-        let is_given = matches!(self, Self::ToKeep { .. });
-        let name = |saved: bool| kept.filter(|kept| kept.saved == saved).map(|kept| kept.name.to_string());
+    /// Returns the result of saving the definition, for a reply. `unsaved`: the reason why the library did not save it.
+    pub(super) fn saving(&self, copy: Option<&LibraryCopy>, unsaved: Option<&str>) -> Saving {
+        let is_to_keep = matches!(self, Self::ToKeep { .. });
+        let name = |saved: bool| copy.filter(|copy| copy.saved == saved).map(|copy| copy.name.to_string());
         Saving {
             saved: name(true),
-            duplicate_of: name(false).filter(|_| is_given),
+            duplicate_of: name(false).filter(|_| is_to_keep),
             error: unsaved.map(|error| format!("Workflow succeeded but saving failed: {error}")),
         }
     }
 
     /// Returns whether the end of the run changes the library.
-    pub(super) fn awaits(&self, completed: bool) -> bool {
+    pub(super) fn changes_library(&self, completed: bool) -> bool {
         match self {
             Self::Given | Self::Function | Self::SavedFunction { .. } | Self::Remote { .. } => false,
             Self::ToKeep { .. } => completed,

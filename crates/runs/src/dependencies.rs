@@ -15,13 +15,13 @@ use crate::nodes::{ExecutorFactory, Nodes};
 
 /// Notified when a run has changed.
 pub trait RunListener: std::fmt::Debug + Send + Sync {
-    /// Must not block.
+    /// Handles a change of a run. Must not block.
     fn run_changed(&self, run: &RunId);
 }
 
 /// Chooses the engine of runs that name none.
 pub trait EnginePolicy: std::fmt::Debug + Send + Sync {
-    /// Returns the engine.
+    /// Returns the engine of a run that names none.
     fn default_engine(&self) -> EngineKind;
 }
 

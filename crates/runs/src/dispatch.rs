@@ -1,4 +1,4 @@
-//! Dispatch on the kind of a run.
+//! Dispatch on the kind of a run, and recovery of all runs.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Weak};
@@ -10,7 +10,7 @@ use steplatch_protocol::{ExitTerminal, GateInfo, RunEvent, RunReply};
 use steplatch_store::{KnownRun, RunFilter};
 use steplatch_workflow::Outcome;
 
-use crate::child::LEFT_ALONE;
+use crate::child::ABANDONED_REASON;
 use crate::engine::RecoveredRun;
 use crate::engine_state::Engine;
 use crate::event::Unreadable;
@@ -23,15 +23,15 @@ use crate::result_error::ResultError;
 use crate::run::{Run, RunStatus};
 
 impl Engine {
-    /// Returns the events that followers of a run see, for at most `at_most` entries starting at number `from`. Some
+    /// Returns the events that followers of a run see, for at most `max_entries` entries from number `from` on. Some
     /// entries produce no event.
     pub(super) async fn events_for_followers(
         &self,
         run: &Run,
         from: u64,
-        at_most: usize,
+        max_entries: usize,
     ) -> Result<Vec<Option<RunEvent>>, Unreadable> {
-        let records = self.journal.read_some(&run.id, from, at_most).await?;
+        let records = self.journal.read_some(&run.id, from, max_entries).await?;
         match run.kind() {
             Kind::Machine => self.machine_events(run, from, records).await,
             Kind::Function => records.iter().map(|record| function::event(run, record)).collect(),
@@ -48,7 +48,7 @@ impl Engine {
     ) -> Result<RunReply, Unreadable> {
         let records = self.journal.read(&run.id, 1).await?;
         let (run, secrets) = (run.clone(), self.secrets.clone());
-        self.at_length(move || match run.kind() {
+        self.run_blocking(move || match run.kind() {
             Kind::Machine => machine::build_report(&run, progress, records, gate, &secrets),
             Kind::Function => function::report(&run, progress, &records, &secrets)
                 .map(|report| RunReply { pending_gate: gate, ..report }),
@@ -57,7 +57,7 @@ impl Engine {
         .await
     }
 
-    /// Returns the outcome of a finished run, for a machine that waits for it, with the log of a machine if `with_log`.
+    /// Returns the outcome of a finished run for a waiting machine. `with_log` includes the log of a machine.
     pub(super) async fn outcome_of(&self, run: &Run, with_log: bool) -> Outcome {
         match run.kind() {
             Kind::Machine => machine::outcome(self, run, with_log).await,
@@ -66,7 +66,7 @@ impl Engine {
         }
     }
 
-    /// Returns the result of a completed run, for a function that waits for it.
+    /// Returns the result of a completed run for a waiting function.
     ///
     /// # Errors
     ///
@@ -92,54 +92,54 @@ impl Engine {
 
     /// Resumes all runs that another daemon left.
     pub(super) async fn recover(self: &Arc<Self>) {
-        let unfinished = RunFilter { finished: Some(false), ..RunFilter::default() };
-        let left = match self.journal.runs(unfinished).await {
-            Ok(left) => left,
+        let filter = RunFilter { finished: Some(false), ..RunFilter::default() };
+        let known_runs = match self.journal.runs(filter).await {
+            Ok(known_runs) => known_runs,
             Err(error) => {
                 tracing::error!(%error, "the runs of the last daemon are not resumed: the journal cannot be read");
                 return;
             }
         };
-        // In the order in which they began.
-        let left: Vec<KnownRun> = left.into_iter().rev().collect();
-        let unfinished: HashSet<RunId> = left.iter().map(|known| known.run.clone()).collect();
-        // Requests of this daemon are later.
-        let mut asked = BTreeSet::new();
-        let unsettled = self.sessions.unsettled(&mut asked).await;
+        // Oldest first.
+        let known_runs: Vec<KnownRun> = known_runs.into_iter().rev().collect();
+        let unfinished_ids: HashSet<RunId> = known_runs.iter().map(|known| known.run.clone()).collect();
+        // Query hosts before this daemon sends requests of its own.
+        let mut queried_connections = BTreeSet::new();
+        let unsettled = self.sessions.unsettled(&mut queried_connections).await;
         let cleared = self.approver.cleared_key().await;
         if cleared.is_none()
-            && let Err(error) = self.lock_sealed(&left).await
+            && let Err(error) = self.lock_sealed(&known_runs).await
         {
             tracing::error!(%error, "the runs of the last daemon are not resumed: the journal cannot be read");
             return;
         }
         let locked = self.locked.ids();
-        let left = left.into_iter().filter(|known| !locked.contains(&known.run)).collect();
-        let pending = self.resume_all(left, cleared.as_ref(), &locked).await;
+        let known_runs = known_runs.into_iter().filter(|known| !locked.contains(&known.run)).collect();
+        let pending = self.resume_all(known_runs, cleared.as_ref(), &locked).await;
         let mut stale = Vec::new();
         for step in unsettled {
             let Some(run) = run_of(&step) else { continue };
             let is_needed = match pending.get(&run) {
                 Some(Some(steps)) => steps.iter().any(|pending| *pending.to_string() == step),
                 Some(None) => true,
-                // It is locked, or cannot resume.
-                None => unfinished.contains(&run),
+                // The run is locked, or cannot resume.
+                None => unfinished_ids.contains(&run),
             };
             if !is_needed {
-                // An earlier daemon stored its result and ended before it reported the result.
+                // An earlier daemon stored the result, but ended before it settled the step.
                 stale.push((run, step));
             }
         }
         let shared = Arc::downgrade(self);
         let stopping = self.stopping.clone();
-        tokio::spawn(stopping.run_until_cancelled_owned(settle_later(shared, stale, asked)));
+        tokio::spawn(stopping.run_until_cancelled_owned(settle_later(shared, stale, queried_connections)));
     }
 
-    /// Settles a step that no run needs any more. Closes the terminal that it opened if the journal has no record of
-    /// that: the run ended while its host did not answer.
+    /// Settles a step that no run needs any more. Closes the terminal that the step opened if the history does not
+    /// mention the terminal: the run ended while the host did not answer.
     async fn settle_earlier(&self, run: &RunId, step: &str) {
         let records = self.journal.read(run, 1).await.unwrap_or_default();
-        // Without a history, the run may be a claim of another machine.
+        // Without a history, possibly only the other machine claims that the run exists.
         if !records.is_empty()
             && !machine::keeps_terminals(&records)
             && let Ok(Some(session)) = self.sessions.opened_by(step).await
@@ -151,18 +151,18 @@ impl Engine {
         self.sessions.settle(step);
     }
 
-    /// Resumes runs that another daemon left, in the order in which they began. `key` opens the sealed ones. A run
-    /// whose parent is in `locked` is not an orphan: its parent resumes later. Returns the steps whose results each
-    /// resumed run still needs, where the daemon knows them.
+    /// Resumes runs that another daemon left, in the order in which they began. `key` opens sealed runs. A run whose
+    /// parent is in `locked` is not an orphan: its parent resumes later. Returns the steps whose results each resumed
+    /// run still needs; `None` if this daemon does not know them.
     pub(super) async fn resume_all(
         self: &Arc<Self>,
-        left: Vec<KnownRun>,
+        known_runs: Vec<KnownRun>,
         key: Option<&OpeningKey>,
         locked: &HashSet<RunId>,
     ) -> HashMap<RunId, Option<Vec<StepId>>> {
         let mut callers = HashMap::new();
-        let mut recovered: Vec<Box<dyn RecoveredRun>> = Vec::with_capacity(left.len());
-        for known in left {
+        let mut recovered: Vec<Box<dyn RecoveredRun>> = Vec::with_capacity(known_runs.len());
+        for known in known_runs {
             let id = known.run.clone();
             let run = Run::from_journal(known.clone());
             let found = match run.kind() {
@@ -180,7 +180,7 @@ impl Engine {
         }
         // Newest first, since the summary of a run depends on its descendants.
         recovered.iter().rev().for_each(|run| run.publish());
-        // Register all of them before the first continues, since one may wait for another.
+        // All runs are registered before the first one continues, since a run may wait for another.
         let by_id: HashMap<&RunId, &Box<dyn RecoveredRun>> =
             recovered.iter().map(|found| (&found.run().id, found)).collect();
         let is_orphan = |run: &&Arc<Run>| {
@@ -193,22 +193,22 @@ impl Engine {
             tracing::info!(runs = recovered.len(), "runs of the last daemon are resumed");
         }
         let pending: HashMap<RunId, Option<Vec<StepId>>> =
-            recovered.iter().map(|found| (found.run().id.clone(), found.pending())).collect();
-        let are_all = pending.values().all(Option::is_some);
-        self.sessions.doubt(pending.values().flatten().flatten().map(StepId::to_string).collect(), are_all);
+            recovered.iter().map(|found| (found.run().id.clone(), found.pending_steps())).collect();
+        let are_all_known = pending.values().all(Option::is_some);
+        self.sessions.doubt(pending.values().flatten().flatten().map(StepId::to_string).collect(), are_all_known);
         for run in recovered {
             self.drivers.spawn(run.resume());
         }
         for run in orphans {
-            run.cancel(LEFT_ALONE);
+            run.cancel(ABANDONED_REASON);
         }
         pending
     }
 }
 
-/// Settles the `stale` steps, then those of hosts that the daemon reaches later, such as those on other machines: an
-/// earlier daemon stored their results. Steps of runs in progress are settled with their runs.
-async fn settle_later(shared: Weak<Engine>, stale: Vec<(RunId, String)>, mut asked: BTreeSet<u64>) {
+/// Settles the `stale` steps, then unneeded steps of hosts that the daemon reaches later, such as hosts on other
+/// machines. A run in progress settles its own steps.
+async fn settle_later(shared: Weak<Engine>, stale: Vec<(RunId, String)>, mut queried_connections: BTreeSet<u64>) {
     for (run, step) in stale {
         let Some(engine) = shared.upgrade() else { return };
         engine.settle_earlier(&run, &step).await;
@@ -216,7 +216,7 @@ async fn settle_later(shared: Weak<Engine>, stale: Vec<(RunId, String)>, mut ask
     loop {
         let Some(sessions) = shared.upgrade().map(|shared| shared.sessions.clone()) else { return };
         let changed = sessions.hosts_changed();
-        let steps = sessions.unsettled(&mut asked).await;
+        let steps = sessions.unsettled(&mut queried_connections).await;
         let Some(engine) = shared.upgrade() else { return };
         for step in steps {
             let Some(run) = run_of(&step) else { continue };

@@ -1,7 +1,7 @@
 //! Common parts of all kinds of runs: their start, driver, storage, recovery and end.
 //!
-//! A kind of run is a [`RunKind`]: what its entries mean and what follows from them. [`runner`] drives it,
-//! [`recorder`] stores it, [`launch`] starts it and [`recovery`] restores it after a restart. The engine does not
+//! A kind of run is a [`RunKind`], which defines the meaning of its entries and their consequences. [`runner`] drives
+//! it, [`recorder`] stores it, [`launch`] starts it and [`recovery`] restores it after a restart. The engine does not
 //! depend on any kind.
 
 mod launch;

@@ -1,6 +1,6 @@
 //! State that all runs of a daemon share: their journal, their drivers, and the retention of finished runs.
 //!
-//! Owns the journal of the daemon. A run in progress is in memory, any other one in the journal.
+//! Owns the journal of the daemon. A run in progress is in memory; any other run is only in the journal.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -52,7 +52,7 @@ pub(super) const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(500
 /// Inverse of the fraction of finished runs to delete at a time when the journal is full.
 const EVICTION_DIVISOR: usize = 16;
 
-/// Number of runs that end before a deletion of expired ones.
+/// Number of ended runs after which the daemon deletes expired runs.
 const RUNS_PER_CLEANUP: usize = 50;
 
 /// Maximum number of long histories to read at the same time.
@@ -61,11 +61,11 @@ const MAX_READERS: usize = 2;
 /// Rules for keeping finished runs. The daemon deletes a run when either rule no longer keeps it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetentionPolicy {
-    /// The number of runs that finished last.
+    /// Maximum number of finished runs to keep, the newest ones.
     pub most: usize,
-    /// The age of the oldest kept run.
+    /// Maximum age of a finished run.
     pub time: Option<Duration>,
-    /// The largest size of the journal, in bytes; the daemon deletes the oldest finished runs to keep it.
+    /// Maximum size of the journal, in bytes. The daemon deletes the oldest finished runs to stay below it.
     pub disk: Option<u64>,
 }
 
@@ -96,8 +96,8 @@ pub(super) struct Engine {
     pub(super) remotes: RemoteServices,
     /// Receives the progress of runs.
     pub(super) listener: Arc<dyn RunListener>,
-    /// Number of runs in progress below each root run.
-    pub(super) below: Mutex<HashMap<RunId, usize>>,
+    /// Number of descendants in progress of each root run.
+    pub(super) descendants: Mutex<HashMap<RunId, usize>>,
     /// Files of functions, for the runs in progress.
     pub(super) files: Mutex<Vec<Weak<OwnFile>>>,
     /// Definitions of machines, for the runs in progress.
@@ -123,7 +123,7 @@ pub(super) struct Engine {
     /// Ends the daemon when cancelled.
     stop: watch::Sender<Option<ShutdownMode>>,
     pub(super) drivers: TaskTracker,
-    pub(super) keep: RetentionPolicy,
+    pub(super) retention: RetentionPolicy,
     /// Set if a task is about to empty the log.
     pub(super) emptying: AtomicBool,
     /// Limits the concurrent readers of long histories, so that they block no other work.
@@ -133,7 +133,7 @@ pub(super) struct Engine {
 }
 
 impl Engine {
-    /// Returns the first names of workflows that `caller` may run, those of remote services after the saved ones.
+    /// Returns the first names of workflows that `caller` may run: saved workflows, then workflows of remote services.
     pub(super) async fn available_workflows(&self, caller: &Caller) -> Vec<String> {
         let mut names = self.workflows.available(caller).await;
         let room = MAX_NAMED_WORKFLOWS.saturating_sub(names.len());
@@ -146,7 +146,7 @@ impl Engine {
         journal: Arc<dyn Journal>,
         state: &Path,
         dependencies: RunDependencies,
-        keep: RetentionPolicy,
+        retention: RetentionPolicy,
     ) -> Self {
         let RunDependencies {
             sessions,
@@ -179,7 +179,7 @@ impl Engine {
             passkeys,
             remotes,
             listener,
-            below: Mutex::default(),
+            descendants: Mutex::default(),
             files: Mutex::default(),
             definitions: DefinitionCache::default(),
             driven: Mutex::default(),
@@ -193,7 +193,7 @@ impl Engine {
             memory: MemoryReturn::default(),
             stop,
             drivers: TaskTracker::new(),
-            keep,
+            retention,
             emptying: AtomicBool::new(false),
             readers: Arc::new(Semaphore::new(MAX_READERS)),
             ended: AtomicUsize::new(0),
@@ -204,26 +204,26 @@ impl Engine {
         self.driven.lock()
     }
 
-    pub(super) fn below(&self) -> MutexGuard<'_, HashMap<RunId, usize>> {
-        self.below.lock()
+    pub(super) fn descendants(&self) -> MutexGuard<'_, HashMap<RunId, usize>> {
+        self.descendants.lock()
     }
 
     pub(super) fn broken(&self) -> MutexGuard<'_, HashMap<RunId, RecoveryError>> {
         self.broken.lock()
     }
 
-    /// Registers a run in progress. Returns the existing one with the same id, if there is one.
+    /// Registers a run in progress. Returns the existing run with the same id, if there is one.
     ///
     /// # Errors
     ///
-    /// If there are too many.
+    /// If too many runs are in progress.
     pub(super) fn register(&self, run: &Arc<Run>) -> Result<Option<Arc<Run>>, StartError> {
         let mut driven = self.lock();
         if let Some(run) = driven.get(&run.id) {
             return Ok(Some(run.clone()));
         }
         if driven.len() >= MAX_RUNS {
-            return Err(StartError::TooManyRuns { most: MAX_RUNS });
+            return Err(StartError::TooManyRuns { limit: MAX_RUNS });
         }
         driven.insert(run.id.clone(), run.clone());
         Ok(None)
@@ -233,7 +233,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// If it no longer exists, or reading the journal fails.
+    /// If the run no longer exists, or reading the journal fails.
     pub(super) async fn known(&self, id: &RunId) -> Result<Arc<Run>, StartError> {
         match self.find(id).await {
             Ok(Some(run)) => Ok(run),
@@ -255,7 +255,7 @@ impl Engine {
         Ok(self.journal.find(id).await?.map(|known| self.run_of(known)))
     }
 
-    /// Returns a run from the journal.
+    /// Returns the run of a journal record.
     pub(super) fn run_of(&self, known: KnownRun) -> Arc<Run> {
         if let Some(run) = self.driven(&known.run) {
             return run;
@@ -269,7 +269,7 @@ impl Engine {
         Arc::new(Run::from_journal(known).changed(|now| RunStatus { trouble, ..now }))
     }
 
-    /// Records that a run has finished, with its end in the journal.
+    /// Removes a finished run from the runs in progress. Its end is in the journal.
     pub(super) fn ended(self: &Arc<Self>, id: &RunId, had_secrets: bool) {
         self.lock().remove(id);
         let shared = self.clone();
@@ -290,7 +290,7 @@ impl Engine {
         }
     }
 
-    /// Ensures that the private data of finished runs is in no file.
+    /// Removes the private data of finished runs from the log of the journal.
     pub(super) async fn empty_log(&self) {
         for _ in 0..MAX_EMPTY_ATTEMPTS {
             match self.journal.empty_log().await {
@@ -304,11 +304,11 @@ impl Engine {
 
     /// Deletes finished runs that the rules do not keep.
     pub(super) async fn forget_finished(&self) {
-        let since = self.keep.time.map(|time| {
+        let since = self.retention.time.map(|time| {
             let micros = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
             u64::try_from(self.clock.now().0.saturating_sub(micros) / 1000).unwrap_or(0)
         });
-        let retention = Retention { keep: self.keep.most, finished_since: since };
+        let retention = Retention { keep: self.retention.most, finished_since: since };
         if let Err(error) = self.journal.forget_finished(retention).await {
             tracing::warn!(%error, "finished runs are kept longer than they should be");
         }
@@ -332,7 +332,7 @@ impl Engine {
         }
     }
 
-    /// Appends the start of a run, and retries as long as deletions make room for it.
+    /// Appends the start of a run. Retries on a full journal as long as deletions make room.
     pub(super) async fn write_first(&self, append: Append) -> Result<Appended, AppendError> {
         loop {
             match self.journal.write(append.clone()).await {
@@ -341,21 +341,25 @@ impl Engine {
                     self.give_way();
                     return Err(error);
                 }
-                written => return written,
+                result => return result,
             }
         }
     }
 
-    /// Appends, and waits while the journal is full, which `progress` shows in the meantime. Returns the number of the
-    /// last entry, or `None` when this daemon must no longer drive the run.
-    pub(super) async fn written(self: &Arc<Self>, append: Append, progress: &watch::Sender<RunStatus>) -> Option<u64> {
+    /// Appends to the journal. While the journal is full, waits and reports that in `progress`. Returns the number of
+    /// the last entry, or `None` when this daemon must no longer drive the run.
+    pub(super) async fn append_retrying(
+        self: &Arc<Self>,
+        append: Append,
+        progress: &watch::Sender<RunStatus>,
+    ) -> Option<u64> {
         let run = append.run.clone();
         let mut pause = RETRY_PAUSES.0;
         loop {
             match self.journal.write(append.clone()).await {
                 Ok(Appended::Written { last }) => {
                     if append.private.as_deref().is_some_and(is_sealed) {
-                        // Private data stored in plain form is in the log until a task empties that.
+                        // The log contains earlier private data in plain form until a task empties the log.
                         let shared = self.clone();
                         tokio::spawn(async move { shared.empty_log().await });
                     }
@@ -421,14 +425,14 @@ impl Engine {
     }
 
     /// Performs slow work on a blocking thread. A semaphore limits the number of concurrent calls.
-    pub(super) async fn at_length<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
-        let turn = self.readers.clone().acquire_owned().await.expect("the semaphore is never closed");
-        let working = tokio::task::spawn_blocking(move || {
-            let _turn = turn;
+    pub(super) async fn run_blocking<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
+        let permit = self.readers.clone().acquire_owned().await.expect("the semaphore is never closed");
+        let task = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
             work()
         });
-        match working.await {
-            Ok(done) => done,
+        match task.await {
+            Ok(result) => result,
             Err(error) => std::panic::resume_unwind(error.into_panic()),
         }
     }
@@ -438,9 +442,9 @@ impl Engine {
         parent.is_some_and(|step| self.locked.contains(&step.run))
     }
 
-    /// Waits until the parent run is not locked, since it must receive the run's result. Returns false when the daemon
-    /// stops first.
-    pub(super) async fn parent_is_open(&self, parent: Option<&StepId>) -> bool {
+    /// Waits until the parent run is unlocked and can receive the run's result. Returns false when the daemon stops
+    /// first.
+    pub(super) async fn wait_until_parent_opens(&self, parent: Option<&StepId>) -> bool {
         let Some(step) = parent else { return true };
         tokio::select! {
             () = self.locked.opened(&step.run) => true,
@@ -454,8 +458,8 @@ impl Engine {
 /// # Errors
 ///
 /// If opening the journal fails.
-pub(super) async fn open_journal(path: PathBuf, at_most: Option<u64>) -> Result<SqliteJournal, OpenError> {
-    let options = SqliteOptions { newest_version: ENTRY_VERSION, at_most };
+pub(super) async fn open_journal(path: PathBuf, max_bytes: Option<u64>) -> Result<SqliteJournal, OpenError> {
+    let options = SqliteOptions { newest_version: ENTRY_VERSION, at_most: max_bytes };
     let opening = path.clone();
     let opened = tokio::task::spawn_blocking(move || SqliteJournal::open(&opening, &options)).await;
     opened.unwrap_or_else(|error| Err(OpenError::File { path, cause: std::io::Error::other(error) }))

@@ -19,16 +19,16 @@ pub struct RunEvents {
     shared: Arc<Engine>,
     run: Arc<Run>,
     next: u64,
-    /// Number of events that remain to send, if the follower limits them.
-    left: Option<u64>,
+    /// Number of events that remain to send, if the follower limits their number.
+    remaining: Option<u64>,
 }
 
 /// Maximum number of history entries to read at a time, so that a slow follower needs little memory.
-const MAX_PIECE: usize = 256;
+const MAX_PAGE_ENTRIES: usize = 256;
 
 impl RunEvents {
-    pub(super) fn new(shared: Arc<Engine>, run: Arc<Run>, from: u64, at_most: Option<u64>) -> Self {
-        Self { shared, run, next: from.max(1), left: at_most }
+    pub(super) fn new(shared: Arc<Engine>, run: Arc<Run>, from: u64, max_events: Option<u64>) -> Self {
+        Self { shared, run, next: from.max(1), remaining: max_events }
     }
 
     /// Returns the number of the newest event so far; 0 if there is none.
@@ -38,16 +38,16 @@ impl RunEvents {
     /// If reading the history fails.
     pub(super) async fn newest(&self) -> Result<u64, Unreadable> {
         let last = self.run.progress().seq;
-        let mut back = 1;
+        let mut lookback = 1;
         loop {
             // Few consecutive entries produce no event, so the end of the history is nearly always sufficient.
-            let from = (last + 1).saturating_sub(back).max(1);
+            let from = (last + 1).saturating_sub(lookback).max(1);
             let events = self.shared.events_for_followers(&self.run, from, usize::MAX).await?;
-            let seen = (from..=last).zip(&events).filter(|(_, event)| event.is_some()).map(|(seq, _)| seq);
-            match seen.last() {
+            let visible_numbers = (from..=last).zip(&events).filter(|(_, event)| event.is_some()).map(|(seq, _)| seq);
+            match visible_numbers.last() {
                 Some(newest) => return Ok(newest),
                 None if from == 1 => return Ok(0),
-                None => back *= 8,
+                None => lookback *= 8,
             }
         }
     }
@@ -61,8 +61,9 @@ impl RunEvents {
         let last = self.run.progress().seq;
         let mut events = Vec::new();
         while self.next <= last {
-            let piece = usize::try_from(last - self.next + 1).map_or(MAX_PIECE, |left| left.min(MAX_PIECE));
-            let page = self.shared.events_for_followers(&self.run, self.next, piece).await?;
+            let page_size =
+                usize::try_from(last - self.next + 1).map_or(MAX_PAGE_ENTRIES, |left| left.min(MAX_PAGE_ENTRIES));
+            let page = self.shared.events_for_followers(&self.run, self.next, page_size).await?;
             if page.is_empty() {
                 break;
             }
@@ -86,9 +87,10 @@ impl RunEvents {
                 (seen.seq, seen.state.is_over())
             };
             // The end of a run follows the cleanup of its resources.
-            while self.next <= last && self.left != Some(0) {
-                let piece = usize::try_from(last - self.next + 1).map_or(MAX_PIECE, |left| left.min(MAX_PIECE));
-                let events = match self.shared.events_for_followers(&self.run, self.next, piece).await {
+            while self.next <= last && self.remaining != Some(0) {
+                let page_size =
+                    usize::try_from(last - self.next + 1).map_or(MAX_PAGE_ENTRIES, |left| left.min(MAX_PAGE_ENTRIES));
+                let events = match self.shared.events_for_followers(&self.run, self.next, page_size).await {
                     Ok(events) => events,
                     Err(error) => {
                         tracing::error!(run = %self.run.id, %error, "a history cannot be followed");
@@ -106,8 +108,8 @@ impl RunEvents {
                     let Some(mut event) = entry else { continue };
                     self.shared.secrets.mask_fields(&mut event.data);
                     sink.event(request_id, &event).await?;
-                    self.left = self.left.map(|left| left.saturating_sub(1));
-                    if self.left == Some(0) {
+                    self.remaining = self.remaining.map(|left| left.saturating_sub(1));
+                    if self.remaining == Some(0) {
                         return Ok(());
                     }
                 }

@@ -1,4 +1,4 @@
-//! Gates of runs: what clients see of each, and the form of an answer.
+//! Gates of runs: their form for clients, and their answers.
 
 mod answer;
 mod closed_gate;

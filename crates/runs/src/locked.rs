@@ -1,9 +1,9 @@
 //! Locked runs: while a run waits for a person, the daemon seals what it needs to continue.
 //!
-//! Owns which runs of the last daemon are locked, and decides the stored form of the private part of a run. If the
+//! Owns the set of locked runs of the last daemon, and decides the stored form of the private part of a run. If the
 //! approver has a passphrase, the approver's key (`approver/key.rs`) seals the private part of a run that waits for a
-//! person, itself or through a run below it. The journal stores it in plain form again together with the entry that
-//! ends the wait. A daemon that finds sealed runs does not drive them or the runs above them until a client gives the
+//! person, itself or through a descendant. The journal stores it in plain form again together with the entry that ends
+//! the wait. A daemon that finds sealed runs does not drive them or their ancestors until a client gives the
 //! passphrase.
 
 use std::collections::{HashMap, HashSet};
@@ -16,7 +16,7 @@ use tokio::sync::{Mutex, watch};
 
 use crate::run::{Run, RunInputs, RunStatus};
 
-/// Message that a locked run does not continue, with what unlocks it.
+/// Message about a locked run, with the command that unlocks it.
 pub(super) const LOCKED: &str = "the run waits for a person and is locked since the daemon restarted; the approver's \
                                  passphrase opens it: steplatch approver unlock";
 
@@ -24,15 +24,15 @@ pub(super) const LOCKED: &str = "the run waits for a person and is locked since 
 #[derive(Debug, Default)]
 pub(super) struct LockedRuns {
     runs: SyncMutex<HashMap<RunId, Driverless>>,
-    /// Their ids, until each has its driver.
+    /// Ids of the locked runs, until each run has its driver.
     pub(crate) ids: watch::Sender<HashSet<RunId>>,
-    /// Held to open or cancel locked runs, so that no run gets both.
+    /// Held to open or cancel locked runs, so that no run is both opened and cancelled.
     pub(crate) opening: Mutex<()>,
     /// Changes whenever a passphrase is set or removed.
     pub(crate) key_changes: watch::Sender<u64>,
 }
 
-/// A run with what its driver will need. Followers of a locked run keep following it after the unlocking.
+/// A run with the data that its driver needs. Followers of a locked run keep following it after the unlocking.
 pub(super) type Driverless = (Arc<Run>, RunInputs, watch::Sender<RunStatus>);
 
 impl LockedRuns {
@@ -49,7 +49,7 @@ impl LockedRuns {
         self.ids.borrow().len()
     }
 
-    /// Returns the ids of all of them.
+    /// Returns the ids of all locked runs.
     pub(super) fn ids(&self) -> HashSet<RunId> {
         self.ids.borrow().clone()
     }
@@ -75,7 +75,7 @@ impl LockedRuns {
 pub(super) enum PrivateForm {
     #[default]
     Plain,
-    /// Sealed with this key; `None` where another daemon sealed it, possibly with another key.
+    /// Sealed with this key; `None` if another daemon sealed it, possibly with another key.
     Sealed(Option<SealingKey>),
 }
 

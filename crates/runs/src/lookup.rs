@@ -17,13 +17,13 @@ pub(crate) enum RunLookupError {
     /// No run has the id, or the text is not an id.
     #[error("Workflow run '{id}' not found; list_runs lists the runs")]
     NotFound {
-        /// The text that names it, at most 80 characters.
+        /// The unknown id, at most 80 characters.
         id: String,
     },
 }
 
 impl RunLookupError {
-    /// Returns the error that this names no run.
+    /// Returns the error for a text that names no run.
     pub(crate) fn not_found(id: &str) -> Self {
         Self::NotFound { id: id.chars().take(MAX_ID_CHARS).collect() }
     }

@@ -40,11 +40,11 @@ const END_TIMEOUT: Duration = Duration::from_secs(6);
 /// Calls of nodes outside a run, for all projects.
 #[derive(Debug)]
 pub struct Nodes {
-    hands: ExecutorFactory,
+    executors: ExecutorFactory,
     /// The persistent programs of each project, for callers of single nodes.
     panes: Mutex<HashMap<PathBuf, Arc<PtyNodes>>>,
     ledger: OnceCalls,
-    working: TaskTracker,
+    tasks: TaskTracker,
     closing: CancellationToken,
 }
 
@@ -62,12 +62,12 @@ pub(crate) struct NodeCall {
 
 impl Nodes {
     /// Creates an empty collection.
-    pub fn new(hands: ExecutorFactory) -> Self {
+    pub fn new(executors: ExecutorFactory) -> Self {
         Self {
-            hands,
+            executors,
             panes: Mutex::default(),
             ledger: OnceCalls::new(),
-            working: TaskTracker::new(),
+            tasks: TaskTracker::new(),
             closing: CancellationToken::new(),
         }
     }
@@ -76,13 +76,13 @@ impl Nodes {
     #[boxed]
     pub async fn close(&self) {
         self.closing.cancel();
-        self.working.close();
-        if tokio::time::timeout(END_TIMEOUT, self.working.wait()).await.is_err() {
-            tracing::warn!(calls = self.working.len(), "calls of nodes did not end in time");
+        self.tasks.close();
+        if tokio::time::timeout(END_TIMEOUT, self.tasks.wait()).await.is_err() {
+            tracing::warn!(calls = self.tasks.len(), "calls of nodes did not end in time");
         }
     }
 
-    /// Calls a node of a project that makes no calls itself; at most once for the same `step`.
+    /// Calls a node that makes no calls itself, at most once for the same `step`.
     pub(crate) async fn call(
         &self,
         caller: &Arc<Caller>,
@@ -96,27 +96,27 @@ impl Nodes {
         let project = project.clone();
         let interrupt = self.closing.child_token();
         let Some(step) = step else {
-            // The end of the caller's connection drops this future, which ends everything that it started.
-            return self.working.track_future(Box::pin(self.performed(project, caller, request, interrupt))).await;
+            // The end of the caller's connection drops this future, which ends all processes of the call.
+            return self.tasks.track_future(Box::pin(self.perform(project, caller, request, interrupt))).await;
         };
-        let asked = CallFingerprint::new(&request.id, &request.input);
-        let again = request.clone();
-        let call = |interrupt| self.performed(project, caller, request, interrupt);
-        match self.ledger.once(step, asked, &self.working, interrupt, call).await {
+        let fingerprint = CallFingerprint::new(&request.id, &request.input);
+        let refused_request = request.clone();
+        let call = |interrupt| self.perform(project, caller, request, interrupt);
+        match self.ledger.once(step, fingerprint, &self.tasks, interrupt, call).await {
             Ok(reply) => reply,
-            Err(OnceError::Another) => {
+            Err(OnceError::OtherCall) => {
                 let error =
                     "This step has already made another call, so this call was not made; give it a different name.";
-                refused(&again, None, error.to_owned())
+                refused(&refused_request, None, error.to_owned())
             }
             Err(OnceError::Lost) => {
                 let error = "The node was called as this step before, and what came of it is not known any more; it was not called again.";
-                refused(&again, Some("unknown"), error.to_owned())
+                refused(&refused_request, Some("unknown"), error.to_owned())
             }
         }
     }
 
-    fn performed(
+    fn perform(
         &self,
         project: Arc<Project>,
         caller: &Arc<Caller>,
@@ -125,10 +125,10 @@ impl Nodes {
     ) -> impl Future<Output = NodeReply> + Send + 'static {
         let panes = {
             let mut panes = self.panes.lock();
-            let of_project = || self.hands.panes(format!("nodes of {}", project.folder.display()));
+            let of_project = || self.executors.panes(format!("nodes of {}", project.folder.display()));
             panes.entry(project.folder.clone()).or_insert_with(of_project).clone()
         };
-        let performer = self.hands.performer(caller, project.folder.clone(), panes);
+        let performer = self.executors.performer(caller, project.folder.clone(), panes);
         let timeout = request.timeout.and_then(TimeSpan::duration);
         let call = Call { input: request.input, timeout, interrupt, ..Call::default() };
         async move {

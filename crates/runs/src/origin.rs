@@ -1,4 +1,5 @@
-//! Data that a run needs to continue and that is in no history: its caller, the caller's directory, and its secrets.
+//! Data that a run needs to continue, but that is not in its history: its caller, the caller's directory, and its
+//! secrets.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -19,7 +20,7 @@ pub(super) enum Environment {
 }
 
 impl Environment {
-    /// A machine that opens nothing, calls nothing and moves no files needs no environment.
+    /// Returns the part that a machine needs: none for a machine that opens nothing, calls nothing and moves no files.
     pub(super) fn of_machine(definition: &Definition) -> Self {
         let opens = |state: &State| {
             matches!(
@@ -44,7 +45,7 @@ impl Environment {
 pub(super) struct ResumeContext {
     name: Option<String>,
     folder: PathBuf,
-    /// The environment of its terminals, without variables that are not UTF-8.
+    /// Environment of the run's terminals, without variables that are not UTF-8.
     environment: Vec<(String, String)>,
     #[serde(default)]
     person: bool,
@@ -52,9 +53,9 @@ pub(super) struct ResumeContext {
     secrets: Vec<String>,
     /// The digests of definitions at the start; `None` in data of older daemons.
     pins: Option<Pins>,
-    /// The gate of the run above at which a person has approved what this run does.
+    /// Gate of an ancestor at which a person has approved the actions of this run.
     approved_at: Option<String>,
-    /// The terminals that they saw, and those that the run above had opened.
+    /// Terminals that the person saw, and terminals that the ancestor had opened.
     approved_terminals: Option<BTreeSet<String>>,
 }
 
@@ -80,7 +81,7 @@ impl ResumeContext {
 
     pub(super) fn text(&self) -> String {
         serde_json::to_string(self).unwrap_or_else(|_| {
-            // The journal cannot store a directory whose name is not UTF-8; it can store the rest.
+            // The journal cannot store a directory whose name is not UTF-8. Store the other data.
             let folder = PathBuf::from("/");
             serde_json::to_string(&Self { folder, ..self.clone() }).expect("everything else is text")
         })

@@ -1,9 +1,9 @@
 //! Runs that an outer engine decides, and the workers that connect the daemon to it.
 //!
 //! Such a run has its history in the journal, which its gates and reports use as for any other run. For a machine, only
-//! [`decide`](steplatch_workflow::decide) runs elsewhere, and the numbered events arrive from there. A function
-//! continues here, in turns that the engine requests, and the engine schedules its calls. A worker is a client of the
-//! daemon that starts runs in the engine, passes inputs to them, and forwards the tasks of the engine to the daemon.
+//! [`decide`](steplatch_workflow::decide) runs in the engine, which sends numbered events. A function continues here,
+//! in turns that the engine requests, and the engine schedules its calls. A worker is a client of the daemon that
+//! starts runs in the engine, passes inputs to them, and forwards the tasks of the engine to the daemon.
 
 mod mirror;
 mod openings;
@@ -31,7 +31,7 @@ pub use worker::{WorkerRequests, WorkerToken};
 /// front-end for the driver of a run.
 const INPUT_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// Part of that time for the wait until the engine has the run, or a worker reconnects.
+/// Part of `INPUT_TIMEOUT` for the wait until the engine has the run, or a worker reconnects.
 const START_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Time after its start in which a daemon expects the workers of the last daemon to reconnect.
@@ -42,18 +42,18 @@ const WORKER_RETURN_TIMEOUT: Duration = Duration::from_secs(20);
 pub(crate) enum MirrorMessage {
     /// Events of the run.
     Events(EventBatch),
-    /// The engine has the run, or the reason that it does not.
+    /// The engine has the run, or the reason why it does not.
     Started(Result<(), String>),
-    /// The end of the run, if the engine has ended it on its own.
+    /// The engine has ended the run on its own, in this way.
     Lost(String),
-    /// A task of a function. A driver that has no answer to it drops the sender.
+    /// A task of a function. A driver without an answer drops the sender.
     Task(EngineTask, oneshot::Sender<EngineAnswer>),
 }
 
 /// Consecutive events of a run.
 #[derive(Debug)]
 pub(crate) struct EventBatch {
-    /// The number of events before them.
+    /// Number of events before these events.
     pub(crate) from: u64,
     pub(crate) events: Vec<Event>,
     /// Receives the number of recorded events once the journal has them.
@@ -77,7 +77,7 @@ pub(crate) struct OuterEngine {
     state: Mutex<State>,
     /// Counts changes of the workers and of the unstarted runs.
     changes: watch::Sender<u64>,
-    /// Time until which this daemon expects workers of the last one, if it had any.
+    /// Time until which this daemon expects the workers of the last daemon, if there were any.
     expected_until: Option<Instant>,
     /// Actions that may outlive their requests.
     openings: Openings,
@@ -89,17 +89,17 @@ struct State {
     workers: Vec<Worker>,
     /// Runs in progress that an outer engine decides.
     mirrors: HashMap<RunId, Registration>,
-    /// Runs that no worker has started yet.
+    /// Start requests of runs that no worker has started yet.
     unstarted: BTreeMap<RunId, EngineRequest>,
-    /// Runs in progress to cancel. Each worker that connects receives the request, since the last one may have
+    /// Runs in progress to cancel. Each worker that connects receives these requests, since the last worker may have
     /// disconnected.
     cancels: BTreeMap<RunId, EngineRequest>,
     /// Steps that runs in progress have abandoned.
-    left: HashMap<RunId, HashSet<StepId>>,
+    abandoned_steps: HashMap<RunId, HashSet<StepId>>,
     /// Inputs without an answer, by the number of their request.
-    waiting: HashMap<u64, PendingInput>,
-    /// The number of the next worker or request.
-    next: u64,
+    pending_inputs: HashMap<u64, PendingInput>,
+    /// Number of the last worker or request.
+    last_number: u64,
 }
 
 #[derive(Debug)]
@@ -108,7 +108,7 @@ struct Worker {
     requests: mpsc::UnboundedSender<EngineRequest>,
 }
 
-/// An input that a worker has.
+/// An input that was sent to a worker.
 #[derive(Debug)]
 struct PendingInput {
     worker: u64,
@@ -123,7 +123,7 @@ pub(crate) struct Registration {
     pub(crate) workflow: String,
     /// True if the run continues here, in turns: it is a function or a remote workflow.
     pub(crate) is_function: bool,
-    /// True if a worker starts it in the engine, rather than its parent.
+    /// True if a worker starts the run in the engine; otherwise its parent does.
     is_root: bool,
     /// The first events of the run; a function has none.
     pub(crate) first: Arc<Vec<Event>>,
@@ -155,7 +155,7 @@ impl Drop for MirrorInbox {
             state.mirrors.remove(&self.run);
             state.unstarted.remove(&self.run);
             state.cancels.remove(&self.run);
-            state.left.remove(&self.run);
+            state.abandoned_steps.remove(&self.run);
             self.engine.openings.forget_run(&self.run);
         }
     }
@@ -201,7 +201,7 @@ impl OuterEngine {
         }
     }
 
-    /// Returns the input with which the engine starts a run that has begun here; `None` if it is not in progress.
+    /// Returns the input with which the engine starts a run that has begun here; `None` if the run is not in progress.
     pub(crate) fn begun_answer(&self, run: &RunId) -> Option<EngineAnswer> {
         let Registration { workflow, is_function: function, first, .. } = self.registration(run)?;
         Some(EngineAnswer::Begun { workflow, events: first.to_vec(), function })
@@ -221,12 +221,12 @@ impl OuterEngine {
         self.is_served()
     }
 
-    /// Returns whether the daemon started so recently that the workers of the last one may not have connected yet.
+    /// Returns whether the daemon started so recently that the workers of the last daemon may not have connected yet.
     fn expects_workers(&self) -> bool {
         self.expected_until.is_some_and(|until| Instant::now() < until)
     }
 
-    /// Makes a worker start a registered run in the engine, now or once one connects. Starting a run twice does
+    /// Makes a worker start a registered run in the engine, now or once a worker connects. Starting a run twice does
     /// nothing.
     pub(crate) fn start(&self, run: &RunId) {
         let mut state = self.state.lock();
@@ -235,29 +235,29 @@ impl OuterEngine {
         let events = first.iter().map(|event| serde_json::to_value(event).expect("an event is JSON")).collect();
         let request = EngineRequest::Start { run_id: run.to_string(), workflow, events, function };
         state.unstarted.insert(run.clone(), request.clone());
-        state.ask(request);
+        state.send_request(request);
     }
 
     /// Makes the workers report if the engine ends a run in progress on its own. Each worker that connects receives the
-    /// request, since the one that has started the run may have ended.
+    /// request, since the worker that started the run may have ended.
     pub(crate) fn watch(&self, run: &RunId) {
-        self.state.lock().ask(EngineRequest::Watch { run_id: run.to_string() });
+        self.state.lock().send_request(EngineRequest::Watch { run_id: run.to_string() });
     }
 
     /// Records that a run in progress has abandoned a step.
-    pub(crate) fn leave(&self, step: &StepId) {
+    pub(crate) fn record_abandoned(&self, step: &StepId) {
         let mut state = self.state.lock();
         if state.mirrors.contains_key(&step.run) {
-            state.left.entry(step.run.clone()).or_default().insert(step.clone());
+            state.abandoned_steps.entry(step.run.clone()).or_default().insert(step.clone());
         }
     }
 
     /// Returns whether a run in progress has abandoned a step.
-    pub(crate) fn is_left(&self, step: &StepId) -> bool {
-        self.state.lock().left.get(&step.run).is_some_and(|left| left.contains(step))
+    pub(crate) fn is_abandoned(&self, step: &StepId) -> bool {
+        self.state.lock().abandoned_steps.get(&step.run).is_some_and(|steps| steps.contains(step))
     }
 
-    /// Makes a worker cancel a run in the engine, now or once one connects. Returns whether a worker received the
+    /// Makes a worker cancel a run in the engine, now or once a worker connects. Returns whether a worker received the
     /// request.
     pub(crate) fn cancel(&self, run: &RunId, reason: String) -> bool {
         let request = EngineRequest::Cancel { run_id: run.to_string(), reason };
@@ -267,32 +267,32 @@ impl OuterEngine {
             // The engine does not have the run yet, and receives the request after its start.
             return !state.workers.is_empty();
         }
-        state.ask(request)
+        state.send_request(request)
     }
 
-    /// Passes an input to a run in the engine. `key` is the same for a repeated input.
+    /// Passes an input to a run in the engine. A repeated input has the same `key`.
     pub(crate) async fn pass(&self, run: &RunId, key: String, input: &Input) -> InputEnd {
         let deadline = tokio::time::Instant::now() + INPUT_TIMEOUT;
         let mut changes = self.changes.subscribe();
         // `self` has a sender.
-        let ready = changes.wait_for(|_| self.can_take(run));
+        let ready = changes.wait_for(|_| self.can_accept_input(run));
         if tokio::time::timeout(START_TIMEOUT, ready).await.is_err() && self.is_served() {
             return InputEnd::Unknown("the engine does not have the run yet; try it again".to_owned());
         }
         let (reply, end) = oneshot::channel();
         let number = {
             let mut state = self.state.lock();
-            let number = state.number();
+            let number = state.next_number();
             let Some(worker) = state.workers.last().map(|worker| worker.number) else {
                 return InputEnd::Unknown(NOT_SERVED.to_owned());
             };
-            state.waiting.insert(number, PendingInput { worker, reply });
+            state.pending_inputs.insert(number, PendingInput { worker, reply });
             let input = serde_json::to_value(input).expect("an input is JSON");
-            state.ask(EngineRequest::Input { id: number, run_id: run.to_string(), key, input });
+            state.send_request(EngineRequest::Input { id: number, run_id: run.to_string(), key, input });
             number
         };
         let end = tokio::time::timeout_at(deadline, end).await;
-        self.state.lock().waiting.remove(&number);
+        self.state.lock().pending_inputs.remove(&number);
         match end {
             Ok(Ok(end)) => end,
             Ok(Err(_)) => InputEnd::Unknown(
@@ -304,9 +304,9 @@ impl OuterEngine {
         }
     }
 
-    /// Returns whether an input of a run can pass now: a worker has started it and is connected, or the daemon expects
-    /// none.
-    fn can_take(&self, run: &RunId) -> bool {
+    /// Returns whether the engine can accept an input of a run now: a worker is connected and has started the run, or
+    /// the daemon expects no worker.
+    fn can_accept_input(&self, run: &RunId) -> bool {
         let state = self.state.lock();
         match state.workers.is_empty() {
             true => !self.expects_workers(),
@@ -314,7 +314,7 @@ impl OuterEngine {
         }
     }
 
-    /// Sends a message to a run in progress. Returns whether it has a driver.
+    /// Sends a message to a run in progress. Returns whether the run has a driver.
     pub(crate) fn send(&self, run: &RunId, message: MirrorMessage) -> bool {
         if matches!(message, MirrorMessage::Started(Ok(())) | MirrorMessage::Lost(_)) {
             self.record_started(run);
@@ -323,11 +323,12 @@ impl OuterEngine {
         state.mirrors.get(run).is_some_and(|known| known.messages.send(message).is_ok())
     }
 
-    /// Stores events of a run in progress. Returns how many events it has then, or `None` if it has no driver.
+    /// Stores events of a run in progress. Returns the number of its events afterwards, or `None` if the run has no
+    /// driver.
     pub(crate) async fn record(&self, run: &RunId, from: u64, events: Vec<Event>) -> Option<u64> {
         let (reply, recorded) = oneshot::channel();
         if from > 0 {
-            // The engine has it: only a started run has its own events.
+            // The engine has the run: only a started run has events from the engine.
             self.record_started(run);
         }
         self.send(run, MirrorMessage::Events(EventBatch { from, events, reply })).then_some(())?;
@@ -337,7 +338,7 @@ impl OuterEngine {
     /// Passes a task to the driver of a function. `None` without a driver, or without an answer of the driver.
     pub(crate) async fn ask(&self, run: &RunId, task: EngineTask) -> Option<EngineAnswer> {
         let (reply, answer) = oneshot::channel();
-        // The engine has it.
+        // The engine has the run.
         self.record_started(run);
         self.send(run, MirrorMessage::Task(task, reply)).then_some(())?;
         answer.await.ok()
@@ -345,7 +346,7 @@ impl OuterEngine {
 
     /// Passes the end of an input to its sender.
     pub(crate) fn end_input(&self, number: u64, end: InputEnd) {
-        if let Some(pending) = self.state.lock().waiting.remove(&number) {
+        if let Some(pending) = self.state.lock().pending_inputs.remove(&number) {
             // The sender may have stopped waiting.
             let _ = pending.reply.send(end);
         }
@@ -354,7 +355,7 @@ impl OuterEngine {
     fn add_worker(&self) -> (u64, mpsc::UnboundedReceiver<EngineRequest>) {
         let (requests, received) = mpsc::unbounded_channel();
         let mut state = self.state.lock();
-        let number = state.number();
+        let number = state.next_number();
         let started = state.mirrors.iter().filter(|(run, known)| known.is_root && !state.unstarted.contains_key(*run));
         let watches = started.map(|(run, _)| EngineRequest::Watch { run_id: run.to_string() });
         for request in state.unstarted.values().chain(state.cancels.values()).cloned().chain(watches) {
@@ -379,11 +380,11 @@ impl OuterEngine {
     fn remove_worker(&self, number: u64) {
         let mut state = self.state.lock();
         state.workers.retain(|worker| worker.number != number);
-        state.waiting.retain(|_, pending| pending.worker != number);
-        // Another worker starts and cancels the runs that this one has not.
+        state.pending_inputs.retain(|_, pending| pending.worker != number);
+        // Another worker starts and cancels the remaining runs.
         let requests: Vec<EngineRequest> = state.unstarted.values().chain(state.cancels.values()).cloned().collect();
         for request in requests {
-            state.ask(request);
+            state.send_request(request);
         }
     }
 }
@@ -393,22 +394,22 @@ pub(crate) const NOT_SERVED: &str =
     "no worker of Temporal is connected to this daemon; start one with: steplatch worker --temporal ADDRESS";
 
 impl State {
-    fn number(&mut self) -> u64 {
-        self.next += 1;
-        self.next
+    fn next_number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
     }
 
-    /// Records that the engine has a run, and sends the request for its cancel if there is one. Returns whether that is
-    /// new.
+    /// Records that the engine has a run, and sends the request for its cancel if there is one. Returns whether this is
+    /// a change.
     fn record_started(&mut self, run: &RunId) -> bool {
         let is_new = self.unstarted.remove(run).is_some();
         if is_new && let Some(cancel) = self.cancels.get(run).cloned() {
-            self.ask(cancel);
+            self.send_request(cancel);
         }
         is_new
     }
 
-    fn ask(&mut self, request: EngineRequest) -> bool {
+    fn send_request(&mut self, request: EngineRequest) -> bool {
         self.workers.last().is_some_and(|worker| worker.requests.send(request).is_ok())
     }
 }

@@ -4,8 +4,8 @@
 //! at its use.
 //!
 //! The search follows names transitively. A computed name (a placeholder in a machine, an expression in a function) can
-//! refer to every definition that the caller sees, so a run then pins all of them. Text for other programs, such as a
-//! script, is not searched.
+//! refer to every definition that the caller sees, so a run then pins all of them. Text for other programs, such as
+//! scripts, is not searched.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -46,21 +46,21 @@ pub(super) fn check_workflow(
     let is_late = matches!(found, ResolvedTarget::Remote(_)) && pins.has_no_workflow(name);
     // A version without pinned hosts did not record the addresses of services either.
     let services = pins.hosts.is_some().then_some(services);
-    if is_late { Ok(()) } else { pins.check_workflow(name, &signature(found, services)) }
+    if is_late { Ok(()) } else { pins.check_workflow(name, &target_signature(found, services)) }
 }
 
-/// Checks the node or graph of a call, with everything that it calls.
+/// Checks the node or graph of a call, and all nodes that it calls.
 ///
 /// # Errors
 ///
-/// If one of them has changed since the start of the run.
+/// If a node has changed since the start of the run.
 pub(super) fn check_node(pins: &Pins, project: &Project, id: &str) -> Result<(), PinError> {
     let mut called = References::default();
     called.nodes.insert(id.to_owned());
-    let mut followed = BTreeSet::new();
+    let mut checked = BTreeSet::new();
     while let Some(id) = called.nodes.pop_first() {
-        let Some(declared) = project.nodes.get(&id).filter(|_| followed.insert(id.clone())) else { continue };
-        pins.check_node(&id, &signature_of(project, declared))?;
+        let Some(declared) = project.nodes.get(&id).filter(|_| checked.insert(id.clone())) else { continue };
+        pins.check_node(&id, &node_signature(project, declared))?;
         called.follow(declared);
         if called.any_node {
             return check_nodes(pins, project);
@@ -73,14 +73,14 @@ pub(super) fn check_node(pins: &Pins, project: &Project, id: &str) -> Result<(),
 ///
 /// # Errors
 ///
-/// If one of them has changed since.
+/// If a node has changed since then.
 pub(super) fn check_nodes(pins: &Pins, project: &Project) -> Result<(), PinError> {
     let pinned = project.nodes.iter().filter(|(id, _)| pins.has_node(id));
-    let check = |(id, declared): (&String, &NodeDeclaration)| pins.check_node(id, &signature_of(project, declared));
+    let check = |(id, declared): (&String, &NodeDeclaration)| pins.check_node(id, &node_signature(project, declared));
     pinned.into_iter().try_for_each(check)
 }
 
-/// Returns the nodes of a project that a run may call: for a child run, those that existed at the start.
+/// Returns the nodes of a project that a run may call. A child run may call only nodes that existed at the start.
 pub(super) fn callable(caller: &Caller, project: &Project) -> Vec<Value> {
     let mut documents = project.documents();
     if let Some(pins) = &caller.pins {
@@ -89,8 +89,8 @@ pub(super) fn callable(caller: &Caller, project: &Project) -> Vec<Value> {
     documents
 }
 
-/// Returns the digest of what a name of a workflow refers to.
-fn signature(found: &ResolvedTarget, services: Option<&RemoteServices>) -> Signature {
+/// Returns the digest of the target of a workflow name.
+fn target_signature(found: &ResolvedTarget, services: Option<&RemoteServices>) -> Signature {
     match found {
         // Nothing verifies the digest stated in the file.
         ResolvedTarget::Machine(saved) => Signature::of_value(&saved.definition),
@@ -105,7 +105,7 @@ fn signature(found: &ResolvedTarget, services: Option<&RemoteServices>) -> Signa
 }
 
 /// Returns the digest of a node, with its working directory.
-fn signature_of(project: &Project, declared: &NodeDeclaration) -> Signature {
+fn node_signature(project: &Project, declared: &NodeDeclaration) -> Signature {
     Signature::of_value(&serde_json::json!([project.folder, declared.node]))
 }
 
@@ -142,8 +142,8 @@ impl References {
         references
     }
 
-    /// Returns whether a name remains to be followed.
-    fn is_open(&self) -> bool {
+    /// Returns whether names remain to follow.
+    fn has_pending_names(&self) -> bool {
         self.any_workflow
             || self.any_node
             || self.any_host
@@ -249,33 +249,33 @@ fn literal_argument(call: &str) -> Option<&str> {
     (is_plain && after.trim_start().starts_with([',', ')'])).then_some(name)
 }
 
-/// The parts of a definition that may ask a person.
+/// Data of a definition that determines whether its runs may ask a person.
 struct FollowedDefinition {
-    /// True if it opens a gate itself, or calls a computed name.
-    asks: bool,
+    /// True if the definition opens a gate itself, or calls a computed name.
+    may_ask: bool,
     calls: References,
 }
 
 impl FollowedDefinition {
     fn of_machine(document: &Value) -> Self {
-        Self { asks: may_ask_person(document, &|_| true), calls: References::of_machine(document) }
+        Self { may_ask: may_ask_person(document, &|_| true), calls: References::of_machine(document) }
     }
 
     fn of_functions(text: &str) -> Self {
         let mut calls = References { any_node: true, ..References::default() };
         calls.add_functions(text);
-        Self { asks: has_word(text, GATE_CALL) || calls.any_workflow, calls }
+        Self { may_ask: has_word(text, GATE_CALL) || calls.any_workflow, calls }
     }
 
     fn of_node(declared: &NodeDeclaration) -> Self {
         let mut calls = References::default();
         calls.follow(declared);
-        let asks = match &declared.node.kind {
+        let may_ask = match &declared.node.kind {
             // Without `source`, the function is in the file of the declaration, which is not read here.
             NodeKind::Function(function) => function.source.as_deref().is_none_or(|source| has_word(source, GATE_CALL)),
             _ => false,
         };
-        Self { asks: asks || calls.any_workflow, calls }
+        Self { may_ask: may_ask || calls.any_workflow, calls }
     }
 }
 
@@ -284,25 +284,26 @@ fn gateless_names(
     workflows: &BTreeMap<String, FollowedDefinition>,
     nodes: &BTreeMap<String, FollowedDefinition>,
 ) -> GatelessNames {
-    let quiet = |followed: &BTreeMap<String, FollowedDefinition>| -> BTreeSet<String> {
-        followed.iter().filter(|(_, definition)| !definition.asks).map(|(name, _)| name.clone()).collect()
+    let without_gate = |followed: &BTreeMap<String, FollowedDefinition>| -> BTreeSet<String> {
+        followed.iter().filter(|(_, definition)| !definition.may_ask).map(|(name, _)| name.clone()).collect()
     };
-    let (mut quiet_workflows, mut quiet_nodes) = (quiet(workflows), quiet(nodes));
+    let (mut gateless_workflows, mut gateless_nodes) = (without_gate(workflows), without_gate(nodes));
     loop {
-        let before = quiet_workflows.len() + quiet_nodes.len();
-        let all_nodes = quiet_nodes.len() == nodes.len();
-        let is_quiet = |definition: &FollowedDefinition| {
-            definition.calls.workflows.is_subset(&quiet_workflows)
-                && definition.calls.nodes.is_subset(&quiet_nodes)
+        let previous_count = gateless_workflows.len() + gateless_nodes.len();
+        let all_nodes = gateless_nodes.len() == nodes.len();
+        let calls_only_gateless = |definition: &FollowedDefinition| {
+            definition.calls.workflows.is_subset(&gateless_workflows)
+                && definition.calls.nodes.is_subset(&gateless_nodes)
                 && (!definition.calls.any_node || all_nodes)
         };
-        let still_quiet =
+        let retain_gateless =
             |names: &BTreeSet<String>, followed: &BTreeMap<String, FollowedDefinition>| -> BTreeSet<String> {
-                names.iter().filter(|name| followed.get(*name).is_some_and(is_quiet)).cloned().collect()
+                names.iter().filter(|name| followed.get(*name).is_some_and(calls_only_gateless)).cloned().collect()
             };
-        (quiet_workflows, quiet_nodes) = (still_quiet(&quiet_workflows, workflows), still_quiet(&quiet_nodes, nodes));
-        if quiet_workflows.len() + quiet_nodes.len() == before {
-            return GatelessNames { workflows: quiet_workflows, nodes: quiet_nodes };
+        (gateless_workflows, gateless_nodes) =
+            (retain_gateless(&gateless_workflows, workflows), retain_gateless(&gateless_nodes, nodes));
+        if gateless_workflows.len() + gateless_nodes.len() == previous_count {
+            return GatelessNames { workflows: gateless_workflows, nodes: gateless_nodes };
         }
     }
 }
@@ -315,7 +316,7 @@ fn has_word(text: &str, word: &str) -> bool {
 }
 
 impl Engine {
-    /// Returns the caller of a new run with its pins: those of the root run, or current ones.
+    /// Returns the caller of a new run with its pins: the pins of the root run, or new pins.
     ///
     /// # Errors
     ///
@@ -339,19 +340,19 @@ impl Engine {
     /// If reading the disk fails.
     async fn pins(&self, caller: &Caller, mut references: References) -> Result<Pins, DiskError> {
         let mut pins = Pins { hosts: Some(BTreeMap::new()), ..Pins::default() };
-        if !references.is_open() {
+        if !references.has_pending_names() {
             return Ok(pins);
         }
         let project = self.projects.find_project(caller).await?;
         let (mut workflows, mut nodes) = (BTreeMap::new(), BTreeMap::new());
-        while references.is_open() {
+        while references.has_pending_names() {
             if std::mem::take(&mut references.any_workflow) {
                 let all = self.workflows.names(caller).await;
                 references.workflows.extend(all.into_iter().chain(self.remotes.tool_names()));
             }
             let mut names: Vec<String> = std::mem::take(&mut references.workflows).into_iter().collect();
             names.retain(|name| !pins.workflows.contains_key(name));
-            let found = self.meanings_of(caller, names.clone()).await?;
+            let found = self.targets_of(caller, names.clone()).await?;
             for (name, found) in names.into_iter().zip(found) {
                 match &found {
                     Ok(ResolvedTarget::Machine(saved)) => {
@@ -366,8 +367,8 @@ impl Engine {
                     // The daemon does not know the questions of a service.
                     Ok(ResolvedTarget::Remote(_)) | Err(_) => {}
                 }
-                let meaning = found.as_ref().ok().map(|found| signature(found, Some(&self.remotes)));
-                pins.workflows.insert(name, meaning);
+                let target = found.as_ref().ok().map(|found| target_signature(found, Some(&self.remotes)));
+                pins.workflows.insert(name, target);
             }
             if std::mem::take(&mut references.any_host) {
                 references.hosts.extend(self.sessions.host_names());
@@ -388,7 +389,7 @@ impl Engine {
                 }
                 pins.nodes.entry(id).or_insert_with(|| {
                     declared.into_iter().for_each(|declared| references.follow(declared));
-                    declared.map(|declared| signature_of(&project, declared))
+                    declared.map(|declared| node_signature(&project, declared))
                 });
             }
         }
@@ -412,9 +413,9 @@ mod tests {
     fn names_that_lead_to_a_question_or_to_what_is_not_known_are_not_gateless() {
         let run = |params: Value| json!({"states": {"s": {"action": {"tool": "run_workflow", "params": params}}}});
         let calls = |name: &str| run(json!({"workflow_name": name}));
-        let asks = json!({"states": {"s": {"action": {"tool": "gate", "params": {"prompt": "Go?"}}}}});
+        let may_ask = json!({"states": {"s": {"action": {"tool": "gate", "params": {"prompt": "Go?"}}}}});
         let machines = [
-            ("asks", asks.clone()),
+            ("asks", may_ask.clone()),
             ("deep", calls("middle")),
             ("middle", run(json!({"workflow_definition": calls("asks")}))),
             ("computed", calls("{name}")),

@@ -1,4 +1,4 @@
-//! Limit of the runs in progress below a root run.
+//! Limit of the descendants in progress of a root run.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,46 +8,47 @@ use steplatch_ids::{RunId, StepId};
 use crate::engine_state::Engine;
 use crate::run::Run;
 
-/// Maximum number of runs in progress below one run.
-const MAX_RUNS_BELOW: usize = 500;
+/// Maximum number of descendants in progress of one root run.
+const MAX_DESCENDANTS: usize = 500;
 
-/// A place among the runs below a root run. Freed on drop.
+/// A reserved place among the descendants of a root run. Freed on drop.
 pub(crate) struct DescendantQuota {
     shared: Arc<Engine>,
     root: RunId,
 }
 
-/// There are too many runs below the root run for another one.
+/// The root run has too many descendants for another one.
 #[derive(Debug, thiserror::Error)]
-#[error("{MAX_RUNS_BELOW} runs are in progress below one run, which is the limit")]
+#[error("{MAX_DESCENDANTS} runs are in progress below one run, which is the limit")]
 pub(crate) struct QuotaExceeded;
 
 impl DescendantQuota {
-    /// Takes a place for the run that `step` starts. A run that exists already gets one regardless of the limit.
+    /// Reserves a place for the run that `step` starts. An existing run gets a place regardless of the limit.
     pub(crate) fn reserve(shared: &Arc<Engine>, step: &StepId, is_known: bool) -> Result<Self, QuotaExceeded> {
         let root = root_of(&shared.lock(), &step.run);
-        let mut below = shared.below();
-        let count = below.entry(root.clone()).or_default();
-        if *count >= MAX_RUNS_BELOW && !is_known {
+        let mut descendants = shared.descendants();
+        let count = descendants.entry(root.clone()).or_default();
+        if *count >= MAX_DESCENDANTS && !is_known {
             return Err(QuotaExceeded);
         }
         *count += 1;
-        drop(below);
+        drop(descendants);
         Ok(Self { shared: shared.clone(), root })
     }
 }
 
 impl DescendantQuota {
-    /// Checks that the run which `step` starts has a place, where an outer engine waits for its end: that keeps none.
+    /// Checks that there is a place for the run that `step` starts. Reserves none: an outer engine waits for the end of
+    /// that run.
     pub(crate) fn check(shared: &Engine, step: &StepId) -> Result<(), QuotaExceeded> {
         let driven = shared.lock();
         let root = root_of(&driven, &step.run);
-        let below = driven.keys().filter(|run| **run != root && root_of(&driven, run) == root);
-        if below.count() >= MAX_RUNS_BELOW { Err(QuotaExceeded) } else { Ok(()) }
+        let descendants = driven.keys().filter(|run| **run != root && root_of(&driven, run) == root);
+        if descendants.count() >= MAX_DESCENDANTS { Err(QuotaExceeded) } else { Ok(()) }
     }
 }
 
-/// Returns the run in progress that has a run below it, at any depth, and none above it.
+/// Returns the topmost known ancestor of a run, or the run itself.
 fn root_of(driven: &HashMap<RunId, Arc<Run>>, run: &RunId) -> RunId {
     let parent = |run: &RunId| driven.get(run)?.about.parent.as_ref().map(|step| step.run.clone());
     std::iter::successors(Some(run.clone()), parent).last().unwrap_or_else(|| run.clone())
@@ -55,11 +56,11 @@ fn root_of(driven: &HashMap<RunId, Arc<Run>>, run: &RunId) -> RunId {
 
 impl Drop for DescendantQuota {
     fn drop(&mut self) {
-        let mut below = self.shared.below();
-        if let Some(count) = below.get_mut(&self.root) {
+        let mut descendants = self.shared.descendants();
+        if let Some(count) = descendants.get_mut(&self.root) {
             *count = count.saturating_sub(1);
             if *count == 0 {
-                below.remove(&self.root);
+                descendants.remove(&self.root);
             }
         }
     }

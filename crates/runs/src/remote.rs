@@ -1,7 +1,7 @@
-//! Runs of remote workflows: ordinary runs, whose work a service does.
+//! Runs of remote workflows: ordinary runs whose work a service performs.
 //!
 //! The journal has every request to the service and every answer, each written before the daemon acts on it. The daemon
-//! requests a start at most once: without a recorded answer to it, its outcome is unknown, also in reports.
+//! never repeats a start without a recorded answer: its outcome is unknown, also in reports.
 
 mod answer;
 mod begin;

@@ -1,4 +1,4 @@
-//! Reasons for the missing result of a finished run.
+//! Errors about missing results of finished runs.
 
 use steplatch_ids::RunId;
 
@@ -8,10 +8,10 @@ use crate::event::Unreadable;
 /// Reason why the daemon does not know the value that a run returned, as the rest of a sentence about the run.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ResultError {
-    /// Its history is unreadable.
+    /// The history is unreadable.
     #[error("is over, and its result cannot be read: {0}")]
     Unreadable(#[from] Unreadable),
-    /// Its history contains no result.
+    /// The history contains no result.
     #[error("came to nothing")]
     NoResult,
 }
@@ -19,7 +19,7 @@ pub(crate) enum ResultError {
 /// Reason for the missing result of a run that is a call of a node. The engine does not repeat the call.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CallResultError {
-    /// A client cancelled it.
+    /// A client cancelled the run.
     #[error("It was cancelled (run {run}).")]
     Cancelled {
         /// The run.
@@ -33,7 +33,7 @@ pub(crate) enum CallResultError {
         /// The recorded error.
         error: Option<String>,
     },
-    /// Its result is unreadable.
+    /// The result is unreadable.
     #[error("Run {run} {cause}.")]
     Unreadable {
         /// The run.
@@ -42,12 +42,12 @@ pub(crate) enum CallResultError {
         #[source]
         cause: ResultError,
     },
-    /// Its result is not that of a node.
+    /// The result is not the result of a node.
     #[error("Run {run} has no result: {cause}.")]
     Invalid {
         /// The run.
         run: RunId,
-        /// The difference.
+        /// Reason why the result is invalid.
         #[source]
         cause: serde_json::Error,
     },
@@ -56,10 +56,10 @@ pub(crate) enum CallResultError {
 /// Reason for the missing result of a call of a node that makes calls itself.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NodeCallError {
-    /// Its run did not start. The engine can repeat the call.
+    /// The run did not start. The engine can repeat the call.
     #[error(transparent)]
     NotStarted(#[from] StartError),
-    /// Its run has no result.
+    /// The run has no result.
     #[error(transparent)]
     NoResult(#[from] CallResultError),
 }

@@ -1,4 +1,4 @@
-//! A run from the outside of its driver: header, status, inputs and summary.
+//! A run as seen by other components than its driver: header, status, inputs and summary.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,19 +20,19 @@ use crate::gates::OpenGate;
 use crate::kind::Kind;
 use crate::machine::shorten;
 
-/// A run: one with a driver, or one from the journal.
+/// A run, with a driver or from the journal.
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) id: RunId,
     pub(super) about: RunHeader,
     inputs: RunInbox,
     progress: watch::Receiver<RunStatus>,
-    /// Locked while an answer to its gate is handled.
+    /// Held during the handling of an answer to a gate of the run.
     pub(super) answering: Mutex<()>,
-    /// Cancelled by a request to end the run, for long tasks.
+    /// Cancelled by a request to end the run. Long tasks watch it.
     pub(super) cancelling: CancellationToken,
-    /// Cancelled once the run that started it has recorded its result.
-    pub(super) taken: CancellationToken,
+    /// Cancelled once the parent has recorded the result of this run.
+    pub(super) result_taken: CancellationToken,
 }
 
 /// A message to the driver of a run.
@@ -46,7 +46,7 @@ pub(super) struct RunInput {
 /// A driver's disposition of an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Disposition {
-    /// The journal has it.
+    /// The journal has the input.
     Recorded,
     /// The input has no effect in the run's current state.
     Ignored,
@@ -83,36 +83,36 @@ impl RunInbox {
     }
 }
 
-/// The immutable data of a run for lists. Stored with its history.
+/// Immutable data of a run, for lists. Stored with the history.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct RunHeader {
-    /// The name of its workflow.
+    /// Name of the workflow.
     pub(super) workflow: String,
     pub(super) started: Timestamp,
-    /// Its input, secrets hidden; for a machine, its initial variables.
+    /// Input of the run, with secrets hidden; for a machine, its initial variables.
     #[serde(default)]
     pub(super) input: Value,
-    /// Its parameters, secrets hidden.
+    /// Parameters of the run, with secrets hidden.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub(super) params: Map<String, Value>,
-    /// The step of another run that started it.
+    /// Step of another run that started this run.
     pub(super) parent: Option<StepId>,
-    /// The digest of its definition.
+    /// Digest of the definition.
     pub(super) signature: Option<Signature>,
-    /// The digest of the definitions that it refers to, at its start.
+    /// Digest of the referenced definitions, at the start of the run.
     pub(super) pins: Option<Signature>,
-    /// Descriptions of the hosts that its definitions name.
+    /// Descriptions of the hosts that the definitions name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) hosts: Vec<String>,
-    /// The digest of the request, if it began under an idempotency key.
+    /// Digest of the request, if the run began under an idempotency key.
     pub(super) request: Option<Signature>,
-    /// The run that it runs again.
+    /// Earlier run that this run repeats.
     pub(super) again: Option<RerunInfo>,
-    /// Origin of its definition.
+    /// Origin of the definition.
     #[serde(default)]
     pub(super) source: DefinitionSource,
-    /// The engine that decides it.
+    /// Engine that decides the run.
     #[serde(default, skip_serializing_if = "is_own_engine")]
     pub(super) engine: EngineKind,
 }
@@ -126,38 +126,38 @@ fn is_own_engine(engine: &EngineKind) -> bool {
 /// The progress of a run.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RunStatus {
-    /// Number of its last entry.
+    /// Number of the last entry.
     pub(super) seq: u64,
     pub(super) state: RunState,
     pub(super) ended: Option<Timestamp>,
     pub(super) error: Option<String>,
     /// Python's traceback of the exception in `error`.
     pub(super) traceback: Option<String>,
-    /// Its result once it has completed, secrets hidden.
+    /// Result of a completed run, with secrets hidden.
     pub(super) result: Option<Arc<Value>>,
     /// True if `result` is only a part of the result.
     pub(super) result_shortened: bool,
-    /// Its result, with its secrets, for the run that started it. Never stored.
+    /// Result with its secrets, for the parent run. Never stored.
     pub(super) returned: Option<Arc<Value>>,
-    /// Its open gates, the oldest first.
+    /// Open gates of the run, the oldest first.
     pub(super) gates: Vec<OpenGate>,
     /// The child runs that wait, directly or because of their descendants.
-    pub(super) below: Vec<RunId>,
-    /// True if it or a descendant needs a person's answer to continue.
+    pub(super) waiting_children: Vec<RunId>,
+    /// True if the run or a descendant needs a person's answer to continue.
     pub(super) asks_person: bool,
-    /// True if it waits for an answer at its service.
+    /// True if the run waits for an answer at its service.
     pub(super) open_gate: bool,
-    /// Client and time of its current pause.
+    /// Client and time of the current pause.
     pub(super) paused: Option<Pause>,
-    /// Its definition's copy in the library, once it has finished.
+    /// Copy of the definition in the library, once the run has finished.
     pub(super) kept: Option<LibraryCopy>,
-    /// Reason that the library could not save the definition of a completed run.
+    /// Reason why the library could not save the definition of a completed run.
     pub(super) unsaved: Option<String>,
-    /// True if it needs the approver's passphrase to continue.
+    /// True if the run needs the approver's passphrase to continue.
     pub(super) locked: bool,
-    /// Reason that it cannot continue at present.
+    /// Reason why the run cannot continue at present.
     pub(super) trouble: Option<String>,
-    /// Accepted patches of its machine, secrets hidden.
+    /// Accepted patches of the machine, with secrets hidden.
     pub(super) repairs: Vec<RepairInfo>,
     /// The gate that asks for the next state of the run, and the machine that a patch would change.
     pub(super) repairable: Option<(StepId, Arc<Definition>)>,
@@ -188,11 +188,11 @@ fn deserialize_present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Res
     Value::deserialize(deserializer).map(Some)
 }
 
-/// Maximum length of a result that lists show whole, in characters of JSON, and of a text in a shortened one.
+/// Maximum characters of JSON of a result that lists show in full, and of a text in a shortened result.
 const MAX_RESULT_CHARS: usize = 1000;
 const MAX_RESULT_TEXT_CHARS: usize = 300;
 
-/// Returns a result as lists show it, and whether that is only a part of it: its long texts are cut, or it is the beginning of
+/// Returns a result as lists show it, and true if it is shortened: its long texts are cut, or it is the beginning of
 /// its JSON as a text.
 pub(super) fn listed(result: &Value) -> (Value, bool) {
     let is_short = |value: &Value| value.to_string().chars().nth(MAX_RESULT_CHARS).is_none();
@@ -244,7 +244,7 @@ impl RunState {
 }
 
 impl RunStatus {
-    /// Returns the time and the client of the present pause.
+    /// Returns the time and the client of the current pause.
     pub(super) fn pause(&self, secrets: &Redactor) -> Option<PauseInfo> {
         let Pause { since, by, .. } = self.paused.clone()?;
         Some(PauseInfo { since: clock::to_iso8601(since), by: secrets.masked(by) })
@@ -273,7 +273,7 @@ impl RunStatus {
 }
 
 impl RunHeader {
-    /// Hides all secrets that are known so far.
+    /// Hides all secrets that the daemon knows so far.
     pub(super) fn mask(&mut self, secrets: &Redactor) {
         secrets.mask_in(&mut self.input);
         secrets.mask_fields(&mut self.params);
@@ -288,7 +288,7 @@ impl Run {
         (Self::from_parts(id, about, inputs, progress), received, sender)
     }
 
-    /// Returns a run without a driver, as the journal has it.
+    /// Returns a run without a driver, from its journal record.
     pub(super) fn from_journal(known: KnownRun) -> Self {
         let KnownRun { run: id, last: seq, summary, .. } = known;
         let (state, summary_parts) = match summary {
@@ -347,8 +347,8 @@ impl Run {
     }
 
     fn from_parts(id: RunId, about: RunHeader, inputs: RunInbox, progress: watch::Receiver<RunStatus>) -> Self {
-        let (cancelling, taken) = (CancellationToken::new(), CancellationToken::new());
-        Self { id, about, inputs, progress, answering: Mutex::default(), cancelling, taken }
+        let (cancelling, result_taken) = (CancellationToken::new(), CancellationToken::new());
+        Self { id, about, inputs, progress, answering: Mutex::default(), cancelling, result_taken }
     }
 
     /// Returns the same run with other progress. For a run without a driver.
@@ -373,7 +373,7 @@ impl Run {
         self.inputs.clone()
     }
 
-    /// Returns whether it has a driver.
+    /// Returns whether the run has a driver.
     pub(super) fn is_driven(&self) -> bool {
         !self.inputs.is_closed() && !self.progress.borrow().locked
     }
@@ -388,10 +388,10 @@ impl Run {
         self.inputs.send(input);
     }
 
-    /// Sends an input to the run's driver, and returns the driver's disposition once the journal has that. `None` on
-    /// timeout, or if the driver leaves the run to the next daemon.
-    pub(super) async fn request(&self, input: Input, at_most: Duration) -> Option<Disposition> {
-        match tokio::time::timeout(at_most, self.inputs.request(input)).await.ok()? {
+    /// Sends an input to the run's driver, and returns the driver's disposition once the journal has stored it. `None`
+    /// on timeout, or if the driver leaves the run to the next daemon.
+    pub(super) async fn request(&self, input: Input, timeout: Duration) -> Option<Disposition> {
+        match tokio::time::timeout(timeout, self.inputs.request(input)).await.ok()? {
             Ok(disposition) => Some(disposition),
             // The driver ended before it handled this input.
             Err(_) => self.state().is_over().then_some(Disposition::Ignored),
@@ -403,16 +403,16 @@ impl Run {
         self.cancelling.cancel();
     }
 
-    /// Waits until the run has finished, or the time is up.
-    pub(super) async fn wait_until_over(&self, at_most: Duration) {
-        self.reaches(|progress| progress.state.is_over(), at_most).await;
+    /// Waits until the run has finished, or until the timeout.
+    pub(super) async fn wait_until_over(&self, timeout: Duration) {
+        self.wait_until(|progress| progress.state.is_over(), timeout).await;
     }
 
-    pub(super) async fn reaches(&self, condition: impl Fn(&RunStatus) -> bool, at_most: Duration) {
+    pub(super) async fn wait_until(&self, condition: impl Fn(&RunStatus) -> bool, timeout: Duration) {
         let mut progress = self.progress.clone();
         let reached = progress.wait_for(|progress| condition(progress));
         // On timeout, the caller reports the current state.
-        let _ = tokio::time::timeout(at_most, reached).await;
+        let _ = tokio::time::timeout(timeout, reached).await;
     }
 
     /// Waits until the run has finished. Every run ends by its own time limit, unless it waits for an answer.
@@ -420,7 +420,7 @@ impl Run {
         drop(self.progress.clone().wait_for(|progress| progress.state.is_over()).await);
     }
 
-    /// Returns the part of a report that runs of every kind have: on a run that is as far as `progress` says.
+    /// Returns the part of a report that runs of every kind have, for a run with this progress.
     pub(super) fn reply(&self, progress: &RunStatus, secrets: &Redactor) -> RunReply {
         let ended = progress.ended.unwrap_or_else(clock::now);
         RunReply {
@@ -436,7 +436,7 @@ impl Run {
         }
     }
 
-    /// Returns the record of the run, which waits for the answers to `gates`, with its result as lists show it.
+    /// Returns the record of the run, with its open `gates`, and with its result as lists show it.
     pub(super) fn record(&self, gates: Vec<GateInfo>, secrets: &Redactor) -> RunRecord {
         let progress = self.progress();
         let RunHeader { mut input, mut params, .. } = self.about.clone();

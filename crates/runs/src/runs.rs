@@ -49,7 +49,7 @@ use crate::start_key::StartKey;
 use crate::time_span::TimeSpan;
 use crate::{function, remote, run, source};
 
-/// Time that a start waits for the end of its run by default.
+/// Default time that a start waits for the end of its run.
 const DEFAULT_WAIT: Duration = Duration::from_secs(20);
 
 /// Maximum wait of one command.
@@ -61,8 +61,8 @@ const MAX_NAME_CHARS: usize = 80;
 /// Time that a cancel waits for the end of its run.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Maximum number of concurrent starts: a start needs ten times the memory of its run. One transaction of the journal
-/// contains as many.
+/// Maximum number of concurrent starts: a start needs ten times the memory of its run. One journal transaction can
+/// contain all of them.
 const MAX_CONCURRENT_STARTS: usize = 512;
 
 /// Maximum bytes of the definition and variables of a new run on Temporal, whose payloads have at most 2 MB.
@@ -88,15 +88,24 @@ impl Runs {
     ///
     /// If opening the journal fails.
     #[boxed]
-    pub async fn open(path: PathBuf, dependencies: RunDependencies, keep: RetentionPolicy) -> Result<Self, OpenError> {
-        let journal = Arc::new(open_journal(path.clone(), keep.disk).await?);
-        Ok(Self::new(journal, path.parent().unwrap_or(&path), dependencies, keep))
+    pub async fn open(
+        path: PathBuf,
+        dependencies: RunDependencies,
+        retention: RetentionPolicy,
+    ) -> Result<Self, OpenError> {
+        let journal = Arc::new(open_journal(path.clone(), retention.disk).await?);
+        Ok(Self::new(journal, path.parent().unwrap_or(&path), dependencies, retention))
     }
 
     /// Creates the runs of an open journal. `state` is the directory with the token of workers.
-    pub fn new(journal: Arc<dyn Journal>, state: &Path, dependencies: RunDependencies, keep: RetentionPolicy) -> Self {
+    pub fn new(
+        journal: Arc<dyn Journal>,
+        state: &Path,
+        dependencies: RunDependencies,
+        retention: RetentionPolicy,
+    ) -> Self {
         Self {
-            shared: Arc::new(Engine::new(journal, state, dependencies, keep)),
+            shared: Arc::new(Engine::new(journal, state, dependencies, retention)),
             starts: Semaphore::new(MAX_CONCURRENT_STARTS),
             reports: Semaphore::new(MAX_CONCURRENT_REPORTS),
         }
@@ -115,7 +124,7 @@ impl Runs {
         self.shared.lock().len()
     }
 
-    /// Stops driving every run, for the next daemon to resume.
+    /// Stops driving every run. The next daemon resumes them.
     #[boxed]
     pub async fn leave(&self) {
         self.shared.stopping.cancel();
@@ -140,21 +149,21 @@ impl Runs {
             Ok(terminal) => terminal,
             Err(error) => return refused(Some(error.to_string())),
         };
-        let given = RunArguments { input, params: params.unwrap_or_default() };
+        let run_arguments = RunArguments { input, params: params.unwrap_or_default() };
         let start = RunWorkflow {
             workflow_name: Some(workflow_id),
             session_id,
-            initial_variables: Some(given.as_variables()),
+            initial_variables: Some(run_arguments.as_variables()),
             execution_timeout: verb.timeout.or(verb.execution_timeout),
             idempotency_key,
             ..RunWorkflow::default()
         };
-        let run = match self.start(caller, start, Some(given), step).await {
+        let run = match self.start(caller, start, Some(run_arguments), step).await {
             Ok(run) => run,
             Err(reply) => return refused(reply.error),
         };
         match until {
-            Some(Until::Gate) => self.wait_until_rest(&run, MAX_WAIT).await,
+            Some(Until::Gate) => self.wait_until_idle(&run, MAX_WAIT).await,
             None if wait => run.wait_until_over(MAX_WAIT).await,
             _ => {}
         }
@@ -163,11 +172,11 @@ impl Runs {
         ExecuteWorkflowReply { success: true, run_id, state, result, error: report.error, traceback: report.traceback }
     }
 
-    /// Returns the terminal of a start, if `session_id` is a terminal instead of a session of the caller's project.
+    /// Returns `session_id` if it is a terminal, and `None` if it is a session of the caller's project.
     ///
     /// # Errors
     ///
-    /// If it is neither.
+    /// If `session_id` is neither, or `workspace` is no session of the project.
     async fn find_terminal(
         &self,
         caller: &Caller,
@@ -185,12 +194,12 @@ impl Runs {
         }
     }
 
-    /// Calls a node that makes calls itself as a run, and waits for its end. A repeated request with the same `step`
-    /// does not call the node again.
+    /// Starts a run for a node that makes calls of its own, and waits for its end. A repeated request with the same
+    /// `step` does not call the node again.
     ///
     /// # Errors
     ///
-    /// If it does not start, or has no result.
+    /// If the run does not start, or has no result.
     pub(crate) async fn call_node(
         &self,
         caller: &Arc<Caller>,
@@ -214,7 +223,7 @@ impl Runs {
         let (workflow_name, session_id) = requested_names(&verb);
         let reply = match self.start(caller, verb, None, step).await {
             Ok(run) => {
-                self.wait_until_rest(&run, wait).await;
+                self.wait_until_idle(&run, wait).await;
                 Box::pin(self.report(&run)).await
             }
             Err(reply) => RunReply { workflow_name, session_id, ..*reply },
@@ -252,18 +261,18 @@ impl Runs {
                 Some(input) => input.clone(),
                 None => Value::Object(arguments.clone()),
             };
-            let given = RunArguments { input, params: arguments };
+            let run_arguments = RunArguments { input, params: arguments };
             let verb = RunWorkflow {
                 workflow_name: Some(tool.workflow_id),
-                initial_variables: Some(given.as_variables()),
+                initial_variables: Some(run_arguments.as_variables()),
                 idempotency_key,
                 ..RunWorkflow::default()
             };
-            self.start(caller, verb, Some(given), step).await
+            self.start(caller, verb, Some(run_arguments), step).await
         };
         match start {
             Ok(run) => {
-                self.wait_until_rest(&run, wait).await;
+                self.wait_until_idle(&run, wait).await;
                 Box::pin(self.report(&run)).await
             }
             Err(reply) => RunReply { workflow_name: Some(workflow_name), ..*reply },
@@ -284,30 +293,30 @@ impl Runs {
         &self,
         caller: &Arc<Caller>,
         verb: RunWorkflow,
-        given: Option<RunArguments>,
+        run_arguments: Option<RunArguments>,
         step: Option<String>,
     ) -> Result<Arc<Run>, Box<RunReply>> {
-        let _turn = self.starts.acquire().await.expect("it is never closed");
-        Box::pin(self.start_unqueued(caller, verb, given, step)).await
+        let _permit = self.starts.acquire().await.expect("it is never closed");
+        Box::pin(self.start_unqueued(caller, verb, run_arguments, step)).await
     }
 
     async fn start_unqueued(
         &self,
         caller: &Arc<Caller>,
         verb: RunWorkflow,
-        given: Option<RunArguments>,
+        run_arguments: Option<RunArguments>,
         step: Option<String>,
     ) -> Result<Arc<Run>, Box<RunReply>> {
         let is_python = verb.workflow_file.as_deref().is_some_and(|file| file.ends_with(".py"));
         if verb.rehearse.is_some() && is_python {
             return Err(refuse_rehearsal());
         }
-        let key = StartKey::of_workflow(&verb, given.as_ref(), step, &self.shared.secrets);
+        let key = StartKey::of_workflow(&verb, run_arguments.as_ref(), step, &self.shared.secrets);
         let known_run = self.run_with_key(key.as_ref()).await?;
         match (verb.again.clone(), known_run) {
             (Some(_), Some(run)) => Ok(run),
             (Some(request), None) => Box::pin(self.run_again(caller, verb, request, key)).await,
-            (None, known_run) => self.start_named(caller, verb, given, key, known_run).await,
+            (None, known_run) => self.start_named(caller, verb, run_arguments, key, known_run).await,
         }
     }
 
@@ -316,21 +325,23 @@ impl Runs {
         &self,
         caller: &Arc<Caller>,
         verb: RunWorkflow,
-        given: Option<RunArguments>,
+        run_arguments: Option<RunArguments>,
         key: Option<StartKey>,
         known_run: Option<Arc<Run>>,
     ) -> Result<Arc<Run>, Box<RunReply>> {
         let engine = verb.engine.unwrap_or_else(|| self.shared.engine_policy.default_engine());
         if let Some(file) = verb.workflow_file.as_deref().filter(|file| file.ends_with(".py")) {
             return match known_run {
-                Some(run) if run.kind() == Kind::Function && self.is_of_file(&run, caller.folder.join(file)).await => {
+                Some(run)
+                    if run.kind() == Kind::Function && self.began_with_file(&run, caller.folder.join(file)).await =>
+                {
                     Ok(run)
                 }
                 Some(run) => key_conflict(&run, key.as_ref()),
                 None => {
                     self.check_engine_served(engine).await?;
                     let from = FunctionLocation::File(file);
-                    self.shared.begin_function(caller, &verb, from, given, key, engine).await
+                    self.shared.begin_function(caller, &verb, from, run_arguments, key, engine).await
                 }
             };
         }
@@ -345,13 +356,13 @@ impl Runs {
                     None => {
                         self.check_engine_served(engine).await?;
                         let from = FunctionLocation::Library(&workflow);
-                        self.shared.begin_function(caller, &verb, from, given, key, engine).await
+                        self.shared.begin_function(caller, &verb, from, run_arguments, key, engine).await
                     }
                 };
             }
             Ok(RunTarget::Remote(tool)) => {
                 let variables = || arguments(&tool, verb.initial_variables.clone().unwrap_or_default());
-                let input = given.map_or_else(variables, RunArguments::into_arguments);
+                let input = run_arguments.map_or_else(variables, RunArguments::into_arguments);
                 let timeout = verb.execution_timeout.map(TimeSpan::from_seconds);
                 let run = RunId::random();
                 let launch = RemoteLaunch { run, tool: *tool, input, timeout, parent: None, key, engine };
@@ -391,7 +402,7 @@ impl Runs {
             gateless: GatelessNames::default(),
         };
         let launch = MachineLaunch { definition, source, start, key, engine, again: None };
-        self.launch_machine(caller, launch, given).await
+        self.launch_machine(caller, launch, run_arguments).await
     }
 
     /// Starts a run of a machine, if its terminal exists, its values are complete, and its engine can run it.
@@ -399,11 +410,11 @@ impl Runs {
         &self,
         caller: &Arc<Caller>,
         mut launch: MachineLaunch,
-        given: Option<RunArguments>,
+        run_arguments: Option<RunArguments>,
     ) -> Result<Arc<Run>, Box<RunReply>> {
         let MachineLaunch { definition, start, engine, .. } = &mut launch;
-        let in_variables = start.variables.get("session_id").and_then(Value::as_str);
-        if let Some(session) = start.session_id.as_deref().or(in_variables).filter(|session| !session.is_empty()) {
+        let variable_session = start.variables.get("session_id").and_then(Value::as_str);
+        if let Some(session) = start.session_id.as_deref().or(variable_session).filter(|session| !session.is_empty()) {
             let found = self.shared.sessions.exists(session).await;
             found.map_err(|error| not_started("execution_error", error.to_string()))?;
         }
@@ -420,7 +431,7 @@ impl Runs {
                 return Err(not_started("execution_error", error));
             }
         }
-        let run = self.shared.begin_with(caller, launch, given).await;
+        let run = self.shared.begin_with(caller, launch, run_arguments).await;
         run.map_err(|error| not_started("execution_error", error.to_string()))
     }
 
@@ -455,11 +466,11 @@ impl Runs {
     }
 
     /// Returns whether a run began with the contents of a file. An unreadable file counts as unchanged.
-    async fn is_of_file(&self, run: &Run, file: PathBuf) -> bool {
+    async fn began_with_file(&self, run: &Run, file: PathBuf) -> bool {
         let text = source::read(file).await;
-        let is_other =
+        let has_changed =
             |text: String| run.about.signature.as_ref().is_some_and(|known| *known != Signature::of_text(&text));
-        !text.is_ok_and(is_other)
+        !text.is_ok_and(has_changed)
     }
 
     /// Returns the run that began under a key, if there is a key and such a run.
@@ -483,7 +494,7 @@ impl Runs {
         match self.find_by_text(&verb.run_id).await {
             Ok(run) => {
                 if let Some(wait) = verb.wait_seconds {
-                    self.wait_until_rest(&run, clamp_wait(wait)).await;
+                    self.wait_until_idle(&run, clamp_wait(wait)).await;
                 }
                 let comparison = match verb.compare_with {
                     Some(other) => Some(Box::pin(self.compare(&run, &other)).await),
@@ -498,15 +509,15 @@ impl Runs {
     /// Compares the events of two runs so far.
     async fn compare(&self, run: &Arc<Run>, other_id: &str) -> RunComparison {
         let refused = |error: String| RunComparison { error: Some(error), ..RunComparison::default() };
-        let other_id = match self.find_by_text(other_id).await {
-            Ok(other_id) => other_id,
+        let other = match self.find_by_text(other_id).await {
+            Ok(other) => other,
             Err(error) => return refused(error.to_string()),
         };
-        let events = |run: &Arc<Run>| RunEvents::new(self.shared.clone(), run.clone(), 1, None);
-        match (events(run).so_far().await, events(&other_id).so_far().await) {
-            (Ok(one), Ok(two)) => {
-                let (run, other_id) = (run.id.to_string(), other_id.id.to_string());
-                steplatch_capture::compare_runs((&run, &one), (&other_id, &two))
+        let reader = |run: &Arc<Run>| RunEvents::new(self.shared.clone(), run.clone(), 1, None);
+        match (reader(run).so_far().await, reader(&other).so_far().await) {
+            (Ok(events), Ok(other_events)) => {
+                let (run, other_id) = (run.id.to_string(), other.id.to_string());
+                steplatch_capture::compare_runs((&run, &events), (&other_id, &other_events))
             }
             (Err(error), _) | (_, Err(error)) => refused(HistoryError::from(error).to_string()),
         }
@@ -535,11 +546,11 @@ impl Runs {
         }
     }
 
-    /// Cancels a run. Returns its state before and after that.
+    /// Cancels a run. Returns its states before and after the cancel.
     ///
     /// # Errors
     ///
-    /// If there is no such run, the journal does not store its end, or it does not end in time.
+    /// If there is no such run, the journal does not store its end, or the run does not end in time.
     async fn cancel_run(&self, id: &RunId) -> Result<(RunState, RunState), CancelError> {
         let run = self.find(id).await?;
         let before = run.state();
@@ -602,7 +613,7 @@ impl Runs {
         }
     }
 
-    /// Subscribes to the events of a run, after the last one that the client has.
+    /// Subscribes to the events of a run, from the requested number on.
     #[boxed]
     pub async fn subscribe(&self, verb: &Subscribe) -> (SubscribeReply, Option<RunEvents>) {
         let refused = |error: String| (SubscribeReply { error: Some(error), ..SubscribeReply::default() }, None);
@@ -619,25 +630,25 @@ impl Runs {
     }
 
     /// Waits until a run has finished or has an open gate, or until a timeout.
-    async fn wait_until_rest(&self, run: &Arc<Run>, at_most: Duration) {
+    async fn wait_until_idle(&self, run: &Arc<Run>, timeout: Duration) {
         let mut progress = run.follow();
-        let rest = async {
+        let idle = async {
             loop {
                 let state = progress.borrow_and_update().state;
-                // A child may already have its answer before this run receives it.
+                // Watch the descendants, too: a child may have its answer before the state of this run changes.
                 let mut child_changes = JoinSet::new();
                 for run in self.family(run).into_iter().skip(1) {
                     let mut progress = run.follow();
                     progress.mark_unchanged();
                     child_changes.spawn(async move { progress.changed().await });
                 }
-                let asks = run.progress().open_gate || self.waits_for_answer(run);
-                if state.is_over() || (state == RunState::Waiting && asks) {
+                let has_gate = run.progress().open_gate || self.waits_for_answer(run);
+                if state.is_over() || (state == RunState::Waiting && has_gate) {
                     return;
                 }
                 let is_dropped = tokio::select! {
                     changed = progress.changed() => changed.is_err(),
-                    // A finished child does not change again, and this run receives its end.
+                    // The pattern ignores a finished child: this run receives its end.
                     Some(Ok(Ok(()))) = child_changes.join_next() => false,
                 };
                 if is_dropped {
@@ -646,7 +657,7 @@ impl Runs {
             }
         };
         // On timeout, the caller reports the current state.
-        let _ = tokio::time::timeout(at_most, rest).await;
+        let _ = tokio::time::timeout(timeout, idle).await;
     }
 
     fn to_record(&self, run: &Arc<Run>) -> RunRecord {
@@ -679,7 +690,7 @@ impl Runs {
     }
 
     async fn report(&self, run: &Arc<Run>) -> RunReply {
-        let _turn = self.reports.acquire().await.expect("it is never closed");
+        let _permit = self.reports.acquire().await.expect("it is never closed");
         // Read the status before the history: a run that ends in between is then reported as running, not as completed
         // without a result.
         let (progress, gate) = (run.progress(), self.pending_gates(run).into_iter().next());
@@ -716,7 +727,7 @@ enum CancelError {
         .trouble.as_deref().unwrap_or("actions in progress have not ended yet")
     )]
     Pending {
-        /// Reason why it cannot continue, if known.
+        /// Reason why the run cannot continue, if known.
         trouble: Option<String>,
     },
 }

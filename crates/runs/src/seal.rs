@@ -5,7 +5,7 @@
 //! the marks remain.
 //!
 //! A mark is U+FDD0, the number of the secret, U+FDD1. Both are noncharacters for internal use by programs (Unicode 16,
-//! section 23.7). One in foreign text becomes a mark without a number.
+//! section 23.7). A noncharacter in foreign text becomes a mark without a number.
 //!
 //! A [`SealedEntry`] knows its foreign texts. A [`LiveSeal`] seals the entries of a run in progress. It hides the
 //! secrets of the run, and every secret of the daemon that an entry contains, including those learned later.
@@ -49,7 +49,7 @@ const FOREIGN_FIELDS: [&str; 22] = [
     "screens",
     "items",
     "proposal",
-    // Of a branch.
+    // Name of a branch.
     "name",
 ];
 
@@ -89,14 +89,14 @@ impl Seal {
         &self.secrets
     }
 
-    /// Learns a secret, line by line, and in the forms that filters write. Returns the new ones.
+    /// Learns a secret, line by line, and in the forms that filters write. Returns the new forms.
     pub(crate) fn learn(&mut self, secret: &str) -> Vec<String> {
         let before = self.secrets.len();
         if !secret.is_empty()
             && hideable_lines(secret).next().is_none()
             && !self.secrets.iter().any(|known| known == secret)
         {
-            // Too short to search for in texts; hidden in the field with its name.
+            // The secret is too short to search for in texts. Hide it only in the field with its name.
             self.secrets.push(secret.to_owned());
             return Vec::new();
         }
@@ -169,7 +169,7 @@ impl Seal {
         rename_fields(fields, |name| self.sealed_name(name));
     }
 
-    /// Returns the stored form of the name of a field, if that differs.
+    /// Returns the stored form of a field name, if it differs from the name.
     fn sealed_name(&self, name: &str) -> Option<String> {
         let hidden = || self.searchable_secrets().filter(|(_, secret)| hides_in_names(secret));
         let changes = name.contains(MARK_START) || hidden().any(|(_, secret)| name.contains(secret));
@@ -236,7 +236,7 @@ pub(crate) fn has_marks(text: &str) -> bool {
 }
 
 /// Replaces numbered secrets by marks. Works in one pass, so that it does not search in marks. Of two secrets at one
-/// position it replaces the longer, so that no part of it remains.
+/// position, replaces the longer, so that no part of it remains.
 fn seal_text<'a, S: Iterator<Item = (usize, &'a String)>>(text: &str, secrets: impl Fn() -> S) -> String {
     let mut closed = String::with_capacity(text.len());
     let mut remaining = text;
@@ -278,7 +278,7 @@ impl SealedEntry for Event {
 #[derive(Debug, Default)]
 pub(crate) struct LiveSeal {
     seal: Seal,
-    /// Number of secrets that the daemon had learned when all entries were last searched for them.
+    /// Number of secrets of the daemon at the last search of all entries.
     searched: u64,
     /// Number of secrets stored with the run.
     stored: usize,
@@ -331,16 +331,16 @@ impl LiveSeal {
         for secret in own.iter().filter(|secret| hideable_lines(secret).next().is_some()) {
             self.learn(&shared.secrets, secret);
         }
-        // Secrets that the daemon learns later may be missing; the next entries trigger the search for them.
+        // The daemon may learn more secrets during this call. The next call searches for them.
         let searched = shared.secrets.learned_since(u64::MAX).1;
         let mut texts: Vec<String> = entries.iter().map(plain).collect();
         let known = shared.secrets.known();
-        let found: Vec<String> = known.into_iter().filter(|secret| stands_in(secret, &texts)).collect();
+        let found: Vec<String> = known.into_iter().filter(|secret| contains_secret(secret, &texts)).collect();
         found.iter().for_each(|secret| self.learn(&shared.secrets, secret));
         let redacted = if last > 0 {
             self.redacted::<E>(shared, run, searched).await
         } else {
-            // The search just now covered all existing entries.
+            // The search above covered all existing entries.
             self.searched = searched;
             Vec::new()
         };
@@ -362,10 +362,10 @@ impl LiveSeal {
     }
 
     /// Returns the earlier entries that contain secrets which the daemon has learned since the last search, in their
-    /// new stored form. They then count as searched for the first `searched` secrets.
+    /// new stored form. Afterwards, the entries count as searched for the first `searched` secrets.
     async fn redacted<E: SealedEntry>(&mut self, shared: &Engine, run: &RunId, searched: u64) -> Vec<(u64, String)> {
-        let (fresh, _) = shared.secrets.learned_since(self.searched);
-        if fresh.is_empty() {
+        let (new_secrets, _) = shared.secrets.learned_since(self.searched);
+        if new_secrets.is_empty() {
             self.searched = searched;
             return Vec::new();
         }
@@ -379,16 +379,20 @@ impl LiveSeal {
         };
         self.searched = searched;
         let seal = self.seal.clone();
-        let (found, redacted) = shared.at_length(move || redact::<E>(seal, &fresh, records)).await;
+        let (found, redacted) = shared.run_blocking(move || redact::<E>(seal, &new_secrets, records)).await;
         found.iter().for_each(|secret| self.learn(&shared.secrets, secret));
         redacted
     }
 }
 
-/// Returns the `fresh` secrets that an entry contains, and every entry that changes once the seal knows them.
-fn redact<E: SealedEntry>(mut seal: Seal, fresh: &[String], records: Vec<Record>) -> (Vec<String>, Vec<(u64, String)>) {
+/// Returns the `new_secrets` secrets that an entry contains, and every entry that changes once the seal knows them.
+fn redact<E: SealedEntry>(
+    mut seal: Seal,
+    new_secrets: &[String],
+    records: Vec<Record>,
+) -> (Vec<String>, Vec<(u64, String)>) {
     let opened: Vec<String> = records.iter().map(|record| seal.open(record.text.clone())).collect();
-    let found: Vec<String> = fresh.iter().filter(|secret| stands_in(secret, &opened)).cloned().collect();
+    let found: Vec<String> = new_secrets.iter().filter(|secret| contains_secret(secret, &opened)).cloned().collect();
     found.iter().for_each(|secret| drop(seal.learn(secret)));
     if seal.secrets.is_empty() {
         return (found, Vec::new());
@@ -408,8 +412,8 @@ fn plain(entry: &impl Serialize) -> String {
     serde_json::to_string(entry).expect("an entry has only JSON in it")
 }
 
-/// Returns whether one of these texts of JSON contains a secret, or its form after a filter.
-fn stands_in(secret: &str, texts: &[String]) -> bool {
+/// Returns whether one of these JSON texts contains a secret, or its form after a filter.
+fn contains_secret(secret: &str, texts: &[String]) -> bool {
     let mut forms = std::iter::once(secret.to_owned()).chain(filtered_forms(secret)).map(|form| in_json(&form));
     forms.any(|form| texts.iter().any(|text| text.contains(&form)))
 }
@@ -547,8 +551,8 @@ mod tests {
     #[test]
     fn a_secret_is_found_in_every_form_that_a_filter_writes() {
         let texts = [plain(&json!({"command": "echo 'it'\\''s me'", "quoted": "\"a\\\"b\""}))];
-        assert!(stands_in("it's me", &texts) && stands_in("a\"b", &texts));
-        assert!(!stands_in("command it", &texts));
+        assert!(contains_secret("it's me", &texts) && contains_secret("a\"b", &texts));
+        assert!(!contains_secret("command it", &texts));
     }
 
     proptest! {

@@ -1,7 +1,7 @@
 //! Answers to gates that the journal does not record: the fields of a form whose format is `password`.
 //!
-//! Such a value is hidden wherever it comes back, and the journal has a mask in its place. The daemon's own questions take it from
-//! memory; nothing else receives it.
+//! The daemon hides such a value in all output, and the journal has a mask in its place. Only the daemon's own
+//! questions receive the value, from memory.
 
 use std::collections::HashMap;
 
@@ -14,8 +14,8 @@ use steplatch_workflow::{Field, Form};
 /// The values of secret fields, for the runs with an [`AnswerTaker`].
 #[derive(Debug, Default)]
 pub(crate) struct SecretAnswers {
-    /// The fields by their run. A run has an entry if it has an [`AnswerTaker`].
-    pub(crate) taken: Mutex<HashMap<RunId, Map<String, Value>>>,
+    /// Secret fields by run. A run has an entry if it has an [`AnswerTaker`].
+    pub(crate) values: Mutex<HashMap<RunId, Map<String, Value>>>,
 }
 
 impl SecretAnswers {
@@ -27,12 +27,12 @@ impl SecretAnswers {
             return (answer, Vec::new());
         };
         let mut texts = Vec::new();
-        let mut taken = self.taken.lock();
+        let mut values = self.values.lock();
         for name in names {
             let Some(value) = fields.get_mut(name) else { continue };
             let Value::String(text) = std::mem::replace(value, MASK.into()) else { continue };
-            if let Some(taken) = taken.get_mut(run) {
-                taken.insert(name.to_owned(), text.as_str().into());
+            if let Some(values) = values.get_mut(run) {
+                values.insert(name.to_owned(), text.as_str().into());
             }
             texts.push(text);
         }
@@ -55,10 +55,10 @@ mod tests {
         let given = || json!({"name": "ana", "code": "42 43"}).to_string();
         let (stored, texts) = answers.conceal(&run, &form, given());
         assert_eq!((stored, texts), (json!({"name": "ana", "code": MASK}).to_string(), vec!["42 43".to_owned()]));
-        assert!(answers.taken.lock().is_empty(), "nothing takes it");
-        answers.taken.lock().insert(run.clone(), Map::new());
+        assert!(answers.values.lock().is_empty(), "nothing takes it");
+        answers.values.lock().insert(run.clone(), Map::new());
         answers.conceal(&run, &form, given());
-        assert_eq!(Value::from(answers.taken.lock()[&run].clone()), json!({"code": "42 43"}));
+        assert_eq!(Value::from(answers.values.lock()[&run].clone()), json!({"code": "42 43"}));
         let plain = json!({"properties": {"name": {"type": "string"}}});
         assert_eq!(answers.conceal(&run, &plain, given()), (given(), Vec::new()));
     }

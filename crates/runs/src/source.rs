@@ -27,7 +27,7 @@ const MAX_FILE_BYTES: u64 = 4 * MAX_DOCUMENT_BYTES as u64;
 /// The prefix of the error of an invalid definition, in the words of document 001, line 1240.
 pub(super) const INVALID: &str = "Workflow definition validation failed";
 
-/// Reads a file given by its path. Of a file that is too long for a definition, reads only enough to detect that.
+/// Reads a file. Refuses a file that is too long for a definition.
 pub(super) async fn read(path: PathBuf) -> io::Result<String> {
     let reading = tokio::task::spawn_blocking(move || {
         let file = File::open(path)?;
@@ -42,14 +42,14 @@ pub(super) async fn read(path: PathBuf) -> io::Result<String> {
 }
 
 impl Engine {
-    /// Returns the target of a name for `caller`: a saved workflow, else the tool of a remote one.
+    /// Returns the target of a name for `caller`: a saved workflow, else the tool of a remote workflow.
     ///
     /// # Errors
     ///
-    /// If there is none, with the available names; if its file is broken; or if the caller is a run, and the name
-    /// referred to another target at its start.
+    /// If there is no target; if its file is broken; or if the caller is a run, and the name referred to another target
+    /// at the start of that run.
     pub(super) async fn resolve_name(&self, caller: &Caller, name: &str) -> Result<ResolvedTarget, TargetError> {
-        let found = self.meaning(name, self.workflows.find(caller, name).await)?;
+        let found = self.target_of(name, self.workflows.find(caller, name).await)?;
         caller.pins.as_ref().map_or(Ok(()), |pins| pins::check_workflow(pins, name, &found, &self.remotes))?;
         Ok(found)
     }
@@ -59,17 +59,17 @@ impl Engine {
     /// # Errors
     ///
     /// If reading the disk fails.
-    pub(super) async fn meanings_of(
+    pub(super) async fn targets_of(
         &self,
         caller: &Caller,
         names: Vec<String>,
     ) -> Result<Vec<Result<ResolvedTarget, FindError>>, DiskError> {
         let found = self.workflows.find_each(caller, names.clone()).await?;
-        Ok(names.iter().zip(found).map(|(name, found)| self.meaning(name, found)).collect())
+        Ok(names.iter().zip(found).map(|(name, found)| self.target_of(name, found)).collect())
     }
 
     /// Returns the target of a name: a workflow of the library, else the tool of a remote service.
-    fn meaning(&self, name: &str, found: Result<WorkflowRef, FindError>) -> Result<ResolvedTarget, FindError> {
+    fn target_of(&self, name: &str, found: Result<WorkflowRef, FindError>) -> Result<ResolvedTarget, FindError> {
         match found {
             Ok(WorkflowRef::Machine(saved)) => Ok(ResolvedTarget::Machine(saved)),
             Ok(WorkflowRef::Function(workflow)) => Ok(ResolvedTarget::Function(workflow)),
@@ -135,8 +135,8 @@ impl Engine {
         Ok(RunTarget::Machine(Box::new(definition), source))
     }
 
-    /// Returns the source of a definition that the caller gives as a whole: the caller's library saves it if it runs to
-    /// completion, unless `save_on_success` is false.
+    /// Returns the source of a definition that the caller provides in full. The caller's library saves it if the run
+    /// completes, unless `save_on_success` is false.
     pub(super) async fn inline_source(&self, caller: &Arc<Caller>, save_on_success: bool) -> DefinitionSource {
         if !save_on_success {
             return DefinitionSource::Given;
@@ -146,7 +146,8 @@ impl Engine {
         folder.map_or(DefinitionSource::Given, |folder| DefinitionSource::ToKeep { folder })
     }
 
-    /// Updates the library after the end of the run. Returns the definition's place there, if it has one.
+    /// Updates the library after the end of the run. Returns the copy of the definition in the library, if there is
+    /// one.
     ///
     /// # Errors
     ///
@@ -158,8 +159,8 @@ impl Engine {
         seal: &Seal,
         ending: RunEnding,
     ) -> Result<Option<LibraryCopy>, UnsavedError> {
-        let RunEnding { completed, states, at, again } = ending;
-        let (folder, mut kept) = match source {
+        let RunEnding { completed, states, at, is_repeated } = ending;
+        let (folder, mut copy) = match source {
             DefinitionSource::Given
             | DefinitionSource::Function
             | DefinitionSource::SavedFunction { .. }
@@ -180,15 +181,15 @@ impl Engine {
         };
         let signature = Signature::of_value(definition.document());
         let at = UNIX_EPOCH + Duration::from_micros(u64::try_from(at.0).unwrap_or(0));
-        if again && let Some(metadata) = self.workflows.metadata(folder, &kept.name).await {
-            // An earlier daemon may have saved it and ended before it recorded the copy.
+        if is_repeated && let Some(metadata) = self.workflows.metadata(folder, &copy.name).await {
+            // An earlier daemon may have saved the definition, and ended before it recorded the copy.
             let is_ours = matches!(source, DefinitionSource::ToKeep { .. }) && metadata.is_created_since(at);
-            kept.saved |= is_ours;
+            copy.saved |= is_ours;
             if metadata.counts(at) {
-                return Ok(Some(kept));
+                return Ok(Some(copy));
             }
         }
-        self.workflows.record_run(folder, &kept.name, &signature, completed, u64::from(states), at).await;
-        Ok(Some(kept))
+        self.workflows.record_run(folder, &copy.name, &signature, completed, u64::from(states), at).await;
+        Ok(Some(copy))
     }
 }

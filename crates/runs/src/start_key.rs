@@ -1,4 +1,4 @@
-//! The keys under which only one run starts.
+//! Idempotency keys: only one run starts under each key.
 
 use serde_json::{Map, Value, json};
 use steplatch_access::Redactor;
@@ -7,34 +7,34 @@ use steplatch_protocol::RunWorkflow;
 
 use super::function::RunArguments;
 
-/// A key under which only one run starts: the caller's, or the step of a repeated request.
+/// A key under which only one run starts: the caller's idempotency key, or a step.
 #[derive(Debug, Clone)]
 pub(super) struct StartKey {
     text: String,
     request: Option<Signature>,
 }
 
-/// Fields of a request that do not change the run: they may differ in a repeated request.
-const BESIDES: [&str; 2] = ["idempotency_key", "wait_seconds"];
+/// Fields of a request that do not affect the run, so that a repeated request may have other values.
+const IGNORED_FIELDS: [&str; 2] = ["idempotency_key", "wait_seconds"];
 
 impl StartKey {
-    /// Returns the key of a request to run a workflow, if it has one; else that of a step.
+    /// Returns the key of a request to run a workflow; without one, the key of `step`.
     pub(super) fn of_workflow(
         verb: &RunWorkflow,
-        given: Option<&RunArguments>,
+        run_arguments: Option<&RunArguments>,
         step: Option<String>,
         secrets: &Redactor,
     ) -> Option<Self> {
         let Some(key) = &verb.idempotency_key else { return step.map(Self::of_step) };
         let mut verb = json!(verb);
         if let Value::Object(fields) = &mut verb {
-            fields.retain(|name, value| !BESIDES.contains(&name.as_str()) && !value.is_null());
+            fields.retain(|name, value| !IGNORED_FIELDS.contains(&name.as_str()) && !value.is_null());
         }
-        let given = given.map(|RunArguments { input, params }| (input, params));
-        Some(Self::of_request(key, json!([verb, given]), secrets))
+        let run_arguments = run_arguments.map(|RunArguments { input, params }| (input, params));
+        Some(Self::of_request(key, json!([verb, run_arguments]), secrets))
     }
 
-    /// Returns the key of a request to call a remote tool, if it has one; else that of a step.
+    /// Returns the key of a request to call a remote tool; without one, the key of `step`.
     pub(super) fn of_call(
         key: Option<&str>,
         tool: &str,

@@ -1,4 +1,4 @@
-//! Time limits and delays of runs, as clients give them.
+//! Time limits and delays of runs, as clients specify them.
 
 use std::fmt;
 use std::time::Duration;
@@ -25,12 +25,12 @@ impl TimeSpan {
         self.0
     }
 
-    /// Returns whether nothing is left of it.
+    /// Returns whether no time is left.
     pub(crate) fn is_elapsed(self) -> bool {
         self.0 <= 0.0
     }
 
-    /// Returns the time; `None` if it is negative or too long for a [`Duration`], which counts as no limit.
+    /// Returns the time. `None`, which means no limit, if the time is negative or too long for a [`Duration`].
     pub(crate) fn duration(self) -> Option<Duration> {
         Duration::try_from_secs_f64(self.0).ok()
     }

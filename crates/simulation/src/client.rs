@@ -11,12 +11,12 @@ use steplatch_protocol::{Client, Decide, Hello, ListWorkflowRuns, PROTOCOL_VERSI
 
 use crate::stage::Stage;
 
-/// Pause between two requests that have to be repeated.
+/// Pause before a request is repeated.
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
 
 /// The runs of a schedule.
 #[derive(Debug, Default)]
-pub(crate) struct Plan(Mutex<BTreeMap<u64, Planned>>);
+pub(crate) struct Plan(Mutex<BTreeMap<u64, PlannedRun>>);
 
 /// A workflow to run.
 #[derive(Debug, Clone)]
@@ -28,23 +28,29 @@ pub(crate) enum PlannedWorkflow {
 }
 
 #[derive(Debug, Clone)]
-struct Planned {
-    at: Duration,
+struct PlannedRun {
+    starts_at: Duration,
     workflow: PlannedWorkflow,
     /// The time limit of the run, in seconds.
-    limit: Option<f64>,
+    timeout_seconds: Option<f64>,
     is_begun: bool,
 }
 
 impl Plan {
-    pub(crate) fn add(&self, number: u64, at: Duration, workflow: PlannedWorkflow, limit: Option<f64>) {
-        self.0.lock().insert(number, Planned { at, workflow, limit, is_begun: false });
+    pub(crate) fn add(
+        &self,
+        number: u64,
+        starts_at: Duration,
+        workflow: PlannedWorkflow,
+        timeout_seconds: Option<f64>,
+    ) {
+        self.0.lock().insert(number, PlannedRun { starts_at, workflow, timeout_seconds, is_begun: false });
     }
 
     /// Replaces a text in all definitions.
     pub(crate) fn replace(&self, text: &str, with: &str) {
-        for planned in self.0.lock().values_mut() {
-            if let PlannedWorkflow::Machine(definition) = &mut planned.workflow {
+        for planned_run in self.0.lock().values_mut() {
+            if let PlannedWorkflow::Machine(definition) = &mut planned_run.workflow {
                 let replaced = definition.to_string().replace(text, with);
                 *definition = serde_json::from_str(&replaced).expect("a definition with other paths");
             }
@@ -52,7 +58,7 @@ impl Plan {
     }
 
     pub(crate) fn is_begun(&self) -> bool {
-        self.0.lock().values().all(|planned| planned.is_begun)
+        self.0.lock().values().all(|planned_run| planned_run.is_begun)
     }
 }
 
@@ -63,16 +69,16 @@ pub(crate) async fn begin_runs(client: Client, plan: Arc<Plan>, stage: Arc<Stage
             .0
             .lock()
             .iter()
-            .find(|(_, run)| !run.is_begun && run.at <= stage.now())
+            .find(|(_, run)| !run.is_begun && run.starts_at <= stage.now())
             .map(|(number, run)| (*number, run.clone()));
-        let Some((number, planned)) = due else {
+        let Some((number, planned_run)) = due else {
             if plan.is_begun() {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
             continue;
         };
-        let (workflow_definition, workflow_file, workflow_name) = match planned.workflow {
+        let (workflow_definition, workflow_file, workflow_name) = match planned_run.workflow {
             PlannedWorkflow::Machine(definition) => (Some(definition), None, None),
             PlannedWorkflow::Function(text) => {
                 let file = folder.join(format!("flow{number}.py"));
@@ -84,7 +90,7 @@ pub(crate) async fn begin_runs(client: Client, plan: Arc<Plan>, stage: Arc<Stage
             workflow_definition,
             workflow_file,
             workflow_name,
-            execution_timeout: planned.limit,
+            execution_timeout: planned_run.timeout_seconds,
             save_on_success: false,
             idempotency_key: Some(format!("run {number}")),
             wait_seconds: Some(0.0),
@@ -120,7 +126,7 @@ pub(crate) async fn answer_gates(client: Client) {
     }
 }
 
-/// Returns the introduction of a client in a directory.
+/// Returns the first request of a client in a directory.
 pub(crate) fn hello(folder: &Path) -> Hello {
     let environment = [("HOME", folder.display().to_string()), ("PATH", "/usr/bin:/bin".to_owned())];
     Hello {

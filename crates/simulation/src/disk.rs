@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 
 use crate::stage::Stage;
 
-/// Maximum time of a write, in milliseconds.
+/// Maximum duration of a write, in milliseconds.
 pub(crate) const MAX_WRITE_MS: u64 = 2000;
 
 /// Maximum length of a field of an entry in the schedule, in characters.
@@ -48,7 +48,7 @@ struct Write {
 }
 
 impl Disk {
-    /// Performs the writes that are due. `is_full`: there is no space for them.
+    /// Performs the writes that are due. They fail if `is_full` is true.
     pub(crate) fn write_due(&self, stage: &Stage, is_full: bool) {
         let now = stage.now();
         loop {
@@ -63,10 +63,10 @@ impl Disk {
         }
     }
 
-    /// Ends the daemon: the first `kept` of the pending writes are performed, and the others are lost.
-    pub(crate) fn crash(&self, stage: &Stage, kept: usize) {
+    /// Ends the daemon: performs the first `written_count` pending writes, and loses the others.
+    pub(crate) fn crash(&self, stage: &Stage, written_count: usize) {
         let pending = std::mem::take(&mut *self.pending.lock());
-        for write in pending.into_iter().take(kept) {
+        for write in pending.into_iter().take(written_count) {
             // A write that the journal refuses changes nothing.
             let _ = self.store(stage, write.append);
         }
@@ -78,23 +78,23 @@ impl Disk {
     }
 
     fn store(&self, stage: &Stage, append: Append) -> Result<Appended, AppendError> {
-        append.texts.iter().for_each(|text| stage.log(|| format!("{} stores {}", append.run, in_short(text))));
-        at_once(self.stored.write(append))
+        append.texts.iter().for_each(|text| stage.log(|| format!("{} stores {}", append.run, summarize(text))));
+        poll_ready(self.stored.write(append))
     }
 
     /// Returns the runs of the journal.
     pub(crate) fn runs(&self) -> Vec<KnownRun> {
-        at_once(self.stored.runs(RunFilter::default())).expect("a journal in memory reads")
+        poll_ready(self.stored.runs(RunFilter::default())).expect("a journal in memory reads")
     }
 
     /// Returns the history of a run.
     pub(crate) fn history(&self, run: &RunId) -> Vec<Record> {
-        at_once(self.stored.read(run, 1)).expect("a journal in memory reads")
+        poll_ready(self.stored.read(run, 1)).expect("a journal in memory reads")
     }
 }
 
 /// Describes an entry for the schedule.
-fn in_short(entry: &str) -> String {
+fn summarize(entry: &str) -> String {
     let event: Value = serde_json::from_str(entry).unwrap_or_default();
     let fields = ["event", "step", "tool", "outcome", "error", "definition"].map(|name| match &event[name] {
         Value::Null => String::new(),
@@ -102,14 +102,14 @@ fn in_short(entry: &str) -> String {
         value => format!("{} ", value.to_string().chars().take(MAX_FIELD_CHARS).collect::<String>()),
     });
     match fields.concat() {
-        // Of a function.
+        // The entry of a function has other fields.
         fields if fields.is_empty() => entry.chars().take(MAX_FIELD_CHARS).collect(),
         fields => fields,
     }
 }
 
-/// Returns the result of a future that waits for nothing.
-fn at_once<T>(future: impl Future<Output = T>) -> T {
+/// Returns the result of a future that is ready at once.
+fn poll_ready<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(result) => result,
         Poll::Pending => unreachable!("a journal in memory waits for nothing"),
@@ -127,7 +127,7 @@ impl Journal for SimulatedJournal {
                 random.below(max)
             });
             let due = self.stage.now() + Duration::from_millis(delay);
-            // In the order of their requests.
+            // Writes complete in the order of their requests.
             let due = pending.back().map_or(due, |last| last.due.max(due));
             pending.push_back(Write { due, append, reply });
         }
@@ -167,7 +167,7 @@ impl Journal for SimulatedJournal {
         self.disk.stored.empty_log().await
     }
 
-    /// Keeps every run, for the rules at the end.
+    /// Keeps every run for the check of the rules.
     async fn forget_finished(&self, _: Retention) -> Result<Vec<RunId>, StorageError> {
         Ok(Vec::new())
     }

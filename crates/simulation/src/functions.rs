@@ -1,5 +1,5 @@
-//! Random functions over the calls of the language, the project that declares what they and machines call, and the
-//! workers that execute them.
+//! Random functions over the calls of the language, the project with the nodes and graphs that they call, and the
+//! workers that execute functions.
 
 use std::collections::VecDeque;
 use std::io::{self, Read as _, Write as _};
@@ -25,10 +25,10 @@ command = "bash"
 steps = [{ id = "one", node = "note", input = "x" }, { id = "two", node = "note", input = "{one}" }]
 "#;
 
-/// The file with a function that others run, and that machines run by its name.
+/// Name of the function that other functions run.
 pub(crate) const FUNCTION: &str = "inner";
 
-/// Maximum time of a request to a worker, in milliseconds.
+/// Maximum duration of a request to a worker, in milliseconds.
 const MAX_WORK_MS: u64 = 20;
 
 /// Writes the declarations of the project into a directory.
@@ -43,18 +43,18 @@ pub(crate) fn declare_project(folder: &Path) -> io::Result<()> {
 pub(crate) fn function(random: &mut Random) -> String {
     let mut calls = String::new();
     for _ in 0..1 + random.below(4) {
-        calls.push_str(&call(random));
+        calls.push_str(&random_call(random));
     }
-    file(&calls)
+    source_file(&calls)
 }
 
 /// Returns the text of a function with every kind of call.
 pub(crate) fn scenario() -> String {
-    file(&(0..CALLS).map(|kind| text_of(kind, "")).collect::<String>())
+    source_file(&(0..CALL_KINDS).map(|kind| call_text(kind, "")).collect::<String>())
 }
 
 /// Returns a file whose function makes these calls.
-fn file(calls: &str) -> String {
+fn source_file(calls: &str) -> String {
     format!(
         "async def {FUNCTION}(ctx):\n    await ctx.run(\"note\", \"x\")\n    return 1\n\n\
          async def flow(ctx):\n    try:\n{calls}    except TimeoutError:\n        pass\n    return 1\n\n\
@@ -63,14 +63,14 @@ fn file(calls: &str) -> String {
 }
 
 /// Number of kinds of calls.
-const CALLS: u64 = 7;
+const CALL_KINDS: u64 = 7;
 
-fn call(random: &mut Random) -> String {
+fn random_call(random: &mut Random) -> String {
     let timeout = if random.one_in(8) { ", timeout=1" } else { "" };
-    text_of(random.below(CALLS), timeout)
+    call_text(random.below(CALL_KINDS), timeout)
 }
 
-fn text_of(kind: u64, timeout: &str) -> String {
+fn call_text(kind: u64, timeout: &str) -> String {
     let line = match kind {
         0 => format!("await ctx.run(\"note\", \"x\"{timeout})"),
         1 => "await ctx.run_parallel([(\"note\", \"x\"), (\"note\", \"y\")])".to_owned(),
@@ -89,42 +89,42 @@ pub(crate) struct Workers(pub(crate) Arc<Requests>);
 
 impl WorkerSource for Workers {
     fn start(&self) -> io::Result<UnixStream> {
-        let (near, far) = UnixStream::pair()?;
-        far.set_nonblocking(true)?;
-        self.0.workers.lock().push(far);
-        Ok(near)
+        let (daemon_end, worker_end) = UnixStream::pair()?;
+        worker_end.set_nonblocking(true)?;
+        self.0.workers.lock().push(worker_end);
+        Ok(daemon_end)
     }
 }
 
-/// A worker. Its drop is a kill.
+/// A worker process. Dropping it kills it.
 #[derive(Debug)]
 pub(crate) struct WorkerProcess {
     worker: LocalWorker,
     stream: UnixStream,
-    read: Vec<u8>,
-    /// Bytes to send, with their times.
+    received: Vec<u8>,
+    /// Replies to send, each with its time.
     replies: VecDeque<(Duration, Vec<u8>)>,
 }
 
 impl WorkerProcess {
     pub(crate) fn start(stage: &Stage, stream: UnixStream) -> io::Result<Self> {
         let (worker, greeting) = LocalWorker::new()?;
-        Ok(Self { worker, stream, read: Vec::new(), replies: VecDeque::from([(stage.now(), greeting)]) })
+        Ok(Self { worker, stream, received: Vec::new(), replies: VecDeque::from([(stage.now(), greeting)]) })
     }
 
-    /// Executes what has arrived, and sends the replies that are due. Returns false once its daemon has ended.
+    /// Executes the received requests, and sends the replies that are due. Returns false once the daemon has ended.
     pub(crate) fn run(&mut self, stage: &Stage) -> bool {
         let mut bytes = vec![0; 64 << 10];
         loop {
             match self.stream.read(&mut bytes) {
                 Ok(0) => return false,
-                Ok(count) => self.read.extend_from_slice(&bytes[..count]),
+                Ok(count) => self.received.extend_from_slice(&bytes[..count]),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(_) => return false,
             }
         }
-        while let Some(end) = self.read.iter().position(|byte| *byte == b'\n') {
-            let line: Vec<u8> = self.read.drain(..=end).collect();
+        while let Some(end) = self.received.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.received.drain(..=end).collect();
             let line = String::from_utf8(line).expect("the daemon sends text");
             let reply = self.worker.take(line.trim_end()).expect("the daemon sends requests");
             stage.record_activity();

@@ -18,33 +18,33 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use crate::process::Process;
 use crate::stage::{HostTerminals, Stage};
 
-/// Maximum number of open terminals of a machine: few, so that openings wait for each other.
+/// Maximum number of open terminals of a machine: low, so that open requests wait.
 const MAX_TERMINALS: usize = 4;
 
-/// Time after which a relay looks again for a terminal host.
-const LOOK_INTERVAL: Duration = Duration::from_millis(5);
+/// Interval at which a relay checks for a terminal host.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// A terminal host: its process, and the sockets that lead to it.
+/// A terminal host: its process and its sockets.
 #[derive(Debug)]
 pub(crate) struct HostProcess {
     /// Its number among all hosts of the schedule.
     pub(crate) number: usize,
     pub(crate) machine: usize,
     pub(crate) process: Process,
-    /// The socket that daemons connect to; the world joins each connection to one to `back`.
-    pub(crate) front: Option<UnixListener>,
-    pub(crate) back: PathBuf,
+    /// The listener that daemons connect to. The world forwards each connection to `host_socket`.
+    pub(crate) daemon_listener: Option<UnixListener>,
+    pub(crate) host_socket: PathBuf,
 }
 
 impl HostProcess {
-    /// Starts the terminal host of a machine, which listens at `back`.
+    /// Starts the terminal host of a machine, which listens at `host_socket`.
     pub(crate) fn start(
         stage: &Arc<Stage>,
         (number, machine): (usize, usize),
-        front: Option<UnixListener>,
-        back: PathBuf,
+        daemon_listener: Option<UnixListener>,
+        host_socket: PathBuf,
     ) -> Self {
-        let listener = UnixListener::bind(&back).expect("a new socket");
+        let listener = UnixListener::bind(&host_socket).expect("a new socket");
         listener.set_nonblocking(true).expect("a socket without delay");
         let simulation = Arc::new(HostTerminals { stage: stage.clone(), host: number });
         let process = Process::start(stage.now(), move || async move {
@@ -54,18 +54,18 @@ impl HostProcess {
             let identity = Identity { version: env!("CARGO_PKG_VERSION").to_owned() };
             serve(listener, terminals, identity, Arc::default()).await.expect("a host that serves");
         });
-        Self { number, machine, process, front, back }
+        Self { number, machine, process, daemon_listener, host_socket }
     }
 }
 
 /// Requests of processes to the world.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
-    /// Listening sockets for which a daemon wants a terminal host on its machine.
+    /// Listeners for which a daemon requests a terminal host on its machine.
     pub(crate) hosts: Mutex<Vec<UnixListener>>,
-    /// Far ends of new connections to the other machine.
+    /// The world's ends of new connections to the other machine.
     pub(crate) dials: Mutex<Vec<UnixStream>>,
-    /// Streams to new workers.
+    /// Sockets of new workers.
     pub(crate) workers: Mutex<Vec<UnixStream>>,
     pub(crate) other: Mutex<OtherMachine>,
 }
@@ -73,9 +73,9 @@ pub(crate) struct Requests {
 /// The other machine, as its relays see it.
 #[derive(Debug, Default)]
 pub(crate) struct OtherMachine {
-    /// The name and the socket of its terminal host, if that runs.
+    /// Name and socket of the terminal host, if it runs.
     pub(crate) host: Option<(String, PathBuf)>,
-    /// A relay waits for the start of one.
+    /// True if a relay waits for the start of a terminal host.
     pub(crate) wants_host: bool,
 }
 
@@ -99,19 +99,19 @@ impl Transport for Link {
     fn dial<'a>(&'a self, _: &'a RemoteHostConfig, _: &'a str) -> DialFuture<'a> {
         Box::pin(async move {
             let connect = || {
-                let (near, far) = UnixStream::pair()?;
-                self.0.dials.lock().push(far);
-                Channel::from_stream(near, ())
+                let (daemon_end, link_end) = UnixStream::pair()?;
+                self.0.dials.lock().push(link_end);
+                Channel::from_stream(daemon_end, ())
             };
             connect().map_err(|error| ConnectFailure::Connection(error.to_string()))
         })
     }
 }
 
-/// Relays a connection to the terminal host of the other machine: a model of `steplatch host --stdio`, whose threads no
-/// simulated clock stops.
+/// Relays a connection to the terminal host of the other machine: a model of `steplatch host --stdio`, whose threads
+/// would ignore the simulated clock.
 pub(crate) async fn relay(stream: UnixStream, requests: Arc<Requests>) {
-    // The other side learns of an error by the end of the connection.
+    // Ignore an error: the other side detects the end of the connection.
     let _ = try_relay(stream, &requests).await;
 }
 
@@ -131,7 +131,7 @@ async fn try_relay(stream: UnixStream, requests: &Requests) -> io::Result<()> {
             Some(host) if request.get("open").is_none_or(|name| name == host.0.as_str()) => break host,
             None if request == "open_current" => {
                 requests.other.lock().wants_host = true;
-                tokio::time::sleep(LOOK_INTERVAL).await;
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
             _ => return stream.write_all(b"\"gone\"\n").await,
         }

@@ -10,13 +10,13 @@ pub(crate) const REMOTE: &str = "box";
 /// Number of answers that a dialogue gives.
 pub(crate) const ANSWERS: u64 = 2;
 
-/// The directory for files, which the world replaces by one of its own.
+/// Placeholder for the directory of files, which the world replaces by a temporary one.
 pub(crate) const FOLDER: &str = "/simulated";
 
 /// Maximum depth of machines within machines.
 pub(crate) const MAX_DEPTH: u32 = 2;
 
-/// Every action of the language. A new one needs a place in [`state_of`], and its effect one in the daemon.
+/// Every action of the language. A new action needs an arm in [`state_of`].
 pub(crate) const ACTIONS: [&str; 19] = [
     "open_terminal",
     "run_command",
@@ -43,35 +43,35 @@ pub(crate) const ACTIONS: [&str; 19] = [
 pub(crate) const REMOTE_ACTIONS: [&str; 7] =
     ["open_terminal", "run_command", "send_input", "exit_terminal", "put_file", "get_file", "dialogue"];
 
-/// Time limit of most states, in seconds. Nothing delays an effect for as long.
+/// Time limit of most states, in seconds. Longer than any delay of an effect.
 pub(crate) const STATE_TIMEOUT: u64 = 3000;
 
 /// Returns the definition of a random machine.
 pub(crate) fn machine(random: &mut Random, depth: u32) -> Value {
     let count = 1 + random.below(5);
     // Most machines have a terminal.
-    let opening = (!random.one_in(4)).then(|| state_of("open_terminal", &|params| params, 0, &Value::Null));
+    let open_state = (!random.one_in(4)).then(|| state_of("open_terminal", &|params| params, 0, &Value::Null));
     let states = (0..count).map(|number| state(random, depth, number, number + 1 == count));
-    chain(opening.into_iter().chain(states).collect())
+    chain(open_state.into_iter().chain(states).collect())
 }
 
-/// Returns a small machine around one action, on this machine or on the other one. The action has a terminal, and a
-/// command with an effect follows it.
+/// Returns a small machine around one action, on the local or on the other machine. The action has a terminal, and a
+/// command with an effect.
 pub(crate) fn scenario(tool: &str, is_remote: bool) -> Value {
     let command = json!({"action": {"tool": "run_command", "params": {"command": "make"}}});
-    let on = |mut params: Value| {
+    let add_host = |mut params: Value| {
         if is_remote {
             params["host"] = REMOTE.into();
         }
         params
     };
-    let opening = json!({"action": {"tool": "open_terminal", "params": on(json!({"shell": "bash"}))}});
+    let open_state = json!({"action": {"tool": "open_terminal", "params": add_host(json!({"shell": "bash"}))}});
     let inner = chain(vec![command.clone()]);
-    let action = state_of(tool, &on, 1, &inner);
+    let action = state_of(tool, &add_host, 1, &inner);
     let states = match tool {
         "open_terminal" | "return" | "fail" => vec![command, action],
-        "run_command" => vec![action.clone(), opening, action],
-        _ => vec![opening, action, command],
+        "run_command" => vec![action.clone(), open_state, action],
+        _ => vec![open_state, action, command],
     };
     let states = states.into_iter().map(|mut state| {
         state["timeout"] = STATE_TIMEOUT.into();
@@ -83,24 +83,26 @@ pub(crate) fn scenario(tool: &str, is_remote: bool) -> Value {
 /// Returns a machine with these states, one after another.
 fn chain(states: Vec<Value>) -> Value {
     let count = states.len();
-    let named = states.into_iter().enumerate().map(|(number, mut state)| {
+    let named_states = states.into_iter().enumerate().map(|(number, mut state)| {
         if number + 1 < count {
             state["transitions"] = json!([{"condition": "success", "next_state": format!("s{}", number + 1)}]);
         }
         (format!("s{number}"), state)
     });
-    json!({"initial_state": "s0", "states": named.collect::<Map<_, _>>()})
+    json!({"initial_state": "s0", "states": named_states.collect::<Map<_, _>>()})
 }
 
-/// Returns the state of an action. `on` adds the host of the action, and `inner` is the machine of a nested run.
-fn state_of(tool: &str, on: &dyn Fn(Value) -> Value, number: u64, inner: &Value) -> Value {
+/// Returns the state of an action. `add_host` adds the host of the action, and `inner` is the machine of a nested run.
+fn state_of(tool: &str, add_host: &dyn Fn(Value) -> Value, number: u64, inner: &Value) -> Value {
     let params = match tool {
-        "open_terminal" => on(json!({"shell": "bash"})),
-        "run_command" => on(json!({"command": "make"})),
+        "open_terminal" => add_host(json!({"shell": "bash"})),
+        "run_command" => add_host(json!({"command": "make"})),
         "send_input" => json!({"input_text": "yes\n"}),
         "await_output" => json!({"pattern": "done"}),
-        "put_file" => on(json!({"path": format!("{FOLDER}/{{run_id}}-{number}"), "content": "x"})),
-        "get_file" => on(json!({"path": format!("{FOLDER}/report"), "to": format!("{FOLDER}/{{run_id}}-{number}")})),
+        "put_file" => add_host(json!({"path": format!("{FOLDER}/{{run_id}}-{number}"), "content": "x"})),
+        "get_file" => {
+            add_host(json!({"path": format!("{FOLDER}/report"), "to": format!("{FOLDER}/{{run_id}}-{number}")}))
+        }
         "run_node" => json!({"node_id": "note", "input": "x"}),
         "run_graph" => json!({"graph_id": "notes", "input": "x"}),
         "dialogue" => {
@@ -122,9 +124,9 @@ fn state_of(tool: &str, on: &dyn Fn(Value) -> Value, number: u64, inner: &Value)
 }
 
 fn state(random: &mut Random, depth: u32, number: u64, is_last: bool) -> Value {
-    let here = !random.one_in(3);
-    let on = |mut params: Value| {
-        if !here {
+    let is_local = !random.one_in(3);
+    let add_host = |mut params: Value| {
+        if !is_local {
             params["host"] = REMOTE.into();
         }
         params
@@ -161,9 +163,9 @@ fn state(random: &mut Random, depth: u32, number: u64, is_last: bool) -> Value {
             "for_each": {"items": ["a", "b"], "as": "item"},
             "action": {"tool": "run_command", "params": {"command": "echo {item}"}},
         }),
-        tool => state_of(tool, &on, number, &inner),
+        tool => state_of(tool, &add_host, number, &inner),
     };
-    // Some limits pass, most do not.
+    // Some time limits expire, most do not.
     state["timeout"] = if random.one_in(8) { json!(1) } else { json!(STATE_TIMEOUT) };
     state
 }

@@ -52,10 +52,10 @@ fn main() -> ExitCode {
 
 /// Simulates the schedules of successive seeds, from a random one on, until the time is up.
 fn random_schedules(minutes: u64) -> Result<Totals, Violation> {
-    let until = Instant::now() + Duration::from_secs(60 * minutes);
+    let deadline = Instant::now() + Duration::from_secs(60 * minutes);
     // The standard library draws the keys of its hashers from the system.
-    let first = RandomState::new().hash_one(());
-    schedules((0..).map(|number| first.wrapping_add(number)).take_while(|_| Instant::now() < until))
+    let first_seed = RandomState::new().hash_one(());
+    schedules((0..).map(|number| first_seed.wrapping_add(number)).take_while(|_| Instant::now() < deadline))
 }
 
 /// Simulates the schedules of these seeds.

@@ -1,4 +1,4 @@
-//! The connections between simulated processes: sockets that the world joins, with delays, cuts and ends.
+//! Connections between simulated processes: the world transfers their bytes, with delays and cuts.
 
 use std::collections::VecDeque;
 use std::io::{self, Read as _, Write as _};
@@ -11,50 +11,56 @@ use crate::stage::Stage;
 /// Maximum bytes of one read.
 const MAX_READ_BYTES: usize = 64 << 10;
 
-/// A connection between two processes: the sockets whose other ends they have.
+/// A connection between two processes: the world's ends of their sockets.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    /// The number of the terminal host at its far end; 0 if a relay is there.
+    /// Number of the terminal host that serves the connection; 0 for a relay.
     pub(crate) host: usize,
-    /// True if it leads to another machine.
+    /// True if the connection leads to another machine.
     pub(crate) is_link: bool,
-    near: UnixStream,
-    far: UnixStream,
-    to_far: Direction,
-    to_near: Direction,
+    client_socket: UnixStream,
+    server_socket: UnixStream,
+    to_server: Direction,
+    to_client: Direction,
 }
 
-/// The bytes on their way in one direction.
+/// The bytes in transit in one direction.
 #[derive(Debug, Default)]
 struct Direction {
-    /// Portions, with the time of their arrival.
-    portions: VecDeque<(Duration, Vec<u8>)>,
-    /// The sender has ended it.
+    /// Chunks of bytes with their times of arrival, in order.
+    chunks: VecDeque<(Duration, Vec<u8>)>,
+    /// True once the sender has closed the connection.
     is_ended: bool,
-    /// The receiver has learned of the end.
+    /// True once the receiver's socket is shut down.
     is_shut: bool,
 }
 
 impl Connection {
-    pub(crate) fn new(host: usize, is_link: bool, near: UnixStream, far: UnixStream) -> io::Result<Self> {
-        near.set_nonblocking(true)?;
-        far.set_nonblocking(true)?;
-        let (to_far, to_near) = (Direction::default(), Direction::default());
-        Ok(Self { host, is_link, near, far, to_far, to_near })
+    pub(crate) fn new(
+        host: usize,
+        is_link: bool,
+        client_socket: UnixStream,
+        server_socket: UnixStream,
+    ) -> io::Result<Self> {
+        client_socket.set_nonblocking(true)?;
+        server_socket.set_nonblocking(true)?;
+        let (to_server, to_client) = (Direction::default(), Direction::default());
+        Ok(Self { host, is_link, client_socket, server_socket, to_server, to_client })
     }
 
-    /// Carries what is due. Nothing arrives before `cut_until`. Returns false once it has ended in both directions.
-    pub(crate) fn carry(&mut self, stage: &Stage, cut_until: Duration) -> bool {
+    /// Transfers the bytes that are due. Nothing arrives before `cut_until`. Returns false after the end of the
+    /// connection.
+    pub(crate) fn transfer(&mut self, stage: &Stage, cut_until: Duration) -> bool {
         let max_latency_ms = if self.is_link { 120 } else { 4 };
-        self.to_far.carry(&mut self.near, &mut self.far, stage, max_latency_ms, cut_until);
-        self.to_near.carry(&mut self.far, &mut self.near, stage, max_latency_ms, cut_until);
-        // A socket that has ended in one direction has ended for both of its processes.
-        !(self.to_far.is_shut || self.to_near.is_shut)
+        self.to_server.transfer(&mut self.client_socket, &mut self.server_socket, stage, max_latency_ms, cut_until);
+        self.to_client.transfer(&mut self.server_socket, &mut self.client_socket, stage, max_latency_ms, cut_until);
+        // The end of one direction shuts down the whole socket.
+        !(self.to_server.is_shut || self.to_client.is_shut)
     }
 }
 
 impl Direction {
-    fn carry(
+    fn transfer(
         &mut self,
         from: &mut UnixStream,
         to: &mut UnixStream,
@@ -70,8 +76,8 @@ impl Direction {
                 Ok(count) => {
                     stage.record_activity();
                     let latency = Duration::from_millis(stage.random(|random| random.below(max_latency_ms)));
-                    let due = self.portions.back().map_or(now + latency, |(last, _)| (now + latency).max(*last));
-                    self.portions.push_back((due, bytes[..count].to_vec()));
+                    let due = self.chunks.back().map_or(now + latency, |(last, _)| (now + latency).max(*last));
+                    self.chunks.push_back((due, bytes[..count].to_vec()));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(_) => self.is_ended = true,
@@ -80,18 +86,18 @@ impl Direction {
         if now < cut_until {
             return;
         }
-        while let Some((due, portion)) = self.portions.front_mut() {
+        while let Some((due, chunk)) = self.chunks.front_mut() {
             if *due > now {
                 return;
             }
             stage.record_activity();
-            match to.write(portion) {
-                Ok(count) if count == portion.len() => drop(self.portions.pop_front()),
-                Ok(count) => drop(portion.drain(..count)),
-                // Its receiver does not read.
+            match to.write(chunk) {
+                Ok(count) if count == chunk.len() => drop(self.chunks.pop_front()),
+                Ok(count) => drop(chunk.drain(..count)),
+                // The receiver does not read.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(_) => {
-                    self.portions.clear();
+                    self.chunks.clear();
                     self.is_ended = true;
                 }
             }

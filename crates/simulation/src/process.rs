@@ -9,36 +9,36 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// Number of turns that the tasks of a process get at a time, for what they wake.
-const TURNS: usize = 6;
+/// Number of yields to the tasks of a process before its blocking threads are checked.
+const YIELD_COUNT: usize = 6;
 
-/// Real time between two looks at a thread that blocks.
-const LOOK_INTERVAL: Duration = Duration::from_micros(10);
+/// Real time between two checks of a blocking thread.
+const POLL_INTERVAL: Duration = Duration::from_micros(10);
 
-/// A process of the simulation. Its drop is a kill: no task of it runs any more.
+/// A simulated process. Dropping it kills it: none of its tasks run any more.
 #[derive(Debug)]
 pub(crate) struct Process {
     runtime: Runtime,
     blocking: Arc<BlockingThreads>,
     /// The main task. The process ends with it.
     main: JoinHandle<()>,
-    /// The reading of its clock at its start, which was at the time `started` of the world.
+    /// Reading of the process's clock at its start, which was at the time `started_at` of the world.
     origin: Instant,
-    started: Duration,
-    /// End of the time for which it is stopped (SIGSTOP).
+    started_at: Duration,
+    /// Time until which the process is stopped (SIGSTOP).
     stopped_until: Duration,
-    /// True if it did not run the last time.
+    /// True if the process did not run in the last step.
     is_behind: bool,
 }
 
-/// The threads of a process for work that blocks. The world waits for them in real time, so that their speed changes no
-/// schedule.
+/// The threads of a process for blocking work. The world waits for them in real time, so that their speed does not
+/// affect the schedule.
 #[derive(Debug, Default)]
 struct BlockingThreads {
-    begun: AtomicUsize,
-    ended: AtomicUsize,
-    /// Notified when one begins.
-    begins: Notify,
+    started_count: AtomicUsize,
+    ended_count: AtomicUsize,
+    /// Notified when a thread starts.
+    thread_started: Notify,
 }
 
 impl Process {
@@ -50,15 +50,15 @@ impl Process {
             .enable_all()
             .start_paused(true)
             .max_blocking_threads(1)
-            // A thread ends with its work. Its name is requested on the thread of the process, before it begins.
+            // A thread ends with its work. Tokio requests its name on the thread of the process, before it starts.
             .thread_keep_alive(Duration::ZERO)
             .thread_name_fn(move || {
-                beginning.begun.fetch_add(1, Ordering::SeqCst);
-                beginning.begins.notify_one();
+                beginning.started_count.fetch_add(1, Ordering::SeqCst);
+                beginning.thread_started.notify_one();
                 "blocking".to_owned()
             })
             .on_thread_stop(move || {
-                ending.ended.fetch_add(1, Ordering::SeqCst);
+                ending.ended_count.fetch_add(1, Ordering::SeqCst);
             })
             .build();
         let runtime = runtime.expect("the system has descriptors for a runtime");
@@ -66,41 +66,41 @@ impl Process {
             let _context = runtime.enter();
             (tokio::spawn(main()), Instant::now())
         };
-        Self { runtime, blocking, main, origin, started: now, stopped_until: Duration::ZERO, is_behind: true }
+        Self { runtime, blocking, main, origin, started_at: now, stopped_until: Duration::ZERO, is_behind: true }
     }
 
-    /// Lets it run until the time `now` of the world, unless it is stopped. `is_touched`: something may have arrived
-    /// since the last time.
-    pub(crate) fn run_until(&mut self, now: Duration, is_touched: bool) {
+    /// Runs the process until the time `now` of the world, unless it is stopped. `may_have_input` is true if input may
+    /// have arrived since the last step.
+    pub(crate) fn run_until(&mut self, now: Duration, may_have_input: bool) {
         if now < self.stopped_until {
             self.is_behind = true;
             return;
         }
-        let until = self.origin + now.saturating_sub(self.started);
-        let mut is_settled = !is_touched && !std::mem::take(&mut self.is_behind);
+        let target_time = self.origin + now.saturating_sub(self.started_at);
+        let mut is_settled = !may_have_input && !std::mem::take(&mut self.is_behind);
         loop {
             if !is_settled {
                 self.settle();
             }
-            let is_there = self.runtime.block_on(async {
+            let reached_time = self.runtime.block_on(async {
                 tokio::select! {
                     biased;
-                    () = self.blocking.begins.notified() => false,
-                    () = tokio::time::sleep_until(until) => true,
+                    () = self.blocking.thread_started.notified() => false,
+                    () = tokio::time::sleep_until(target_time) => true,
                 }
             });
-            if is_there {
+            if reached_time {
                 return;
             }
             is_settled = false;
         }
     }
 
-    /// Lets it do what it can without the passing of time.
+    /// Runs the tasks until all of them wait, without advancing the clock.
     fn settle(&self) {
         loop {
             self.runtime.block_on(async {
-                for _ in 0..TURNS {
+                for _ in 0..YIELD_COUNT {
                     tokio::task::yield_now().await;
                 }
             });
@@ -108,22 +108,22 @@ impl Process {
                 return;
             }
             while !self.blocking.are_idle() {
-                std::thread::sleep(LOOK_INTERVAL);
+                std::thread::sleep(POLL_INTERVAL);
             }
         }
     }
 
-    /// Adds a task to it.
+    /// Spawns a task in the process.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.runtime.spawn(task);
     }
 
-    /// Stops it for a time. A further stop ends no earlier than the one before.
-    pub(crate) fn stop_until(&mut self, until: Duration) {
-        self.stopped_until = self.stopped_until.max(until);
+    /// Stops the process. A later call never shortens the stop.
+    pub(crate) fn stop_until(&mut self, target_time: Duration) {
+        self.stopped_until = self.stopped_until.max(target_time);
     }
 
-    /// Returns whether its main task has ended.
+    /// Returns whether the main task has ended.
     pub(crate) fn is_over(&self) -> bool {
         self.main.is_finished()
     }
@@ -131,6 +131,6 @@ impl Process {
 
 impl BlockingThreads {
     fn are_idle(&self) -> bool {
-        self.begun.load(Ordering::SeqCst) == self.ended.load(Ordering::SeqCst)
+        self.started_count.load(Ordering::SeqCst) == self.ended_count.load(Ordering::SeqCst)
     }
 }

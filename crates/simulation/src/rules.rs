@@ -11,7 +11,7 @@ use crate::disk::Disk;
 use crate::limits;
 use crate::world::{Report, World};
 
-/// Reads the histories of machines in the journal. Those of functions have entries of another kind.
+/// Reads the histories of machines in the journal. Functions have entries of another kind.
 fn histories(disk: &Disk) -> BTreeMap<RunId, Vec<Event>> {
     let read = |run: &RunId| -> Option<Vec<Event>> {
         let records = disk.history(run).into_iter();
@@ -55,7 +55,7 @@ pub(crate) fn check(world: &World) -> Result<Report, String> {
     for events in histories.values() {
         report.unknown += check_outcomes(world, &performed, events)?;
     }
-    if let Some(rule) = limits::broken(&histories, &world.outages) {
+    if let Some(rule) = limits::find_broken_limit(&histories, &world.outages) {
         return Err(rule);
     }
     for host in world.running_hosts().filter(|_| !world.has_lost_link) {
@@ -81,7 +81,7 @@ fn check_outcomes(world: &World, performed: &BTreeMap<EffectKey, u32>, events: &
             }
             Event::StateCompleted { step, outcome, .. } => {
                 let (tool, params) = tools.remove(step).unwrap_or_default();
-                let done = |effect| performed.contains_key(&EffectKey::new(effect, step.to_string()));
+                let was_performed = |effect| performed.contains_key(&EffectKey::new(effect, step.to_string()));
                 match outcome {
                     Outcome::Finished { result } if result.get("outcome_unknown") == Some(&Value::Bool(true)) => {
                         return Err(format!(
@@ -91,7 +91,7 @@ fn check_outcomes(world: &World, performed: &BTreeMap<EffectKey, u32>, events: &
                     Outcome::Finished { result } if result.get("success") == Some(&Value::Bool(false)) => {
                         let error = result.get("error").and_then(Value::as_str).unwrap_or_default();
                         let session = result.get("session_id").and_then(Value::as_str).unwrap_or_default();
-                        let has_acted = done(Effect::Run) || done(Effect::Type);
+                        let has_acted = was_performed(Effect::Run) || was_performed(Effect::Type);
                         let is_honest = match has_acted {
                             true => error.contains("timed out"),
                             false => {
@@ -105,12 +105,12 @@ fn check_outcomes(world: &World, performed: &BTreeMap<EffectKey, u32>, events: &
                         }
                     }
                     Outcome::Finished { .. } => {
-                        if let Some(effect) = effect_of(tool).filter(|effect| !done(*effect)) {
+                        if let Some(effect) = effect_of(tool).filter(|effect| !was_performed(*effect)) {
                             return Err(format!("{step} is recorded as a success, and {effect:?} was not performed"));
                         }
                     }
                     Outcome::Unknown if world.has_killed_hosts || world.has_lost_link => unknown += 1,
-                    // It is not called again.
+                    // A node is not called again.
                     Outcome::Unknown if tool == "run_node" => unknown += 1,
                     // The input may have closed its terminal.
                     Outcome::Unknown if world.stage.names_closed_terminal(&params) => unknown += 1,
@@ -126,10 +126,10 @@ fn check_outcomes(world: &World, performed: &BTreeMap<EffectKey, u32>, events: &
     Ok(unknown)
 }
 
-/// Returns whether an action may fail with this error: its terminal has closed, or the machine says so itself.
+/// Returns whether an action may fail with this error, for example because its terminal has closed.
 fn is_honest_failure(world: &World, tool: &str, error: &str) -> bool {
     let has_no_terminal = error.contains("session_id is required");
-    // What the runs below did is checked there.
+    // The failure belongs to a child run, which is checked as well.
     let is_of_children = matches!(tool, "run_workflow" | "parallel");
     let is_in_time = error.contains("timed out") || error.contains("took longer than");
     let has_closed = world.stage.names_closed_terminal(error) || error.contains("the terminal was closed");

@@ -1,4 +1,4 @@
-//! The stage: what all simulated processes share, and the record of what they did.
+//! The stage: state that all simulated processes share, and the record of their effects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::DirEntryExt as _;
@@ -12,10 +12,10 @@ use steplatch_terminal::{SimulatedEffect, Simulation};
 
 use crate::random::Random;
 
-/// Probability of a long pause of a program, as one in.
-const LONG_PAUSE: u64 = 6;
+/// Every so many pauses of a program, one is long.
+const LONG_PAUSE_ONE_IN: u64 = 6;
 
-/// Maximum of a long pause, and of a usual one, in milliseconds.
+/// Maximum lengths of a long pause and of a usual one, in milliseconds.
 pub(crate) const MAX_PAUSE_MS: u64 = 3000;
 const MAX_USUAL_PAUSE_MS: u64 = 60;
 
@@ -30,18 +30,18 @@ pub(crate) struct Stage(Mutex<State>);
 struct State {
     now: Duration,
     random: Random,
-    /// Something has happened in this step.
+    /// True if an event happened in this step.
     is_active: bool,
-    /// Number of things that happened.
-    instants: u32,
+    /// Number of events so far.
+    event_count: u32,
     performed: BTreeMap<EffectKey, u32>,
-    /// Open terminals of each host, with whether a run opened them.
-    open: BTreeMap<usize, BTreeMap<String, bool>>,
+    /// Open terminals of each host; true if a run opened the terminal.
+    open_terminals: BTreeMap<usize, BTreeMap<String, bool>>,
     /// Terminals that have closed.
-    closed: BTreeSet<String>,
-    /// Files that runs have written, by name.
+    closed_terminals: BTreeSet<String>,
+    /// Inodes of the files that runs have written, by name.
     files: BTreeMap<String, u64>,
-    /// The runs, in the order of their first appearance in the schedule: their names differ in each execution.
+    /// The runs in the order of their first appearance. The schedule has their numbers: names differ in each execution.
     runs: Vec<String>,
     schedule: Vec<String>,
 }
@@ -52,10 +52,10 @@ impl Stage {
             now: Duration::ZERO,
             random,
             is_active: false,
-            instants: 0,
+            event_count: 0,
             performed: BTreeMap::new(),
-            open: BTreeMap::new(),
-            closed: BTreeSet::new(),
+            open_terminals: BTreeMap::new(),
+            closed_terminals: BTreeSet::new(),
             files: BTreeMap::new(),
             runs: Vec::new(),
             schedule: Vec::new(),
@@ -66,30 +66,30 @@ impl Stage {
         self.0.lock().now
     }
 
-    pub(crate) fn advance(&self, by: Duration) {
-        self.0.lock().now += by;
+    pub(crate) fn advance(&self, duration: Duration) {
+        self.0.lock().now += duration;
     }
 
-    /// Draws from the random numbers of the schedule.
+    /// Draws a random value of the schedule.
     pub(crate) fn random<T>(&self, draw: impl FnOnce(&mut Random) -> T) -> T {
         draw(&mut self.0.lock().random)
     }
 
-    /// Records that something has happened.
+    /// Records an event.
     pub(crate) fn record_activity(&self) {
         let mut state = self.0.lock();
         state.is_active = true;
-        state.instants += 1;
+        state.event_count += 1;
     }
 
-    /// Returns whether something has happened since the last call.
+    /// Returns whether an event happened since the last call.
     pub(crate) fn take_activity(&self) -> bool {
         std::mem::take(&mut self.0.lock().is_active)
     }
 
-    /// Returns the number of things that have happened.
-    pub(crate) fn instants(&self) -> u32 {
-        self.0.lock().instants
+    /// Returns the number of events so far.
+    pub(crate) fn event_count(&self) -> u32 {
+        self.0.lock().event_count
     }
 
     /// Adds a line to the schedule.
@@ -97,7 +97,7 @@ impl Stage {
         let state = &mut *self.0.lock();
         if state.schedule.len() < MAX_LINES {
             let line = format!("{:>8} ms  {}", state.now.as_millis(), line());
-            state.schedule.push(with_numbered_runs(&mut state.runs, &line));
+            state.schedule.push(number_runs(&mut state.runs, &line));
         }
     }
 
@@ -118,17 +118,24 @@ impl Stage {
         self.0.lock().performed.clone()
     }
 
-    /// Returns whether a run opened each open terminal of a host. The programs of a project's nodes stay open.
+    /// Returns a flag for each open terminal of a host: true if a run opened it. The programs of a project's nodes stay
+    /// open.
     pub(crate) fn open_terminals(&self, host: usize) -> Vec<bool> {
-        self.0.lock().open.get(&host).into_iter().flat_map(|open| open.values().copied()).collect()
+        self.0
+            .lock()
+            .open_terminals
+            .get(&host)
+            .into_iter()
+            .flat_map(|open_terminals| open_terminals.values().copied())
+            .collect()
     }
 
     /// Returns whether a text names a terminal that has closed.
     pub(crate) fn names_closed_terminal(&self, text: &str) -> bool {
-        self.0.lock().closed.iter().any(|terminal| text.contains(terminal.as_str()))
+        self.0.lock().closed_terminals.iter().any(|terminal| text.contains(terminal.as_str()))
     }
 
-    /// Counts the files that were written since the last look, in the directory of each machine.
+    /// Counts the files in `folder` that were written since the last call.
     pub(crate) fn count_files(&self, folder: &Path) {
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
@@ -143,19 +150,19 @@ impl Stage {
     /// Records that all terminals of a host have ended with it.
     pub(crate) fn lose_terminals(&self, host: usize) {
         let state = &mut *self.0.lock();
-        state.closed.extend(state.open.remove(&host).unwrap_or_default().into_keys());
+        state.closed_terminals.extend(state.open_terminals.remove(&host).unwrap_or_default().into_keys());
     }
 }
 
 /// Replaces the names of runs by their numbers.
-fn with_numbered_runs(runs: &mut Vec<String>, line: &str) -> String {
+fn number_runs(runs: &mut Vec<String>, line: &str) -> String {
     const PREFIX: &str = "run_";
-    let (mut replaced, mut rest) = (String::new(), line);
-    while let Some(at) = rest.find(PREFIX) {
-        let end = rest[at + PREFIX.len()..].find(|c: char| !c.is_ascii_alphanumeric());
-        let end = end.map_or(rest.len(), |end| at + PREFIX.len() + end);
-        let name = &rest[at..end];
-        replaced.push_str(&rest[..at]);
+    let (mut replaced, mut remaining) = (String::new(), line);
+    while let Some(start) = remaining.find(PREFIX) {
+        let end = remaining[start + PREFIX.len()..].find(|c: char| !c.is_ascii_alphanumeric());
+        let end = end.map_or(remaining.len(), |end| start + PREFIX.len() + end);
+        let name = &remaining[start..end];
+        replaced.push_str(&remaining[..start]);
         if name.parse::<RunId>().is_ok() {
             let number = runs.iter().position(|run| run == name).unwrap_or_else(|| {
                 runs.push(name.to_owned());
@@ -166,9 +173,9 @@ fn with_numbered_runs(runs: &mut Vec<String>, line: &str) -> String {
         } else {
             replaced.push_str(name);
         }
-        rest = &rest[end..];
+        remaining = &remaining[end..];
     }
-    replaced + rest
+    replaced + remaining
 }
 
 /// The terminals of one host.
@@ -181,7 +188,7 @@ pub(crate) struct HostTerminals {
 impl Simulation for HostTerminals {
     fn delay(&self) -> Duration {
         let pause = self.stage.random(|random| {
-            let max = if random.one_in(LONG_PAUSE) { MAX_PAUSE_MS } else { MAX_USUAL_PAUSE_MS };
+            let max = if random.one_in(LONG_PAUSE_ONE_IN) { MAX_PAUSE_MS } else { MAX_USUAL_PAUSE_MS };
             random.below(max)
         });
         Duration::from_millis(pause)
@@ -191,7 +198,7 @@ impl Simulation for HostTerminals {
         if effect == SimulatedEffect::Open {
             let is_of_run =
                 step.and_then(|step| step.split('/').next()).is_some_and(|run| run.parse::<RunId>().is_ok());
-            self.stage.0.lock().open.entry(self.host).or_default().insert(terminal.to_string(), is_of_run);
+            self.stage.0.lock().open_terminals.entry(self.host).or_default().insert(terminal.to_string(), is_of_run);
         }
         let effect = match effect {
             SimulatedEffect::Open => Effect::Open,
@@ -200,8 +207,8 @@ impl Simulation for HostTerminals {
             SimulatedEffect::Close => {
                 self.stage.log(|| format!("{terminal} of host {} closes", self.host));
                 let state = &mut *self.stage.0.lock();
-                state.open.entry(self.host).or_default().remove(terminal.as_str());
-                state.closed.insert(terminal.to_string());
+                state.open_terminals.entry(self.host).or_default().remove(terminal.as_str());
+                state.closed_terminals.insert(terminal.to_string());
                 return;
             }
         };

@@ -31,36 +31,38 @@ use crate::stage::Stage;
 /// The name of the scenario of a function.
 const FUNCTION_SCENARIO: &str = "function";
 
-/// Number of the other machine. That of the daemon is 0.
-pub(crate) const OTHER: usize = 1;
+/// Number of the other machine. The daemon's machine is 0.
+pub(crate) const OTHER_MACHINE: usize = 1;
 
 /// The time of the world at its beginning.
-pub(crate) const START: Timestamp = Timestamp(1_700_000_000_000_000);
+pub(crate) const START_TIME: Timestamp = Timestamp(1_700_000_000_000_000);
 
-/// Maximum time of a fault, and of an early one, in milliseconds.
+/// Latest times of a fault and of an early fault, in milliseconds.
 const MAX_FAULT_MS: u64 = 60_000;
 const MAX_EARLY_FAULT_MS: u64 = 4000;
 
 /// Time within which every run has to be over.
-const RUNS_UNTIL: Duration = Duration::from_secs(3 * 3600);
+const RUNS_TIMEOUT: Duration = Duration::from_secs(3 * 3600);
 
-/// Time after the end of the last run in which everything settles, and after the end of the last daemon in which hosts
-/// without terminals end.
+/// Time after the end of the last run for pending work, and time after the end of the last daemon for hosts without
+/// terminals to end.
 const SETTLE_TIME: Duration = Duration::from_secs(30);
 const LINGER_TIME: Duration = Duration::from_secs(1000);
 
-/// Shortest and longest step of the clock. It grows while nothing happens, up to the third one after a long time, and up
-/// to the last one without a daemon.
-const STEPS: [Duration; 4] =
-    [Duration::from_millis(1), Duration::from_millis(25), Duration::from_secs(1), Duration::from_secs(20)];
+/// Minimum step of the clock, and the maximum steps: in general, after [`IDLE_TIME`] without an event, and after that
+/// time without a daemon.
+const MIN_STEP: Duration = Duration::from_millis(1);
+const MAX_STEP: Duration = Duration::from_millis(25);
+const MAX_IDLE_STEP: Duration = Duration::from_secs(1);
+const MAX_DOWN_STEP: Duration = Duration::from_secs(20);
 
-/// Time without an event after which the longest steps begin.
+/// Time without an event before longer steps.
 const IDLE_TIME: Duration = Duration::from_secs(30);
 
-/// Time for which a link keeps its session without a connection.
+/// Time that a link keeps its session without a connection, in milliseconds.
 const LINK_LEASE_MS: u64 = 900_000;
 
-/// Figures of a schedule that broke no rule.
+/// Statistics of a schedule that broke no rule.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Report {
     /// Runs that ended.
@@ -72,7 +74,7 @@ pub struct Report {
     /// Kills, restarts and stops of the daemon, kills and stops of hosts and workers, cuts of the link, and times of a
     /// full disk.
     pub faults: u32,
-    /// Things that happened until the last run was over.
+    /// Number of events until the last run ended.
     pub instants: u32,
 }
 
@@ -102,11 +104,11 @@ impl fmt::Display for Origin {
 pub struct Interruption {
     /// The action of the language.
     pub action: &'static str,
-    /// True if it acts on the other machine.
+    /// True if the action uses the other machine.
     pub is_remote: bool,
-    /// The fault. None happens if the instant is behind the end.
+    /// The fault. It does not happen if the schedule ends before its instant.
     pub fault: Fault,
-    /// Number of things that happen before the fault.
+    /// Number of events before the fault.
     pub instant: u32,
 }
 
@@ -117,7 +119,7 @@ pub struct Violation {
     pub origin: Origin,
     /// The rule, and the step or run that broke it.
     pub rule: String,
-    /// The schedule: one line for each thing that happened.
+    /// The schedule: one line for each event.
     pub schedule: Vec<String>,
 }
 
@@ -156,15 +158,15 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// Every one of them, for each host.
+    /// Every fault, for each host.
     pub const ALL: [Self; 12] = [
         Self::KillDaemon,
         Self::RestartDaemon,
         Self::StopDaemon,
         Self::KillHost(0),
-        Self::KillHost(OTHER),
+        Self::KillHost(OTHER_MACHINE),
         Self::StopHost(0),
-        Self::StopHost(OTHER),
+        Self::StopHost(OTHER_MACHINE),
         Self::KillWorkers,
         Self::StopWorkers,
         Self::CutLink,
@@ -172,9 +174,9 @@ impl Fault {
         Self::FillDisk,
     ];
 
-    /// Returns whether it concerns the other machine.
+    /// Returns whether the fault concerns the other machine.
     fn is_remote(self) -> bool {
-        matches!(self, Self::KillHost(OTHER) | Self::StopHost(OTHER) | Self::CutLink | Self::EndLink)
+        matches!(self, Self::KillHost(OTHER_MACHINE) | Self::StopHost(OTHER_MACHINE) | Self::CutLink | Self::EndLink)
     }
 }
 
@@ -199,7 +201,7 @@ fn random_world(seed: u64) -> World {
         plan.add(number, Duration::from_millis(100 + random.below(3000)), workflow, limit);
     }
     let faults = random_faults(&mut random);
-    World::new(random, plan, Faults::At(faults))
+    World::new(random, plan, Faults::AtTimes(faults))
 }
 
 /// Returns the schedule of a seed.
@@ -232,11 +234,11 @@ pub fn scenarios() -> Vec<(&'static str, bool, Vec<Fault>)> {
     let remote = machines::REMOTE_ACTIONS.into_iter().map(|action| (action, true));
     let faults = |(action, is_remote)| {
         let has_worker = action == FUNCTION_SCENARIO;
-        let concerns = |fault: &Fault| match fault {
+        let is_relevant = |fault: &Fault| match fault {
             Fault::KillWorkers | Fault::StopWorkers => has_worker,
             fault => is_remote || !fault.is_remote(),
         };
-        let faults = Fault::ALL.into_iter().filter(concerns).collect();
+        let faults = Fault::ALL.into_iter().filter(is_relevant).collect();
         (action, is_remote, faults)
     };
     local.chain(remote).map(faults).collect()
@@ -270,9 +272,9 @@ fn random_faults(random: &mut Random) -> Vec<(Duration, Fault)> {
 /// The faults of a schedule.
 #[derive(Debug)]
 enum Faults {
-    /// At these times, the last one first.
-    At(Vec<(Duration, Fault)>),
-    /// One, when this number of things has happened.
+    /// Faults at these times, latest first.
+    AtTimes(Vec<(Duration, Fault)>),
+    /// One fault, after this number of events.
     AtInstant(u32, Fault),
 }
 
@@ -300,19 +302,19 @@ pub(crate) struct World {
     workers_stopped_until: Duration,
     connections: Vec<Connection>,
     /// Number of hosts so far, for the names of their sockets.
-    started_hosts: usize,
+    started_host_count: usize,
     disk_full_until: Duration,
     cut_until: Duration,
     /// Times in which the daemon could not act.
     pub(crate) outages: Vec<Outage>,
     down_since: Option<Duration>,
-    /// Something happened in the last step.
+    /// True if an event happened in the last step.
     is_active: bool,
     /// Time of the last event.
-    active_at: Duration,
-    /// A host was killed.
+    last_event_at: Duration,
+    /// True if a host was killed.
     pub(crate) has_killed_hosts: bool,
-    /// The link was cut for longer than the daemon's timeout of connections.
+    /// True if the link was cut for longer than the daemon's connection timeout.
     pub(crate) has_lost_link: bool,
     fault_count: u32,
 }
@@ -322,8 +324,8 @@ impl World {
         let stage = Arc::new(Stage::new(random));
         let folder = tempfile::tempdir().expect("a temporary directory");
         let files = folder.path().join("files");
-        let written = std::fs::create_dir(&files).and_then(|()| std::fs::write(files.join("report"), "x"));
-        written.and_then(|()| functions::declare_project(folder.path())).expect("a new directory");
+        let created = std::fs::create_dir(&files).and_then(|()| std::fs::write(files.join("report"), "x"));
+        created.and_then(|()| functions::declare_project(folder.path())).expect("a new directory");
         plan.replace(FOLDER, &files.display().to_string());
         Self {
             stage,
@@ -339,13 +341,13 @@ impl World {
             workers: Vec::new(),
             workers_stopped_until: Duration::ZERO,
             connections: Vec::new(),
-            started_hosts: 0,
+            started_host_count: 0,
             disk_full_until: Duration::ZERO,
             cut_until: Duration::ZERO,
             outages: Vec::new(),
             down_since: None,
             is_active: true,
-            active_at: Duration::ZERO,
+            last_event_at: Duration::ZERO,
             has_killed_hosts: false,
             has_lost_link: false,
             fault_count: 0,
@@ -361,14 +363,14 @@ impl World {
     }
 
     fn run(&mut self) -> Result<Report, String> {
-        let mut step = STEPS[0];
+        let mut step = MIN_STEP;
         while !(self.plan.is_begun() && rules::is_over(&self.disk) && self.has_no_more_faults()) {
-            if self.stage.now() > RUNS_UNTIL {
+            if self.stage.now() > RUNS_TIMEOUT {
                 return Err(rules::unfinished(&self.disk));
             }
             step = self.step(step);
         }
-        let instants = self.stage.instants();
+        let instants = self.stage.event_count();
         self.advance(SETTLE_TIME);
         // The last daemon leaves, and hosts without terminals and results follow.
         self.end_daemon(false);
@@ -377,10 +379,10 @@ impl World {
         rules::check(self).map(|report| Report { faults: self.fault_count, instants, ..report })
     }
 
-    /// Lets this time pass.
+    /// Simulates for this time.
     fn advance(&mut self, time: Duration) {
         let until = self.stage.now() + time;
-        let mut step = STEPS[0];
+        let mut step = MIN_STEP;
         while self.stage.now() < until {
             step = self.step(step.min(until - self.stage.now()));
         }
@@ -388,12 +390,12 @@ impl World {
 
     fn has_no_more_faults(&self) -> bool {
         match &self.faults {
-            Faults::At(faults) => faults.is_empty(),
+            Faults::AtTimes(faults) => faults.is_empty(),
             Faults::AtInstant(..) => true,
         }
     }
 
-    /// Moves the clock, and lets each process run to its new time. Returns the length of the next step.
+    /// Advances the clock, and runs each process up to the new time. Returns the length of the next step.
     fn step(&mut self, length: Duration) -> Duration {
         self.stage.advance(length);
         let now = self.stage.now();
@@ -404,7 +406,7 @@ impl World {
         if let Some(daemon) = &mut self.daemon {
             daemon.process.run_until(now, self.is_active);
             if daemon.process.is_over() {
-                self.daemon_ended();
+                self.handle_daemon_end();
             }
         }
         self.run_hosts();
@@ -419,20 +421,20 @@ impl World {
         let (stage, cut_until) = (&self.stage, self.cut_until);
         self.connections.retain_mut(|connection| {
             let cut_until = if connection.is_link { cut_until } else { Duration::ZERO };
-            connection.carry(stage, cut_until)
+            connection.transfer(stage, cut_until)
         });
-        self.fail();
+        self.perform_due_faults();
         self.is_active = self.stage.take_activity();
         if self.is_active {
-            self.active_at = now;
-            return STEPS[0];
+            self.last_event_at = now;
+            return MIN_STEP;
         }
-        let longest = match now < self.active_at + IDLE_TIME {
-            true => STEPS[1],
-            false if self.daemon.is_some() || self.daemon_due.is_some() => STEPS[2],
-            false => STEPS[3],
+        let max_step = match now < self.last_event_at + IDLE_TIME {
+            true => MAX_STEP,
+            false if self.daemon.is_some() || self.daemon_due.is_some() => MAX_IDLE_STEP,
+            false => MAX_DOWN_STEP,
         };
-        (length * 2).clamp(STEPS[0], longest)
+        (length * 2).clamp(MIN_STEP, max_step)
     }
 
     fn run_hosts(&mut self) {
@@ -442,38 +444,39 @@ impl World {
         while let Some(at) = self.hosts.iter().position(|host| host.process.is_over()) {
             let host = self.hosts.remove(at);
             self.stage.log(|| format!("host {} ends by itself", host.number));
-            self.host_ended(host);
+            self.handle_host_end(host);
         }
     }
 
     /// Ends the connections of a host that has ended.
-    fn host_ended(&mut self, host: HostProcess) {
-        let front = host.front.as_ref().and_then(|front| front.local_addr().ok());
-        if let Some(path) = front.as_ref().and_then(|front| front.as_pathname())
-            && std::fs::remove_file(&host.back).is_err()
+    fn handle_host_end(&mut self, host: HostProcess) {
+        let daemon_listener =
+            host.daemon_listener.as_ref().and_then(|daemon_listener| daemon_listener.local_addr().ok());
+        if let Some(path) = daemon_listener.as_ref().and_then(|daemon_listener| daemon_listener.as_pathname())
+            && std::fs::remove_file(&host.host_socket).is_err()
         {
-            // It has removed its socket. A killed host leaves its files.
-            let mark = |socket: &Path| socket.with_extension("over");
-            let _ = std::fs::rename(mark(&host.back), mark(path));
+            // The host ended cleanly and removed its socket: remove the other one. A killed host leaves its files.
+            let end_marker = |socket: &Path| socket.with_extension("over");
+            let _ = std::fs::rename(end_marker(&host.host_socket), end_marker(path));
             let _ = std::fs::remove_file(path);
         }
         self.stage.record_activity();
         self.stage.lose_terminals(host.number);
-        if host.machine == OTHER {
+        if host.machine == OTHER_MACHINE {
             self.requests.other.lock().host = None;
         }
         self.connections.retain(|connection| connection.host != host.number);
     }
 
-    /// Starts what processes have requested.
+    /// Starts the hosts, workers and relays that processes have requested.
     fn serve_requests(&mut self) {
-        let wanted = std::mem::take(&mut *self.requests.hosts.lock());
-        for front in wanted {
-            self.start_host(0, Some(front));
+        let listeners = std::mem::take(&mut *self.requests.hosts.lock());
+        for daemon_listener in listeners {
+            self.start_host(0, Some(daemon_listener));
         }
         let wants_host = std::mem::take(&mut self.requests.other.lock().wants_host);
         if wants_host && self.requests.other.lock().host.is_none() {
-            self.start_host(OTHER, None);
+            self.start_host(OTHER_MACHINE, None);
         }
         for stream in std::mem::take(&mut *self.requests.workers.lock()) {
             self.stage.record_activity();
@@ -488,24 +491,29 @@ impl World {
         }
     }
 
-    fn start_host(&mut self, machine: usize, front: Option<std::os::unix::net::UnixListener>) {
-        self.started_hosts += 1;
-        let name = format!("host-{}.sock", self.started_hosts);
-        let back = self.folder.path().join(&name);
-        self.stage.log(|| format!("host {} of machine {machine} starts", self.started_hosts));
+    fn start_host(&mut self, machine: usize, daemon_listener: Option<std::os::unix::net::UnixListener>) {
+        self.started_host_count += 1;
+        let name = format!("host-{}.sock", self.started_host_count);
+        let host_socket = self.folder.path().join(&name);
+        self.stage.log(|| format!("host {} of machine {machine} starts", self.started_host_count));
         self.stage.record_activity();
-        if machine == OTHER {
-            self.requests.other.lock().host = Some((name, back.clone()));
+        if machine == OTHER_MACHINE {
+            self.requests.other.lock().host = Some((name, host_socket.clone()));
         }
-        self.hosts.push(HostProcess::start(&self.stage, (self.started_hosts, machine), front, back));
+        self.hosts.push(HostProcess::start(
+            &self.stage,
+            (self.started_host_count, machine),
+            daemon_listener,
+            host_socket,
+        ));
     }
 
-    /// Joins new connections to the terminal hosts of the daemon's machine.
+    /// Connects new clients to the terminal hosts of the daemon's machine.
     fn join_connections(&mut self) {
         for host in &self.hosts {
-            let Some(front) = &host.front else { continue };
-            while let Ok((near, _)) = front.accept() {
-                let far = UnixStream::connect(&host.back).expect("a host listens as long as it lives");
+            let Some(daemon_listener) = &host.daemon_listener else { continue };
+            while let Ok((near, _)) = daemon_listener.accept() {
+                let far = UnixStream::connect(&host.host_socket).expect("a host listens as long as it lives");
                 let connection = Connection::new(host.number, false, near, far).expect("sockets without delay");
                 self.connections.push(connection);
                 self.stage.record_activity();
@@ -534,20 +542,20 @@ impl World {
                 workers: WorkerStarter::Given(Arc::new(Workers(requests.clone()))),
                 runs: RetentionPolicy::default(),
                 configuration: watch::channel(Configuration { hosts, ..Configuration::default() }).1,
-                clock: Clock::of_runtime(START.after(now)),
+                clock: Clock::of_runtime(START_TIME.after(now)),
                 substitutes: Substitutes { journal: Some(journal), transport: Some(Arc::new(Link(requests))) },
             };
             let daemon = Daemon::start(options).await.expect("a daemon that starts");
             stage.log(|| "the daemon has recovered its runs".to_owned());
             *handle.lock() = Some(daemon.stopper());
-            let (beginning, answering) = (daemon.client(), daemon.client());
+            let (run_client, gate_client) = (daemon.client(), daemon.client());
             tokio::spawn(async move {
-                // A daemon that ends answers nothing.
-                if beginning.call(client::hello(&folder)).await.is_ok()
-                    && answering.call(client::hello(&folder)).await.is_ok()
+                // The daemon may end before it answers.
+                if run_client.call(client::hello(&folder)).await.is_ok()
+                    && gate_client.call(client::hello(&folder)).await.is_ok()
                 {
-                    tokio::spawn(client::answer_gates(answering));
-                    client::begin_runs(beginning, plan, stage, folder).await;
+                    tokio::spawn(client::answer_gates(gate_client));
+                    client::begin_runs(run_client, plan, stage, folder).await;
                 }
             });
             daemon.serve().await.expect("a daemon that serves");
@@ -555,7 +563,7 @@ impl World {
         self.daemon = Some(DaemonProcess { process, shutdown });
     }
 
-    /// Begins the end of the daemon: of its own will, or at once.
+    /// Ends the daemon: cleanly, or by a kill.
     fn end_daemon(&mut self, is_clean: bool) {
         let Some(daemon) = &self.daemon else { return };
         self.down_since.get_or_insert(self.stage.now());
@@ -565,30 +573,30 @@ impl World {
                 return handle.stop(ShutdownMode::KeepTerminals);
             }
         }
-        self.daemon_ended();
+        self.handle_daemon_end();
     }
 
-    fn daemon_ended(&mut self) {
+    fn handle_daemon_end(&mut self) {
         self.daemon = None;
         let pending = self.disk.pending();
-        let kept = self.stage.random(|random| random.below(pending as u64 + 1));
-        self.disk.crash(&self.stage, usize::try_from(kept).unwrap_or(pending));
+        let written_count = self.stage.random(|random| random.below(pending as u64 + 1));
+        self.disk.crash(&self.stage, usize::try_from(written_count).unwrap_or(pending));
         self.stage.record_activity();
         self.down_since.get_or_insert(self.stage.now());
-        let down = self.stage.random(|random| if random.one_in(6) { 30_000 } else { 5 + random.below(600) });
-        self.daemon_due = Some(self.stage.now() + Duration::from_millis(down));
+        let downtime_ms = self.stage.random(|random| if random.one_in(6) { 30_000 } else { 5 + random.below(600) });
+        self.daemon_due = Some(self.stage.now() + Duration::from_millis(downtime_ms));
     }
 
     /// Performs the faults that are due.
-    fn fail(&mut self) {
+    fn perform_due_faults(&mut self) {
         loop {
-            let (now, instants) = (self.stage.now(), self.stage.instants());
+            let (now, instants) = (self.stage.now(), self.stage.event_count());
             let fault = match &mut self.faults {
-                Faults::At(faults) => faults.pop_if(|(at, _)| *at <= now).map(|(_, fault)| fault),
+                Faults::AtTimes(faults) => faults.pop_if(|(at, _)| *at <= now).map(|(_, fault)| fault),
                 Faults::AtInstant(instant, _) if instants < *instant => None,
                 Faults::AtInstant(_, fault) => {
                     let fault = *fault;
-                    self.faults = Faults::At(Vec::new());
+                    self.faults = Faults::AtTimes(Vec::new());
                     Some(fault)
                 }
             };
@@ -609,7 +617,7 @@ impl World {
                 while let Some(at) = self.hosts.iter().position(|host| host.machine == machine) {
                     self.has_killed_hosts = true;
                     let host = self.hosts.remove(at);
-                    self.host_ended(host);
+                    self.handle_host_end(host);
                 }
             }
             Fault::StopHost(machine) => {

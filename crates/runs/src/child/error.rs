@@ -1,4 +1,4 @@
-//! Reasons for the missing child run of a step.
+//! Errors of starting the child run of a step.
 
 use steplatch_ids::{RunId, WorkflowName};
 use steplatch_project::WorkersError;
@@ -12,7 +12,7 @@ use crate::engine::StartError;
 use crate::quota::QuotaExceeded;
 use crate::source::INVALID;
 
-/// Reason for the missing child run of a step.
+/// Failure to find or start the child run of a step.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ChildError {
     /// The journal is unreadable.
@@ -36,7 +36,7 @@ pub(crate) enum ChildError {
 }
 
 impl ChildError {
-    /// Returns whether a later attempt succeeds if there is room on the disk.
+    /// Returns whether a later attempt can succeed once the disk has room.
     pub(super) fn lacks_room(&self) -> bool {
         matches!(self, Self::NotStarted(ChildStartError::Start(error)) if error.lacks_room())
     }
@@ -69,10 +69,10 @@ pub(crate) enum ChildStartError {
     /// The machine does not take the variables.
     #[error(transparent)]
     Variables(#[from] InvalidVariables),
-    /// The terminal that it is to work in is unusable.
+    /// The terminal of the run is unusable.
     #[error(transparent)]
     Terminal(#[from] LookupError),
-    /// The engine does not start it.
+    /// The engine does not start the run.
     #[error(transparent)]
     Start(#[from] StartError),
 }

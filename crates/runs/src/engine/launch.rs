@@ -24,18 +24,18 @@ pub(crate) struct LaunchParts {
     pub(crate) about: RunHeader,
     /// Part of the caller's environment that the run needs after a restart.
     pub(crate) environment: Environment,
-    /// Knows the names of fields that hold secrets.
+    /// Seal with the names of fields that hold secrets.
     pub(crate) seal: Seal,
-    /// A name under which only one run begins.
+    /// Idempotency key, under which only one run begins.
     pub(crate) key: Option<StartKey>,
 }
 
 impl Engine {
-    /// Begins a run. `begin` makes the kind of run and its first entries, which it has applied. Returns once the
-    /// journal has these, or the run that began before under the same key or id.
+    /// Begins a run. `begin` creates the run of its kind and its first entries, already applied. Returns once the
+    /// journal has stored these entries. If a run began before under the same key or id, returns that run.
     ///
     /// # Errors
-    /// If it cannot begin.
+    /// If the run cannot begin.
     pub(crate) async fn launch<K: RunKind>(
         self: &Arc<Self>,
         parts: LaunchParts,
@@ -57,7 +57,7 @@ impl Engine {
                 self.drivers.spawn(drive(kind, inputs, Attempt::First));
                 Ok(run)
             }
-            // A conflict: the id is that of the step that starts it, so it is the same run.
+            // On a conflict, the id is derived from the starting step, so the existing run is the same run.
             Ok(Appended::Existing { run: existing }) | Err(AppendError::Conflict { run: existing, .. }) => {
                 self.lock().remove(&run.id);
                 self.known(&existing).await
@@ -74,17 +74,17 @@ impl Engine {
 /// the run needs a driver.
 ///
 /// # Errors
-/// Those of `start`, and when its task panics.
+/// If `start` fails, or its task panics.
 pub(crate) async fn uncancelled(
     start: impl Future<Output = Result<Arc<Run>, StartError>> + Send + 'static,
 ) -> Result<Arc<Run>, StartError> {
     tokio::spawn(start).await.unwrap_or_else(|error| Err(StartError::Interrupted(error)))
 }
 
-/// Starts the run of a step with `begin`. Waits while the journal is full: like the step, its run is only delayed.
+/// Starts the run of a step with `begin`. Retries while the journal is full, which only delays the step.
 ///
 /// # Errors
-/// All errors of `begin` that do not pass `lacks_room`.
+/// If `begin` fails with an error for which `lacks_room` returns false.
 pub(crate) async fn begin_for_step<T, E, B>(lacks_room: impl Fn(&E) -> bool, begin: impl Fn() -> B) -> Result<T, E>
 where
     B: Future<Output = Result<T, E>>,
@@ -98,7 +98,7 @@ where
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(RETRY_PAUSES.1);
             }
-            begun => return begun,
+            result => return result,
         }
     }
 }

@@ -46,8 +46,8 @@ impl PrivateForm {
 }
 
 impl Engine {
-    /// Makes the terminal hosts hide the secrets of a run before the daemon seals it: the next daemon does not know
-    /// them, and the contents of terminals outlive this one.
+    /// Sends the secrets of a run to the terminal hosts before the daemon seals the run: terminals outlive this daemon,
+    /// and the next daemon does not know the secrets.
     pub(crate) async fn hide_for_next_daemon(&self, private: Option<&str>, seal: &Seal) {
         if private.is_some_and(is_sealed) {
             self.sessions.remember_secrets(seal.secrets()).await;
@@ -59,7 +59,7 @@ impl Engine {
         runs.into_iter().filter_map(|run| self.driven(run)).any(|run| run.progress().asks_person)
     }
 
-    /// Reads the private part of a run, which it needs to continue, and its stored form.
+    /// Reads the private part that a run needs to continue, and the form in which the journal stores it.
     ///
     /// # Errors
     ///
@@ -78,17 +78,16 @@ impl Engine {
         opened.map(|opened| (opened, form)).ok_or(RecoveryError::OtherKey)
     }
 
-    /// Returns a run with the data for its driver: the locked run, if it was locked.
+    /// Returns a run with the data for its driver, taken from the locked runs if the run was locked.
     pub(crate) fn driverless(&self, known: &KnownRun) -> Driverless {
         let locked = self.locked.runs().remove(&known.run);
         locked.unwrap_or_else(|| {
-            let (run, received, progress) = Run::driven(known.run.clone(), Run::from_journal(known.clone()).about);
-            (Arc::new(run), received, progress)
+            let (run, inputs, progress) = Run::driven(known.run.clone(), Run::from_journal(known.clone()).about);
+            (Arc::new(run), inputs, progress)
         })
     }
 
-    /// Locks the runs with a sealed private part, and all their ancestors. `unfinished` is in the order in which they
-    /// began.
+    /// Locks the runs with a sealed private part, and all their ancestors. `unfinished` lists the oldest run first.
     ///
     /// # Errors
     ///
@@ -97,13 +96,13 @@ impl Engine {
         let sealed = self.sealed_among(unfinished, None).await?;
         for known in unfinished.iter().filter(|known| sealed.contains(&known.run)) {
             let summary = Run::from_journal(known.clone());
-            let (run, received, progress) = Run::driven(known.run.clone(), summary.about.clone());
+            let (run, inputs, progress) = Run::driven(known.run.clone(), summary.about.clone());
             let trouble = Some(LOCKED.to_owned());
             // The summary of a parent may not show it as waiting yet.
             progress.send_replace(RunStatus { state: RunState::Waiting, locked: true, trouble, ..summary.progress() });
             let run = Arc::new(run);
             self.hold_terminals(&run).await;
-            self.locked.runs().insert(known.run.clone(), (run, received, progress));
+            self.locked.runs().insert(known.run.clone(), (run, inputs, progress));
         }
         self.locked.ids.send_replace(sealed.clone());
         if !sealed.is_empty() {
@@ -131,8 +130,8 @@ impl Engine {
         }
     }
 
-    /// Records a locked run and its descendants as cancelled, and closes their terminals. Returns false if it is no
-    /// longer locked.
+    /// Records a locked run and its descendants as cancelled, and closes their terminals. Returns false if the run is
+    /// no longer locked.
     ///
     /// # Errors
     ///
@@ -150,7 +149,7 @@ impl Engine {
         let driven: Vec<Arc<Run>> = self.lock().values().cloned().collect();
         let (mut family, mut next) = (vec![run.clone()], 0);
         while let Some(run) = family.get(next).cloned() {
-            children_of(&run.id, &driven).iter().for_each(|run| run.cancel(child::LEFT_ALONE));
+            children_of(&run.id, &driven).iter().for_each(|run| run.cancel(child::ABANDONED_REASON));
             family.extend(children_of(&run.id, &locked));
             next += 1;
         }
@@ -172,7 +171,7 @@ impl Engine {
         Ok(true)
     }
 
-    /// Closes the terminals that a machine would close on a cancel now.
+    /// Closes the terminals that the machine would close on a cancel now.
     async fn close_terminals(&self, run: &Run) {
         let Some((definition, history)) = self.history_of(run).await else { return };
         let cancel = Input::Cancel { reason: String::new() };
@@ -219,7 +218,7 @@ impl Engine {
         Ok(locked)
     }
 
-    /// Resumes the locked runs that `key` opens. Returns how many there were.
+    /// Resumes the locked runs that `key` opens. Returns their number.
     ///
     /// # Errors
     ///

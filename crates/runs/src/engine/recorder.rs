@@ -23,7 +23,7 @@ use crate::seal::{LiveSeal, SealedEntries, SealedEntry};
 /// Version of the layout of entries.
 pub(crate) const ENTRY_VERSION: u16 = SEMANTICS_VERSION as u16;
 
-/// Permission of an append that ends a run to store it as finished.
+/// Permission to store a run as finished together with its last entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Settlement {
     /// No work remains.
@@ -36,8 +36,8 @@ pub(crate) enum Settlement {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Written {
     Stored,
-    /// The journal already had all entries.
-    Nothing,
+    /// The journal already has all data.
+    Unchanged,
     /// This daemon must no longer drive the run.
     Lost,
 }
@@ -54,8 +54,8 @@ pub(crate) struct Recorder {
     environment: Environment,
     /// Number of the last entry.
     seq: u64,
-    /// The state in the stored summary; none before this daemon has stored one.
-    listed: Option<RunState>,
+    /// State in the last summary that this daemon stored.
+    stored_state: Option<RunState>,
 }
 
 /// Initial data of a recorder.
@@ -76,7 +76,7 @@ pub(crate) struct RecorderParts {
 impl Recorder {
     pub(crate) fn new(shared: Arc<Engine>, parts: RecorderParts) -> Self {
         let RecorderParts { caller, run, about, progress, environment, seal, private, seq } = parts;
-        Self { shared, caller, run, about, progress, seal, private, environment, seq, listed: None }
+        Self { shared, caller, run, about, progress, seal, private, environment, seq, stored_state: None }
     }
 
     pub(crate) fn live_seal(&self) -> &LiveSeal {
@@ -89,11 +89,11 @@ impl Recorder {
     }
 
     /// Returns whether the summary that this daemon has stored has this state.
-    pub(crate) fn is_listed_as(&self, state: RunState) -> bool {
-        self.listed == Some(state)
+    pub(crate) fn is_stored_as(&self, state: RunState) -> bool {
+        self.stored_state == Some(state)
     }
 
-    /// The current progress, as published.
+    /// Returns the last published progress.
     pub(crate) fn published(&self) -> watch::Ref<'_, RunStatus> {
         self.progress.borrow()
     }
@@ -107,12 +107,12 @@ impl Recorder {
     /// Publishes that a finished run no longer waits, so that the sender of the last answer sees it as recorded.
     /// Followers see the run as finished, with its last entry, only after the cleanup of its resources.
     pub(super) fn publish_closing(&self) {
-        let is_changed = self.progress.send_if_modified(|shown| {
-            let waits = shown.state == RunState::Waiting;
+        let is_changed = self.progress.send_if_modified(|published_status| {
+            let waits = published_status.state == RunState::Waiting;
             if waits {
-                let RunStatus { seq, below, .. } = std::mem::take(shown);
+                let RunStatus { seq, waiting_children, .. } = std::mem::take(published_status);
                 let seq = seq.max(self.seq.saturating_sub(1));
-                *shown = RunStatus { seq, below, ..RunStatus::default() };
+                *published_status = RunStatus { seq, waiting_children, ..RunStatus::default() };
             }
             waits
         });
@@ -131,7 +131,7 @@ impl Recorder {
         sealed
     }
 
-    /// Stores the first entries of a run. `key` is a name under which only one run begins.
+    /// Stores the first entries of a run. Only one run begins under the idempotency key `key`.
     ///
     /// # Errors
     /// If the journal refuses them.
@@ -142,7 +142,7 @@ impl Recorder {
         settlement: Settlement,
         key: Option<String>,
     ) -> Result<Appended, AppendError> {
-        let append = self.append_of(sealed, now, settlement).await;
+        let append = self.build_append(sealed, now, settlement).await;
         let appended = self.shared.write_first(Append { key, ..append }).await?;
         if let Appended::Written { last } = &appended {
             self.seq = *last;
@@ -150,14 +150,14 @@ impl Recorder {
         Ok(appended)
     }
 
-    /// Stores entries and the progress that follows from them. Waits while the journal is full. Does nothing if the
-    /// journal has all of it already.
+    /// Stores entries and the progress that follows from them. Waits while the journal is full. Does nothing without
+    /// new data.
     pub(super) async fn write(&mut self, sealed: SealedEntries, now: &RunStatus, settlement: Settlement) -> Written {
-        let append = self.append_of(sealed, now, settlement).await;
+        let append = self.build_append(sealed, now, settlement).await;
         if append.texts.is_empty() && append.redacted.is_empty() && append.private.is_none() {
-            return Written::Nothing;
+            return Written::Unchanged;
         }
-        match self.shared.written(append, &self.progress).await {
+        match self.shared.append_retrying(append, &self.progress).await {
             Some(last) => {
                 self.seq = last;
                 Written::Stored
@@ -168,49 +168,49 @@ impl Recorder {
 
     /// Stores the run as finished, unless it is already. Returns false when this daemon must no longer drive the run.
     pub(super) async fn write_finished(&mut self, now: &RunStatus) -> bool {
-        if self.is_listed_as(now.state) {
+        if self.is_stored_as(now.state) {
             return true;
         }
-        self.listed = Some(now.state);
+        self.stored_state = Some(now.state);
         let mut append = Append::new(self.run.id.clone(), self.seq, ENTRY_VERSION, Vec::new());
         append.summary = Some(now.summary(&self.about));
-        self.shared.written(append, &self.progress).await.is_some()
+        self.shared.append_retrying(append, &self.progress).await.is_some()
     }
 
-    /// Returns whether the journal may store a run that ended like `now` as finished together with its last entry.
+    /// Returns the permission to store a run with the progress `now` as finished, together with its last entry.
     pub(super) fn settlement(&self, now: &RunStatus, leaves_work: bool) -> Settlement {
         let is_awaited =
-            self.shared.is_parent_locked(self.about.parent.as_ref()) || self.hands_secrets_over(now).is_some();
+            self.shared.is_parent_locked(self.about.parent.as_ref()) || self.secrets_receiver(now).is_some();
         if now.state.is_over() && (leaves_work || is_awaited) { Settlement::Unsettled } else { Settlement::Settled }
     }
 
-    /// Returns the function that started this run, if that function has to store a result with secrets before the run
-    /// counts as finished: after that, the journal deletes the values of the marks.
-    fn hands_secrets_over(&self, now: &RunStatus) -> Option<Arc<Run>> {
+    /// Returns the function that started this run, if it has to store this run's result with secrets first: once the
+    /// run counts as finished, the journal deletes the values of the marks.
+    fn secrets_receiver(&self, now: &RunStatus) -> Option<Arc<Run>> {
         let returned = now.returned.as_deref().filter(|returned| self.seal.hides(returned));
         let parent = returned.and(self.about.parent.as_ref()).and_then(|step| self.shared.driven(&step.run));
         parent.filter(|parent| parent.kind() == Kind::Function)
     }
 
-    async fn append_of(&mut self, sealed: SealedEntries, now: &RunStatus, settlement: Settlement) -> Append {
+    async fn build_append(&mut self, sealed: SealedEntries, now: &RunStatus, settlement: Settlement) -> Append {
         let SealedEntries { texts, redacted, has_learned } = sealed;
-        let private = self.private_anew(now.asks_person, has_learned || self.seq == 0).await;
+        let private = self.update_private(now.asks_person, has_learned || self.seq == 0).await;
         let mut append = Append { redacted, ..Append::new(self.run.id.clone(), self.seq, ENTRY_VERSION, texts) };
         if !now.state.is_over() || settlement == Settlement::Settled {
-            if !self.is_listed_as(now.state) || private.is_some() {
-                self.listed = Some(now.state);
+            if !self.is_stored_as(now.state) || private.is_some() {
+                self.stored_state = Some(now.state);
                 append.summary = Some(now.summary(&self.about));
             }
-        } else if self.listed.is_none() {
-            self.listed = Some(RunState::Running);
+        } else if self.stored_state.is_none() {
+            self.stored_state = Some(RunState::Running);
             append.summary = Some(RunStatus { state: RunState::Running, ..RunStatus::default() }.summary(&self.about));
         }
         append.private = private;
         append
     }
 
-    /// Returns the private part in its new stored form, if that changes.
-    async fn private_anew(&mut self, asks_person: bool, has_changed: bool) -> Option<String> {
+    /// Returns the private part in its new stored form, if the form changes.
+    async fn update_private(&mut self, asks_person: bool, has_changed: bool) -> Option<String> {
         let seal = self.seal.seal();
         let text = || ResumeContext::new(&self.caller, self.environment, seal).text();
         let private =
@@ -225,23 +225,23 @@ impl Recorder {
         let parent = self.about.parent.as_ref();
         if self.shared.is_parent_locked(parent) {
             self.publish(now.clone());
-            if !self.shared.parent_is_open(parent).await {
+            if !self.shared.wait_until_parent_opens(parent).await {
                 return false;
             }
         }
-        let Some(parent) = self.hands_secrets_over(now) else { return true };
+        let Some(parent) = self.secrets_receiver(now) else { return true };
         self.publish(now.clone());
-        let mut above = parent.follow();
+        let mut parent_progress = parent.follow();
         tokio::select! {
-            () = self.run.taken.cancelled() => true,
+            () = self.run.result_taken.cancelled() => true,
             // The parent does not wait for this run, or has stopped waiting.
-            _ = above.wait_for(|progress| progress.state.is_over()) => true,
+            _ = parent_progress.wait_for(|progress| progress.state.is_over()) => true,
             () = self.run.cancelling.cancelled() => true,
             () = self.shared.stopping.cancelled() => false,
         }
     }
 
-    /// Ends the run for the daemon.
+    /// Removes the finished run from the runs in progress.
     pub(super) fn finish(&self) {
         self.shared.ended(&self.run.id, !self.seal.seal().secrets().is_empty());
     }

@@ -22,8 +22,8 @@ pub(crate) trait Recovery: Send + Sized + 'static {
     /// The parsed history.
     type History: Send;
 
-    /// True if a run continues without its caller, where older daemons stored no caller.
-    const GOES_ON_WITHOUT_CALLER: bool = false;
+    /// True if a run can continue without its caller, since older daemons stored no caller.
+    const CONTINUES_WITHOUT_CALLER: bool = false;
 
     /// Reads a history.
     ///
@@ -40,11 +40,11 @@ pub(crate) trait Recovery: Send + Sized + 'static {
     /// Returns the run at the end of its history.
     fn resume(history: Self::History, recorder: Recorder) -> Self;
 
-    /// Returns whether it waits for the run that this step starts.
+    /// Returns whether the run waits for the child that this step starts.
     fn awaits(&self, step: &StepId) -> bool;
 
-    /// Returns the steps whose results it still needs; none if they are unknown here.
-    fn pending(&self) -> Option<Vec<StepId>>;
+    /// Returns the steps whose results the run still needs. `None` if this daemon does not know them.
+    fn pending_steps(&self) -> Option<Vec<StepId>>;
 }
 
 /// The stored data of a run.
@@ -59,11 +59,11 @@ pub(crate) struct StoredRun<H> {
 pub(crate) trait RecoveredRun: Send {
     fn run(&self) -> &Arc<Run>;
 
-    /// Returns whether it waits for the run that this step starts.
+    /// Returns whether the run waits for the child that this step starts.
     fn awaits(&self, step: &StepId) -> bool;
 
-    /// Returns the steps whose results it still needs; none if they are unknown here.
-    fn pending(&self) -> Option<Vec<StepId>>;
+    /// Returns the steps whose results the run still needs. `None` if this daemon does not know them.
+    fn pending_steps(&self) -> Option<Vec<StepId>>;
 
     /// Publishes the progress of the run to followers.
     fn publish(&self);
@@ -86,8 +86,8 @@ impl<K: RunKind> RecoveredRun for Recovered<K> {
         self.run().id == step.run && self.kind.awaits(step)
     }
 
-    fn pending(&self) -> Option<Vec<StepId>> {
-        self.kind.pending()
+    fn pending_steps(&self) -> Option<Vec<StepId>> {
+        self.kind.pending_steps()
     }
 
     fn publish(&self) {
@@ -102,7 +102,7 @@ impl<K: RunKind> RecoveredRun for Recovered<K> {
     }
 }
 
-/// Callers of runs by their stored form: few callers began many runs.
+/// Callers of runs, by their stored form: many runs share a caller.
 pub(crate) type KnownCallers = HashMap<String, (Arc<Caller>, Seal)>;
 
 impl Engine {
@@ -123,7 +123,7 @@ impl Engine {
             None => {
                 let origin = match serde_json::from_str::<ResumeContext>(&text) {
                     Ok(origin) => origin,
-                    Err(_) if K::GOES_ON_WITHOUT_CALLER => ResumeContext::default(),
+                    Err(_) if K::CONTINUES_WITHOUT_CALLER => ResumeContext::default(),
                     Err(error) => return Err(RecoveryError::ResumeContext(error)),
                 };
                 let (caller, seal) = origin.into_parts();

@@ -13,7 +13,7 @@ pub(crate) enum RecoveryError {
     /// No known passphrase opens the private part. Setting the earlier passphrase again helps.
     #[error("its stored secrets are sealed with another passphrase than the current one of the approver")]
     OtherKey,
-    /// The journal does not return the private part.
+    /// Reading the private part failed.
     #[error("its history cannot be read: {0}")]
     PrivatePart(#[source] StorageError),
     /// The private part is invalid.

@@ -11,7 +11,7 @@ use super::recovery::Recovery;
 use crate::run::{Disposition, RunInput, RunInputs, RunStatus};
 use crate::seal::{SealedEntries, SealedEntry};
 
-/// First performance of effects, or one that may be a repetition.
+/// Attempt to perform effects: the first one, or a possible repetition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Attempt {
     First,
@@ -32,7 +32,7 @@ pub(crate) enum Handled {
     Recorded,
     /// The input has no effect in the run's current state.
     Ignored,
-    /// The run did not accept it: the engine that decides the run is unreachable, or has not answered.
+    /// The run did not accept the input: the engine that decides the run is unreachable, or has not answered.
     Unanswered,
     /// This daemon must no longer drive the run.
     Lost,
@@ -49,9 +49,9 @@ impl Handled {
 ///
 /// Methods that return whether the run continues return false when this daemon must no longer drive it.
 pub(crate) trait RunKind: Recovery {
-    /// The type of its stored entries.
+    /// Type of the stored entries.
     type Entry: SealedEntry;
-    /// Event that it waits for besides inputs.
+    /// Event that the run waits for, besides inputs.
     type Event: Send;
 
     fn recorder(&self) -> &Recorder;
@@ -99,7 +99,7 @@ pub(crate) trait RunKind: Recovery {
     /// Does the work at the end, before the journal stores the run as finished: the library saves or counts it.
     fn settle(&mut self) -> impl Future<Output = ()> + Send;
 
-    /// Prepares for the next daemon.
+    /// Stores what the next daemon needs to resume the run.
     fn stop(&mut self) -> impl Future<Output = ()> + Send {
         // The next daemon may not know the secrets that this one has learned.
         async {
@@ -110,7 +110,8 @@ pub(crate) trait RunKind: Recovery {
     /// Ends tasks whose results are no longer needed.
     fn release(&mut self) {}
 
-    /// Stores the first entries, which the run has applied already. `key` is a name under which only one run begins.
+    /// Stores the first entries, which the run has applied already. Only one run begins under the idempotency key
+    /// `key`.
     ///
     /// # Errors
     /// If the journal refuses them.
@@ -138,7 +139,7 @@ pub(crate) trait RunKind: Recovery {
             let asks_person = now.asks_person;
             let is_changed = match self.recorder_mut().write(sealed, &now, settlement).await {
                 Written::Stored => true,
-                Written::Nothing => asks_person != self.recorder().published().asks_person,
+                Written::Unchanged => asks_person != self.recorder().published().asks_person,
                 Written::Lost => return false,
             };
             match self.is_over() {
@@ -199,7 +200,7 @@ async fn drive_to_end<K: RunKind>(run: &mut K, inputs: &mut RunInputs, attempt: 
     Box::pin(finish(run, inputs)).await
 }
 
-/// Waits for the next message. Polls events last, so that a pause or a cancel reaches also a run with many ready
+/// Waits for the next message. Polls events last, so that a pause or a cancel also reaches a run with many ready
 /// events.
 async fn next<K: RunKind>(
     run: &mut K,
@@ -244,12 +245,12 @@ async fn handle<K: RunKind>(run: &mut K, message: Message<K::Event>) -> bool {
     }
 }
 
-/// Ends the run after the cleanup of its resources. Returns false when it leaves the run to the next daemon.
+/// Ends the run after the cleanup of its resources. Returns false when the driver leaves the run to the next daemon.
 async fn finish<K: RunKind>(run: &mut K, inputs: &mut RunInputs) -> bool {
     if !run.close(inputs).await {
         return false;
     }
-    if !run.recorder().is_listed_as(run.progress().state) {
+    if !run.recorder().is_stored_as(run.progress().state) {
         // Do this before the summary: the next daemon does not recover a finished run.
         run.settle().await;
         if !run.record(&[]).await {

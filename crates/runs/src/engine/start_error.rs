@@ -8,17 +8,17 @@ use tokio::task::JoinError;
 
 use crate::nodes::InvalidNodes;
 
-/// Failure to start a prepared run, by what helps.
+/// Failure to start a prepared run. Each variant has its own remedy.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StartError {
     /// The daemon stops. The next daemon takes the request.
     #[error("the daemon is stopping; ask again")]
     Stopping,
     /// Too many runs are in progress. Cancelling one makes room.
-    #[error("{most} runs are in progress, which is the limit; cancel one with cancel_run")]
+    #[error("{limit} runs are in progress, which is the limit; cancel one with cancel_run")]
     TooManyRuns {
         /// The limit.
-        most: usize,
+        limit: usize,
     },
     /// The journal does not store the start.
     #[error("the run was not started, because it cannot be stored: {0}")]
@@ -53,7 +53,7 @@ pub(crate) enum StartError {
 }
 
 impl StartError {
-    /// Returns whether a later attempt succeeds if there is room on the disk.
+    /// Returns whether a later attempt can succeed once the disk has room.
     pub(crate) fn lacks_room(&self) -> bool {
         matches!(self, Self::NotStored(StorageError::Full(_)))
     }

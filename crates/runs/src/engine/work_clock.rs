@@ -7,8 +7,9 @@ use steplatch_clock::Timestamp;
 /// Adds up the time that a run is at work. Waits for a person and pauses do not count.
 #[derive(Debug, Default)]
 pub(crate) struct WorkClock {
-    before: Duration,
-    /// Since when the run is at work; `None` while the clock does not run.
+    /// Time at work before `since`.
+    worked: Duration,
+    /// Start of the current work; `None` while the clock does not run.
     since: Option<Timestamp>,
 }
 
@@ -17,7 +18,7 @@ impl WorkClock {
     pub(crate) fn apply(&mut self, at: Timestamp, is_at_work: bool) {
         match (self.since, is_at_work) {
             (Some(since), false) => {
-                self.before += at.since(since);
+                self.worked += at.since(since);
                 self.since = None;
             }
             (None, true) => self.since = Some(at),
@@ -25,15 +26,15 @@ impl WorkClock {
         }
     }
 
-    /// Counts the time after `now` at the latest, so that a clock which was set back does not extend the limit.
+    /// Moves a start after `now` to `now`, so that a clock that was set back does not extend the limit.
     pub(crate) fn begin_by(&mut self, now: Timestamp) {
         self.since = self.since.map(|since| since.min(now));
     }
 
     /// Returns the time at which the run will have worked for `limit`, without an interruption. `None` while its clock
     /// does not run.
-    pub(crate) fn reaches(&self, limit: Duration) -> Option<Timestamp> {
-        Some(self.since?.after(limit.saturating_sub(self.before)))
+    pub(crate) fn deadline(&self, limit: Duration) -> Option<Timestamp> {
+        Some(self.since?.after(limit.saturating_sub(self.worked)))
     }
 }
 
@@ -46,16 +47,16 @@ mod tests {
         let at = |seconds: i64| Timestamp(seconds * 1_000_000);
         let limit = Duration::from_secs(10);
         let mut clock = WorkClock::default();
-        assert_eq!(clock.reaches(limit), None, "it has not begun");
+        assert_eq!(clock.deadline(limit), None, "it has not begun");
         clock.apply(at(100), true);
-        assert_eq!(clock.reaches(limit), Some(at(110)));
+        assert_eq!(clock.deadline(limit), Some(at(110)));
         clock.apply(at(104), false);
         clock.apply(at(190), false);
-        assert_eq!(clock.reaches(limit), None);
+        assert_eq!(clock.deadline(limit), None);
         clock.apply(at(200), true);
         clock.apply(at(203), true);
-        assert_eq!(clock.reaches(limit), Some(at(206)));
+        assert_eq!(clock.deadline(limit), Some(at(206)));
         clock.begin_by(at(150));
-        assert_eq!(clock.reaches(limit), Some(at(156)));
+        assert_eq!(clock.deadline(limit), Some(at(156)));
     }
 }

@@ -44,8 +44,8 @@ impl RunArguments {
         all.map(|(name, value)| (name.to_owned(), value.clone())).collect()
     }
 
-    /// Converts them to arguments of a remote workflow: the parameters, or without parameters the input, if that is an
-    /// object.
+    /// Converts the arguments to those of a remote workflow. An input object without parameters is used directly; any
+    /// other input becomes the argument `input`.
     pub(crate) fn into_arguments(self) -> Map<String, Value> {
         match self.input {
             Value::Object(fields) if self.params.is_empty() => fields,
@@ -59,7 +59,7 @@ impl RunArguments {
         }
     }
 
-    /// Converts variables of a machine, where numbers and booleans are text. One of them may be the input.
+    /// Converts variables of a machine, where numbers and booleans are text. The variable `input` is also the input.
     fn of_variables(variables: BTreeMap<String, Value>) -> Self {
         let param = |(name, value)| match value {
             Value::Null => None,
@@ -80,41 +80,43 @@ pub(crate) enum FunctionLocation<'f> {
 }
 
 impl Engine {
-    /// Starts a run of a function, or finds the one started under the same key. Returns once the start is in the
+    /// Starts a run of a function, or finds the run that started under the same key. Returns once the start is in the
     /// journal.
     ///
     /// # Errors
     ///
-    /// If the run does not start: a reply with the reason.
+    /// If the run does not start. The error is a reply with the reason.
     pub(crate) async fn begin_function(
         self: &Arc<Self>,
         caller: &Arc<Caller>,
         verb: &RunWorkflow,
         from: FunctionLocation<'_>,
-        given: Option<RunArguments>,
+        run_arguments: Option<RunArguments>,
         key: Option<StartKey>,
         engine: EngineKind,
     ) -> Result<Arc<Run>, Box<RunReply>> {
         let invalid = |error: String| not_started("definition_invalid", error);
-        let meaningless = [
+        let unsupported = [
             ("session_id", verb.session_id.is_some()),
             ("max_states", verb.max_states.is_some()),
             ("workflow_definition", verb.workflow_definition.is_some()),
         ];
-        if let Some((name, _)) = meaningless.iter().find(|(_, given)| *given) {
+        if let Some((name, _)) = unsupported.iter().find(|(_, is_given)| *is_given) {
             return Err(invalid(format!("'{name}' does not apply to a workflow that is a function; remove it")));
         }
         let (name, text, declared, workflow, source) = match from {
             FunctionLocation::File(file) => {
                 let path: PathBuf = caller.folder.join(file);
-                let shown = path.display().to_string();
+                let display_path = path.display().to_string();
                 let text = read(path.clone()).await;
-                let text = text.map_err(|error| invalid(format!("workflow file '{shown}' cannot be read: {error}")))?;
-                let name = path.file_name().map_or_else(|| shown.clone(), |name| Path::new(name).display().to_string());
+                let text =
+                    text.map_err(|error| invalid(format!("workflow file '{display_path}' cannot be read: {error}")))?;
+                let name =
+                    path.file_name().map_or_else(|| display_path.clone(), |name| Path::new(name).display().to_string());
                 let declared = self.workers.load(&name, &text).await;
                 let declared = declared.map_err(|error| invalid(format!("the workflow is not valid:\n{error}")))?;
                 let workflow = workflow_of(&declared, verb.workflow_name.as_deref())
-                    .map_err(|error| invalid(format!("'{shown}' {error}")))?;
+                    .map_err(|error| invalid(format!("'{display_path}' {error}")))?;
                 (name, text, declared, workflow, DefinitionSource::Function)
             }
             FunctionLocation::Library(found) => {
@@ -125,7 +127,7 @@ impl Engine {
         let failed = |error: StartError| not_started("execution_error", error.to_string());
         let nodes = nodes_of(self, caller, &declared).await.map_err(failed)?;
         let variables = || RunArguments::of_variables(verb.initial_variables.clone().unwrap_or_default());
-        let RunArguments { input, params } = given.unwrap_or_else(variables);
+        let RunArguments { input, params } = run_arguments.unwrap_or_else(variables);
         let started = Started {
             at: self.clock.now(),
             run: RunId::random(),
@@ -144,7 +146,7 @@ impl Engine {
         self.clone().begin_written(caller.clone(), started, source, None, key, engine).await.map_err(failed)
     }
 
-    /// Starts a run, or finds the one started under the same key or id. Returns once the start is in the journal.
+    /// Starts a run, or finds the run that started under the same key or id. Returns once the start is in the journal.
     ///
     /// # Errors
     ///
@@ -235,7 +237,7 @@ impl Engine {
         }
     }
 
-    /// Starts a run that is a call of one node of a project, where the node makes calls itself.
+    /// Starts a run that calls one node of a project. The node makes calls itself.
     ///
     /// # Errors
     ///
@@ -294,7 +296,7 @@ pub(super) async fn nodes_of(
     Ok(nodes)
 }
 
-/// Reason that a file does not have the requested workflow, as the end of a sentence about the file.
+/// Reason why a file lacks the requested workflow, as the end of a sentence about the file.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum WorkflowChoiceError {
     /// The file declares no workflow.
@@ -316,7 +318,7 @@ pub(super) enum WorkflowChoiceError {
     },
 }
 
-/// Returns the workflow with this name, or the only one without a name.
+/// Returns the workflow with this name, or the only workflow if `name` is `None`.
 ///
 /// # Errors
 ///

@@ -16,12 +16,12 @@ pub(super) const ROOT: u64 = 0;
 #[derive(Debug, Clone)]
 pub(super) struct PendingCall {
     pub(super) at: Timestamp,
-    /// The frame that made it.
+    /// Frame that made the call.
     pub(super) frame: u64,
-    /// The enclosing call of a node, where the frame executes that node itself.
+    /// Enclosing call of a node, if the frame executes that node itself.
     pub(super) within: Option<u64>,
-    pub(super) what: CallTarget,
-    /// The progress of its execution, where the frame executes it itself.
+    pub(super) target: CallTarget,
+    /// Progress of the execution, if the frame executes the call itself.
     pub(super) inlined: Option<InlineExecution>,
 }
 
@@ -44,22 +44,22 @@ pub(super) enum InlineExecution {
 }
 
 impl PendingCall {
-    pub(super) fn new(at: Timestamp, frame: u64, what: CallTarget) -> Self {
-        Self { at, frame, within: None, what, inlined: None }
+    pub(super) fn new(at: Timestamp, frame: u64, target: CallTarget) -> Self {
+        Self { at, frame, within: None, target, inlined: None }
     }
 
-    /// Returns the call whose answer needs it.
+    /// Returns the call (or frame) that needs the answer.
     pub(super) fn parent(&self) -> u64 {
         self.within.unwrap_or(self.frame)
     }
 
     pub(super) fn waits_for_answer(&self) -> bool {
-        matches!(&self.what, CallTarget::Call(call) if waits_for_answer(&call.kind))
+        matches!(&self.target, CallTarget::Call(call) if waits_for_answer(&call.kind))
     }
 
     /// Returns the time limit of a call of a function.
     pub(super) fn timeout(&self) -> Option<TimeSpan> {
-        let CallTarget::Call(call) = &self.what else { return None };
+        let CallTarget::Call(call) = &self.target else { return None };
         let timeout = match &call.kind {
             CallKind::Run { timeout, .. }
             | CallKind::Gate { timeout, .. }
@@ -72,7 +72,7 @@ impl PendingCall {
 
     /// Returns a short description of the request.
     pub(super) fn label(&self, run: &RunId, number: u64) -> CallLabel {
-        match &self.what {
+        match &self.target {
             CallTarget::Step { node, .. } => CallLabel::Node(node.to_string()),
             CallTarget::Call(call) => match &call.kind {
                 CallKind::Run { node, .. } => CallLabel::Node(node.clone()),
@@ -118,7 +118,7 @@ pub(super) fn call_step(run: &RunId, number: u64) -> StepId {
     numbered_step(run, "node", number)
 }
 
-/// Returns the name of a step; one run has fewer calls than that.
+/// Returns the name of a numbered step. A run has fewer calls than the maximum of `u32`.
 pub(super) fn numbered_step(run: &RunId, place: &str, number: u64) -> StepId {
     StepId { run: run.clone(), place: place.to_owned(), visit: u32::try_from(number).unwrap_or(u32::MAX) }
 }

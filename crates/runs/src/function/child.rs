@@ -44,7 +44,7 @@ pub(super) struct ChildRequest {
     pub(super) workflow: String,
     pub(super) input: Value,
     pub(super) params: Map<String, Value>,
-    /// Number of its ancestors.
+    /// Number of ancestors of the run.
     pub(super) depth: u32,
     pub(super) called_at: Timestamp,
     pub(super) timeout: Option<TimeSpan>,
@@ -56,11 +56,11 @@ pub(crate) struct ChildFunctionLaunch {
     pub(crate) step: StepId,
     pub(crate) input: Value,
     pub(crate) params: Map<String, Value>,
-    /// Number of its ancestors.
+    /// Number of ancestors of the run.
     pub(crate) depth: u32,
     /// Maximum working time.
     pub(crate) timeout: Option<TimeSpan>,
-    /// Engine that decides it: the engine of its parent.
+    /// Engine that decides the run: the engine of its parent.
     pub(crate) engine: EngineKind,
 }
 
@@ -100,7 +100,8 @@ pub(super) fn perform(
             () = interrupt.cancelled() => give_up(run).await,
             () = after(&shared.clock, called_at, timeout) => {
                 give_up(run).await;
-                // One that has completed before its cancellation has an outcome, with the terminals that it leaves.
+                // A child that completed before its cancellation has an outcome, with the terminals that it leaves
+                // open.
                 if run.state() != RunState::Completed {
                     let limit = timeout.unwrap_or_default();
                     return CallOutcome::TimedOut(format!("Workflow '{workflow}' took longer than {limit} s"));
@@ -189,7 +190,7 @@ async fn begin_child(
     Ok(begin_function(shared, caller, function, source, launch).await?)
 }
 
-/// Returns the source of a function of the parent's file. The library counts the run if the library has that same file.
+/// Returns the source of a function of the parent's file. The library counts the run if it has the same file.
 async fn own_function_source(shared: &Engine, caller: &Caller, request: &ChildRequest, text: &str) -> DefinitionSource {
     match shared.workflows.find(caller, &request.workflow).await {
         Ok(WorkflowRef::Function(workflow)) if workflow.text() == text => DefinitionSource::of_function(&workflow),
@@ -271,7 +272,8 @@ async fn begin_machine(
     Ok(shared.begin_with(caller, launch, Some(RunArguments { input, params })).await?)
 }
 
-/// Returns the return value of a completed run of a function. Its secrets are present only while it is in memory.
+/// Returns the return value of a completed run of a function. The value contains its secrets only while the run is in
+/// memory.
 ///
 /// # Errors
 ///
@@ -292,7 +294,7 @@ pub(crate) async fn return_value(shared: &Engine, run: &Run) -> Result<Value, Re
 ///
 /// # Errors
 ///
-/// If it has no result.
+/// If the run has no result.
 pub(crate) async fn node_call_result(shared: &Engine, run: &Run) -> Result<NodeReply, CallResultError> {
     let id = || run.id.clone();
     match run.state() {
@@ -315,7 +317,8 @@ pub(crate) async fn run_outcome(shared: &Engine, run: &Run) -> Outcome {
     outcome_with(run, result)
 }
 
-/// Returns the reason that a run failed: the last line of a traceback with the name of the exception before its text.
+/// Returns the reason of a failed run: the error text, preceded by the exception's name from the last line of the
+/// traceback.
 fn failure_text(failed: &RunStatus) -> String {
     let error = failed.error.clone().unwrap_or_default();
     let name = failed.traceback.as_deref().and_then(|traceback| traceback.strip_suffix(&error)?.rsplit('\n').next());

@@ -1,5 +1,5 @@
 //! Decisions on an event of a function's run: entries to store, and the work after that. Pure: the driver runs the
-//! interpreter before, and performs the work.
+//! interpreter beforehand, and performs the work afterwards.
 
 use std::collections::HashMap;
 
@@ -72,10 +72,10 @@ pub(super) enum CancelDecision {
 /// The state of a run at the arrival of a cancel.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CancelSituation {
-    /// True if this daemon received a cancel before.
-    pub(super) is_again: bool,
+    /// True if this daemon already received a cancel.
+    pub(super) is_repeated: bool,
     /// True if the driver abandoned the function because it computed for too long.
-    pub(super) is_given_up: bool,
+    pub(super) is_abandoned: bool,
     /// True if the run is a function, and not a call of a node.
     pub(super) is_function: bool,
 }
@@ -83,9 +83,9 @@ pub(super) struct CancelSituation {
 /// The journaled history of a function.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct FunctionSteps {
-    /// The calls that it made and the answers that it received.
+    /// Calls that the function made, and answers that it received.
     pub(super) steps: Vec<Step>,
-    /// The answers that it has not received yet.
+    /// Answers that the function has not received yet.
     pub(super) deferred: Vec<DeferredAnswer>,
 }
 
@@ -107,12 +107,12 @@ impl FunctionState {
             Input::GateAnswered { step: gate, choice, by } => {
                 let number = u64::from(gate.visit);
                 // Another answer arrived earlier, or the gate belongs to another run.
-                let CallTarget::Call(Call { kind: kind @ CallKind::Gate { .. }, .. }) = &self.open.get(number)?.what
+                let CallTarget::Call(Call { kind: kind @ CallKind::Gate { .. }, .. }) = &self.open.get(number)?.target
                 else {
                     return None;
                 };
-                let came = CallOutcome::Answer(answer_of(kind, choice));
-                (step(run, number)? == gate).then_some(FunctionEvent::Outcome { number, came, by: Some(by) })
+                let outcome = CallOutcome::Answer(answer_of(kind, choice));
+                (step(run, number)? == gate).then_some(FunctionEvent::Outcome { number, outcome, by: Some(by) })
             }
             Input::ChildWaits { step, waits } => Some(FunctionEvent::Child { number: u64::from(step.visit), waits }),
             Input::Pause { by, above } => {
@@ -130,9 +130,9 @@ impl FunctionState {
         }
     }
 
-    /// Returns the consequences of the progress that a function made when it continued at time `at` because of
-    /// `entries`, which the run has not applied yet. `is_replayed`: the progress is that of a replay, so calls that it
-    /// does not wait for were abandoned earlier.
+    /// Returns the consequences of a function's progress. The function continued at time `at` because of `entries`,
+    /// which the run has not applied yet. `is_replayed`: a replay made the progress, so the function has already
+    /// abandoned all calls for which it does not wait.
     pub(super) fn advance(
         &self,
         run: &RunId,
@@ -147,7 +147,7 @@ impl FunctionState {
         };
         let mut advance = Advance { closed: abandoned, ..Advance::default() };
         if let (true, State::Waiting(waits)) = (is_replayed, &state) {
-            advance.closed.extend(self.not_among(frame, waits));
+            advance.closed.extend(self.open_ordinals_except(frame, waits));
         }
         for ordinal in &advance.closed {
             // The answered call is still open here, but not abandoned.
@@ -170,8 +170,8 @@ impl FunctionState {
         advance
     }
 
-    /// Returns the entries that end the run as its function ended, after `entries`, which the run has not applied yet:
-    /// it does not close gates again that these close.
+    /// Returns the entries that end the run with the result of its function. Omits the gates that `entries` close,
+    /// which the run has not applied yet.
     pub(super) fn root_ended(
         &self,
         run: &RunId,
@@ -198,7 +198,7 @@ impl FunctionState {
 
     /// Returns the work to cancel with an answered call: its descendants.
     pub(super) fn abandon_below(&self, run: &RunId, number: u64, at: Timestamp) -> Abandonment {
-        let calls: Vec<u64> = self.open.below(number).into_iter().collect();
+        let calls: Vec<u64> = self.open.descendants(number).into_iter().collect();
         let entries = calls.iter().filter_map(|number| self.abandoned(run, *number, at)).collect();
         Abandonment { entries, calls }
     }
@@ -208,7 +208,8 @@ impl FunctionState {
         Some(Entry::Abandoned { at, number, asked: open.label(run, number) })
     }
 
-    /// Returns the entry for a child that starts to wait for a person or stops; `None` if the journal has that already.
+    /// Returns the entry for a child that starts or stops waiting for a person; `None` if the journal has the entry
+    /// already.
     pub(super) fn child_changed(&self, at: Timestamp, number: u64, waits: bool) -> Option<Entry> {
         let is_known = self.waiting_children.contains(&number);
         match waits {
@@ -219,22 +220,23 @@ impl FunctionState {
     }
 
     /// Decides how to cancel the run.
-    pub(super) fn cancelled(&self, found: CancelSituation) -> CancelDecision {
-        let CancelSituation { is_again, is_given_up, is_function } = found;
-        if self.cancel.is_some() && !is_again {
-            // The cancel is repeated because the last daemon ended after it had received it.
+    pub(super) fn cancelled(&self, situation: CancelSituation) -> CancelDecision {
+        let CancelSituation { is_repeated, is_abandoned, is_function } = situation;
+        if self.cancel.is_some() && !is_repeated {
+            // The cancel is a repetition: the last daemon received it before it ended.
             return CancelDecision::Ignore;
         }
         // The driver raises a cancel in a waiting function, but a paused function may wait only for its resumption.
         let waits = self.open.has_of_frame(ROOT) || self.paused.is_some();
-        if self.cancel.is_some() || is_given_up || !is_function || !waits {
+        if self.cancel.is_some() || is_abandoned || !is_function || !waits {
             CancelDecision::EndNow
         } else {
             CancelDecision::Raise
         }
     }
 
-    /// Replaces the end of a cancelled run by a cancelled one. `raised`: the failure of its function, if it failed.
+    /// Replaces the end of a run under cancellation by a cancelled end. `raised`: the failure of its function, if it
+    /// failed.
     pub(super) fn with_cancelled_end(&self, entries: Vec<Entry>, raised: Option<FailureKind>) -> Vec<Entry> {
         let reason = match &self.cancel {
             Some(Cancel { reason, .. }) => reason.clone(),
@@ -280,7 +282,7 @@ impl PendingCall {
 }
 
 impl FunctionSteps {
-    /// Returns the calls and answers of a function, from the entries of its run, with a last step that is not in the
+    /// Returns the calls and answers of a function, from the entries of its run. `last` is a step that is not in the
     /// journal yet.
     pub(super) fn from_entries(frame: u64, entries: impl IntoIterator<Item = Entry>, last: Option<Step>) -> Self {
         let (mut steps, mut deferred) = (Vec::new(), Vec::new());
@@ -299,7 +301,7 @@ impl FunctionSteps {
                         steps.push(Step::Answered { ordinal, answer });
                     }
                 }
-                // The next calls of the function follow from that answer.
+                // The function receives the answer here, before its next calls.
                 Entry::Told { number, .. } => {
                     if let Some(at) = deferred.iter().position(|deferred| deferred.number == number) {
                         let DeferredAnswer { ordinal, answer, .. } = deferred.remove(at);

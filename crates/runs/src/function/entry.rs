@@ -14,8 +14,8 @@ use crate::event::Unreadable;
 use crate::seal::{Seal, SealedEntry};
 use crate::time_span::TimeSpan;
 
-/// One entry. No entry of a machine has the same tag, so a reader mistakes neither for the other. A later version may
-/// add fields with a default.
+/// One entry. Entries of machines have another tag, so a reader cannot confuse them. A later version may add fields
+/// with a default.
 ///
 /// Calls have numbers within the run, from 1. A caller within the run is a frame, and has the number of the call that
 /// it executes; frame 0 is the run itself: a function, or the request to call one node.
@@ -31,7 +31,7 @@ pub(crate) enum Entry {
         at: Timestamp,
         /// The number of the call.
         number: u64,
-        /// The frame that made it.
+        /// Frame that made the call.
         #[serde(default, skip_serializing_if = "is_root")]
         frame: u64,
         /// The enclosing call of a node, where the frame executes that node itself; 0 once that node has finished.
@@ -58,7 +58,7 @@ pub(crate) enum Entry {
         by: Option<By>,
         /// A short description of the request.
         asked: CallLabel,
-        /// Its time limit, if it took longer.
+        /// Time limit of the call, if the call exceeded it.
         timeout: Option<TimeSpan>,
     },
     /// The call's result is no longer needed.
@@ -76,13 +76,13 @@ pub(crate) enum Entry {
         at: Timestamp,
         /// Frame of the graph.
         frame: u64,
-        /// The call that a step makes, or the one that has an outcome.
+        /// Call that a step makes, or call that has an outcome.
         number: Option<u64>,
         /// The event.
         event: GraphEvent,
         /// The node whose call has an outcome.
         node: Option<NodeId>,
-        /// The time limit of the call, if it took longer.
+        /// Time limit of the call, if the call exceeded it.
         timeout: Option<TimeSpan>,
     },
     /// The run was paused: it starts nothing new.
@@ -91,7 +91,7 @@ pub(crate) enum Entry {
         at: Timestamp,
         /// Client that paused it.
         by: String,
-        /// True if its parent was paused.
+        /// True if the pause came from the parent.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         above: bool,
     },
@@ -116,30 +116,30 @@ pub(crate) enum Entry {
         /// Reason of the cancel.
         reason: String,
     },
-    /// The cancel was raised in its function.
+    /// The driver raised the cancel in the run's function.
     Interrupted {
         /// Time of the entry.
         at: Timestamp,
     },
-    /// A run that it started waits for a person.
+    /// A child run waits for a person.
     ChildWaits {
         /// Time of the entry.
         at: Timestamp,
-        /// The call that started it.
+        /// Call that started the child.
         number: u64,
     },
-    /// A run that it started no longer waits.
+    /// A child run no longer waits for a person.
     ChildGoesOn {
         /// Time of the entry.
         at: Timestamp,
-        /// The call that started it.
+        /// Call that started the child.
         number: u64,
     },
-    /// The function returned. The last entry, as the next two.
+    /// The function returned. Like `Failed` and `Cancelled`, always the last entry.
     Completed {
         /// Time of the entry.
         at: Timestamp,
-        /// Value that it returned.
+        /// Returned value.
         result: Value,
     },
     /// The function failed.
@@ -160,7 +160,7 @@ pub(crate) enum Entry {
     },
 }
 
-/// The beginning of a run.
+/// Start of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Started {
     /// Time of the entry.
@@ -174,7 +174,7 @@ pub(crate) struct Started {
     pub(crate) is_call: bool,
     /// The name of the file in errors.
     pub(crate) file: String,
-    /// Its source text, so that changes to the file do not affect the run.
+    /// Source text of the file, so that later changes to the file do not affect the run.
     pub(crate) text: String,
     /// `ctx.input`
     pub(crate) input: Value,
@@ -184,14 +184,14 @@ pub(crate) struct Started {
     pub(crate) limits: Limits,
     /// The nodes of the file and of the project, as declarations of `nodes`.
     pub(crate) nodes: Vec<Value>,
-    /// Number of its ancestors.
+    /// Number of ancestors of the run.
     #[serde(default)]
     pub(crate) depth: u32,
     /// Time limit, without the time that the run waits for a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) timeout: Option<TimeSpan>,
-    /// True if its function executes the function nodes of its file itself, with the same variables, and their return
-    /// value can be a whole result. False in runs of older daemons.
+    /// True if the function executes the function nodes of its file itself, with shared variables, and such a node may
+    /// return a complete result. False in runs of older daemons.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) one_heap: bool,
 }
@@ -326,7 +326,7 @@ impl Entry {
         serde_json::from_str(&text).map_err(|cause| Unreadable::Unknown { seq: record.seq, cause })
     }
 
-    /// Returns the time of its writing.
+    /// Returns the time of the entry.
     pub(super) fn at(&self) -> Timestamp {
         match self {
             Self::Started(started) => started.at,

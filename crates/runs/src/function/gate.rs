@@ -19,15 +19,15 @@ pub(super) const HUMAN: &str = "human";
 /// Answerers that a gate may name.
 const ANSWERERS: [AnsweredBy; 3] = [AnsweredBy::Human, AnsweredBy::Agent, AnsweredBy::Anyone];
 
-fn known(answerer: &str) -> Option<AnsweredBy> {
+fn parse_answerer(answerer: &str) -> Option<AnsweredBy> {
     ANSWERERS.into_iter().find(|known| known.name() == answerer)
 }
 
 /// Returns the open gate of a call, if the call is a gate that waits.
 pub(super) fn open_gate(run: &RunId, number: u64, open: &PendingCall) -> Option<OpenGate> {
-    let (at, CallTarget::Call(Call { kind, .. })) = (open.at, &open.what) else { return None };
+    let (at, CallTarget::Call(Call { kind, .. })) = (open.at, &open.target) else { return None };
     let CallKind::Gate { prompt, choices, form, answered_by, context, timeout } = kind else { return None };
-    if !waits_for_answer(kind) || complaint(kind).is_some() {
+    if !waits_for_answer(kind) || gate_problem(kind).is_some() {
         return None;
     }
     Some(OpenGate {
@@ -36,8 +36,8 @@ pub(super) fn open_gate(run: &RunId, number: u64, open: &PendingCall) -> Option<
         prompt: prompt.clone(),
         choices: choices.clone().unwrap_or_default(),
         choices_for_person: Vec::new(),
-        form: asked_form(form.as_ref()).and_then(|form| Form::read(form).ok()).map(|form| form.schema()),
-        answered_by: answered_by.as_deref().map_or(Some(AnsweredBy::Human), known)?,
+        form: requested_form(form.as_ref()).and_then(|form| Form::read(form).ok()).map(|form| form.schema()),
+        answered_by: answered_by.as_deref().map_or(Some(AnsweredBy::Human), parse_answerer)?,
         on_timeout: None,
         expires_at: timeout.and_then(|seconds| Some(at.after(TimeSpan::from_seconds(seconds).duration()?))),
         context: match context {
@@ -48,8 +48,7 @@ pub(super) fn open_gate(run: &RunId, number: u64, open: &PendingCall) -> Option<
     })
 }
 
-/// Returns the name of a gate, which answers carry. `None` if the number is too large; one run has fewer calls than
-/// that.
+/// Returns the name of a gate, which answers contain. `None` if the number exceeds `u32`, which no run reaches.
 pub(super) fn step(run: &RunId, number: u64) -> Option<StepId> {
     Some(StepId { run: run.clone(), place: "gate".to_owned(), visit: u32::try_from(number).ok()? })
 }
@@ -57,11 +56,11 @@ pub(super) fn step(run: &RunId, number: u64) -> Option<StepId> {
 /// Returns whether a call waits for a person's answer.
 pub(super) fn is_for_person(kind: &CallKind) -> bool {
     let CallKind::Gate { answered_by, .. } = kind else { return false };
-    waits_for_answer(kind) && complaint(kind).is_none() && answered_by.as_deref().is_none_or(|who| who == HUMAN)
+    waits_for_answer(kind) && gate_problem(kind).is_none() && answered_by.as_deref().is_none_or(|who| who == HUMAN)
 }
 
 /// Returns the problem of a gate that a function opens, for the function's author.
-pub(super) fn complaint(kind: &CallKind) -> Option<String> {
+pub(super) fn gate_problem(kind: &CallKind) -> Option<String> {
     let CallKind::Gate { prompt, choices, form, answered_by, .. } = kind else { return None };
     if prompt.trim().is_empty() {
         return Some("ctx.gate needs a prompt: what is asked".to_owned());
@@ -74,31 +73,31 @@ pub(super) fn complaint(kind: &CallKind) -> Option<String> {
     if choices.as_ref().is_some_and(Vec::is_empty) {
         return Some("ctx.gate with choices needs one at least".to_owned());
     }
-    if let Some(other) = answered_by.as_deref().filter(|answerer| known(answerer).is_none()) {
+    if let Some(other) = answered_by.as_deref().filter(|answerer| parse_answerer(answerer).is_none()) {
         return Some(format!("answered_by is one of {}, not '{other}'", ANSWERERS.map(AnsweredBy::name).join(", ")));
     }
-    let form = asked_form(form.as_ref())?;
+    let form = requested_form(form.as_ref())?;
     if choices.is_some() {
         return Some("ctx.gate takes choices or a form, not both".to_owned());
     }
     Form::read(form).err().map(|problems| format!("the form of ctx.gate is not good: {}", problems.join("; ")))
 }
 
-fn asked_form(form: Option<&Value>) -> Option<&Value> {
+fn requested_form(form: Option<&Value>) -> Option<&Value> {
     form.filter(|form| !form.is_null())
 }
 
 /// Returns an answer as the function receives it: the fields of a form, or the text.
 pub(super) fn answer_of(kind: &CallKind, choice: String) -> Answer {
     match kind {
-        CallKind::Gate { form, .. } if asked_form(form.as_ref()).is_some() => {
+        CallKind::Gate { form, .. } if requested_form(form.as_ref()).is_some() => {
             Answer::Value(serde_json::from_str(&choice).unwrap_or_else(|_| choice.into()))
         }
         _ => Answer::Value(choice.into()),
     }
 }
 
-/// Returns the gate that an entry closes, if it does.
+/// Returns the gate that an entry closes, if any.
 pub(crate) fn closed_gate(run: &RunId, record: &Record) -> Result<Option<ClosedGate>, Unreadable> {
     Ok(match Entry::read(record, &Seal::default())? {
         Entry::Answered { at, number, answer: Answer::Value(answer), by: Some(by), .. } => {

@@ -21,16 +21,16 @@ pub(super) struct Cancel {
     /// Reason of the cancel.
     pub(super) reason: String,
     /// True if the driver raised the exception in the function.
-    pub(super) is_told: bool,
+    pub(super) is_raised: bool,
 }
 
-/// State of a run that its driver needs to continue it.
+/// State of a run from which its driver continues.
 #[derive(Debug, Default)]
 pub(super) struct FunctionState {
     /// The number of the last call.
     pub(super) last: u64,
-    /// Number of its calls that waited for work outside the driver.
-    pub(super) asked: u64,
+    /// Number of calls that waited for work outside the driver.
+    pub(super) external_calls: u64,
     /// Calls that have no answer and are still needed, by their numbers.
     pub(super) open: OpenCalls,
     pub(super) end: Option<End>,
@@ -40,11 +40,11 @@ pub(super) struct FunctionState {
     pub(super) cancel: Option<Cancel>,
     /// Time and client of the current pause.
     pub(super) paused: Option<Pause>,
-    /// True if it was ever paused.
+    /// True if the run was ever paused.
     pub(super) was_paused: bool,
-    /// Terminals of nodes, by node id; `None` if only a call without a result may have opened a terminal.
+    /// Terminals of nodes, by node id; `None` for an unknown terminal, which a call without a result may have opened.
     pub(super) terminals: BTreeMap<String, Option<String>>,
-    /// Calls of workflows, whose runs leave their terminals to this one.
+    /// Calls of workflows, whose runs leave their terminals to this run.
     pub(super) workflows: Vec<u64>,
     /// Calls whose child runs or their descendants wait for a person.
     pub(super) waiting_children: BTreeSet<u64>,
@@ -73,18 +73,18 @@ impl FunctionState {
             Entry::Started(started) => self.one_heap = started.one_heap,
             Entry::Called { at, number, frame, within, call } => {
                 self.last = *number;
-                self.asked += u64::from(takes_time(&call.kind));
+                self.external_calls += u64::from(takes_time(&call.kind));
                 self.apply_inline(*frame, call);
                 if let CallKind::Run { node, .. } = &call.kind {
-                    // It may open one before the daemon ends.
+                    // The call may open a terminal before the daemon ends.
                     self.record_terminal(node, None);
                 }
                 if matches!(call.kind, CallKind::RunWorkflow { .. }) {
                     self.workflows.push(*number);
                 }
                 if call.kind.wants_answer() {
-                    let what = CallTarget::Call(call.clone());
-                    self.open.insert(*number, PendingCall { within: *within, ..PendingCall::new(*at, *frame, what) });
+                    let target = CallTarget::Call(call.clone());
+                    self.open.insert(*number, PendingCall { within: *within, ..PendingCall::new(*at, *frame, target) });
                 }
             }
             Entry::Inlined { number, .. } => {
@@ -112,12 +112,12 @@ impl FunctionState {
             Entry::Graph { at, frame, number: Some(number), event, .. } => match event {
                 GraphEvent::AttemptStarted { step, attempt, node, input } => {
                     self.last = *number;
-                    self.asked += 1;
-                    // It may open one before the daemon ends.
+                    self.external_calls += 1;
+                    // The call may open a terminal before the daemon ends.
                     self.record_terminal(node.as_str(), None);
                     let (step, node) = (step.clone(), node.clone());
-                    let what = CallTarget::Step { step, attempt: *attempt, node, input: input.clone() };
-                    self.open.insert(*number, PendingCall::new(*at, *frame, what));
+                    let target = CallTarget::Step { step, attempt: *attempt, node, input: input.clone() };
+                    self.open.insert(*number, PendingCall::new(*at, *frame, target));
                 }
                 GraphEvent::AttemptEnded { outcome: StepOutcome::Finished { result }, .. } => {
                     self.open.remove(*number);
@@ -136,11 +136,11 @@ impl FunctionState {
             // A cancel also ends a pause.
             Entry::Cancelling { reason, .. } => {
                 self.paused = None;
-                self.cancel = Some(Cancel { reason: reason.clone(), is_told: false });
+                self.cancel = Some(Cancel { reason: reason.clone(), is_raised: false });
             }
             Entry::Interrupted { .. } => {
                 if let Some(cancel) = &mut self.cancel {
-                    cancel.is_told = true;
+                    cancel.is_raised = true;
                 }
             }
             Entry::Completed { at, result } => {
@@ -156,8 +156,8 @@ impl FunctionState {
         self.clock.apply(entry.at(), is_at_work);
     }
 
-    /// Records the terminal in which a node has its program. A call that failed may have opened one, or used the known
-    /// one.
+    /// Records the terminal in which a node has its program. A failed call may have opened a terminal, or used the
+    /// known terminal.
     fn record_terminal(&mut self, node: &str, terminal: Option<&Value>) {
         let noted = self.terminals.entry(node.to_owned()).or_default();
         if let Some(terminal) = terminal.and_then(Value::as_str) {
@@ -179,18 +179,18 @@ impl FunctionState {
         }
     }
 
-    /// Counts the time after `now` at the latest, so that a clock which was set back does not extend the limit.
+    /// Moves a start of work after `now` to `now`, so that a clock that was set back does not extend the limit.
     pub(super) fn begins_by(&mut self, now: Timestamp) {
         self.clock.begin_by(now);
     }
 
     /// Returns the time at which the run will have worked for `limit`, without a pause; `None` while its clock does
     /// not run.
-    pub(super) fn at_work_for(&self, limit: TimeSpan) -> Option<Timestamp> {
-        self.clock.reaches(limit.duration()?)
+    pub(super) fn work_deadline(&self, limit: TimeSpan) -> Option<Timestamp> {
+        self.clock.deadline(limit.duration()?)
     }
 
-    /// Returns the entries that end a run: they cancel every open gate first.
+    /// Returns the entries that end a run: cancellations of the open gates, then `end`.
     pub(super) fn ended_by(&self, run: &RunId, at: Timestamp, end: Entry) -> Vec<Entry> {
         let gates = self.open.waiting().filter(|(number, open)| open.label(run, *number) == CallLabel::Gate);
         let cancelled = gates.map(|(number, _)| Entry::Abandoned { at, number, asked: CallLabel::Gate });
@@ -240,13 +240,13 @@ mod tests {
         for entry in [started(), called(1), called(2), Entry::ChildWaits { at: at(10), number: 1 }] {
             run.apply(&entry);
         }
-        assert_eq!((run.at_work_for(TimeSpan::from_seconds(60.0)), run.state()), (None, RunState::Waiting));
+        assert_eq!((run.work_deadline(TimeSpan::from_seconds(60.0)), run.state()), (None, RunState::Waiting));
         run.apply(&Entry::ChildWaits { at: at(20), number: 2 });
         run.apply(&Entry::ChildGoesOn { at: at(30), number: 1 });
-        assert_eq!(run.at_work_for(TimeSpan::from_seconds(60.0)), None, "the other one waits");
+        assert_eq!(run.work_deadline(TimeSpan::from_seconds(60.0)), None, "the other one waits");
         let answer = Answer::Value(Value::Null);
         let asked = run.open.get(2).unwrap().label(&RunId::random(), 2);
         run.apply(&Entry::Answered { at: at(100), number: 2, asked, answer, by: None, timeout: None });
-        assert_eq!((run.at_work_for(TimeSpan::from_seconds(60.0)), run.state()), (Some(at(150)), RunState::Running));
+        assert_eq!((run.work_deadline(TimeSpan::from_seconds(60.0)), run.state()), (Some(at(150)), RunState::Running));
     }
 }

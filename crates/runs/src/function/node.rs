@@ -23,7 +23,7 @@ impl DeclaredNodes {
     ///
     /// # Errors
     ///
-    /// Returns every problem in them.
+    /// Returns all problems of the declarations.
     pub(super) fn read(documents: &[Value], hands: &ExecutorFactory, run: &RunId) -> Result<Self, InvalidNodes> {
         let mut nodes = HashMap::new();
         let mut invalid = Vec::new();
@@ -47,8 +47,8 @@ impl DeclaredNodes {
 
     /// Performs a node that makes no calls itself.
     pub(super) async fn perform(&self, caller: &Arc<Caller>, node: &Node, call: Call, step: String) -> NodeResult {
-        let made = || self.hands.performer(caller, caller.folder.clone(), self.panes.clone());
-        Box::pin(self.performer.get_or_init(made).run(node, call, &step)).await
+        let create = || self.hands.performer(caller, caller.folder.clone(), self.panes.clone());
+        Box::pin(self.performer.get_or_init(create).run(node, call, &step)).await
     }
 
     /// Returns the values of the secrets that calls have referred to so far.
@@ -68,12 +68,12 @@ impl DeclaredNodes {
         }
     }
 
-    /// Does the same for a terminal that a call was about to use, or to open.
+    /// Takes over the terminal that a call of another daemon was about to use or open.
     pub(super) fn adopt_unseen(&self, node: &str) {
         self.panes.adopt_unseen(node);
     }
 
-    /// Ends what nodes keep running between calls.
+    /// Ends the programs that nodes keep running between calls.
     pub(super) async fn close(&self, caller: &Caller) {
         if let Some(performer) = self.performer.get() {
             performer.close().await;

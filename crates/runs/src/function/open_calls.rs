@@ -1,7 +1,7 @@
 //! The calls of a run that have no answer yet.
 //!
 //! A function may wait for tens of thousands of calls at once, and each answer looks some of them up. So every query
-//! made after each answer has an index: which calls wait for a person, which calls are below a call, which call a
+//! made after each answer has an index: which calls wait for a person, which calls descend from a call, which call a
 //! function means by its own number, and which calls have lost their enclosing call.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -15,13 +15,13 @@ use super::calls::{CallTarget, PendingCall};
 #[derive(Debug, Default)]
 pub(super) struct OpenCalls {
     calls: BTreeMap<u64, PendingCall>,
-    /// Those that wait for a person or another client.
+    /// Calls that wait for a person or another client.
     waiting: BTreeSet<u64>,
-    /// Calls made for the answer to another call, or to the run itself, by that call.
-    below: HashMap<u64, BTreeSet<u64>>,
-    /// Those of each frame.
+    /// Calls made to answer another call or the run itself, by the number of that call.
+    children: HashMap<u64, BTreeSet<u64>>,
+    /// Calls of each frame.
     frames: HashMap<u64, BTreeSet<u64>>,
-    /// The calls of functions, by frame and by their number among its own.
+    /// Calls of functions, by frame and by their number within the frame.
     ordinals: HashMap<(u64, u64), u64>,
     /// Calls made within a call that has closed.
     orphans: BTreeSet<u64>,
@@ -33,9 +33,9 @@ impl OpenCalls {
         if open.waits_for_answer() {
             self.waiting.insert(number);
         }
-        self.below.entry(open.parent()).or_default().insert(number);
+        self.children.entry(open.parent()).or_default().insert(number);
         self.frames.entry(open.frame).or_default().insert(number);
-        if let CallTarget::Call(Call { ordinal, .. }) = &open.what {
+        if let CallTarget::Call(Call { ordinal, .. }) = &open.target {
             self.ordinals.insert((open.frame, *ordinal), number);
         }
         if open.within.is_some_and(|within| !self.calls.contains_key(&within)) {
@@ -48,13 +48,13 @@ impl OpenCalls {
         let open = self.calls.remove(&number)?;
         self.waiting.remove(&number);
         self.orphans.remove(&number);
-        take_from(&mut self.below, open.parent(), number);
+        take_from(&mut self.children, open.parent(), number);
         take_from(&mut self.frames, open.frame, number);
-        if let CallTarget::Call(Call { ordinal, .. }) = &open.what {
+        if let CallTarget::Call(Call { ordinal, .. }) = &open.target {
             self.ordinals.remove(&(open.frame, *ordinal));
         }
         let within = |other: &&u64| self.calls.get(other).is_some_and(|open| open.within == Some(number));
-        self.orphans.extend(self.below.get(&number).into_iter().flatten().filter(within));
+        self.orphans.extend(self.children.get(&number).into_iter().flatten().filter(within));
         Some(open)
     }
 
@@ -77,7 +77,7 @@ impl OpenCalls {
         self.calls.contains_key(&number)
     }
 
-    /// Returns all of them, in the order in which they began.
+    /// Returns all open calls, in the order in which they began.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &PendingCall)> {
         self.calls.iter().map(|(number, open)| (*number, open))
     }
@@ -87,7 +87,7 @@ impl OpenCalls {
         self.waiting.iter().map(|number| (*number, &self.calls[number]))
     }
 
-    /// Returns whether one waits for a person or another client.
+    /// Returns whether a call waits for a person or another client.
     pub(super) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
@@ -102,12 +102,12 @@ impl OpenCalls {
         self.frames.get(&frame).into_iter().flatten().map(|number| (*number, &self.calls[number]))
     }
 
-    /// Returns all calls made, directly or indirectly, for the answer to a call, in the order in which they began.
-    pub(super) fn below(&self, number: u64) -> BTreeSet<u64> {
+    /// Returns all calls made, directly or indirectly, to answer a call, in the order in which they began.
+    pub(super) fn descendants(&self, number: u64) -> BTreeSet<u64> {
         let (mut all, mut next) = (BTreeSet::new(), vec![number]);
         while let Some(number) = next.pop() {
-            let below = self.below.get(&number).into_iter().flatten();
-            next.extend(below.filter(|number| all.insert(**number)));
+            let children = self.children.get(&number).into_iter().flatten();
+            next.extend(children.filter(|number| all.insert(**number)));
         }
         all
     }

@@ -12,12 +12,13 @@ use tokio::sync::oneshot;
 
 use super::work::CallOutcome;
 
-/// Maximum bytes of the outcome of one call, as JSON: a payload in Temporal has at most 2 MB. The daemon shortens the
-/// output of a node to 512 KiB, which is in its outcome twice, so that it fits unless JSON escapes most of it.
+/// Maximum bytes of the outcome of one call, as JSON: a Temporal payload has at most 2 MB. The outcome of a node
+/// contains its output twice. The daemon shortens the output to 512 KiB, so the outcome fits unless JSON escapes most
+/// of it.
 pub(super) const MAX_OUTCOME_BYTES: usize = 1_900_000;
 
 /// Maximum duration of a turn of a function that does not wait. The engine delivers new inputs before the next turn, so
-/// that a pause reaches such a function, too.
+/// that a pause also reaches such a function.
 const MAX_TURN: Duration = Duration::from_millis(200);
 
 /// Prefix of the name of the timer with which the engine requests another turn; the number of this turn follows.
@@ -29,8 +30,8 @@ const NEXT_TURN_DELAY: Duration = Duration::from_millis(1);
 /// The work that the engine does.
 #[derive(Debug, Default)]
 pub(super) struct OuterWork {
-    works: BTreeMap<String, FunctionWorkKind>,
-    /// Outcome at the end of a timer, by its name.
+    items: BTreeMap<String, FunctionWorkKind>,
+    /// Outcomes of the timers at their ends, by the names of the timers.
     timers: HashMap<String, (u64, CallOutcome)>,
     /// Calls in progress, and performed calls without an answer yet, by their numbers.
     calls: HashMap<u64, OuterCall>,
@@ -64,47 +65,48 @@ struct PendingTurn {
 impl OuterWork {
     /// Adds work of the engine for a call.
     pub(super) fn add(&mut self, number: u64, kind: FunctionWorkKind) {
-        self.works.insert(number.to_string(), kind);
+        self.items.insert(number.to_string(), kind);
     }
 
     /// Adds a timer of the engine, which ends with `outcome` unless the call ends first. `part` distinguishes a call's
     /// timers.
     pub(super) fn add_timer(&mut self, number: u64, part: Option<String>, after: Duration, outcome: CallOutcome) {
         let id = part.map_or_else(|| number.to_string(), |part| format!("{number}/{part}"));
-        self.works.insert(id.clone(), FunctionWorkKind::Timer { after });
+        self.items.insert(id.clone(), FunctionWorkKind::Timer { after });
         self.timers.insert(id, (number, outcome));
     }
 
     /// Removes a timer that has ended and returns its outcome; `None` if the run no longer waits for it.
     pub(super) fn take_timer(&mut self, id: &str) -> Option<(u64, CallOutcome)> {
-        self.works.remove(id);
+        self.items.remove(id);
         self.timers.remove(id)
     }
 
     /// Removes all work of the engine for a call.
     pub(super) fn remove(&mut self, number: u64) {
         let (own, parts) = (number.to_string(), format!("{number}/"));
-        self.works.retain(|id, _| *id != own && !id.starts_with(&parts));
+        self.items.retain(|id, _| *id != own && !id.starts_with(&parts));
         self.timers.retain(|id, _| *id != own && !id.starts_with(&parts));
         self.calls.remove(&number);
     }
 
     /// Removes all work.
     pub(super) fn clear(&mut self) {
-        self.works.clear();
+        self.items.clear();
         self.timers.clear();
         self.calls.clear();
     }
 
     /// Returns whether the engine now requests to perform the call.
-    pub(super) fn is_asked_for(&self, number: u64) -> bool {
+    pub(super) fn is_requested(&self, number: u64) -> bool {
         self.calls.contains_key(&number)
     }
 
     /// Registers a request of the engine to perform a call. Returns whether the caller must begin it.
-    pub(super) fn ask(&mut self, number: u64, reply: oneshot::Sender<EngineAnswer>) -> bool {
-        if !matches!(self.works.get(&number.to_string()), Some(FunctionWorkKind::Call { .. })) {
-            // The function no longer waits for it, or the journal has its answer. The engine may have disconnected.
+    pub(super) fn request_call(&mut self, number: u64, reply: oneshot::Sender<EngineAnswer>) -> bool {
+        if !matches!(self.items.get(&number.to_string()), Some(FunctionWorkKind::Call { .. })) {
+            // The function no longer waits for the call, or the journal has its answer. The engine may have
+            // disconnected.
             let _ = reply.send(EngineAnswer::Done);
             return false;
         }
@@ -119,7 +121,7 @@ impl OuterWork {
     }
 
     /// Sends the outcome of a call to the engine, which returns it as an input.
-    pub(super) fn performed(&mut self, number: u64, result: CallOutcome) {
+    pub(super) fn complete_call(&mut self, number: u64, result: CallOutcome) {
         let Some(call) = self.calls.get_mut(&number) else { return };
         let outcome = result.passed();
         call.outcome = Some(outcome.clone());
@@ -128,8 +130,8 @@ impl OuterWork {
         }
     }
 
-    /// Begins a turn. Returns whether the caller must apply its inputs: an earlier turn already has an answer, and one
-    /// in progress continues.
+    /// Begins a turn. Returns whether the caller must apply its inputs: not for an earlier turn, which already has an
+    /// answer, and not for the turn in progress.
     pub(super) fn begin_turn(&mut self, number: u64, reply: oneshot::Sender<EngineAnswer>, now: Instant) -> bool {
         if let Some((_, answer)) = self.last.as_ref().filter(|(last, _)| number <= *last) {
             let _ = reply.send(answer.clone());
@@ -167,23 +169,23 @@ impl OuterWork {
 
     /// Returns whether the function continues only in the next turn, which the engine requests on its own.
     pub(super) fn is_between_turns(&self) -> bool {
-        self.turn.is_none() && self.works.keys().any(|id| id.starts_with(NEXT_PREFIX))
+        self.turn.is_none() && self.items.keys().any(|id| id.starts_with(NEXT_PREFIX))
     }
 
     /// Ends the turn: answers the engine with the turn and the new work. The engine requests the next turn soon if the
     /// function continues without it (`is_ready`).
     pub(super) fn end_turn(&mut self, turn: FunctionTurn, is_ready: bool) {
         let Some(PendingTurn { number, taken, reply, .. }) = self.turn.take() else { return };
-        self.works.retain(|id, _| !id.starts_with(NEXT_PREFIX));
+        self.items.retain(|id, _| !id.starts_with(NEXT_PREFIX));
         if is_ready {
-            self.works.insert(format!("{NEXT_PREFIX}{number}"), FunctionWorkKind::Timer { after: NEXT_TURN_DELAY });
+            self.items.insert(format!("{NEXT_PREFIX}{number}"), FunctionWorkKind::Timer { after: NEXT_TURN_DELAY });
         }
-        let begun = self.works.iter().filter(|(id, _)| !self.reported.contains(*id));
+        let begun = self.items.iter().filter(|(id, _)| !self.reported.contains(*id));
         let begun = begun.map(|(id, kind)| FunctionWork { id: id.clone(), kind: kind.clone() }).collect();
-        let ended = self.reported.iter().filter(|id| !self.works.contains_key(*id)).cloned().collect();
+        let ended = self.reported.iter().filter(|id| !self.items.contains_key(*id)).cloned().collect();
         let whole = !std::mem::replace(&mut self.has_reported, true);
         let answer = EngineAnswer::Advanced { turn: Box::new(FunctionTurn { whole, begun, ended, taken, ..turn }) };
-        self.reported = self.works.keys().cloned().collect();
+        self.reported = self.items.keys().cloned().collect();
         self.last = Some((number, answer.clone()));
         // The engine may have disconnected; it repeats the request.
         let _ = reply.send(answer);
@@ -252,14 +254,14 @@ mod tests {
         work.add(1, Call { number: 1 });
         let ask = |work: &mut OuterWork| {
             let (reply, answer) = oneshot::channel();
-            (work.ask(1, reply), answer)
+            (work.request_call(1, reply), answer)
         };
         let (is_new, lost) = ask(&mut work);
         assert!(is_new);
         drop(lost);
         let (is_new, mut second) = ask(&mut work);
         assert!(!is_new && second.try_recv().is_err());
-        work.performed(1, CallOutcome::value(7));
+        work.complete_call(1, CallOutcome::value(7));
         let outcome = second.try_recv().unwrap();
         assert!(matches!(outcome, EngineAnswer::Called { .. }));
         let (is_new, mut third) = ask(&mut work);

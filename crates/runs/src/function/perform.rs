@@ -8,7 +8,7 @@ use steplatch_workflow::Timestamp;
 
 use super::calls::{CallTarget, PendingCall, ROOT};
 use super::child;
-use super::gate::complaint;
+use super::gate::gate_problem;
 use super::run::FunctionRun;
 use super::run::frame::{CalledNode, Frame, GraphFrame};
 use super::work::{CallOutcome, after};
@@ -55,24 +55,24 @@ impl FunctionRun {
                 }
                 self.call_node(number, at, &graph, input, timeout.map(TimeSpan::from_seconds), attempt);
             }
-            kind @ CallKind::Gate { .. } if let Some(complaint) = complaint(&kind) => {
+            kind @ CallKind::Gate { .. } if let Some(complaint) = gate_problem(&kind) => {
                 self.work.add_ready(number, CallOutcome::refused(complaint));
             }
             CallKind::Gate { prompt, timeout: Some(seconds), .. } => {
                 let timeout = TimeSpan::from_seconds(seconds);
                 let message = format!("no answer within {timeout} s: {prompt}");
-                self.work.later(number, at, Some(timeout), CallOutcome::TimedOut(message));
+                self.work.add_later(number, at, Some(timeout), CallOutcome::TimedOut(message));
             }
             // A gate is part of the run's reported progress; its answer arrives as an input.
             CallKind::Gate { timeout: None, .. } => {}
             CallKind::Sleep { seconds } => {
                 let wait = Some(TimeSpan::from_seconds(seconds));
-                self.work.later(number, at, wait, CallOutcome::value(Value::Null));
+                self.work.add_later(number, at, wait, CallOutcome::value(Value::Null));
             }
             CallKind::Now {} => {
                 self.work.add_ready(number, CallOutcome::value(self.recorder.shared.clock.now().as_seconds()));
             }
-            CallKind::Random {} => self.work.add_ready(number, drawn()),
+            CallKind::Random {} => self.work.add_ready(number, draw_random()),
             CallKind::RunWorkflow { workflow, input, params, timeout } => {
                 let timeout = timeout.map(TimeSpan::from_seconds);
                 if timeout.is_some_and(TimeSpan::is_elapsed) {
@@ -80,7 +80,7 @@ impl FunctionRun {
                     return self.work.add_ready(number, CallOutcome::TimedOut(message));
                 }
                 if self.mirror.is_some() {
-                    return self.run_elsewhere(number, at, timeout);
+                    return self.start_outer_run(number, at, timeout);
                 }
                 let interrupt = self.work.interrupt_for(number);
                 let request = child::ChildRequest {
@@ -136,7 +136,7 @@ impl FunctionRun {
         }
         match &node.kind {
             NodeKind::Function(_) if self.is_inline(number, &node) => {
-                if !self.is_bounded(number, at, &node, &input, timeout) {
+                if !self.apply_limits(number, at, &node, &input, timeout) {
                     return;
                 }
                 match attempt {
@@ -155,7 +155,7 @@ impl FunctionRun {
                 let output = input.clone();
                 self.work.add_ready(number, CallOutcome::node(NodeResult::succeeded(&node, input, output)));
             }
-            _ if !self.work.is_to_be_performed(number) => {}
+            _ if !self.work.must_perform_here(number) => {}
             _ if attempt == Attempt::AfterRestart => {
                 let message = "The daemon ended while the node was running; whether it was done is not known, and it is \
                                not done again.";
@@ -174,7 +174,8 @@ impl FunctionRun {
                 let interrupt = self.work.interrupt_for(number);
                 let (declared, caller) = (self.declared.clone(), self.recorder.caller.clone());
                 let step = super::calls::call_step(&self.recorder.run.id, number).to_string();
-                let (message, late) = (too_long("Node", id, timeout), after(&self.recorder.shared.clock, at, timeout));
+                let (message, deadline) =
+                    (too_long("Node", id, timeout), after(&self.recorder.shared.clock, at, timeout));
                 self.work.spawn(number, async move {
                     let call = NodeCall { input, interrupt: interrupt.clone(), ..NodeCall::default() };
                     let performing = declared.perform(&caller, &node, call, step);
@@ -182,8 +183,8 @@ impl FunctionRun {
                     tokio::select! {
                         biased;
                         result = &mut performing => CallOutcome::node(result),
-                        () = late => {
-                            // On return, the processes that it started have ended.
+                        () = deadline => {
+                            // When the execution returns, its processes have ended.
                             interrupt.cancel();
                             performing.await;
                             CallOutcome::TimedOut(message)
@@ -196,7 +197,7 @@ impl FunctionRun {
 
     /// Returns the outcome of a call of an unknown node: an exception for a function, a failed result for a graph.
     fn missing(&self, number: u64, id: &str, input: Value) -> CallOutcome {
-        let is_step = self.folded.open.get(number).is_some_and(|open| matches!(open.what, CallTarget::Step { .. }));
+        let is_step = self.folded.open.get(number).is_some_and(|open| matches!(open.target, CallTarget::Step { .. }));
         if !is_step {
             return Self::not_found("Node", id);
         }
@@ -212,7 +213,7 @@ impl FunctionRun {
         })
     }
 
-    /// Creates a frame, whose requests become calls of this run. Returns whether it can start.
+    /// Creates a frame, whose requests become calls of this run. Returns whether the frame can start.
     fn call_frame(
         &mut self,
         number: u64,
@@ -221,7 +222,7 @@ impl FunctionRun {
         (input, params): (Value, Map<String, Value>),
         timeout: Option<TimeSpan>,
     ) -> bool {
-        if !self.is_bounded(number, at, &node, &input, timeout) {
+        if !self.apply_limits(number, at, &node, &input, timeout) {
             return false;
         }
         let frame = match &node.kind {
@@ -246,9 +247,9 @@ impl FunctionRun {
         true
     }
 
-    /// Limits a call whose node makes calls itself: by its time limit, and by the nesting depth. Returns whether it
-    /// can start.
-    fn is_bounded(
+    /// Limits a call whose node makes calls itself: by its time limit, and by the nesting depth. Returns whether the
+    /// call can start.
+    fn apply_limits(
         &mut self,
         number: u64,
         at: Timestamp,
@@ -262,16 +263,16 @@ impl FunctionRun {
             self.work.add_ready(number, CallOutcome::node(result));
             return false;
         }
-        let own = node.timeout.map(Seconds::duration).map(TimeSpan::from);
-        match (timeout, own) {
-            (Some(timeout), own) if own.is_none_or(|own| timeout <= own) => {
+        let node_timeout = node.timeout.map(Seconds::duration).map(TimeSpan::from);
+        match (timeout, node_timeout) {
+            (Some(timeout), node_timeout) if node_timeout.is_none_or(|node_timeout| timeout <= node_timeout) => {
                 let message = too_long("Node", node.id.as_str(), Some(timeout));
-                self.work.later(number, at, Some(timeout), CallOutcome::TimedOut(message));
+                self.work.add_later(number, at, Some(timeout), CallOutcome::TimedOut(message));
             }
-            (_, Some(own)) => {
-                let message = format!("It took longer than {own} s, which is its limit.");
+            (_, Some(node_timeout)) => {
+                let message = format!("It took longer than {node_timeout} s, which is its limit.");
                 let result = NodeResult::failed(node, input.clone(), ErrorType::Timeout, message);
-                self.work.later(number, at, Some(own), CallOutcome::node(result));
+                self.work.add_later(number, at, Some(node_timeout), CallOutcome::node(result));
             }
             _ => {}
         }
@@ -280,7 +281,7 @@ impl FunctionRun {
 
     fn parent(&self) -> RunInbox {
         let run = self.recorder.shared.driven(&self.recorder.run.id);
-        // A run without a driver has no inbox; this one drops its inputs.
+        // A run without a driver has no inbox. Return an inbox that drops its inputs.
         run.map_or_else(|| RunInbox::new().0, |run| run.inputs())
     }
 
@@ -310,10 +311,10 @@ impl FunctionRun {
         std::iter::successors(parent(&number), parent).count()
     }
 
-    /// Returns the time limit of a graph's step whose call began before this daemon.
-    pub(super) fn limit_of(&self, frame: u64, step: &NodeId, node: &NodeId) -> Option<TimeSpan> {
-        let Some(Frame::Graph(of)) = self.frames.get(&frame) else { return None };
-        of.step_timeout(step, node)
+    /// Returns the time limit of one attempt of a step, if frame `frame` is a graph.
+    pub(super) fn attempt_timeout(&self, frame: u64, step: &NodeId, node: &NodeId) -> Option<TimeSpan> {
+        let Some(Frame::Graph(graph)) = self.frames.get(&frame) else { return None };
+        graph.step_timeout(step, node)
     }
 }
 
@@ -322,7 +323,7 @@ fn too_long(what: &str, id: &str, timeout: Option<TimeSpan>) -> String {
 }
 
 /// Draws a random number in [0, 1) with the full precision of a double.
-fn drawn() -> CallOutcome {
+fn draw_random() -> CallOutcome {
     match getrandom::u64() {
         #[allow(clippy::cast_precision_loss, reason = "53 bits are what a number has")]
         Ok(bits) => CallOutcome::value((bits >> 11) as f64 / (1_u64 << 53) as f64),

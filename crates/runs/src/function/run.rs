@@ -53,16 +53,16 @@ pub(crate) struct FunctionRun {
     pub(super) file: Option<Arc<OwnFile>>,
     /// True if the library has counted the run, whose end another daemon recorded.
     pub(super) counted: bool,
-    /// State of its end during a cancel.
-    pub(super) ending: CancelProgress,
-    /// The connection with the engine that has its calls performed, if that is not this daemon.
+    /// Progress of a cancellation.
+    pub(super) cancel_progress: CancelProgress,
+    /// Connection to the outer engine, if one schedules the calls of the run.
     pub(super) mirror: Option<Mirror>,
-    /// The input on its way to that engine.
-    pub(super) passing: Option<PassedInput>,
-    /// The number of the last call that another daemon recorded.
-    pub(super) found: u64,
-    /// Approximate number of bytes that that engine has brought in outcomes.
-    pub(super) bytes: u64,
+    /// Input in transit to the outer engine.
+    pub(super) passed_input: Option<PassedInput>,
+    /// Number of the last call that another daemon recorded.
+    pub(super) last_recorded_call: u64,
+    /// Approximate number of outcome bytes received from the outer engine.
+    pub(super) outcome_bytes: u64,
 }
 
 /// The file with which a run began.
@@ -76,7 +76,7 @@ pub(crate) struct OwnFile {
 pub(crate) enum FunctionEvent {
     Outcome {
         number: u64,
-        came: CallOutcome,
+        outcome: CallOutcome,
         by: Option<By>,
     },
     Child {
@@ -98,12 +98,12 @@ pub(crate) enum FunctionEvent {
         number: u64,
     },
     OutOfTime,
-    /// A message of the engine that has the calls performed.
+    /// A message of the outer engine.
     Outer(MirrorMessage),
-    /// A call was performed for that engine.
+    /// This daemon performed a call for the outer engine.
     Performed {
         number: u64,
-        came: CallOutcome,
+        outcome: CallOutcome,
     },
     /// The function cannot continue any further in this turn.
     TurnOver,
@@ -117,7 +117,7 @@ pub(crate) struct FunctionHistory {
     file: Option<Arc<OwnFile>>,
     frame: Frame,
     counted: bool,
-    /// Bytes of its entries.
+    /// Total bytes of the entries.
     bytes: u64,
 }
 
@@ -144,7 +144,7 @@ impl Recovery for FunctionRun {
         declared.adopt(std::mem::take(&mut folded.terminals));
         let file = shared.file_of(&started);
         let frame = shared.frame_of(&started, file.as_deref());
-        // Looked up before any run continues: the library may have counted a finished run, and counts others after it.
+        // Look this up before any run continues, since continuing runs change the counts of the library.
         let counted = match (&about.source, &folded.end) {
             (DefinitionSource::SavedFunction { folder, file, .. }, Some(_)) => {
                 shared.workflows.has_counted(folder, file, &about.workflow, run).await
@@ -158,20 +158,20 @@ impl Recovery for FunctionRun {
 
     fn resume(history: FunctionHistory, recorder: Recorder) -> Self {
         let FunctionHistory { started, folded, declared, file, frame, counted, bytes } = history;
-        let (found, ended_before) = (folded.last, folded.end.is_some());
+        let (last_recorded_call, ended_before) = (folded.last, folded.end.is_some());
         let mut run = Self::new(recorder, &started, folded, Arc::new(declared), file, frame);
         if ended_before {
             run.mirror = None;
         }
-        Self { counted, found, bytes, ..run }
+        Self { counted, last_recorded_call, outcome_bytes: bytes, ..run }
     }
 
     fn awaits(&self, step: &StepId) -> bool {
         self.folded.open.iter().any(|(number, _)| child_step(&self.recorder.run.id, number) == *step)
     }
 
-    /// Unknown: later calls may find programs in terminals by their own steps.
-    fn pending(&self) -> Option<Vec<StepId>> {
+    /// Returns `None`: later calls may find programs in terminals by their own steps.
+    fn pending_steps(&self) -> Option<Vec<StepId>> {
         None
     }
 }
@@ -218,7 +218,7 @@ impl RunKind for FunctionRun {
                 .waiting()
                 .filter_map(|(number, open)| open_gate(&self.recorder.run.id, number, open))
                 .collect(),
-            below: self.waiting_children().collect(),
+            waiting_children: self.waiting_children().collect(),
             asks_person: self.asks_person(),
             returned: end.and_then(|end| end.result.clone()).map(Arc::new),
             trouble: self.mirror.as_ref().and_then(|mirror| mirror.trouble.clone()),
@@ -254,10 +254,10 @@ impl RunKind for FunctionRun {
 
     async fn next_event(&mut self) -> FunctionEvent {
         if self.mirror.is_some() {
-            return self.next_elsewhere().await;
+            return self.next_outer_event().await;
         }
         let clock = self.recorder.shared.clock.clone();
-        let out_of_time = self.timeout.and_then(|timeout| self.folded.at_work_for(timeout));
+        let out_of_time = self.timeout.and_then(|timeout| self.folded.work_deadline(timeout));
         if out_of_time.is_some_and(|at| at <= self.recorder.shared.clock.now()) {
             return FunctionEvent::OutOfTime;
         }
@@ -266,11 +266,11 @@ impl RunKind for FunctionRun {
             let is_ready = self.work.is_ready();
             tokio::select! {
                 biased;
-                Some((number, came)) = self.work.next() => return FunctionEvent::Outcome { number, came, by: None },
+                Some((number, outcome)) = self.work.next() => return FunctionEvent::Outcome { number, outcome, by: None },
                 () = clock.deadline(out_of_time) => return FunctionEvent::OutOfTime,
-                () = clock.deadline(self.ending.cleans_up_until) => return FunctionEvent::CleanedUpTooLong,
-                () = std::future::ready(()), if is_ready => if let Some((number, came)) = self.work.next_ready() {
-                    return FunctionEvent::Outcome { number, came, by: None };
+                () = clock.deadline(self.cancel_progress.cleanup_deadline) => return FunctionEvent::CleanedUpTooLong,
+                () = std::future::ready(()), if is_ready => if let Some((number, outcome)) = self.work.next_ready() {
+                    return FunctionEvent::Outcome { number, outcome, by: None };
                 },
             }
         }
@@ -282,10 +282,10 @@ impl RunKind for FunctionRun {
 
     async fn handle_input(&mut self, input: Input) -> Handled {
         if self.mirror.is_some() {
-            return Box::pin(self.pass_on(input)).await;
+            return Box::pin(self.forward_input(input)).await;
         }
         match self.folded.event_of(&self.recorder.run.id, input) {
-            Some(happened) => Handled::recorded(self.apply_event(happened).await),
+            Some(event) => Handled::recorded(self.apply_event(event).await),
             None => Handled::Ignored,
         }
     }
@@ -338,22 +338,22 @@ impl FunctionRun {
             timeout: started.limit(),
             file,
             counted: false,
-            ending: CancelProgress::default(),
+            cancel_progress: CancelProgress::default(),
             mirror,
-            passing: None,
-            found: 0,
-            bytes: 0,
+            passed_input: None,
+            last_recorded_call: 0,
+            outcome_bytes: 0,
         }
     }
 
     /// Records an event and performs its consequences. Returns false when this daemon must no longer drive the run.
-    pub(super) async fn apply_event(&mut self, happened: FunctionEvent) -> bool {
+    pub(super) async fn apply_event(&mut self, event: FunctionEvent) -> bool {
         let at = self.recorder.shared.clock.now();
-        match happened {
+        match event {
             FunctionEvent::Outer(message) => Box::pin(self.receive(message)).await,
-            FunctionEvent::Performed { number, came } => {
+            FunctionEvent::Performed { number, outcome } => {
                 if let Some(outer) = &mut self.work.outer {
-                    outer.performed(number, came);
+                    outer.complete_call(number, outcome);
                 }
                 true
             }
@@ -399,28 +399,28 @@ impl FunctionRun {
                     None => self.record(&[]).await,
                 }
             }
-            FunctionEvent::Outcome { number, came: CallOutcome::Begin, .. } => {
+            FunctionEvent::Outcome { number, outcome: CallOutcome::Begin, .. } => {
                 if self.folded.paused.is_some() {
                     self.to_begin.push(number);
                     return true;
                 }
                 self.begin_frame(number).await
             }
-            FunctionEvent::Outcome { number, came: CallOutcome::DelayOver(step), .. } => {
+            FunctionEvent::Outcome { number, outcome: CallOutcome::DelayOver(step), .. } => {
                 self.resume_graph(number, Vec::new(), GraphInput::DelayOver { step }, None).await
             }
-            FunctionEvent::Outcome { number, came, by } => {
+            FunctionEvent::Outcome { number, outcome, by } => {
                 let open = self.folded.open.get(number).cloned();
                 let starts_run =
                     |open: &PendingCall| matches!(open.label(&self.recorder.run.id, number), CallLabel::Run { .. });
                 let child = open.as_ref().is_none_or(starts_run).then(|| child_of(&self.recorder.run.id, number));
                 let is_alive = match open {
-                    Some(open) => self.deliver_outcome(number, open, came, by).await,
+                    Some(open) => self.deliver_outcome(number, open, outcome, by).await,
                     // The call was interrupted, so its late result is dropped.
                     None => true,
                 };
                 if let Some(child) = child.and_then(|child| self.recorder.shared.driven(&child)).filter(|_| is_alive) {
-                    child.taken.cancel();
+                    child.result_taken.cancel();
                 }
                 is_alive
             }
@@ -434,18 +434,18 @@ impl FunctionRun {
     /// If reading the history fails.
     async fn resume_open_calls(&mut self) -> Result<(), HistoryError> {
         let open: Vec<_> = self.folded.open.iter().map(|(number, open)| (number, open.clone())).collect();
-        // A frame precedes its calls, in the order of their beginnings.
+        // Calls are in the order in which they began, so a frame precedes its calls.
         for (number, open) in open {
-            match open.what {
+            match open.target {
                 CallTarget::Call(call) => self.perform(number, open.at, call.kind, Attempt::AfterRestart),
                 CallTarget::Step { step, node, input, .. } => {
-                    let timeout = self.limit_of(open.frame, &step, &node);
+                    let timeout = self.attempt_timeout(open.frame, &step, &node);
                     self.call_node(number, open.at, node.as_str(), input, timeout, Attempt::AfterRestart);
                 }
             }
         }
-        // The driver raises the cancel in the function next, and drops held answers.
-        if self.folded.cancel.as_ref().is_some_and(|cancel| !cancel.is_told) {
+        // The driver raises the cancel in the function next, and drops withheld answers.
+        if self.folded.cancel.as_ref().is_some_and(|cancel| !cancel.is_raised) {
             return Ok(());
         }
         let frames: Vec<u64> = self.frames.keys().copied().collect();
@@ -464,7 +464,7 @@ impl FunctionRun {
         if entries.is_empty() {
             return true;
         }
-        let entries = self.folded.with_cancelled_end(entries, self.ending.raised);
+        let entries = self.folded.with_cancelled_end(entries, self.cancel_progress.raised);
         for entry in &entries {
             self.folded.apply(entry);
         }
@@ -474,7 +474,7 @@ impl FunctionRun {
         let run = &self.recorder.run.id;
         for number in entries.iter().filter_map(Entry::ended_call) {
             let step = call_step(run, number).to_string();
-            // The answers of a conversation are parts of its call.
+            // The answers of a conversation have steps below the step of their call.
             self.recorder.shared.sessions.settle(&format!("{step}/"));
             self.recorder.shared.sessions.settle(&step);
         }
@@ -484,7 +484,7 @@ impl FunctionRun {
     /// Returns whether the run or a descendant needs a person's answer.
     fn asks_person(&self) -> bool {
         let mut waiting = self.folded.open.waiting();
-        waiting.any(|(_, open)| matches!(&open.what, CallTarget::Call(call) if is_for_person(&call.kind)))
+        waiting.any(|(_, open)| matches!(&open.target, CallTarget::Call(call) if is_for_person(&call.kind)))
             || self.recorder.shared.any_asks_person(&self.waiting_children().collect::<Vec<_>>())
     }
 
@@ -496,7 +496,7 @@ impl FunctionRun {
     /// Sends an input to all child runs.
     fn notify_children(&self, input: impl Fn() -> Input) {
         for (number, open) in self.folded.open.iter() {
-            if matches!(&open.what, CallTarget::Call(Call { kind: CallKind::RunWorkflow { .. }, .. }))
+            if matches!(&open.target, CallTarget::Call(Call { kind: CallKind::RunWorkflow { .. }, .. }))
                 && let Some(child) = self.recorder.shared.driven(&child_of(&self.recorder.run.id, number))
             {
                 child.send(input());
@@ -504,7 +504,7 @@ impl FunctionRun {
         }
     }
 
-    /// Returns the answer for a missing object.
+    /// Returns the answer for a missing node or graph.
     pub(super) fn not_found(what: &str, id: &str) -> CallOutcome {
         CallOutcome::Answer(Answer::refused(format!("{what} '{id}' not found in session")))
     }

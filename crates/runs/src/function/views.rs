@@ -66,8 +66,8 @@ pub(crate) fn event(run: &Run, record: &Record) -> Result<Option<RunEvent>, Unre
                 },
                 CallLabel::Node(node) => match answer {
                     Answer::Value(result) => {
-                        let good = result.get("success") == Some(&Value::Bool(true));
-                        let data = json!({"node_id": node, "call": number, "success": good, "result": result});
+                        let success = result.get("success") == Some(&Value::Bool(true));
+                        let data = json!({"node_id": node, "call": number, "success": success, "result": result});
                         ("node_completed", data)
                     }
                     Answer::Raise { exception, message } if exception == "TimeoutError" => {
@@ -104,7 +104,7 @@ pub(crate) fn event(run: &Run, record: &Record) -> Result<Option<RunEvent>, Unre
             CallLabel::Other => return Ok(None),
         },
         Entry::Graph { at, frame, number, event, node, timeout } => {
-            let (event_type, data) = of_graph(frame, number, event, node, timeout);
+            let (event_type, data) = graph_event(frame, number, event, node, timeout);
             (at, event_type.to_owned(), data)
         }
         Entry::Paused { at, by, .. } => (at, "workflow_paused".to_owned(), json!({"by": by})),
@@ -131,7 +131,7 @@ pub(crate) fn event(run: &Run, record: &Record) -> Result<Option<RunEvent>, Unre
     Ok(Some(envelope(run, record.seq, &event_type, data, clock::to_iso8601(at))))
 }
 
-/// Adds the enclosing call of another one, unless the run itself makes it.
+/// Adds the frame that makes a call, unless the frame is the run itself.
 fn within(frame: u64, mut data: Value) -> Value {
     if frame != ROOT {
         data["within"] = frame.into();
@@ -141,7 +141,7 @@ fn within(frame: u64, mut data: Value) -> Value {
 
 /// Returns the event for the graph that executes the call `frame`. `called` is the node whose call has an outcome,
 /// `timeout` its time limit.
-fn of_graph(
+fn graph_event(
     frame: u64,
     number: Option<u64>,
     event: GraphEvent,
@@ -210,11 +210,11 @@ pub(crate) fn report(
     records: &[Record],
     secrets: &Redactor,
 ) -> Result<RunReply, Unreadable> {
-    let mut folded = FunctionState::default();
+    let mut state = FunctionState::default();
     for record in records {
-        folded.apply(&Entry::read(record, &Seal::default())?);
+        state.apply(&Entry::read(record, &Seal::default())?);
     }
-    let result = secrets.masked_value(folded.end.and_then(|end| end.result).unwrap_or_default());
+    let result = secrets.masked_value(state.end.and_then(|end| end.result).unwrap_or_default());
     Ok(RunReply {
         result: Some(result).filter(|_| progress.state == RunState::Completed),
         ..run.reply(&progress, secrets)

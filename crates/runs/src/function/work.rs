@@ -22,7 +22,7 @@ pub(super) struct PendingWork {
     /// Work of the outer engine, if one schedules the calls of the run.
     pub(super) outer: Option<OuterWork>,
     tasks: JoinSet<(u64, CallOutcome)>,
-    /// Ends a call, by its number.
+    /// Tokens that interrupt calls, by the numbers of the calls.
     interrupts: HashMap<u64, CancellationToken>,
     /// Outcomes that are ready.
     ready: VecDeque<(u64, CallOutcome)>,
@@ -44,7 +44,7 @@ pub(crate) enum CallOutcome {
     DelayOver(NodeId),
     /// The outcome does not fit in the outer engine.
     TooLarge {
-        /// Its size.
+        /// Size of the outcome.
         bytes: usize,
     },
 }
@@ -82,7 +82,7 @@ impl CallOutcome {
         }
     }
 
-    /// Returns the outcome as that of a graph's step.
+    /// Returns the outcome as the outcome of a graph's step.
     pub(super) fn into_outcome(self) -> StepOutcome {
         match self {
             Self::Node(result) if result.error_type == Some(ErrorType::Unknown) => StepOutcome::Unknown,
@@ -117,7 +117,7 @@ impl PendingWork {
         loop {
             match self.tasks.join_next().await? {
                 Ok(done) => return Some(done),
-                // The task that failed has logged its error already.
+                // The failed task has logged its error already.
                 Err(error) => tracing::error!(%error, "the task of a call panicked or was aborted"),
             }
         }
@@ -134,7 +134,7 @@ impl PendingWork {
         interrupt
     }
 
-    /// Ends what a call started, if it still runs.
+    /// Ends the work of a call, if it still runs.
     pub(super) fn interrupt(&mut self, number: u64) {
         if let Some(interrupt) = self.interrupts.remove(&number) {
             interrupt.cancel();
@@ -145,9 +145,9 @@ impl PendingWork {
     }
 
     /// Adds an outcome that is ready `wait` after `at`, unless the call ends first.
-    pub(super) fn later(&mut self, number: u64, at: Timestamp, wait: Option<TimeSpan>, outcome: CallOutcome) {
+    pub(super) fn add_later(&mut self, number: u64, at: Timestamp, wait: Option<TimeSpan>, outcome: CallOutcome) {
         if let Some(outer) = &mut self.outer {
-            if let Some(after) = left_of(&self.clock, at, wait) {
+            if let Some(after) = remaining_wait(&self.clock, at, wait) {
                 outer.add_timer(number, None, after, outcome);
             }
             return;
@@ -162,7 +162,7 @@ impl PendingWork {
         });
     }
 
-    /// Adds an outcome of a step of a graph that is ready at `due`, unless a cancel of `waits` comes first.
+    /// Adds the end of a graph step's retry delay: at `due`, or once `waits` is cancelled.
     pub(super) fn delay(&mut self, number: u64, step: NodeId, due: Timestamp, waits: CancellationToken) {
         if let Some(outer) = &mut self.outer {
             let part = format!("{step}/{}", due.0);
@@ -179,10 +179,11 @@ impl PendingWork {
         });
     }
 
-    /// Has the outer engine request a call, unless it does so now. Returns whether to perform the call here now.
-    pub(super) fn is_to_be_performed(&mut self, number: u64) -> bool {
+    /// Registers a call as work of the outer engine, unless the engine already requests it. Returns whether to perform
+    /// the call here now.
+    pub(super) fn must_perform_here(&mut self, number: u64) -> bool {
         match &mut self.outer {
-            Some(outer) if !outer.is_asked_for(number) => {
+            Some(outer) if !outer.is_requested(number) => {
                 outer.add(number, FunctionWorkKind::Call { number });
                 false
             }
@@ -190,8 +191,8 @@ impl PendingWork {
         }
     }
 
-    /// Ends all running work, and returns when it has ended or after `longest`. Drops its outcomes.
-    pub(super) async fn settle(&mut self, longest: Duration) {
+    /// Ends all running work and drops its outcomes. Returns once the work has ended, or after `timeout`.
+    pub(super) async fn settle(&mut self, timeout: Duration) {
         for (_, interrupt) in self.interrupts.drain() {
             interrupt.cancel();
         }
@@ -200,10 +201,10 @@ impl PendingWork {
         }
         let ended = async { while self.tasks.join_next().await.is_some() {} };
         // The end of the run waits for the remaining tasks.
-        let _ = tokio::time::timeout(longest, ended).await;
+        let _ = tokio::time::timeout(timeout, ended).await;
     }
 
-    /// Ends everything, and returns when it has ended.
+    /// Ends all work and drops all outcomes. Returns once the work has ended.
     pub(super) async fn end(&mut self) {
         self.ready.clear();
         for (_, interrupt) in self.interrupts.drain() {
@@ -216,8 +217,8 @@ impl PendingWork {
     }
 }
 
-/// Returns the rest of a wait that began at `at`; `None` if it is endless.
-pub(super) fn left_of(clock: &Clock, at: Timestamp, wait: Option<TimeSpan>) -> Option<Duration> {
+/// Returns the remaining time of a wait that began at `at`; `None` if the wait is endless.
+pub(super) fn remaining_wait(clock: &Clock, at: Timestamp, wait: Option<TimeSpan>) -> Option<Duration> {
     let timer = wait.and_then(TimeSpan::timer)?;
     let now = clock.now();
     Some(at.end_of(timer, now).since(now))

@@ -1,4 +1,4 @@
-//! Answers to gates: their form, and what a gate accepts.
+//! Answers to gates: their form, and the checks of a gate.
 
 use serde_json::{Map, Value};
 use steplatch_access::{Caller, PasskeyRefusal, SignedText};
@@ -19,16 +19,16 @@ pub struct GateAnswer {
     pub(crate) passphrase: Option<Passphrase>,
     /// The signature of a passkey.
     pub(crate) passkey: Option<Box<PasskeyAssertion>>,
-    /// The digest of the shown gate.
+    /// Digest of the gate that the sender saw.
     pub(crate) digest: Option<String>,
     /// True if the client sent it as an agent's decision, which never answers a gate for people.
-    pub(crate) decides: bool,
+    pub(crate) is_agent_decision: bool,
 }
 
 impl From<AnswerGate> for GateAnswer {
     fn from(verb: AnswerGate) -> Self {
         let AnswerGate { run_id, gate_id, answer, number, form, passphrase, passkey, digest } = verb;
-        Self { run_id, gate_id, answer, number, form, passphrase, passkey, digest, decides: false }
+        Self { run_id, gate_id, answer, number, form, passphrase, passkey, digest, is_agent_decision: false }
     }
 }
 
@@ -44,7 +44,7 @@ impl From<Decide> for GateAnswer {
             passphrase: None,
             passkey: None,
             digest: None,
-            decides: true,
+            is_agent_decision: true,
         }
     }
 }
@@ -53,7 +53,7 @@ impl GateAnswer {
     /// Returns the author of the answer, the used surface, and the proof.
     pub(crate) async fn by(&self, caller: &Caller, proof: Option<GateProof>, signed: Option<SignedAnswer>) -> By {
         let mut through = caller.display_surface().await;
-        if self.decides {
+        if self.is_agent_decision {
             through.push_str(" decide");
         }
         let (shown, signed) = (self.digest.clone(), signed.map(Box::new));
@@ -74,7 +74,7 @@ impl GateAnswer {
     }
 }
 
-/// The proof that a person answered, and the one that the gate required.
+/// The given proof that a person answered, and the required proof.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct GateProof {
     pub(crate) given: Proof,
@@ -94,7 +94,7 @@ impl OpenGate {
     ///
     /// # Errors
     ///
-    /// If the gate does not accept it.
+    /// If the gate does not accept the answer.
     pub(crate) fn read(&self, info: &GateInfo, given: &GateAnswer) -> Result<String, InvalidAnswer> {
         if let Some(form) = &self.form {
             let form = Form::read(form).map_err(|problems| InvalidAnswer::BrokenForm { problems })?;

@@ -1,4 +1,4 @@
-//! A closed gate, as the history has it.
+//! A closed gate, read from the history.
 
 use steplatch_ids::StepId;
 use steplatch_workflow::{By, Timestamp};

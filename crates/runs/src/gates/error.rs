@@ -19,7 +19,7 @@ pub(crate) enum AnswerError {
     /// The run has no open gate.
     #[error(transparent)]
     NotWaiting(#[from] NotWaiting),
-    /// The answer names another gate than the open one.
+    /// The answer names a gate other than the open gate.
     #[error("Gate '{gate}' is not open; the open gate is '{open}'")]
     OtherGate {
         /// The named gate.
@@ -49,7 +49,7 @@ pub(crate) enum AnswerError {
         /// Reason that the run cannot continue, if known.
         trouble: Option<String>,
     },
-    /// The gate is for people, and the caller does not count as one.
+    /// The gate is for people, and the caller does not count as a person.
     #[error(transparent)]
     NoPerson(#[from] PersonRefusal),
     /// The choice leads past a gate that only a person opens, and the caller is an agent.
@@ -191,7 +191,7 @@ pub(crate) enum InvalidAnswer {
     },
 }
 
-/// Formats texts as Python does a list of them.
+/// Formats texts like a Python list.
 fn listed(texts: &[String]) -> String {
     let quoted = |text: &String| {
         let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };

@@ -1,4 +1,4 @@
-//! An open gate, whatever kind of run opened it.
+//! An open gate of a run of any kind.
 
 use serde_json::{Map, Value};
 use steplatch_access::{MASK, Redactor};
@@ -11,31 +11,32 @@ use steplatch_workflow::{AnsweredBy, Gate, Timestamp};
 use crate::machine::{MAX_TEXT_CHARS, shorten};
 use crate::run::Run;
 
-/// The hexadecimal digits of a digest: 128 bits, so that a client cannot construct two questions with the same digest.
+/// Number of hexadecimal digits of a digest: 128 bits, so that a client cannot construct two questions with the same
+/// digest.
 const DIGEST_DIGITS: usize = 32;
 
-/// The fields of the context that say where the hosts of the run lead.
-const HOSTS: &str = "hosts";
-const OTHER_HOSTS: &str = "hosts of the run";
+/// Names of the context field that lists the targets of the run's hosts.
+const HOSTS_FIELD: &str = "hosts";
+const OTHER_HOSTS_FIELD: &str = "hosts of the run";
 
 /// A gate that waits for its answer.
 #[derive(Debug, Clone)]
 pub(crate) struct OpenGate {
-    /// The name that answers carry.
+    /// Step of the gate, which answers name.
     pub(crate) step: StepId,
     pub(crate) opened_at: Timestamp,
     pub(crate) prompt: String,
     /// The accepted answers; any text if empty.
     pub(crate) choices: Vec<String>,
-    /// Those of them that only a person takes, where an agent may answer otherwise.
+    /// Choices that only a person may take, although an agent may answer the gate.
     pub(crate) choices_for_person: Vec<String>,
     /// The form to fill in instead.
     pub(crate) form: Option<Value>,
     pub(crate) answered_by: AnsweredBy,
     pub(crate) context: Map<String, Value>,
-    /// Until when an answer counts.
+    /// Deadline for an answer.
     pub(crate) expires_at: Option<Timestamp>,
-    /// State with which the run continues without an answer by then.
+    /// State in which the run continues after the deadline.
     pub(crate) on_timeout: Option<String>,
 }
 
@@ -61,8 +62,8 @@ impl OpenGate {
         self.answered_by == AnsweredBy::Human
     }
 
-    /// Returns the gate in the form that clients show in full: secrets hidden, with a digest of the shown gate and of
-    /// the definition of what follows. A secret that the daemon learns later changes the digest.
+    /// Returns the full gate for clients, with secrets hidden. A digest covers the gate and the definitions of the run.
+    /// A secret that the daemon learns later changes the digest.
     pub(crate) fn info(&self, run: &Run, secrets: &Redactor) -> GateInfo {
         let shown = |text: &String| without_free_space(&secrets.masked(text.clone()));
         let mut info = GateInfo {
@@ -79,21 +80,21 @@ impl OpenGate {
             ..GateInfo::default()
         };
         if self.is_for_person() && !run.about.hosts.is_empty() {
-            // A function may have a field of that name, which stays.
-            let name = if info.context.contains_key(HOSTS) { OTHER_HOSTS } else { HOSTS };
+            // A function may have a field of that name, which stays unchanged.
+            let name = if info.context.contains_key(HOSTS_FIELD) { OTHER_HOSTS_FIELD } else { HOSTS_FIELD };
             info.context.insert(name.to_owned(), run.about.hosts.join("\n").into());
         }
         if let Some(at) = info.expires_at.as_ref().filter(|_| self.is_for_person()) {
-            let follows = match &self.on_timeout {
+            let consequence = match &self.on_timeout {
                 Some(state) => format!("the run goes on with '{state}'"),
                 None => "it counts as not answered".to_owned(),
             };
-            info.context.insert(WITHOUT_ANSWER.to_owned(), format!("after {at}, {follows}").into());
+            info.context.insert(WITHOUT_ANSWER.to_owned(), format!("after {at}, {consequence}").into());
         }
         secrets.mask_fields(&mut info.context);
         if let Some(form) = &mut info.form {
             secrets.mask_in(form);
-            count_blanks(form);
+            replace_free_space(form);
         }
         let definition = (&run.about.signature, &run.about.pins);
         let GateInfo { gate_id, prompt, choices, form, answered_by, context, .. } = &info;
@@ -104,15 +105,15 @@ impl OpenGate {
     }
 }
 
-/// Replaces free space in the words of a form. Its values are answers, and stay.
-fn count_blanks(form: &mut Value) {
+/// Replaces free space in the titles and descriptions of a form. Other texts are answers, and stay unchanged.
+fn replace_free_space(form: &mut Value) {
     match form {
         Value::Object(fields) => fields.iter_mut().for_each(|(key, value)| match value {
             Value::String(text) if ["title", "description"].contains(&key.as_str()) => *text = without_free_space(text),
             Value::String(_) => {}
-            value => count_blanks(value),
+            value => replace_free_space(value),
         }),
-        Value::Array(items) => items.iter_mut().for_each(count_blanks),
+        Value::Array(items) => items.iter_mut().for_each(replace_free_space),
         _ => {}
     }
 }

@@ -20,12 +20,12 @@ use crate::engine_state::Engine;
 pub(crate) struct Action {
     pub(crate) tool: String,
     pub(crate) params: Map<String, Value>,
-    /// The name that ensures a single performance.
+    /// Name of the step. The action is performed once for each name.
     pub(crate) step: String,
     pub(crate) limit: Option<Duration>,
     /// Attempt of the action: an earlier daemon may have performed it.
     pub(crate) attempt: Attempt,
-    /// Set once the action has requested a terminal, which its run then has to close.
+    /// Set once the action has requested a terminal, which its run must then close.
     pub(crate) has_requested: Arc<AtomicBool>,
 }
 
@@ -39,7 +39,7 @@ pub(crate) async fn perform(shared: Arc<Engine>, caller: Arc<Caller>, action: Ac
         let began = shared.clock.now();
         let session = params.get("session_id").and_then(Value::as_str).unwrap_or_default();
         let awaiting = shared.sessions.await_silent_hosts(session, attempt.is_repeated());
-        if limited(&shared.clock, limit, awaiting).await.is_none() {
+        if with_limit(&shared.clock, limit, awaiting).await.is_none() {
             return Outcome::TimedOut;
         }
         let waited = shared.clock.now().since(began);
@@ -48,10 +48,10 @@ pub(crate) async fn perform(shared: Arc<Engine>, caller: Arc<Caller>, action: Ac
     if let "run_node" | "run_graph" = tool.as_str() {
         let graph = tool == "run_graph";
         let called = Box::pin(call::perform(&shared, &caller, call::NodeCallRequest { graph, params, step, attempt }));
-        return limited(&shared.clock, limit, called).await.unwrap_or(Outcome::TimedOut);
+        return with_limit(&shared.clock, limit, called).await.unwrap_or(Outcome::TimedOut);
     }
     if attempt.is_repeated()
-        && let Some(outcome) = done_before(&shared, &tool, &params, &step).await
+        && let Some(outcome) = earlier_outcome(&shared, &tool, &params, &step).await
     {
         return outcome;
     }
@@ -65,7 +65,7 @@ pub(crate) async fn perform(shared: Arc<Engine>, caller: Arc<Caller>, action: Ac
     }
     if tool == "dialogue" {
         let taking = Box::pin(shared.sessions.take_turn(&caller, params, step));
-        return match limited(&shared.clock, limit, taking).await {
+        return match with_limit(&shared.clock, limit, taking).await {
             None => Outcome::TimedOut,
             Some(result) if result.get("outcome_unknown") == Some(&Value::Bool(true)) => Outcome::Unknown,
             Some(result) => Outcome::Finished { result },
@@ -98,10 +98,10 @@ pub(crate) async fn perform(shared: Arc<Engine>, caller: Arc<Caller>, action: Ac
     let result = if opens {
         has_requested.store(true, Ordering::Relaxed);
         tokio::spawn(acting);
-        limited(&clock, limit, result).await
+        with_limit(&clock, limit, result).await
     } else {
         let acting = Box::pin(acting);
-        limited(&clock, limit, async { tokio::join!(acting, result).1 }).await
+        with_limit(&clock, limit, async { tokio::join!(acting, result).1 }).await
     };
     match result {
         None => Outcome::TimedOut,
@@ -136,7 +136,7 @@ pub(super) async fn check_shown(sessions: &Sessions, caller: &Caller, session: &
 
 /// Returns the outcome of an action that another daemon may have performed, if the terminal host cannot answer: the
 /// ledger of steps ends with the host.
-async fn done_before(shared: &Engine, tool: &str, params: &Map<String, Value>, step: &str) -> Option<Outcome> {
+async fn earlier_outcome(shared: &Engine, tool: &str, params: &Map<String, Value>, step: &str) -> Option<Outcome> {
     let session = params.get("session_id").and_then(Value::as_str).unwrap_or_default();
     let in_doubt = || shared.sessions.is_in_doubt(step).then_some(Outcome::Unknown);
     let host = params.get("host").and_then(Value::as_str);
@@ -154,7 +154,7 @@ async fn done_before(shared: &Engine, tool: &str, params: &Map<String, Value>, s
             Ok(()) => None,
             // The request waits for its machine, and its outcome is unknown if the machine does not connect in time.
             Err(error) if error.is_away() => None,
-            // It is refused, now as before.
+            // The request is refused, as before.
             Err(LookupError::Unnamed) => None,
             Err(_) => Some(Outcome::Unknown),
         },
@@ -178,7 +178,7 @@ pub(super) async fn sleep(clock: Clock, until: Timestamp, limit: Option<Duration
     if until <= clock.now() {
         return Outcome::Finished { result: Map::new() };
     }
-    match limited(&clock, limit, clock.sleep_until(until)).await {
+    match with_limit(&clock, limit, clock.sleep_until(until)).await {
         Some(()) => Outcome::Finished { result: Map::new() },
         None => Outcome::TimedOut,
     }
@@ -190,7 +190,7 @@ pub(super) async fn expire(clock: Clock, at: Timestamp) -> Outcome {
     Outcome::TimedOut
 }
 
-async fn limited<T>(clock: &Clock, limit: Option<Duration>, future: impl Future<Output = T>) -> Option<T> {
+async fn with_limit<T>(clock: &Clock, limit: Option<Duration>, future: impl Future<Output = T>) -> Option<T> {
     match limit {
         Some(limit) => clock.timeout(limit, future).await.ok(),
         None => Some(future.await),

@@ -24,15 +24,15 @@ pub(crate) struct MachineLaunch {
     pub(crate) definition: Definition,
     pub(crate) source: DefinitionSource,
     pub(crate) start: Start,
-    /// A name under which only one run begins.
+    /// Idempotency key, under which only one run begins.
     pub(crate) key: Option<StartKey>,
-    /// The engine that decides it.
+    /// Engine that decides the run.
     pub(crate) engine: EngineKind,
-    /// The run that it runs again, with the part that it takes over.
+    /// Earlier run that this run repeats, with the part that it takes over.
     pub(crate) again: Option<Rerun>,
 }
 
-/// An earlier run that a new one runs again.
+/// An earlier run that a new run repeats.
 pub(crate) struct Rerun {
     pub(crate) about: RerunInfo,
     /// The recorded part that the new run takes over.
@@ -42,12 +42,11 @@ pub(crate) struct Rerun {
 /// Completes and checks the start of a machine: it fails if a placeholder or an argument has no value.
 ///
 /// Secrets by reference are variables of the caller's environment. A run without a given terminal takes missing
-/// arguments from its caller's environment, which the terminals that it opens have too; `PWD` is its caller's
-/// directory.
+/// arguments from the caller's environment, which its new terminals have, too; `PWD` is the caller's directory.
 ///
 /// # Errors
 ///
-/// All problems.
+/// Returns all problems.
 pub(crate) fn prepare(definition: &Definition, caller: &Caller, start: &mut Start) -> Result<(), InvalidVariables> {
     definition.rename_by_case(&mut start.variables);
     let named = start.variables.get("session_id").and_then(Value::as_str);
@@ -91,12 +90,12 @@ impl Engine {
     pub(crate) async fn begin(
         self: &Arc<Self>,
         caller: &Arc<Caller>,
-        beginning: MachineLaunch,
+        launch: MachineLaunch,
     ) -> Result<Arc<Run>, StartError> {
-        self.begin_with(caller, beginning, None).await
+        self.begin_with(caller, launch, None).await
     }
 
-    /// Starts a run like [`Self::begin`]. `given` is the input from which its variables come, if that is not a map of
+    /// Starts a run like [`Self::begin`]. `run_arguments` is the input of its variables, if the input is not a map of
     /// texts.
     ///
     /// # Errors
@@ -105,20 +104,20 @@ impl Engine {
     pub(crate) async fn begin_with(
         self: &Arc<Self>,
         caller: &Arc<Caller>,
-        beginning: MachineLaunch,
-        given: Option<RunArguments>,
+        launch: MachineLaunch,
+        run_arguments: Option<RunArguments>,
     ) -> Result<Arc<Run>, StartError> {
         let (shared, caller) = (self.clone(), caller.clone());
-        uncancelled(async move { shared.begin_machine(caller, beginning, given).await }).await
+        uncancelled(async move { shared.begin_machine(caller, launch, run_arguments).await }).await
     }
 
     async fn begin_machine(
         self: Arc<Self>,
         caller: Arc<Caller>,
-        beginning: MachineLaunch,
-        given: Option<RunArguments>,
+        launch: MachineLaunch,
+        run_arguments: Option<RunArguments>,
     ) -> Result<Arc<Run>, StartError> {
-        let MachineLaunch { definition, source, mut start, key, engine, again } = beginning;
+        let MachineLaunch { definition, source, mut start, key, engine, again } = launch;
         let (again, part) = again.map(|Rerun { about, part }| (about, part)).unzip();
         if self.stopping.is_cancelled() {
             return Err(StartError::Stopping);
@@ -136,7 +135,7 @@ impl Engine {
             input.retain(|name, _| !definition.secrets().any(|secret| *name == secret_variable(secret)));
             RunArguments { input: Value::Object(input), params: Map::new() }
         };
-        let RunArguments { mut input, mut params } = given.unwrap_or_else(variables);
+        let RunArguments { mut input, mut params } = run_arguments.unwrap_or_else(variables);
         let named = Seal::default().with_definition(&definition);
         definition.rename_by_case(&mut params);
         if let Value::Object(input) = &mut input {

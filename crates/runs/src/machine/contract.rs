@@ -34,7 +34,7 @@ pub(crate) async fn set(
     }
 }
 
-/// Looks variables up in the shell of a terminal, secrets as they are.
+/// Reads variables in the shell of a terminal. Does not mask secrets.
 pub(crate) async fn read(
     sessions: &Sessions,
     caller: &Arc<Caller>,
@@ -71,7 +71,7 @@ async fn at_prompt(
     if let Err(error @ ShellQueryError::Otherwise(_)) = sessions.variables_as_they_are(&verb).await {
         return Err(error);
     }
-    // Also when the shell answered: the last input may not have started yet.
+    // Wait even if the shell answered: the last input may not have started yet.
     let wait = AwaitOutput {
         session_id: session_id.to_owned(),
         until: AwaitUntil::Prompt,

@@ -1,4 +1,4 @@
-//! The definitions of the machines in progress, each in memory once.
+//! Cache of the definitions of machines in progress: each is in memory once.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -7,8 +7,8 @@ use parking_lot::Mutex;
 use steplatch_library::Signature;
 use steplatch_workflow::Definition;
 
-/// Definitions by the digest of their documents as written, since reports show the order of keys. Holds none of them
-/// itself.
+/// Definitions by the digest of their documents, including the order of keys, which reports show. Holds only weak
+/// references.
 #[derive(Debug, Default)]
 pub(crate) struct DefinitionCache(Mutex<DefinitionIndex>);
 
@@ -19,22 +19,22 @@ struct DefinitionIndex {
     swept_above: usize,
 }
 
-/// Minimum number of entries that is swept.
+/// Minimum number of entries before a sweep.
 const MIN_SWEPT_ENTRIES: usize = 64;
 
 impl DefinitionCache {
-    /// Returns the definition of a machine in progress that has the same document, or this one.
+    /// Returns the definition of a machine in progress with the same document, or else `definition`.
     pub(crate) fn share(&self, definition: Definition) -> Arc<Definition> {
         let definition = Arc::new(definition);
         let digest = Signature::of_text(&definition.document().to_string());
-        let mut known = self.0.lock();
-        if let Some(same) = known.by_digest.get(&digest).and_then(Weak::upgrade) {
+        let mut index = self.0.lock();
+        if let Some(same) = index.by_digest.get(&digest).and_then(Weak::upgrade) {
             return same;
         }
-        known.by_digest.insert(digest, Arc::downgrade(&definition));
-        if known.by_digest.len() > known.swept_above.max(MIN_SWEPT_ENTRIES) {
-            known.by_digest.retain(|_, definition| definition.strong_count() > 0);
-            known.swept_above = 2 * known.by_digest.len();
+        index.by_digest.insert(digest, Arc::downgrade(&definition));
+        if index.by_digest.len() > index.swept_above.max(MIN_SWEPT_ENTRIES) {
+            index.by_digest.retain(|_, definition| definition.strong_count() > 0);
+            index.swept_above = 2 * index.by_digest.len();
         }
         definition
     }

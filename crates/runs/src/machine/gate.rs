@@ -9,7 +9,7 @@ use crate::event::Unreadable;
 use crate::gates::{ClosedGate, GateEnd};
 use crate::seal::Seal;
 
-/// Returns the gate that an event closes, if it does.
+/// Returns the gate that an event closes, if any.
 pub(crate) fn closed_gate(_: &RunId, record: &Record) -> Result<Option<ClosedGate>, Unreadable> {
     Ok(match read(record.clone(), &Seal::default())? {
         Event::GateAnswered { at, step, choice, by } => {

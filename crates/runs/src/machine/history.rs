@@ -24,7 +24,7 @@ pub(crate) fn keeps_terminals(records: &[Record]) -> bool {
     matches!(first, Some(Ok(Event::Started { keep_terminals: true, .. })))
 }
 
-/// Maximum text of entries to read in one step, in bytes. A separate thread reads a longer history.
+/// Maximum bytes of entries to parse inline. A separate thread parses a longer history.
 const MAX_INLINE_BYTES: usize = 256 * 1024;
 
 impl Engine {
@@ -35,12 +35,13 @@ impl Engine {
     }
 
     pub(crate) async fn read_all(&self, records: Vec<Record>, seal: &Seal) -> Result<Vec<Event>, Unreadable> {
-        let all = |records: Vec<Record>, seal: &Seal| records.into_iter().map(|record| read(record, seal)).collect();
+        let parse_all =
+            |records: Vec<Record>, seal: &Seal| records.into_iter().map(|record| read(record, seal)).collect();
         if records.iter().map(|record| record.text.len()).sum::<usize>() < MAX_INLINE_BYTES {
-            return all(records, seal);
+            return parse_all(records, seal);
         }
         let seal = seal.clone();
-        self.at_length(move || all(records, &seal)).await
+        self.run_blocking(move || parse_all(records, &seal)).await
     }
 
     /// Returns the events that followers of a machine see for these records, the first of which is entry number `from`.
@@ -55,8 +56,8 @@ impl Engine {
         for (seq, event) in (from..).zip(events) {
             // Looks up data from earlier entries, which few events need.
             let looked_up = match &event {
-                Event::GateExpired { step, .. } => Some(("timeout", self.limit_of_gate(&run.id, step).await?)),
-                Event::Completed { .. } => Some(("result", self.returned_by(run).await?)),
+                Event::GateExpired { step, .. } => Some(("timeout", self.gate_timeout(&run.id, step).await?)),
+                Event::Completed { .. } => Some(("result", self.result_of(run).await?)),
                 _ => None,
             };
             let mut event = event_of(run, seq, event);
@@ -69,16 +70,16 @@ impl Engine {
     }
 
     /// Returns the seconds for which a gate of a machine waited for its answer.
-    async fn limit_of_gate(&self, run: &RunId, gate: &StepId) -> Result<Value, Unreadable> {
-        let asked = self.events_of(run, 1, &Seal::default()).await?.into_iter().find_map(|event| match event {
+    async fn gate_timeout(&self, run: &RunId, gate: &StepId) -> Result<Value, Unreadable> {
+        let timeout = self.events_of(run, 1, &Seal::default()).await?.into_iter().find_map(|event| match event {
             Event::GateAsked { at, step, expires_at, .. } if step == *gate => expires_at.map(|until| until.since(at)),
             _ => None,
         });
-        Ok(json!(asked.map(|limit| limit.as_secs_f64())))
+        Ok(json!(timeout.map(|limit| limit.as_secs_f64())))
     }
 
     /// Returns the return values of a completed machine.
-    async fn returned_by(&self, run: &Run) -> Result<Value, Unreadable> {
+    async fn result_of(&self, run: &Run) -> Result<Value, Unreadable> {
         let RunStatus { result, result_shortened, .. } = run.progress();
         match result.filter(|_| !result_shortened) {
             Some(result) => Ok(Value::clone(&result)),

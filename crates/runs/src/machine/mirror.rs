@@ -1,7 +1,7 @@
-//! A machine that an outer engine decides: it passes inputs on, and events arrive.
+//! A machine that an outer engine decides: the daemon forwards inputs to the engine, and receives events.
 //!
-//! The journal stores the arrived events in order, each once, and gates, reports and lists use it. An input counts as
-//! recorded once the journal has the events that follow from it.
+//! The journal stores the received events in order, each once; gates, reports and lists read the journal. An input
+//! counts as recorded once the journal has its resulting events.
 
 use std::collections::BTreeSet;
 
@@ -12,14 +12,14 @@ use steplatch_workflow::{CurrentStep, Decision, Effect, Event, Input, ShellAnswe
 
 use super::contract;
 use super::run::MachineRun;
-use crate::child::LEFT_ALONE;
+use crate::child::ABANDONED_REASON;
 use crate::engine::{Attempt, Handled, Recorder, RunKind as _};
 use crate::kind::Kind;
 use crate::outer::{EventBatch, InputEnd, Mirror, MirrorMessage, NOT_SERVED};
 
 impl MachineRun {
-    /// Makes the engine start the run, unless the parent starts it there.
-    pub(super) async fn start_elsewhere(&mut self, attempt: Attempt) -> bool {
+    /// Makes the engine start the run, unless the parent starts the run there.
+    pub(super) async fn start_in_engine(&mut self, attempt: Attempt) -> bool {
         if let Some(mirror) = &mut self.mirror {
             mirror.start(&self.recorder, attempt);
         }
@@ -31,7 +31,7 @@ impl MachineRun {
     pub(super) async fn receive(&mut self, message: MirrorMessage) -> bool {
         match message {
             MirrorMessage::Events(EventBatch { from, events, reply }) => {
-                let is_ours = self.take(from, events).await;
+                let is_ours = self.record_new(from, events).await;
                 if is_ours {
                     // The worker may have disconnected; it repeats the request.
                     let _ = reply.send(self.history.events_applied() as u64);
@@ -51,19 +51,19 @@ impl MachineRun {
                 effects.retain(Effect::closes);
                 self.is_lost = true;
                 let from = self.history.events_applied() as u64;
-                if !self.take(from, events).await {
+                if !self.record_new(from, events).await {
                     return false;
                 }
                 self.perform_all(effects, Attempt::First).await;
                 true
             }
-            // A task of a function: dropping it reports to the engine that this run does not perform it.
+            // A task of a function. Dropping its reply reports that this run does not perform it.
             MirrorMessage::Task(..) => true,
         }
     }
 
     /// Passes an input to the engine, and records the resulting events.
-    pub(super) async fn pass_on(&mut self, input: Input) -> Handled {
+    pub(super) async fn forward_input(&mut self, input: Input) -> Handled {
         let Recorder { shared, run, .. } = &self.recorder;
         match &input {
             Input::Cancel { reason } => {
@@ -73,20 +73,20 @@ impl MachineRun {
                 return Handled::Unanswered;
             }
             Input::GateAnswered { .. } | Input::Pause { .. } | Input::Resume { .. } => {}
-            // The engine decides and observes everything else.
+            // The engine decides and observes all other inputs.
             _ => return Handled::Ignored,
         }
-        // The same for an answer that comes again because its first reply did not arrive, and another one for the next
+        // The key is the same for an answer that is repeated because its first reply was lost, and new for the next
         // pause.
         let key = Signature::of_text(&format!("{}{}", self.history.events_applied(), serde_json::json!(input)));
         let (outer, run) = (shared.outer.clone(), run.id.clone());
-        let passing = async move { outer.pass(&run, key.to_string(), &input).await };
-        tokio::pin!(passing);
-        // What follows from the input may need a screen, and the run records events before it reads that.
+        let delivery = async move { outer.pass(&run, key.to_string(), &input).await };
+        tokio::pin!(delivery);
+        // The engine may need a screen to handle the input, and the run records events before it reads a screen.
         let end = loop {
             let Some(mirror) = &mut self.mirror else { return Handled::Ignored };
             tokio::select! {
-                end = &mut passing => break end,
+                end = &mut delivery => break end,
                 message = mirror.inbox.next() => {
                     if !Box::pin(self.receive(message)).await {
                         return Handled::Lost;
@@ -97,7 +97,7 @@ impl MachineRun {
         match end {
             InputEnd::Taken { from, events } => {
                 self.set_error(None);
-                Handled::recorded(self.take(from, events).await)
+                Handled::recorded(self.record_new(from, events).await)
             }
             InputEnd::Ignored => Handled::Ignored,
             InputEnd::Unknown(trouble) => {
@@ -107,9 +107,9 @@ impl MachineRun {
         }
     }
 
-    /// Records the events that the journal does not have yet, if they come next. Returns false when this daemon must no
-    /// longer drive the run.
-    async fn take(&mut self, from: u64, events: Vec<Event>) -> bool {
+    /// Records the events that the journal does not have yet, unless earlier events are missing. Returns false when
+    /// this daemon must no longer drive the run.
+    async fn record_new(&mut self, from: u64, events: Vec<Event>) -> bool {
         let known = self.history.events_applied() as u64;
         let Some(skipped) = known.checked_sub(from).and_then(|skipped| usize::try_from(skipped).ok()) else {
             // Events are missing in between; the engine sends them again.
@@ -119,7 +119,7 @@ impl MachineRun {
         if new.is_empty() {
             return true;
         }
-        let mut left = self.steps_that_start_runs();
+        let mut abandoned = self.steps_that_start_runs();
         for event in &new {
             // A secret must be known before the first follower of the run sees it.
             for secret in self.secrets_in(event) {
@@ -127,19 +127,19 @@ impl MachineRun {
                 self.recorder.learn(&secret);
             }
             self.history.apply(event);
-            left.extend(self.steps_that_start_runs());
+            abandoned.extend(self.steps_that_start_runs());
         }
-        // The engine has the events as they are; the additions are for people who look at the gate here.
+        // The engine keeps the original events; the additions are for people who see the gate here.
         self.add_terminals(&mut new.clone()).await;
         if self.history.approved_at().is_some() || self.recorder.caller.approved_terminals.is_some() {
             self.recorder.shared.outer.set_caller(&self.recorder.run.id, self.approved_caller());
         }
-        left.retain(|step| self.history.is_over() || !self.history.awaits_child(step));
-        self.leave(left);
+        abandoned.retain(|step| self.history.is_over() || !self.history.awaits_child(step));
+        self.abandon_steps(abandoned);
         if let Some(mirror) = &mut self.mirror {
             mirror.trouble = None;
         }
-        self.leaves_work = self.is_lost || self.recorder.about.source.awaits(true);
+        self.leaves_work = self.is_lost || self.recorder.about.source.changes_library(true);
         self.record(&new).await
     }
 
@@ -152,15 +152,15 @@ impl MachineRun {
         }
     }
 
-    /// Cancels the remote workflows of steps for which the run no longer waits. The engine ends what it decides, and
-    /// follows a remote workflow only once it has begun there.
-    fn leave(&self, steps: BTreeSet<StepId>) {
+    /// Cancels the remote workflows of steps for which the run no longer waits. The engine cancels the runs that it
+    /// decides, but follows a remote workflow only once it has begun there.
+    fn abandon_steps(&self, steps: BTreeSet<StepId>) {
         let shared = &self.recorder.shared;
         for step in steps {
-            shared.outer.leave(&step);
+            shared.outer.record_abandoned(&step);
             let child = shared.driven(&RunId::started_by(&step));
             if let Some(child) = child.filter(|child| child.kind() == Kind::Remote) {
-                child.cancel(LEFT_ALONE);
+                child.cancel(ABANDONED_REASON);
             }
         }
     }

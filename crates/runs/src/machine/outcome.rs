@@ -13,7 +13,7 @@ use crate::result_error::ResultError;
 use crate::run::Run;
 use crate::seal::Seal;
 
-/// Returns the outcome of a finished machine, for a machine that waits for it, with its log if `with_log`.
+/// Returns the outcome of a finished machine for a waiting machine. `with_log` includes the log.
 pub(crate) async fn outcome(shared: &Engine, run: &Run, with_log: bool) -> Outcome {
     let events = match shared.events_of(&run.id, 1, &Seal::default()).await {
         Ok(events) => events,
@@ -32,12 +32,13 @@ pub(crate) async fn outcome(shared: &Engine, run: &Run, with_log: bool) -> Outco
             let mut set = |name: &str, value: Value| drop(result.insert(name.to_owned(), value));
             set("workflow_name", run.about.workflow.clone().into());
             set("workflow_saved", saving.saved.is_some().into());
-            // A null overwrites no variable, so `{saved_workflow_name}` is a saved one.
+            // A null overwrites no variable, so `{saved_workflow_name}` is always the name of a saved workflow.
             set("saved_workflow_name", saving.saved.into());
             if let Some(name) = saving.duplicate_of {
                 set("duplicate_of", name.into());
             }
-            // The error of a child is the reason of its failure, and this child did not fail.
+            // Use a separate field: the field `error` of a child is the reason of its failure, and this child did not
+            // fail.
             if let Some(error) = saving.error {
                 set("saving_error", error.into());
             }
@@ -62,7 +63,7 @@ pub(crate) async fn outcome(shared: &Engine, run: &Run, with_log: bool) -> Outco
     }
 }
 
-/// Folds the events of a run, and returns its log as well. Logs of its own children stay with those.
+/// Folds the events of a run, and returns its log. The log contains no logs of its child runs.
 fn fold_with_log(events: &[Event]) -> (LogBuilder, Vec<Value>) {
     let mut log = LogBuilder::default();
     let mut entries: Vec<Value> = events.iter().flat_map(|event| report::entries_of(event, &mut log)).collect();
@@ -89,11 +90,11 @@ fn omit_longest(variables: &mut Map<String, Value>, max_bytes: usize) -> Vec<Str
     omitted
 }
 
-/// Returns the result of a completed machine, for a function that waits for it.
+/// Returns the result of a completed machine for a waiting function.
 ///
 /// # Errors
 ///
-/// If reading its history fails, or it contains no result.
+/// If reading the history fails, or the history contains no result.
 pub(crate) async fn value(shared: &Engine, run: &Run) -> Result<Value, ResultError> {
     let events = shared.events_of(&run.id, 1, &Seal::default()).await?;
     match child_outcome(&History::from_iter(&events), run.state().name()) {

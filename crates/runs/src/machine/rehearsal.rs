@@ -1,4 +1,4 @@
-//! A rehearsal of a machine as the report of a run: what would happen, with results that the caller gives.
+//! A rehearsal of a machine as the report of a run: the states that would run, with results that the caller provides.
 
 use serde_json::{Map, Value, json};
 use steplatch_access::Redactor;
@@ -9,7 +9,7 @@ use steplatch_workflow::{Definition, Limits, Rehearsal, RehearsalEnd, RehearsalS
 use super::report::{MAX_TEXT_CHARS, shorten};
 use crate::not_started::not_started;
 
-/// Rehearses a machine. This opens, types and stores nothing, so the report has no `run_id`.
+/// Rehearses a machine. The rehearsal opens, types and stores nothing, so the report has no `run_id`.
 pub(crate) fn rehearsed(
     definition: &Definition,
     stubs: &Map<String, Value>,

@@ -15,20 +15,20 @@ use crate::event::{TAKEN_OVER, Unreadable};
 use crate::run::{Run, RunState, RunStatus};
 use crate::seal::Seal;
 
-/// Maximum characters of a text in a report, which keeps its beginning, or its end.
+/// Maximum characters of a text in a report, which shows the beginning or the end of a longer text.
 pub(crate) const MAX_TEXT_CHARS: usize = 2000;
 
-/// Minimum to which the report of a long run lowers that limit.
+/// Minimum of that limit: the report of a long run lowers the limit to save space.
 const MIN_TEXT_CHARS: usize = 200;
 
-/// The same minimum for variables after each state, which the report repeats at the end.
+/// Minimum of the limit for variables after each state, which the report repeats at the end.
 const MIN_VARIABLE_CHARS: usize = 80;
 
 /// Approximate number of characters of all screens in a report, since a model reads it.
 const SCREENS_BUDGET_CHARS: usize = 30_000;
 
 /// Numbers of log entries in a report, from the beginning and from the end.
-const ENTRIES: (usize, usize) = (10, 50);
+const MAX_LOG_ENTRIES: (usize, usize) = (10, 50);
 
 /// Maximum lines of the last screen of a run that failed.
 const MAX_SCREEN_LINES: usize = 24;
@@ -36,22 +36,22 @@ const MAX_SCREEN_LINES: usize = 24;
 /// Maximum number of variables in a report.
 const MAX_VARIABLES: usize = 300;
 
-/// Maximum number of shortened values that a report names. It has the variables first.
-const MAX_SHORTENED: usize = 2 + MAX_VARIABLES + 100;
+/// Maximum number of shortened values that a report names, the variables first.
+const MAX_SHORTENED_VALUES: usize = 2 + MAX_VARIABLES + 100;
 
-/// The ends of the names of texts whose end says more than their beginning.
-const ENDS: [&str; 2] = ["screen_content", "output"];
+/// Suffixes of the names of texts whose end is more useful than their beginning.
+const SHOWN_FROM_END: [&str; 2] = ["screen_content", "output"];
 
 /// The field of a report with the variables at the end.
-const VARIABLES: &str = "final_variables";
+const FINAL_VARIABLES: &str = "final_variables";
 
 /// The field of a log entry with the variables after its state.
-const AFTER: &str = "variables_after";
+const VARIABLES_AFTER: &str = "variables_after";
 
 /// The field of a result, and of a report, with the log of its run.
 pub(super) const LOG: &str = "execution_log";
 
-/// The phase of the entry that replaces those in the middle of a long log.
+/// The phase of the entry that replaces the middle of a long log.
 const LEFT_OUT: &str = "left_out";
 
 /// Returns a report on `run` from its history. Takes long for a long history.
@@ -70,15 +70,15 @@ pub(crate) fn build_report(
     let log_left_out = log.iter().find_map(|entry| entry[LEFT_OUT].as_u64());
     let history = builder.history();
     // Each result contains a screen, and the variables contain it again.
-    let longest = (SCREENS_BUDGET_CHARS / (2 * log.len().max(1))).clamp(MIN_TEXT_CHARS, MAX_TEXT_CHARS);
+    let max_chars = (SCREENS_BUDGET_CHARS / (2 * log.len().max(1))).clamp(MIN_TEXT_CHARS, MAX_TEXT_CHARS);
     let mut cut = Vec::new();
     let mut fitting = |mut value: Value, place: &str| {
-        if let Some(variables) = value.get_mut(AFTER) {
-            // The result of the same entry has it.
+        if let Some(variables) = value.get_mut(VARIABLES_AFTER) {
+            // The result of the same entry contains the log.
             variables.as_object_mut().into_iter().for_each(remove_nested_logs);
-            shorten(variables, (longest / 4).max(MIN_VARIABLE_CHARS), &pointer(place, AFTER), &mut cut);
+            shorten(variables, (max_chars / 4).max(MIN_VARIABLE_CHARS), &pointer(place, VARIABLES_AFTER), &mut cut);
         }
-        shorten(&mut value, longest, place, &mut cut);
+        shorten(&mut value, max_chars, place, &mut cut);
         secrets.masked_value(value)
     };
     let (last_screen, last_screens) = match progress.state {
@@ -91,7 +91,7 @@ pub(crate) fn build_report(
     if variables_left_out > 0 {
         variables = variables.into_iter().take(MAX_VARIABLES).collect();
     }
-    let variables = match fitting(secrets.masked_value(Value::Object(variables)), &format!("/{VARIABLES}")) {
+    let variables = match fitting(secrets.masked_value(Value::Object(variables)), &format!("/{FINAL_VARIABLES}")) {
         Value::Object(variables) => variables,
         _ => Map::new(),
     };
@@ -100,12 +100,12 @@ pub(crate) fn build_report(
         .enumerate()
         .map(|(index, entry)| fitting(secrets.masked_value(entry), &format!("/{LOG}/{index}")))
         .collect();
-    let entries = [(VARIABLES, variables_left_out as u64), (LOG, log_left_out.unwrap_or_default())];
+    let entries = [(FINAL_VARIABLES, variables_left_out as u64), (LOG, log_left_out.unwrap_or_default())];
     let entries = entries.into_iter().filter(|(_, left_out)| *left_out > 0);
     let shortened_values: Vec<ShortenedValue> = entries
         .map(|(name, left_out)| ShortenedValue { path: format!("/{name}"), left_out, is_end: false })
         .chain(cut)
-        .take(MAX_SHORTENED)
+        .take(MAX_SHORTENED_VALUES)
         .collect();
     let masked = |text: &str| Value::String(secrets.masked(text.to_owned()));
     let mut signature = history.definition().map(workflow_signature).unwrap_or_default();
@@ -136,7 +136,7 @@ pub(crate) fn build_report(
     })
 }
 
-/// Returns the advice about a run that has neither completed nor failed. `gate` is its oldest open gate.
+/// Returns the advice about a run that has not completed or failed. `gate` is its oldest open gate.
 pub(crate) fn next_step(
     run: &RunId,
     progress: &RunStatus,
@@ -186,17 +186,17 @@ pub(crate) fn next_step(
     Some(format!("The run continues without you. Wait for its end with {wait}."))
 }
 
-/// Returns the end of the screen of the terminal that a failed run worked in last, and those of all its terminals where
-/// there are several.
+/// Returns the end of the screen of the terminal in which a failed run worked last. If the run has several terminals,
+/// also returns the ends of all their screens.
 fn last_screens(history: &History, log: &[Value], secrets: &Redactor) -> (Option<String>, BTreeMap<String, String>) {
-    let kept = history.last_screens();
-    let last = match kept.first() {
-        Some(kept) => end_of(&kept.screen, secrets),
-        // Kept by no older version, and not where the terminal is closed already.
+    let screens = history.last_screens();
+    let last = match screens.first() {
+        Some(last) => end_of(&last.screen, secrets),
+        // Older versions recorded no screens, and the terminal may have been closed already.
         None => last_screen(log, secrets),
     };
-    let several = kept.iter().filter(|_| kept.len() > 1);
-    let all = several.filter_map(|kept| Some((kept.session_id.clone(), end_of(&kept.screen, secrets)?)));
+    let listed_screens = screens.iter().filter(|_| screens.len() > 1);
+    let all = listed_screens.filter_map(|last| Some((last.session_id.clone(), end_of(&last.screen, secrets)?)));
     (last, all.collect())
 }
 
@@ -207,7 +207,7 @@ fn last_screen(log: &[Value], secrets: &Redactor) -> Option<String> {
 
 /// Returns the end of a screen, unless it is empty.
 fn end_of(screen: &str, secrets: &Redactor) -> Option<String> {
-    // Masks secrets before it cuts anything off.
+    // Mask secrets before cutting, so that no cut secret remains unmasked.
     let screen = secrets.masked_screen(screen.trim_end().to_owned());
     let lines: Vec<&str> = screen.lines().collect();
     let end = lines[lines.len().saturating_sub(MAX_SCREEN_LINES)..].join("\n");
@@ -228,11 +228,11 @@ fn read_log(run: &Run, records: Vec<Record>) -> Result<(LogBuilder, Vec<Value>),
             if is_taken_over {
                 entry[TAKEN_OVER] = true.into();
             }
-            if first.len() < ENTRIES.0 {
+            if first.len() < MAX_LOG_ENTRIES.0 {
                 first.push(entry);
                 continue;
             }
-            if last.len() == ENTRIES.1 {
+            if last.len() == MAX_LOG_ENTRIES.1 {
                 last.pop_front();
                 left_out += 1;
             }
@@ -263,29 +263,30 @@ pub(super) fn entries_of(event: &Event, log: &mut LogBuilder) -> Vec<Value> {
     log.next(event).into_iter().filter_map(dated).collect()
 }
 
-/// Cuts texts that are longer than `longest`, for a reader: what is left is the beginning of the whole text, or the end of a
-/// screen and of an output, and nothing else. Adds their places to `cut`, as JSON Pointers that begin with `place`. Shortens nothing that a run computes with.
-pub(crate) fn shorten(value: &mut Value, longest: usize, place: &str, cut: &mut Vec<ShortenedValue>) {
+/// Shortens texts that are longer than `max_chars` to their beginning, or to the end for a screen or an output. Adds
+/// their places to `cut`, as JSON Pointers that begin with `place`. Only for reports: a run computes with the full
+/// values.
+pub(crate) fn shorten(value: &mut Value, max_chars: usize, place: &str, cut: &mut Vec<ShortenedValue>) {
     match value {
         Value::String(text) => {
             let length = text.chars().count();
-            if length > longest {
-                let is_end = ENDS.iter().any(|name| place.ends_with(name));
+            if length > max_chars {
+                let is_end = SHOWN_FROM_END.iter().any(|name| place.ends_with(name));
                 *text = match is_end {
-                    true => text.chars().skip(length - longest).collect(),
-                    false => text.chars().take(longest).collect(),
+                    true => text.chars().skip(length - max_chars).collect(),
+                    false => text.chars().take(max_chars).collect(),
                 };
-                cut.push(ShortenedValue { path: place.to_owned(), left_out: (length - longest) as u64, is_end });
+                cut.push(ShortenedValue { path: place.to_owned(), left_out: (length - max_chars) as u64, is_end });
             }
         }
         Value::Array(items) => {
             for (index, item) in items.iter_mut().enumerate() {
-                shorten(item, longest, &format!("{place}/{index}"), cut);
+                shorten(item, max_chars, &format!("{place}/{index}"), cut);
             }
         }
         Value::Object(fields) => {
             for (name, field) in fields {
-                shorten(field, longest, &pointer(place, name), cut);
+                shorten(field, max_chars, &pointer(place, name), cut);
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}

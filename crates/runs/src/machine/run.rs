@@ -42,7 +42,7 @@ pub(crate) const TERMINAL: &str = "terminal";
 /// The action of a run that is opening a terminal.
 struct Opening {
     step: StepId,
-    /// False while it waits for a terminal host that does not answer, and has requested nothing.
+    /// False while the action waits for a silent terminal host, before it requests the terminal.
     has_requested: Arc<AtomicBool>,
 }
 
@@ -64,13 +64,13 @@ pub(crate) struct MachineRun {
     closing: Vec<JoinHandle<()>>,
     /// The definition's copy in the library, once the run has finished.
     kept: Option<LibraryCopy>,
-    /// Reason that the library could not save it.
+    /// Reason why the library could not save the definition.
     unsaved: Option<String>,
     /// True if another daemon recorded the run's end.
     ended_before: bool,
-    /// The connection to the engine that decides the run, if that is not this daemon.
+    /// Connection to the outer engine, if one decides the run.
     pub(super) mirror: Option<Mirror>,
-    /// True if that engine has ended the run on its own.
+    /// True if the outer engine has ended the run on its own.
     pub(super) is_lost: bool,
 }
 
@@ -78,7 +78,7 @@ pub(crate) struct MachineRun {
 pub(crate) struct MachineHistory {
     definition: Arc<Definition>,
     history: History,
-    /// All events of a run that another engine decides; the engine may lack some.
+    /// All events of a run that an outer engine decides: the engine may lack some of them.
     first: Vec<Event>,
 }
 
@@ -118,7 +118,7 @@ impl Recovery for MachineRun {
         self.history.awaits_child(step)
     }
 
-    fn pending(&self) -> Option<Vec<StepId>> {
+    fn pending_steps(&self) -> Option<Vec<StepId>> {
         if self.recorder.about.engine != EngineKind::Sqlite {
             return None;
         }
@@ -152,9 +152,9 @@ impl RunKind for MachineRun {
     }
 
     fn progress(&self) -> RunStatus {
-        let below = self.below();
+        let waiting_children = self.waiting_children();
         let state = match self.history.status() {
-            Status::Running if !below.is_empty() => RunState::Waiting,
+            Status::Running if !waiting_children.is_empty() => RunState::Waiting,
             Status::NotStarted | Status::Running => RunState::Running,
             Status::Waiting => RunState::Waiting,
             Status::Completed => RunState::Completed,
@@ -168,7 +168,7 @@ impl RunKind for MachineRun {
             result: (state == RunState::Completed)
                 .then(|| Arc::new(self.recorder.shared.secrets.masked_value(history::returned(&self.history)))),
             gates: self.open_gate().into_iter().collect(),
-            below,
+            waiting_children,
             asks_person: self.asks_person(),
             paused: self.history.paused().cloned(),
             kept: self.kept.clone(),
@@ -185,10 +185,10 @@ impl RunKind for MachineRun {
     }
 
     async fn start(&mut self, attempt: Attempt) -> bool {
-        // Neither an older version nor a daemon that mirrors the run has recorded them.
+        // The history may lack them: older versions and daemons that mirror the run do not record them.
         self.add_terminals(&mut []).await;
         if self.mirror.is_some() {
-            return self.start_elsewhere(attempt).await;
+            return self.start_in_engine(attempt).await;
         }
         if !self.save_repairs().await {
             return false;
@@ -213,7 +213,7 @@ impl RunKind for MachineRun {
 
     async fn handle_input(&mut self, input: Input) -> Handled {
         if self.mirror.is_some() {
-            return self.pass_on(input).await;
+            return self.forward_input(input).await;
         }
         let Some(input) = self.request_screen(input) else { return Handled::Ignored };
         match &input {
@@ -236,7 +236,7 @@ impl RunKind for MachineRun {
         self.add_recorded(&mut decision.events).await;
         self.add_terminals(&mut decision.events).await;
         if wants_last_screens(&self.history, &decision.events) {
-            let last_screens = self.keep_screens().await;
+            let last_screens = self.record_last_screens().await;
             decision.events.splice(0..0, last_screens);
         }
         let handled = if decision.events.is_empty() { Handled::Ignored } else { Handled::Recorded };
@@ -261,7 +261,7 @@ impl RunKind for MachineRun {
     async fn close(&mut self, inputs: &mut RunInputs) -> bool {
         let stopping = self.recorder.shared.stopping.clone();
         tokio::select! {
-            () = self.close_what_is_opened(inputs) => true,
+            () = self.close_pending_opening(inputs) => true,
             () = stopping.cancelled() => false,
         }
     }
@@ -271,7 +271,7 @@ impl RunKind for MachineRun {
             completed: self.progress().state == RunState::Completed,
             states: self.history.states_executed(),
             at: self.history.ended_at().unwrap_or_else(|| self.recorder.shared.clock.now()),
-            again: self.ended_before,
+            is_repeated: self.ended_before,
         };
         let Recorder { shared, about, .. } = &self.recorder;
         match shared.update_library(&about.source, &self.definition, self.recorder.live_seal().seal(), ending).await {
@@ -309,7 +309,7 @@ impl RunKind for MachineRun {
 }
 
 impl MachineRun {
-    /// Begins a run, or takes over the recorded part of an earlier one. Returns it with its first entries.
+    /// Begins a run, or takes over the recorded part of an earlier run. Returns the run with its first entries.
     pub(super) fn begin(
         recorder: Recorder,
         definition: Arc<Definition>,
@@ -323,7 +323,7 @@ impl MachineRun {
         };
         run.first = effects;
         run.mirror = Mirror::connect(&run.recorder, false, events.clone());
-        // The secrets of the run are known from here on.
+        // The daemon now knows the secrets of the run.
         let Recorder { shared, about, .. } = &mut run.recorder;
         about.mask(&shared.secrets);
         (run, events)
@@ -370,8 +370,8 @@ impl MachineRun {
         None
     }
 
-    /// Reads the screens of the run's terminals, which close when the run has failed.
-    async fn keep_screens(&mut self) -> Option<Event> {
+    /// Records the screens of the run's terminals, which close when the run has failed.
+    async fn record_last_screens(&mut self) -> Option<Event> {
         let sessions = &self.recorder.shared.sessions;
         let worked_in = self.history.session_id();
         let others = self.history.sessions().filter(|session| Some(*session) != worked_in);
@@ -394,11 +394,11 @@ impl MachineRun {
         Some(kept)
     }
 
-    /// Waits for a terminal whose opening was in progress when the run ended, and closes it: no other component knows
-    /// of it.
-    async fn close_what_is_opened(&mut self, inputs: &mut RunInputs) {
+    /// Waits for a terminal whose opening was in progress when the run ended, and closes the terminal: no other
+    /// component knows it.
+    async fn close_pending_opening(&mut self, inputs: &mut RunInputs) {
         let Some(Opening { step: opening, .. }) = self.opening.take() else { return };
-        // An opening that waits for a place does not wait on.
+        // An opening that still waits for a place is cancelled.
         self.recorder.shared.sessions.give_up(&opening.to_string());
         // The outcome arrives within the limit of its state.
         while let Some(input) = inputs.recv().await {
@@ -426,7 +426,7 @@ impl MachineRun {
         self.apply(decision, secrets)
     }
 
-    /// Decides the start of a run that takes over a part of an earlier one.
+    /// Decides the start of a run that takes over a part of an earlier run.
     fn take_over(&mut self, start: Start, part: RecordedPart) -> Decision {
         let input = Input::Start(start);
         let secrets = contract::secrets_of(&self.definition, &self.history, &input);
@@ -446,22 +446,23 @@ impl MachineRun {
             self.history.apply(event);
         }
         let completed = *self.history.status() == Status::Completed;
-        self.leaves_work = decision.effects.iter().any(Effect::closes) || self.recorder.about.source.awaits(completed);
+        self.leaves_work =
+            decision.effects.iter().any(Effect::closes) || self.recorder.about.source.changes_library(completed);
         decision
     }
 
     /// Adds the recorded output of its state to a gate that requests the next state of the run.
     async fn add_recorded(&mut self, events: &mut [Event]) {
         let DefinitionSource::Saved { folder, name } = &self.recorder.about.source else { return };
-        let asks = self.history.gate().filter(|gate| gate.asks_where_to_go_on()).map(|gate| gate.step.clone());
-        let Some(asked) = asks else { return };
+        let asking_gate = self.history.gate().filter(|gate| gate.asks_where_to_go_on()).map(|gate| gate.step.clone());
+        let Some(gate_step) = asking_gate else { return };
         let opened = events.iter_mut().find_map(|event| match event {
-            Event::GateOpened { step, context, .. } if *step == asked => Some(context),
+            Event::GateOpened { step, context, .. } if *step == gate_step => Some(context),
             _ => None,
         });
         let Some(context) = opened else { return };
         if let Some(text) =
-            self.recorder.shared.workflows.recorded_output(folder, name, &asked.place, asked.visit).await
+            self.recorder.shared.workflows.recorded_output(folder, name, &gate_step.place, gate_step.visit).await
         {
             context.insert(RECORDED.to_owned(), text.as_str().into());
             self.history.add_to_gate(RECORDED, text.into());
@@ -483,23 +484,23 @@ impl MachineRun {
             }
         }
         let computed = terminals_ahead(&self.definition, &self.history).computed;
-        let shown = self.recorder.shared.sessions.describe_asked(&step.to_string(), &terminals, &computed).await;
+        let description = self.recorder.shared.sessions.describe_asked(&step.to_string(), &terminals, &computed).await;
         for event in events {
             match event {
                 Event::GateAsked { step: gate, context, terminals, .. } if *gate == step => {
-                    context.extend(shown.text.iter().map(|text| (TERMINAL.to_owned(), text.as_str().into())));
-                    *terminals = Some(shown.ids.clone());
+                    context.extend(description.text.iter().map(|text| (TERMINAL.to_owned(), text.as_str().into())));
+                    *terminals = Some(description.ids.clone());
                 }
                 Event::PatchProposed { step: gate, terminals, .. } if *gate == step => {
-                    *terminals = Some(shown.ids.clone());
+                    *terminals = Some(description.ids.clone());
                 }
                 _ => {}
             }
         }
-        if let Some(text) = shown.text {
+        if let Some(text) = description.text {
             self.history.add_to_gate(TERMINAL, text.into());
         }
-        self.history.show_terminals(shown.ids);
+        self.history.show_terminals(description.ids);
     }
 
     /// Returns the patched machine, if an input accepts a patch.
@@ -516,9 +517,9 @@ impl MachineRun {
         self.history.unsaved_repair().map(|repair| (folder.as_path(), name, repair))
     }
 
-    /// Saves the accepted patches in the library of the machine, and records that. The journal has them first: after a
-    /// crash in between, the next daemon saves them again, which changes nothing. Returns false when this daemon must
-    /// no longer drive the run.
+    /// Saves the accepted patches in the library of the machine, and records that. The journal stores the patches
+    /// first: after a crash in between, the next daemon saves them again, which changes nothing. Returns false when
+    /// this daemon must no longer drive the run.
     async fn save_repairs(&mut self) -> bool {
         let shared = self.recorder.shared.clone();
         while let Some((folder, name, repair)) = self.unsaved_repair() {
@@ -542,7 +543,7 @@ impl MachineRun {
         true
     }
 
-    /// Returns the accepted patches, secrets hidden.
+    /// Returns the accepted patches, with secrets hidden.
     fn repairs(&self) -> Vec<RepairInfo> {
         let secrets = &self.recorder.shared.secrets;
         let info = |repair: &Repair| RepairInfo {
@@ -574,11 +575,11 @@ impl MachineRun {
     /// Returns whether the run or a descendant needs a person's answer to continue.
     fn asks_person(&self) -> bool {
         let is_for_person = |gate: &Gate| gate.answered_by() == AnsweredBy::Human;
-        self.history.gate().is_some_and(is_for_person) || self.recorder.shared.any_asks_person(&self.below())
+        self.history.gate().is_some_and(is_for_person) || self.recorder.shared.any_asks_person(&self.waiting_children())
     }
 
     /// Returns the waiting child runs.
-    fn below(&self) -> Vec<RunId> {
+    fn waiting_children(&self) -> Vec<RunId> {
         self.history.waiting_children().map(RunId::started_by).collect()
     }
 
@@ -631,7 +632,7 @@ impl MachineRun {
                 self.await_input(step.clone(), async { Input::ShellAnswered { step, answer: answering.await } });
             }
             Effect::PauseChild { step, by } => {
-                // A child that has not started yet receives this after its start.
+                // A child that has not started yet receives the pause after its start.
                 if let Some(run) = shared.driven(&RunId::started_by(&step)) {
                     run.send(Input::Pause { by, above: true });
                 }
@@ -662,9 +663,9 @@ impl MachineRun {
                 }));
             }
             Effect::ArmDeadline { after } => {
-                let (inputs, passed) = (self.recorder.run.inputs(), shared.clock.sleep(after));
+                let (inputs, timeout) = (self.recorder.run.inputs(), shared.clock.sleep(after));
                 let timer = tokio::spawn(async move {
-                    passed.await;
+                    timeout.await;
                     // Ignored if the run has finished.
                     inputs.send(Input::DeadlinePassed);
                 });
@@ -684,7 +685,7 @@ impl MachineRun {
                     shared.sessions.exit(&caller, ExitTerminal { session_id, ..ExitTerminal::default() }).await;
                 }));
             }
-            // This driver performs the opening: `close_what_is_opened` closes the terminal when its id arrives.
+            // This driver performs the opening: `close_pending_opening` closes the terminal when its id arrives.
             Effect::CloseOpened { step } if self.is_opening(&step) => {}
             Effect::CloseOpened { step } => {
                 self.closing.push(tokio::spawn(async move {
@@ -701,18 +702,18 @@ impl MachineRun {
     /// Returns the caller of the current actions, with the gate at which a person has approved them.
     pub(super) fn approved_caller(&self) -> Arc<Caller> {
         let caller = &self.recorder.caller;
-        let shown = match self.history.approved_at() {
-            Some(_) => self.history.approved_terminals().map(|shown| shown.iter().cloned().collect()),
+        let approved = match self.history.approved_at() {
+            Some(_) => self.history.approved_terminals().map(|approved| approved.iter().cloned().collect()),
             // The parent's approval applies, if there is one.
             None => caller.approved_terminals.as_deref().cloned(),
         };
         let approved_at = self.history.approved_at().map(ToString::to_string).or_else(|| caller.approved_at.clone());
-        if approved_at == caller.approved_at && shown.is_none() && caller.approved_terminals.is_none() {
+        if approved_at == caller.approved_at && approved.is_none() && caller.approved_terminals.is_none() {
             return caller.clone();
         }
-        let approved_terminals = shown.map(|mut shown: BTreeSet<String>| {
-            shown.extend(self.history.own_sessions().map(str::to_owned));
-            Arc::new(shown)
+        let approved_terminals = approved.map(|mut approved: BTreeSet<String>| {
+            approved.extend(self.history.own_sessions().map(str::to_owned));
+            Arc::new(approved)
         });
         Arc::new(Caller { approved_at, approved_terminals, ..(**caller).clone() })
     }
@@ -724,7 +725,7 @@ impl MachineRun {
     fn await_input(&mut self, step: StepId, input: impl Future<Output = Input> + Send + 'static) {
         let inputs = self.recorder.run.inputs();
         let mut input = Box::pin(input);
-        // An outcome that is ready needs no task.
+        // A ready outcome needs no task.
         if let Poll::Ready(input) = input.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             // Ignored if the run has finished, here and below.
             inputs.send(input);
@@ -737,8 +738,8 @@ impl MachineRun {
     }
 }
 
-/// Returns the ids or names of the terminals in which a run may continue after its open gate: its own, and those that
-/// its states name.
+/// Returns the ids or names of the terminals in which a run may continue after its open gate: its own terminals, and
+/// terminals that its states name.
 pub(crate) fn sessions_at_gate(definition: &Definition, history: &History) -> Vec<String> {
     let mut sessions: Vec<String> = Vec::new();
     let later_sessions = terminals_ahead(definition, history).sessions;

@@ -1,7 +1,7 @@
-//! Calls of nodes whose programs ask: the rules of the node answer their questions.
+//! Calls of nodes whose programs ask questions, which the rules of the node answer.
 //!
-//! One call is one dialogue. The executor types each answer under a separate step, so that it types none twice. The
-//! outcome of a call whose daemon ended is unknown, like that of any node.
+//! One call is one dialogue. The executor types each answer under a separate step, and so types it only once. If the
+//! daemon ends during a call, the outcome is unknown, as for any node.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ const ATTRIBUTES: [&str; 8] =
     ["session_id", "pattern", "match_text", "groups", "answers", "answered", "reason", "exit_code"];
 
 impl PtyNodes {
-    /// Enters `first`, if it is not empty, and answers the questions that follow by the rules of the node.
+    /// Enters `first`, if it is not empty, then answers questions of the program by the rules of the node.
     #[allow(clippy::too_many_arguments, reason = "they are what a call is made of, and it has one caller")]
     pub(super) async fn converse(
         &self,
@@ -38,9 +38,9 @@ impl PtyNodes {
         let secrets = nodes.secrets(script.secrets()).await.map_err(|error| PtyNodeError(error.kind, error.message))?;
         // A question ends a turn, and an answer follows.
         let caller = &Arc::new(caller.unattended());
-        let mut talk = script.begin(secrets);
+        let mut dialogue = script.begin(secrets);
         let began = Instant::now();
-        // Where the terminal is new, the program may have asked already.
+        // In a new terminal, the program may have asked already.
         let since = if first.is_empty() {
             0
         } else {
@@ -49,16 +49,16 @@ impl PtyNodes {
         let mut number = 0u32;
         let result = loop {
             number += 1;
-            let mut turn = talk.turn(session.as_str(), began.elapsed());
+            let mut turn = dialogue.turn(session.as_str(), began.elapsed());
             if number == 1 {
                 turn.insert("since".to_owned(), since.into());
             }
-            let heard = self.sessions.take_turn(caller, turn, format!("{step}/{number}")).await;
-            if heard.get("outcome_unknown") == Some(&Value::Bool(true)) {
+            let turn_result = self.sessions.take_turn(caller, turn, format!("{step}/{number}")).await;
+            if turn_result.get("outcome_unknown") == Some(&Value::Bool(true)) {
                 let message = "Whether the answer was typed is not known.".to_owned();
                 return Err(PtyNodeError(ErrorType::Unknown, message));
             }
-            if let Some(result) = talk.hear(&heard) {
+            if let Some(result) = dialogue.hear(&turn_result) {
                 break result;
             }
         };

@@ -1,6 +1,6 @@
 //! Calls with the name of a step, each made once in the lifetime of this daemon.
 //!
-//! A repeated request with the same step, also over another connection, waits for the same call or receives its result.
+//! A repeated request with the same step, even over another connection, waits for the same call or receives its result.
 //! The ledger interrupts a call without waiters after a grace period, in which a client may return.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -16,10 +16,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 /// Time that a call continues without waiters.
-const GRACE: Duration = Duration::from_secs(10);
+const GRACE_PERIOD: Duration = Duration::from_secs(10);
 
 /// Bounds of the ledger: beyond the bytes, it remembers steps by their names only.
-const LIMITS: LedgerLimits = LedgerLimits { max_names: 10_000, max_result_bytes: 16 << 20 };
+const LEDGER_LIMITS: LedgerLimits = LedgerLimits { max_names: 10_000, max_result_bytes: 16 << 20 };
 
 /// The known steps. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -31,13 +31,13 @@ pub(super) struct OnceCalls {
 /// A call in progress. Waiters receive the reply through the channel.
 #[derive(Debug)]
 struct Calling {
-    asked: CallFingerprint,
+    fingerprint: CallFingerprint,
     reply: watch::Sender<Option<NodeReply>>,
 }
 
 #[derive(Debug)]
 struct FinishedCall {
-    asked: CallFingerprint,
+    fingerprint: CallFingerprint,
     reply: Box<NodeReply>,
 }
 
@@ -53,21 +53,21 @@ impl CallFingerprint {
     }
 }
 
-/// Reason that a step has no reply.
+/// Reason why a step has no reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OnceError {
     /// Another call has this name.
-    Another,
-    /// The call happened, and the ledger no longer has its result; or the call was aborted.
+    OtherCall,
+    /// The call was made, but the ledger no longer has its result; or the call was aborted.
     Lost,
 }
 
 impl OnceCalls {
     pub(super) fn new() -> Self {
-        Self { steps: Arc::new(Mutex::new(Ledger::new(LIMITS))), grace: GRACE }
+        Self { steps: Arc::new(Mutex::new(Ledger::new(LEDGER_LIMITS))), grace: GRACE_PERIOD }
     }
 
-    /// Returns the result of the call of a step, and makes the call if the step has not.
+    /// Returns the result of the call of a step. Makes the call if the step has not made it yet.
     ///
     /// # Errors
     ///
@@ -75,7 +75,7 @@ impl OnceCalls {
     pub(super) async fn once<C: Future<Output = NodeReply> + Send + 'static>(
         &self,
         step: String,
-        asked: CallFingerprint,
+        fingerprint: CallFingerprint,
         working: &TaskTracker,
         interrupt: CancellationToken,
         call: impl FnOnce(CancellationToken) -> C,
@@ -84,15 +84,25 @@ impl OnceCalls {
         let mut waiting = {
             let mut steps = self.lock();
             match steps.find(&key) {
-                Some(EffectState::Performing(calling)) if calling.asked != asked => return Err(OnceError::Another),
+                Some(EffectState::Performing(calling)) if calling.fingerprint != fingerprint => {
+                    return Err(OnceError::OtherCall);
+                }
                 Some(EffectState::Performing(calling)) => calling.reply.subscribe(),
-                Some(EffectState::Performed(finished)) if finished.asked != asked => return Err(OnceError::Another),
+                Some(EffectState::Performed(finished)) if finished.fingerprint != fingerprint => {
+                    return Err(OnceError::OtherCall);
+                }
                 Some(EffectState::Performed(finished)) => return Ok((*finished.reply).clone()),
                 Some(EffectState::Unknown) => return Err(OnceError::Lost),
                 None => {
                     let (reply, waiting) = watch::channel(None);
-                    steps.begin(key.clone(), false, Calling { asked, reply: reply.clone() });
-                    working.spawn(self.clone().see_through(key, asked, reply, interrupt.clone(), call(interrupt)));
+                    steps.begin(key.clone(), false, Calling { fingerprint, reply: reply.clone() });
+                    working.spawn(self.clone().finish_call(
+                        key,
+                        fingerprint,
+                        reply,
+                        interrupt.clone(),
+                        call(interrupt),
+                    ));
                     waiting
                 }
             }
@@ -101,10 +111,10 @@ impl OnceCalls {
         reply.ok().and_then(|reply| reply.clone()).ok_or(OnceError::Lost)
     }
 
-    async fn see_through(
+    async fn finish_call(
         self,
         key: EffectKey,
-        asked: CallFingerprint,
+        fingerprint: CallFingerprint,
         waiting: watch::Sender<Option<NodeReply>>,
         interrupt: CancellationToken,
         call: impl Future<Output = NodeReply> + Send + 'static,
@@ -121,7 +131,7 @@ impl OnceCalls {
         match reply {
             Ok(reply) => {
                 let bytes = serde_json::to_vec(&reply).map_or(0, |text| text.len());
-                self.lock().finish(&key, FinishedCall { asked, reply: Box::new(reply.clone()) }, bytes);
+                self.lock().finish(&key, FinishedCall { fingerprint, reply: Box::new(reply.clone()) }, bytes);
                 waiting.send_replace(Some(reply));
             }
             Err(error) => {
@@ -171,8 +181,8 @@ mod tests {
             calls.fetch_add(1, Ordering::Relaxed);
             async move { reply(output) }
         };
-        let asked = CallFingerprint::new("node", &Value::Null);
-        ledger.once(step.to_owned(), asked, &TaskTracker::new(), CancellationToken::new(), call).await
+        let fingerprint = CallFingerprint::new("node", &Value::Null);
+        ledger.once(step.to_owned(), fingerprint, &TaskTracker::new(), CancellationToken::new(), call).await
     }
 
     #[tokio::test]
@@ -184,15 +194,15 @@ mod tests {
         let other = CallFingerprint::new("node", &Value::Bool(true));
         let call = |_| async { unreachable!("it is not called") };
         let refused = ledger.once("a".to_owned(), other, &TaskTracker::new(), CancellationToken::new(), call).await;
-        assert_eq!(refused, Err(OnceError::Another));
+        assert_eq!(refused, Err(OnceError::OtherCall));
     }
 
     #[tokio::test]
     async fn a_call_that_broke_off_is_not_made_again() {
         let (ledger, calls) = (OnceCalls::new(), AtomicUsize::new(0));
-        let asked = CallFingerprint::new("node", &Value::Null);
+        let fingerprint = CallFingerprint::new("node", &Value::Null);
         let call = |_| async { panic!("it breaks off") };
-        let lost = ledger.once("a".to_owned(), asked, &TaskTracker::new(), CancellationToken::new(), call).await;
+        let lost = ledger.once("a".to_owned(), fingerprint, &TaskTracker::new(), CancellationToken::new(), call).await;
         assert_eq!(lost, Err(OnceError::Lost));
         assert_eq!(call_once(&ledger, "a", "second", &calls).await, Err(OnceError::Lost));
         assert_eq!(calls.load(Ordering::Relaxed), 0);
@@ -203,7 +213,7 @@ mod tests {
         for (grace, came_back) in [(Duration::from_secs(3600), true), (Duration::ZERO, false)] {
             let ledger = OnceCalls { grace, ..OnceCalls::new() };
             let (finish, interrupt, tracker) = (Arc::new(Notify::new()), CancellationToken::new(), TaskTracker::new());
-            let (asked, calls) = (CallFingerprint::new("node", &Value::Null), AtomicUsize::new(0));
+            let (fingerprint, calls) = (CallFingerprint::new("node", &Value::Null), AtomicUsize::new(0));
             let call = |interrupt: CancellationToken| {
                 calls.fetch_add(1, Ordering::Relaxed);
                 let finish = finish.clone();
@@ -214,7 +224,7 @@ mod tests {
                     }
                 }
             };
-            let request = || ledger.once("a".to_owned(), asked, &tracker, interrupt.clone(), call);
+            let request = || ledger.once("a".to_owned(), fingerprint, &tracker, interrupt.clone(), call);
             // Makes a request, and drops it before there is an answer.
             tokio::select! {
                 biased;

@@ -1,8 +1,8 @@
-//! Nodes that are programs in terminals: a call types their input, and their output is what they print until they are
-//! ready again.
+//! Nodes that are programs in terminals: a call types the input, and returns the output until the program is ready
+//! again.
 //!
-//! The first call starts a program, which later calls use as well. Its terminal is an ordinary one: people may read
-//! it, and type. Calls of one node take turns.
+//! The first call starts a program, which later calls reuse. Its terminal is an ordinary terminal: people may read it
+//! and type into it. Calls of one node take turns.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ const END_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit for the output of a line editor after it has redrawn its prompt.
 const REDRAW_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// Maximum single wait; a longer one is split.
+/// Maximum single wait; longer waits are split.
 const MAX_WAIT: Duration = Duration::from_secs(3600);
 
 /// Maximum lines of a prompt.
@@ -51,12 +51,12 @@ pub(crate) struct PtyNodes {
 #[derive(Debug, Default)]
 pub(super) struct PtyNode {
     session: Option<PtyTerminal>,
-    /// The previous terminal, after which the opening of the next one is named.
+    /// The previous terminal, from which the name of the next opening step is derived.
     last: Option<PtyTerminal>,
-    /// The end of what the program had printed when it was ready for its first input, which ends with its prompt.
+    /// End of the program's output before its first input, including its prompt.
     opening: String,
-    /// True after an abandoned call, so that the program may still be busy with it.
-    given_up: bool,
+    /// True after an abandoned call: the program may still be busy with that call.
+    may_be_busy: bool,
     /// The step of an opening without an answer.
     requested: Option<String>,
 }
@@ -65,7 +65,7 @@ pub(super) struct PtyNode {
 #[derive(Debug, Clone)]
 pub(super) enum PtyTerminal {
     Id(TerminalId),
-    /// Its name, or a text that an entry of an earlier daemon has in place of an id.
+    /// Name of the terminal, or a text that an entry of an earlier daemon has in place of an id.
     Name(String),
 }
 
@@ -85,7 +85,7 @@ impl PtyTerminal {
 impl PtyNode {
     pub(super) fn lose(&mut self) {
         self.last = self.session.take().or(self.last.take());
-        self.given_up = false;
+        self.may_be_busy = false;
     }
 }
 
@@ -93,7 +93,7 @@ impl PtyNode {
 pub(super) struct PtyNodeError(pub(super) ErrorType, pub(super) String);
 
 impl PtyNodeError {
-    /// Returns the error of a call whose input was already typed: with the terminal lost, the outcome is unknown.
+    /// Returns the error of a call whose input was already typed: if the terminal is lost, the outcome is unknown.
     pub(super) fn after_input(self) -> Self {
         match self {
             Self(ErrorType::Connection, message) => {
@@ -109,7 +109,7 @@ impl PtyNodes {
         Self { sessions, owner, open: Mutex::default() }
     }
 
-    /// Returns the name of a node's terminal, by which the daemon finds it when it knows nothing else of it.
+    /// Returns the name of a node's terminal, by which the daemon finds a terminal of unknown id.
     fn name_of(&self, node: &str) -> String {
         let node: String = node.chars().take(40).collect();
         let owner: String = self.owner.chars().take(23).collect();
@@ -131,7 +131,7 @@ impl PtyNodes {
         let (session, requested) =
             known.unwrap_or_else(|| (PtyTerminal::Name(self.name_of(node)), Some(self.opening_step(node, None))));
         let session = Some(session);
-        let pane = PtyNode { session, requested, given_up: true, ..PtyNode::default() };
+        let pane = PtyNode { session, requested, may_be_busy: true, ..PtyNode::default() };
         open.insert(node.to_owned(), Arc::new(tokio::sync::Mutex::new(pane)));
     }
 
@@ -142,7 +142,7 @@ impl PtyNodes {
         open.insert(node, Arc::new(tokio::sync::Mutex::new(pane)));
     }
 
-    /// Types the input of a call, and returns what the program printed until it was ready again.
+    /// Types the input of a call, and returns the program's output until it is ready again.
     pub(super) async fn run(
         &self,
         caller: &Arc<Caller>,
@@ -163,7 +163,7 @@ impl PtyNodes {
         let working = async {
             let mut pane = pane.lock().await;
             let result = tokio::select! {
-                result = self.talk(caller, nodes, node, pty, &input, &mut pane, step) => result,
+                result = self.exchange(caller, nodes, node, pty, &input, &mut pane, step) => result,
                 () = call.interrupt.cancelled() => Err(interrupted()),
                 () = tokio::time::sleep_until(deadline) => Err(out_of_time(limit)),
             };
@@ -188,7 +188,7 @@ impl PtyNodes {
     }
 
     #[allow(clippy::too_many_arguments, reason = "they are what a call is made of, and it has one caller")]
-    async fn talk(
+    async fn exchange(
         &self,
         caller: &Arc<Caller>,
         nodes: &Nodes,
@@ -199,7 +199,7 @@ impl PtyNodes {
         step: &str,
     ) -> Result<(Value, serde_json::Map<String, Value>), PtyNodeError> {
         let text = as_typed(input);
-        let (session, is_new) = self.opened(caller, nodes, node, pty, !text.is_empty(), pane).await?;
+        let (session, is_new) = self.open_or_reuse(caller, nodes, node, pty, !text.is_empty(), pane).await?;
         if let Some(rules) = &pty.dialogue {
             if !is_new && text.is_empty() {
                 let message = "The program was started by an earlier call: its input is what is typed now.".to_owned();
@@ -207,11 +207,11 @@ impl PtyNodes {
             }
             return self.converse(caller, nodes, rules, &session, &text, pane, step).await;
         }
-        if pane.given_up {
+        if pane.may_be_busy {
             let busy = self.read_content(caller, &session, GetScreenContent::default()).await.busy;
-            // Since the last input, which was that of the abandoned call.
-            self.ready(caller, pty, &session, busy, None, true).await?;
-            pane.given_up = false;
+            // Wait from the last input on, the input of the abandoned call.
+            self.wait_until_ready(caller, pty, &session, busy, None, true).await?;
+            pane.may_be_busy = false;
         }
         let before = self.read_tail(caller, &session).await;
         if is_new {
@@ -220,12 +220,14 @@ impl PtyNodes {
         let prompt = prompt_of(&pane.opening, &before).to_owned();
         let sent = self.send(caller, &session, &text, pane, step).await?;
         // No other call may type until the program is ready again.
-        pane.given_up = true;
-        self.answer(caller, pty, &session, (&text, &prompt), &sent, pane).await.map_err(PtyNodeError::after_input)
+        pane.may_be_busy = true;
+        self.collect_output(caller, pty, &session, (&text, &prompt), &sent, pane)
+            .await
+            .map_err(PtyNodeError::after_input)
     }
 
-    /// Waits until the program is ready after its input, and returns what it printed.
-    async fn answer(
+    /// Waits until the program is ready after its input, and returns its output.
+    async fn collect_output(
         &self,
         caller: &Arc<Caller>,
         pty: &Pty,
@@ -234,21 +236,21 @@ impl PtyNodes {
         sent: &SendInputReply,
         pane: &mut PtyNode,
     ) -> Result<(Value, serde_json::Map<String, Value>), PtyNodeError> {
-        let waited = self.ready(caller, pty, session, sent.busy, sent.offset, text.contains('\n')).await?;
+        let waited = self.wait_until_ready(caller, pty, session, sent.busy, sent.offset, text.contains('\n')).await?;
         let read = self.sessions.read_since_input(caller, session.as_str().to_owned(), MAX_OUTPUT_CHARS).await;
-        // The text has nothing of what a full-screen program draws.
+        // The text does not contain the drawing of a full-screen program.
         let is_drawn = read.0.hint.is_some();
         let (raw, printed) = match whole_text(read.0) {
             Ok(raw) => (raw, read.1),
             Err(error) => {
-                pane.given_up = false;
+                pane.may_be_busy = false;
                 return Err(error);
             }
         };
         let reading = self.parsed(caller, pty, session, &raw).await;
         let is_at_prompt = matches!(waited.reason, AwaitReason::Prompt | AwaitReason::Input);
         let output = match (&reading, printed.filter(|_| is_at_prompt)) {
-            // A reader of shells knows the last row of a prompt only.
+            // A shell parser recognizes only the last row of a prompt.
             (None, Some(printed)) => trimmed(&printed),
             (Some(_), Some(printed)) if pty.parser == Some(Parser::Shell) => trimmed(&printed),
             (Some(reading), _) => reading.answer(),
@@ -263,11 +265,11 @@ impl PtyNodes {
             self.close_one(caller, session).await;
             pane.lose();
         }
-        pane.given_up = false;
+        pane.may_be_busy = false;
         if waited.ran_nothing {
-            // The prompt alone is no success.
-            let said = if output.is_empty() { String::new() } else { format!(": {output}") };
-            let message = format!("The shell ran nothing of the input{said}");
+            // A prompt alone is not a success.
+            let suffix = if output.is_empty() { String::new() } else { format!(": {output}") };
+            let message = format!("The shell ran nothing of the input{suffix}");
             return Err(PtyNodeError(ErrorType::InvalidInput, message));
         }
         let is_ready = !ended && reading.as_ref().is_none_or(|reading| reading.is_ready);
@@ -286,7 +288,7 @@ impl PtyNodes {
         Ok((output.into(), attributes))
     }
 
-    /// Enters a text, once under its step.
+    /// Enters a text, once for each step.
     pub(super) async fn send(
         &self,
         caller: &Arc<Caller>,
@@ -323,7 +325,8 @@ impl PtyNodes {
     /// Returns whether a terminal is open.
     ///
     /// # Errors
-    /// If its terminal host does not answer: it may be open, and another one would not have its state.
+    /// If the terminal host does not answer: the terminal may be open, and a new terminal would not have its
+    /// state.
     async fn is_open(&self, session: &PtyTerminal) -> Result<bool, PtyNodeError> {
         match self.sessions.exists(session.as_str()).await {
             Ok(()) => Ok(true),
@@ -332,9 +335,8 @@ impl PtyNodes {
         }
     }
 
-    /// Returns the terminal in which the program runs, and whether this call opened it just now, because there was
-    /// none.
-    async fn opened(
+    /// Returns the terminal of the program, and true if this call has opened it.
+    async fn open_or_reuse(
         &self,
         caller: &Arc<Caller>,
         nodes: &Nodes,
@@ -343,7 +345,7 @@ impl PtyNodes {
         types: bool,
         pane: &mut PtyNode,
     ) -> Result<(PtyTerminal, bool), PtyNodeError> {
-        // A program that asks may be asked something before it is ready.
+        // A program with a dialogue may ask before it is ready.
         let waits = pty.dialogue.is_none() || types;
         if self.sessions.has_silent_host() {
             let session = pane.session.as_ref().map_or("", PtyTerminal::as_str);
@@ -380,7 +382,7 @@ impl PtyNodes {
                 name: Some(self.name_of(node.id.as_str())),
                 ..OpenTerminal::default()
             };
-            // An earlier daemon may have requested it.
+            // An earlier daemon may have requested the terminal.
             let requested = pane.requested.take();
             requested.iter().for_each(|step| self.sessions.record_repeated(step));
             let step = requested.unwrap_or_else(|| self.opening_step(node.id.as_str(), pane.last.as_ref()));
@@ -397,12 +399,12 @@ impl PtyNodes {
             if opened.success {
                 let session = PtyTerminal::new(opened.session_id);
                 pane.session = Some(session.clone());
-                // A terminal from before keeps its state.
+                // An earlier terminal keeps its state.
                 if self.is_open(&session).await? {
-                    // The opening waits for a prompt only for some seconds. What is typed before that is echoed twice,
-                    // and a program that starts looks like one that reads.
+                    // The opening waits only a few seconds for a prompt. Input typed before the prompt is echoed twice,
+                    // and a starting program looks like a program that reads.
                     if waits {
-                        self.ready(caller, pty, &session, None, Some(0), false).await?;
+                        self.wait_until_ready(caller, pty, &session, None, Some(0), false).await?;
                     }
                     return Ok((session, true));
                 }
@@ -413,9 +415,9 @@ impl PtyNodes {
         }
     }
 
-    /// Waits until the program is ready for its next input, or has ended, without a limit: the call has one. `has_lines`: the
+    /// Waits until the program is ready for its next input, or has ended. The call limits the wait. `has_lines`: the
     /// input has several lines.
-    async fn ready(
+    async fn wait_until_ready(
         &self,
         caller: &Arc<Caller>,
         pty: &Pty,
@@ -427,9 +429,9 @@ impl PtyNodes {
         let input_offset = since;
         // A question does not end a node's call.
         let caller = &Arc::new(caller.unattended());
-        let (pattern, mut how) = match &pty.ready {
+        let (pattern, mut until) = match &pty.ready {
             Ready::Shell if busy.is_some() => (String::new(), AwaitUntil::Prompt),
-            // A shell without command integration is ready when it reads: a command that is silent for a while is not done.
+            // A shell without command integration is ready when it reads: a silent command may still be running.
             Ready::Shell => (String::new(), AwaitUntil::Input),
             Ready::Quiet => (String::new(), AwaitUntil::Quiet),
             Ready::Pattern(pattern) => (pattern.clone(), AwaitUntil::Exit),
@@ -440,7 +442,7 @@ impl PtyNodes {
                 pattern: pattern.clone(),
                 timeout: MAX_WAIT.as_secs_f64(),
                 since: since.map(Since::Offset),
-                until: how,
+                until,
                 ..AwaitOutput::default()
             };
             let waited = self.sessions.wait(caller, wait).await;
@@ -448,8 +450,8 @@ impl PtyNodes {
                 return Err(PtyNodeError(ErrorType::Connection, waited.error.unwrap_or_default()));
             }
             if waited.reason == AwaitReason::Replaced {
-                // What took the place of the shell has no prompt of the shell; it is ready when it reads.
-                how = AwaitUntil::Input;
+                // The program that replaced the shell has no shell prompt; it is ready when it reads.
+                until = AwaitUntil::Input;
                 continue;
             }
             if since.is_some() && self.is_redrawing(caller, session, &waited).await {
@@ -459,7 +461,7 @@ impl PtyNodes {
             // The program may be ready for a line that is typed already.
             if has_lines
                 && waited.reason == AwaitReason::Match
-                && self.reads_on(caller, session, input_offset, waited.offset).await?
+                && self.prints_more(caller, session, input_offset, waited.offset).await?
             {
                 since = Some(waited.offset);
                 continue;
@@ -467,7 +469,7 @@ impl PtyNodes {
             if !waited.timeout_occurred {
                 let reads = pty.parser.is_some() && waited.reason != AwaitReason::Exit;
                 if reads && !self.parsed(caller, pty, session, "").await.is_none_or(|reading| reading.is_ready) {
-                    // Quiet, but not done: waiting continues when the program prints again.
+                    // The program is quiet, but not done. Wait until it prints again.
                     self.more_output(caller, session, waited.offset, MAX_WAIT).await;
                     continue;
                 }
@@ -490,9 +492,9 @@ impl PtyNodes {
         !self.more_output(caller, session, waited.offset, REDRAW_TIMEOUT).await.timeout_occurred
     }
 
-    /// Waits until the program has read all that is typed since an offset, and returns whether it has printed text after
-    /// another one.
-    async fn reads_on(
+    /// Waits until the program has read all input since `input_offset`. Returns whether it has printed text after
+    /// `matched_offset`.
+    async fn prints_more(
         &self,
         caller: &Arc<Caller>,
         session: &PtyTerminal,
@@ -511,9 +513,10 @@ impl PtyNodes {
             return Err(PtyNodeError(ErrorType::Connection, read.error.unwrap_or_default()));
         }
         let content_mode = ContentMode::History;
-        let behind = GetScreenContent { content_mode, offset: Some(matched_offset), ..GetScreenContent::default() };
-        let behind = self.read_content(caller, session, behind).await.screen_content.unwrap_or_default();
-        Ok(read.reason != AwaitReason::Exit && !behind.trim().is_empty())
+        let later_output =
+            GetScreenContent { content_mode, offset: Some(matched_offset), ..GetScreenContent::default() };
+        let later_output = self.read_content(caller, session, later_output).await.screen_content.unwrap_or_default();
+        Ok(read.reason != AwaitReason::Exit && !later_output.trim().is_empty())
     }
 
     /// Waits for any output after an offset.
@@ -539,9 +542,9 @@ impl PtyNodes {
         &self,
         caller: &Arc<Caller>,
         session: &PtyTerminal,
-        what: GetScreenContent,
+        request: GetScreenContent,
     ) -> GetScreenContentReply {
-        self.sessions.read(caller, GetScreenContent { session_id: session.as_str().to_owned(), ..what }).await
+        self.sessions.read(caller, GetScreenContent { session_id: session.as_str().to_owned(), ..request }).await
     }
 
     /// Returns all of the requested output of a terminal.
@@ -549,13 +552,13 @@ impl PtyNodes {
         &self,
         caller: &Arc<Caller>,
         session: &PtyTerminal,
-        what: GetScreenContent,
+        request: GetScreenContent,
     ) -> Result<String, PtyNodeError> {
         let limit = Some(MAX_OUTPUT_CHARS);
-        whole_text(self.read_content(caller, session, GetScreenContent { limit, ..what }).await)
+        whole_text(self.read_content(caller, session, GetScreenContent { limit, ..request }).await)
     }
 
-    /// Returns the end of the output of a terminal: more lines than a prompt has.
+    /// Returns the end of the output of a terminal, longer than any prompt.
     async fn read_tail(&self, caller: &Arc<Caller>, session: &PtyTerminal) -> String {
         let (content_mode, line_count) = (ContentMode::Tail, Some(MAX_PROMPT_LINES));
         let tail = GetScreenContent { content_mode, line_count, ..GetScreenContent::default() };
@@ -576,10 +579,10 @@ impl PtyNodes {
     /// Gives up on a program that did not become ready: interrupts a shell, and leaves any other program alone.
     async fn give_up(&self, caller: &Caller, pty: &Pty, pane: &mut PtyNode) {
         if pty.dialogue.is_some() {
-            // The program may be at work: the wait was only for its questions.
+            // The program may be at work: the call waited only for its questions.
             return;
         }
-        if let (Ready::Shell, Some(session), true) = (&pty.ready, &pane.session, pane.given_up) {
+        if let (Ready::Shell, Some(session), true) = (&pty.ready, &pane.session, pane.may_be_busy) {
             let keys = Some(vec!["ctrl-c".to_owned()]);
             let send = SendInput { session_id: session.as_str().to_owned(), keys, ..SendInput::default() };
             self.sessions.send(caller, send, None).await;
@@ -605,7 +608,7 @@ impl PtyNodes {
             if let Some(session) = session {
                 self.close_one(caller, &session).await;
             }
-            // A call that was given up may have left an opening in progress.
+            // An abandoned call may have left an opening in progress.
             if let Some(step) = requested {
                 self.sessions.exit_opened_by(caller, &step).await;
             }
@@ -630,7 +633,7 @@ fn out_of_time(limit: Duration) -> PtyNodeError {
     PtyNodeError(ErrorType::Timeout, format!("It took longer than {} s, which is its limit.", limit.as_secs_f64()))
 }
 
-/// Returns the text of a reply that has all of it.
+/// Returns the text of a reply, if the reply is complete.
 fn whole_text(shown: GetScreenContentReply) -> Result<String, PtyNodeError> {
     if let Some(error) = shown.error.filter(|_| !shown.success) {
         return Err(PtyNodeError(ErrorType::Connection, error));
@@ -645,8 +648,8 @@ fn whole_text(shown: GetScreenContentReply) -> Result<String, PtyNodeError> {
     Ok(shown.screen_content.unwrap_or_default())
 }
 
-/// Returns the prompt at the end of `before`, the text before an input: the lines that the first input had before it as
-/// well, and at least the last line.
+/// Returns the prompt at the end of `before`, the text before an input: the last lines that also preceded the first
+/// input, and at least the last line.
 fn prompt_of<'a>(opening: &str, before: &'a str) -> &'a str {
     let common = common_lines(opening, before);
     let mut ends = before.trim_end().rmatch_indices('\n');
@@ -659,8 +662,8 @@ fn common_lines(one: &str, other: &str) -> usize {
     pairs.take_while(|(one, other)| one.trim_end() == other.trim_end()).count()
 }
 
-/// Returns the output of a program between the echo of its input, if there is one, and the sign of its readiness: what
-/// a pattern matched, or the lines that were before the input.
+/// Returns the output of a program between the echo of its input, if there is one, and the sign of its readiness: the
+/// match of a pattern, or the lines that preceded the input.
 fn answer_in(raw: &str, typed: &str, prompt: &str, pty: &Pty, waited: &AwaitOutputReply) -> String {
     let raw = raw.trim_end();
     let last_row = prompt.rsplit('\n').next().unwrap_or_default();
@@ -676,7 +679,7 @@ fn answer_in(raw: &str, typed: &str, prompt: &str, pty: &Pty, waited: &AwaitOutp
                 }
             }
         }
-        // The prompt differs now; this takes the last, unterminated line for it.
+        // The prompt differs now; take the last, unterminated line as the prompt.
         _ if waited.reason == AwaitReason::Prompt => raw.rsplit_once('\n').map_or("", |(before, _)| before).to_owned(),
         _ => raw.to_owned(),
     };
@@ -712,16 +715,16 @@ fn trimmed(text: &str) -> String {
     text.trim_matches(['\r', '\n']).trim_end().to_owned()
 }
 
-/// Prompts of interpreters for the next line of an entry.
+/// Prompts of interpreters for the continuation lines of an entry.
 const CONTINUATION_PROMPTS: [&str; 3] = ["...", ">", "...>"];
 
-/// Removes the first row, from `next` on, that is a prompt with a typed line, and the rows of the prompt above it; a row
-/// with the prompt for more has precedence only if no row has the prompt itself. Returns the index of the next row.
+/// Removes the first row, from `next` on, that is a prompt with a typed line, and the rows of the prompt above it. Uses
+/// a row with a continuation prompt only if no row has the prompt itself. Returns the index of the next row.
 fn remove_entry(rows: &mut Vec<&str>, next: usize, line: &str, prompt: &str) -> usize {
     let (above, last) = prompt.rsplit_once('\n').unwrap_or(("", prompt));
     let entry = rows.iter().enumerate().skip(next).find_map(|(index, row)| {
         let printed = before_echo(row.trim_end(), line)?.trim_end().strip_suffix(last.trim_end())?;
-        // Of an empty line, the prompt is all that is in its row.
+        // The row of an empty line contains only the prompt.
         let is_entry = !last.is_empty() && (!line.is_empty() || printed.is_empty());
         is_entry.then_some((index, printed))
     });
@@ -730,7 +733,7 @@ fn remove_entry(rows: &mut Vec<&str>, next: usize, line: &str, prompt: &str) -> 
         let begin = index.saturating_sub(above.len()).max(next);
         let has_above = rows[begin..index].iter().map(|row| row.trim_end()).eq(above);
         let begin = if has_above { begin } else { index };
-        // Output that does not end with a newline stands before the prompt.
+        // Keep output before the prompt in the same row, which does not end with a newline.
         rows.splice(begin..=index, Some(printed).filter(|printed| !printed.is_empty()));
         return begin + usize::from(!printed.is_empty());
     }
@@ -747,7 +750,7 @@ fn remove_entry(rows: &mut Vec<&str>, next: usize, line: &str, prompt: &str) -> 
 }
 
 /// Returns the text before the echo of a typed line in a row that ends with it. The line editor of busybox shows a
-/// question mark for a character that it cannot measure, and tcsh shows its number.
+/// question mark for a character of unknown width, and tcsh shows its code point.
 fn before_echo<'r>(row: &'r str, line: &str) -> Option<&'r str> {
     line.chars().rev().try_fold(row, |row, typed| {
         let shown = || row.strip_suffix('?').or_else(|| row.strip_suffix(&format!("\\U+{:X}", u32::from(typed))));

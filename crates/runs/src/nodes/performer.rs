@@ -16,15 +16,15 @@ use tokio::sync::Semaphore;
 use super::host_shells::HostShells;
 use super::panes::PtyNodes;
 
-/// Maximum number of calls in progress in the whole daemon; further calls wait for their turn.
+/// Maximum number of calls in progress in the whole daemon; further calls wait for their permits.
 const MAX_CONCURRENT_CALLS: usize = 64;
 
-/// The means by which this daemon performs all nodes. Cheap to clone.
+/// Creates the executors of nodes, which share programs, secrets and call permits. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct ExecutorFactory {
     programs: Programs,
     secrets: Arc<Redactor>,
-    turns: Arc<Semaphore>,
+    call_permits: Arc<Semaphore>,
     pub(super) sessions: Sessions,
 }
 
@@ -32,7 +32,7 @@ pub struct ExecutorFactory {
 /// that it starts run until [`Self::close`].
 pub(crate) struct NodeExecutor {
     nodes: steplatch_nodes::Nodes,
-    turns: Arc<Semaphore>,
+    call_permits: Arc<Semaphore>,
     caller: Arc<Caller>,
     panes: Arc<PtyNodes>,
     resolved: Resolved,
@@ -65,13 +65,18 @@ impl steplatch_nodes::Secrets for EnvSecrets {
 const REAP_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl ExecutorFactory {
-    /// `secrets` receives the secrets that calls refer to.
+    /// Creates a factory. `secrets` receives the secrets that calls refer to.
     pub fn new(sessions: Sessions, secrets: Arc<Redactor>) -> Self {
-        Self { programs: Programs::new(), secrets, turns: Arc::new(Semaphore::new(MAX_CONCURRENT_CALLS)), sessions }
+        Self {
+            programs: Programs::new(),
+            secrets,
+            call_permits: Arc::new(Semaphore::new(MAX_CONCURRENT_CALLS)),
+            sessions,
+        }
     }
 
-    /// Makes this process the parent of processes that programs of nodes leave behind. These then never count as a
-    /// person's, whatever their environment.
+    /// Makes this process the parent of processes that programs of nodes leave behind. Then such processes never count
+    /// as a person's, regardless of their environment.
     ///
     /// # Errors
     ///
@@ -80,7 +85,7 @@ impl ExecutorFactory {
         self.programs.adopt_orphans_beside_others(REAP_TIMEOUT)
     }
 
-    /// Ends the processes that an earlier daemon started for a step.
+    /// Ends the processes that an earlier daemon left for a step.
     pub(crate) async fn end_left(&self, step: &str) {
         for survivor in self.programs.end_left(step).await {
             tracing::warn!(step, pid = survivor.pid, name = survivor.name, "a program of the last daemon still runs");
@@ -104,7 +109,7 @@ impl ExecutorFactory {
             secrets: Arc::new(secrets),
             hosts: Arc::new(HostShells { sessions: self.sessions.clone(), caller: caller.clone() }),
         });
-        NodeExecutor { nodes, turns: self.turns.clone(), caller: caller.clone(), panes, resolved }
+        NodeExecutor { nodes, call_permits: self.call_permits.clone(), caller: caller.clone(), panes, resolved }
     }
 }
 
@@ -113,13 +118,13 @@ impl NodeExecutor {
     /// processes by it.
     pub(crate) async fn run(&self, node: &Node, call: Call, step: &str) -> NodeResult {
         let call = Call { family: Some(step.to_owned()), ..call };
-        let turn = tokio::select! {
-            turn = self.turns.acquire() => turn,
+        let permit = tokio::select! {
+            permit = self.call_permits.acquire() => permit,
             () = call.interrupt.cancelled() => {
                 return NodeResult::failed(node, call.input, ErrorType::Interrupted, "The call was interrupted.");
             }
         };
-        let _turn = turn.expect("the semaphore is never closed");
+        let _permit = permit.expect("the semaphore is never closed");
         match &node.kind {
             NodeKind::Pty(pty) => Box::pin(self.panes.run(&self.caller, &self.nodes, node, pty, call, step)).await,
             _ => self.nodes.run(node, call).await,

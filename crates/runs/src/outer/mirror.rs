@@ -1,4 +1,4 @@
-//! The connection of a run with the engine that decides it.
+//! The connection between a run and the outer engine that decides it.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use steplatch_workflow::Event;
 use super::{MirrorInbox, MirrorMessage, NOT_SERVED};
 use crate::engine::{Attempt, Recorder};
 
-/// Maximum age of a run for its start in the engine: one that the engine has forgotten would do everything twice. No
-/// engine forgets a run that ended less than a day ago.
+/// Maximum age of a run for its start in the engine: a run that the engine has forgotten would repeat all its actions.
+/// No engine forgets a run within a day of its end.
 const MAX_START_AGE: Duration = Duration::from_secs(12 * 3600);
 
-/// Connection of the driver of such a run with the engine.
+/// Connection between the driver of a run and the outer engine.
 pub(crate) struct Mirror {
     pub(crate) inbox: MirrorInbox,
     /// Known reason why the run does not continue.
@@ -20,8 +20,8 @@ pub(crate) struct Mirror {
 }
 
 impl Mirror {
-    /// Connects a machine that begins with these events, or a run that continues here in turns (a function, a remote
-    /// workflow), unless this daemon decides it.
+    /// Connects a machine that begins with these events, or a run that continues here in turns (a function or a remote
+    /// workflow). `None` if this daemon decides the run.
     pub(crate) fn connect(recorder: &Recorder, is_function: bool, first: Vec<Event>) -> Option<Self> {
         let Recorder { shared, caller, run, about, .. } = recorder;
         if about.engine == EngineKind::Sqlite {
@@ -40,7 +40,7 @@ impl Mirror {
         }
     }
 
-    /// Sets the trouble of the run. Returns whether it has changed, so that the driver has to publish the run.
+    /// Sets the trouble of the run. Returns whether the trouble has changed, so that the driver must publish the run.
     pub(crate) fn set_error(mirror: &mut Option<Self>, trouble: Option<String>) -> bool {
         let Some(mirror) = mirror.as_mut().filter(|mirror| mirror.trouble != trouble) else { return false };
         mirror.trouble = trouble;
@@ -52,7 +52,8 @@ impl Mirror {
         format!("Temporal has ended the run: {how}")
     }
 
-    /// Has the run started by the engine, unless the run above starts it there. Without a worker, it has trouble.
+    /// Makes the engine start the run, unless the parent starts it there. Without a worker, sets the trouble of the
+    /// run.
     pub(crate) fn start(&mut self, recorder: &Recorder, attempt: Attempt) {
         let Recorder { shared, run, about, .. } = recorder;
         let is_young = shared.clock.now().since(about.started) < MAX_START_AGE;

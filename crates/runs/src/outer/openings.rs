@@ -1,8 +1,8 @@
 //! Actions that open their own terminal, held until the engine has recorded their end.
 //!
-//! The worker that requested one may disconnect in the meantime. The next worker repeats the request for the same step,
-//! and receives the outcome of the same action. Otherwise, the end of the first request would close the terminal, and
-//! the next worker could not repeat the step.
+//! The worker that requested an action may disconnect in the meantime. The next worker repeats the request for the same
+//! step, and receives the outcome of the same action. Otherwise, the end of the first request would close the terminal,
+//! and the next worker could not repeat the step.
 
 use std::collections::HashMap;
 
@@ -44,7 +44,8 @@ pub(super) fn ended_steps(events: &[Event]) -> Vec<StepId> {
 }
 
 impl Openings {
-    /// Performs the action of a step, or waits for the one in progress. Dropping the future leaves the action running.
+    /// Performs the action of a step, or waits for its action in progress. Dropping the future leaves the action
+    /// running.
     pub(super) async fn perform_or_join(
         &self,
         step: &StepId,
@@ -76,7 +77,7 @@ impl Openings {
         }
     }
 
-    /// Removes the actions of a run that has ended, and aborts the one in progress.
+    /// Removes the actions of a run that has ended, and aborts its action in progress.
     pub(super) fn forget_run(&self, run: &RunId) {
         let of_run = format!("{run}/");
         self.0.lock().retain(|step, _| !step.starts_with(&of_run));

@@ -1,4 +1,4 @@
-//! Tasks of an outer engine: the daemon records events, then performs an effect as its own engine performs it.
+//! Tasks of an outer engine: the daemon records events, then performs an effect in the same way as for its own engine.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,12 +44,12 @@ enum TaskError {
     Gap {
         /// The run.
         run: RunId,
-        /// Number of events that it has.
+        /// Number of events that the run has.
         recorded: u64,
         /// The number of the first event that arrived.
         from: u64,
     },
-    /// The effect is not for a daemon.
+    /// The effect is not a task of a daemon.
     #[error("this effect is not performed by a daemon")]
     NotHere,
 }
@@ -89,7 +89,7 @@ impl Runs {
                 ended.iter().for_each(|step| shared.sessions.settle(&step.to_string()));
                 recorded
             }
-            // A run that has ended here has all events; the run of another daemon is in the journal of that daemon.
+            // A run that has ended here has all events. The run of another daemon is in that daemon's journal.
             None => match shared.find(&run).await {
                 Ok(Some(found)) if found.state().is_over() => verb.from + events.len() as u64,
                 Ok(None) => verb.from + events.len() as u64,
@@ -113,7 +113,7 @@ impl Runs {
             }
             EngineTask::Perform { effect, repeated } => {
                 let attempt = if repeated { Attempt::AfterRestart } else { Attempt::First };
-                Box::pin(performed(shared, caller, *effect, attempt)).await?
+                Box::pin(perform_effect(shared, caller, *effect, attempt)).await?
             }
             // Answered above.
             EngineTask::Advance { .. } | EngineTask::Call { .. } | EngineTask::BeginRun { .. } => EngineAnswer::Done,
@@ -122,8 +122,8 @@ impl Runs {
     }
 }
 
-/// Passes a task to the driver of a function. A run that has ended, or that this daemon does not know, ends in the
-/// engine.
+/// Passes a task to the driver of a function. Ends a run in the engine that has ended here, or that this daemon does
+/// not know.
 async fn function_task(shared: &Arc<Engine>, run: RunId, task: EngineTask) -> Result<EngineAnswer, TaskError> {
     let is_turn = matches!(task, EngineTask::Advance { .. });
     if shared.outer.registration(&run).is_some() {
@@ -138,7 +138,7 @@ async fn function_task(shared: &Arc<Engine>, run: RunId, task: EngineTask) -> Re
     Ok(EngineAnswer::Advanced { turn: Box::new(FunctionTurn { over: Some(outcome), ..FunctionTurn::default() }) })
 }
 
-async fn performed(
+async fn perform_effect(
     shared: &Arc<Engine>,
     caller: Arc<Caller>,
     effect: Effect,

@@ -29,7 +29,7 @@ pub struct WorkerToken {
 }
 
 impl WorkerToken {
-    /// The files in a state directory.
+    /// Returns the files in a state directory.
     #[must_use]
     pub fn new(state: &Path) -> Self {
         Self { token: state.join("worker_token"), host: state.join("host_id") }
@@ -40,17 +40,17 @@ impl WorkerToken {
     /// # Errors
     /// If reading or writing the file fails.
     pub fn secret(&self) -> io::Result<String> {
-        read_or_make(&self.token, || random_name() + &random_name())
+        read_or_create(&self.token, || random_name() + &random_name())
     }
 
-    /// Returns whether there is a secret: a worker has connected before.
+    /// Returns whether a secret exists, because a worker has connected before.
     #[must_use]
     pub fn exists(&self) -> bool {
         self.token.exists()
     }
 
     fn host(&self) -> io::Result<String> {
-        read_or_make(&self.host, || {
+        read_or_create(&self.host, || {
             let name = queue_part(&rustix::system::uname().nodename().to_string_lossy());
             let random = random_name();
             format!("{name}-{}", &random[random.len().saturating_sub(6)..])
@@ -59,7 +59,7 @@ impl WorkerToken {
 
     fn admits(&self, given: &Token) -> Result<(), String> {
         match self.secret() {
-            // Compares 260 random bits: the duration of the comparison does not help to guess them.
+            // The secret has 260 random bits: the duration of the comparison does not help to guess them.
             Ok(secret) if secret == given.0 => Ok(()),
             Ok(_) => Err(format!("the token is not that of '{}'", self.token.display())),
             Err(error) => Err(format!("'{}' cannot be read: {error}", self.token.display())),
@@ -74,7 +74,7 @@ fn queue_part(name: &str) -> String {
 }
 
 /// Returns the text of a private file, and creates the file if necessary.
-fn read_or_make(path: &Path, make: impl FnOnce() -> String) -> io::Result<String> {
+fn read_or_create(path: &Path, make: impl FnOnce() -> String) -> io::Result<String> {
     match fs::read_to_string(path) {
         Ok(text) if !text.trim().is_empty() => Ok(text.trim().to_owned()),
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -86,7 +86,7 @@ fn read_or_make(path: &Path, make: impl FnOnce() -> String) -> io::Result<String
     }
 }
 
-/// The requests for one worker, for the duration of its connection.
+/// The requests to one worker, for the duration of its connection.
 #[derive(Debug)]
 pub struct WorkerRequests {
     number: u64,

@@ -44,7 +44,7 @@ impl RemoteRun {
                 self.give_up(&format!("it was not started ({message})")).await
             }
             Err(StartError::Refused { message, status, retry_after }) => {
-                self.turn = None;
+                self.permit = None;
                 // The request did not reach the service, or the service is busy; a repetition would not change any
                 // other error.
                 let again = matches!(status, None | Some(429));
@@ -59,12 +59,12 @@ impl RemoteRun {
         }
     }
 
-    pub(super) async fn looked(&mut self, answer: Result<Status, RequestError>) -> bool {
+    pub(super) async fn handle_status(&mut self, answer: Result<Status, RequestError>) -> bool {
         let status = match answer {
             Ok(status) => status,
             Err(error) => {
-                self.unknown = if error.status == Some(404) { self.unknown + 1 } else { 0 };
-                if self.unknown >= MAX_UNKNOWN_REPLIES {
+                self.unknown_replies = if error.status == Some(404) { self.unknown_replies + 1 } else { 0 };
+                if self.unknown_replies >= MAX_UNKNOWN_REPLIES {
                     let error = format!(
                         "'{}' no longer knows this run, so its outcome is unknown: {error}",
                         self.began.service
@@ -72,23 +72,23 @@ impl RemoteRun {
                     return self.fail(error, "UNKNOWN").await;
                 }
                 let looked = PollResult::Failed { retry_after: error.retry_after };
-                self.look_after = self.pace.next_delay(looked, jitter());
+                self.poll_delay = self.pace.next_delay(looked, jitter());
                 self.trouble = Some(format!("the service cannot be asked how it is, and is asked again: {error}"));
                 self.publish();
                 return true;
             }
         };
-        self.unknown = 0;
+        self.unknown_replies = 0;
         let at = self.recorder.shared.clock.now();
         let gate = status.pending_gate.as_ref().map(bounded);
         let known = self.state.remote.as_ref();
         let is_same = known
             .is_some_and(|remote| remote.status.as_deref() == Some(status.word.as_str()) && remote.gate == gate)
-            || self.state.tellings >= MAX_STATUS_CHANGES;
-        self.look_after = self.pace.next_delay(if is_same { PollResult::Same } else { PollResult::Changed }, jitter());
+            || self.state.status_changes >= MAX_STATUS_CHANGES;
+        self.poll_delay = self.pace.next_delay(if is_same { PollResult::Same } else { PollResult::Changed }, jitter());
         let state = status.state;
         let entry = Entry::Told { at, status: status.word.clone(), gate };
-        self.seen = Some(status);
+        self.last_status = Some(status);
         match state {
             There::Running if is_same => {
                 self.publish();
@@ -100,12 +100,12 @@ impl RemoteRun {
                 self.append(Entry::Completed { at, result }).await
             }
             There::Failed => {
-                let error = self.seen.as_ref().map(Status::error_message).unwrap_or_default();
+                let error = self.last_status.as_ref().map(Status::error_message).unwrap_or_default();
                 let result = self.result(None);
                 self.append(Entry::Failed { at, error, result }).await
             }
             There::Cancelled => {
-                let words = self.seen.as_ref().map(Status::error_message).unwrap_or_default();
+                let words = self.last_status.as_ref().map(Status::error_message).unwrap_or_default();
                 let reason = format!("it was cancelled at its service: {words}");
                 let result = self.result(None);
                 self.append(Entry::Cancelled { at, reason, result }).await
@@ -158,7 +158,7 @@ impl RemoteRun {
             correlation: remote.map(|remote| remote.correlation_id.clone()).unwrap_or_default(),
             instance: remote.map(|remote| remote.instance.clone()).unwrap_or_default(),
         };
-        let mut result = result(&ids, self.seen.as_ref(), local);
+        let mut result = result(&ids, self.last_status.as_ref(), local);
         if result["input"].is_null() {
             result["input"] = Value::Object(self.began.input.clone());
         }

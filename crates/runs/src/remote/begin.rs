@@ -27,17 +27,17 @@ pub(crate) struct RemoteLaunch {
     pub(crate) input: Map<String, Value>,
     /// Time limit, given by the caller.
     pub(crate) timeout: Option<TimeSpan>,
-    /// The step of another run that starts it.
+    /// Step of another run that starts this run.
     pub(crate) parent: Option<StepId>,
-    /// A name under which only one run begins.
+    /// Idempotency key, under which only one run begins.
     pub(crate) key: Option<StartKey>,
-    /// The engine that shows the run. Its service does the work on each.
+    /// Engine that shows the run. The service performs the work on every engine.
     pub(crate) engine: EngineKind,
 }
 
 impl Engine {
-    /// Starts a run of a remote workflow, or finds the one started under the same key or id. Returns once the start is
-    /// in the journal.
+    /// Starts a run of a remote workflow, or finds the run that started under the same key or id. Returns once the
+    /// start is in the journal.
     ///
     /// # Errors
     ///
@@ -45,17 +45,17 @@ impl Engine {
     pub(crate) async fn begin_remote(
         self: &Arc<Self>,
         caller: &Arc<Caller>,
-        begins: RemoteLaunch,
+        launch: RemoteLaunch,
     ) -> Result<Arc<Run>, StartError> {
         let (shared, caller) = (self.clone(), caller.clone());
-        uncancelled(async move { shared.launch_remote(caller, begins).await }).await
+        uncancelled(async move { shared.launch_remote(caller, launch).await }).await
     }
 
-    async fn launch_remote(self: Arc<Self>, caller: Arc<Caller>, begins: RemoteLaunch) -> Result<Arc<Run>, StartError> {
+    async fn launch_remote(self: Arc<Self>, caller: Arc<Caller>, launch: RemoteLaunch) -> Result<Arc<Run>, StartError> {
         if self.stopping.is_cancelled() {
             return Err(StartError::Stopping);
         }
-        let RemoteLaunch { run, tool, input, timeout, parent, key, engine } = begins;
+        let RemoteLaunch { run, tool, input, timeout, parent, key, engine } = launch;
         let began = RemoteStart {
             at: self.clock.now(),
             run: run.clone(),

@@ -16,7 +16,7 @@ use crate::time_span::TimeSpan;
 pub(crate) enum Entry {
     /// The run began. Always the first entry.
     Began(Box<RemoteStart>),
-    /// The service has its maximum of concurrent runs; this one waits in the queue.
+    /// The service has its maximum of concurrent runs; this run waits in the queue.
     Queued {
         /// Time of the entry.
         at: Timestamp,
@@ -26,7 +26,7 @@ pub(crate) enum Entry {
         /// Time of the entry.
         at: Timestamp,
     },
-    /// The service certainly did not start it, and the driver may repeat the request.
+    /// The service certainly did not start the run, and the driver may repeat the request.
     NotStarted {
         /// Time of the entry.
         at: Timestamp,
@@ -35,7 +35,7 @@ pub(crate) enum Entry {
         /// Time of the repeated request.
         again: Timestamp,
     },
-    /// The service started it.
+    /// The service started the run.
     Started {
         /// Time of the entry.
         at: Timestamp,
@@ -48,9 +48,9 @@ pub(crate) enum Entry {
     Told {
         /// Time of the entry.
         at: Timestamp,
-        /// Its status, in the service's own word.
+        /// Status of the run, in the service's own word.
         status: String,
-        /// The gate that it waits for there, if it reports one.
+        /// Gate at which the run waits at the service, if the service reports one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         gate: Option<Value>,
     },
@@ -60,7 +60,7 @@ pub(crate) enum Entry {
         at: Timestamp,
         /// Client that paused it.
         by: String,
-        /// True if its parent was paused.
+        /// True if the pause came from the parent.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         above: bool,
     },
@@ -81,7 +81,7 @@ pub(crate) enum Entry {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         late: bool,
     },
-    /// The service completed it. The last entry, as the next two.
+    /// The service completed the run. Like `Failed` and `Cancelled`, always the last entry.
     Completed {
         /// Time of the entry.
         at: Timestamp,
@@ -108,20 +108,20 @@ pub(crate) enum Entry {
     },
 }
 
-/// The beginning of a run.
+/// Start of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RemoteStart {
     /// Time of the entry.
     pub(crate) at: Timestamp,
     /// The run's id.
     pub(crate) run: RunId,
-    /// The tool, whose name is that of the run in lists.
+    /// Name of the tool, and of the run in lists.
     pub(crate) tool: String,
     /// The service.
     pub(crate) service: String,
-    /// Id of the workflow there.
+    /// Id of the workflow at the service.
     pub(crate) workflow_id: String,
-    /// Its input.
+    /// Input of the workflow.
     pub(crate) input: Map<String, Value>,
     /// Time limit, given by the caller; the service's limit applies as well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -151,7 +151,7 @@ impl Entry {
                 seal.close_text(text);
                 seal.close_in(result);
             }
-            // A daemon needs the service's id of its run to find that run, also after this run has finished.
+            // Do not seal the service's id of the run: a daemon needs it even after the run has finished.
             Self::Started { .. }
             | Self::Queued { .. }
             | Self::Starting { .. }
@@ -169,7 +169,7 @@ impl Entry {
         serde_json::from_str(&text).map_err(|cause| Unreadable::Unknown { seq: record.seq, cause })
     }
 
-    /// Returns the time of its writing.
+    /// Returns the time of the entry.
     pub(super) fn at(&self) -> Timestamp {
         match self {
             Self::Began(began) => began.at,

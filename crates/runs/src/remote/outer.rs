@@ -1,5 +1,5 @@
-//! Remote runs on an outer engine: the service does the work, this daemon drives the run, and the
-//! engine mirrors it. It can be seen and cancelled in the engine, and a run decided by the engine can wait for it.
+//! Remote runs on an outer engine: the service does the work, this daemon drives the run, and the engine mirrors it.
+//! The engine shows and can cancel the run, and its own runs can wait for the run.
 
 use steplatch_workflow::{EngineAnswer, EngineTask, FunctionInput, Input};
 use tokio::sync::oneshot;
@@ -10,12 +10,13 @@ use crate::engine::{Handled, RunKind as _};
 use crate::outer::{Mirror, MirrorMessage};
 
 impl RemoteRun {
-    /// Returns whether the parent run, which the engine decides, continued without this run while it started. (`&mut`:
-    /// a run is not `Sync`.)
+    /// Returns whether the parent run, which the engine decides, abandoned this run during its start. (`&mut`: a run is
+    /// not `Sync`.)
     pub(super) async fn is_abandoned_by_parent(&mut self) -> bool {
         let shared = &self.recorder.shared;
         let Some(step) = self.recorder.about.parent.as_ref().filter(|_| self.mirror.is_some()) else { return false };
-        shared.outer.is_left(step) || matches!(shared.find(&step.run).await, Ok(Some(above)) if above.state().is_over())
+        shared.outer.is_abandoned(step)
+            || matches!(shared.find(&step.run).await, Ok(Some(parent)) if parent.state().is_over())
     }
 
     /// Handles a message of the engine. Returns false when this daemon must no longer drive the run.
@@ -33,7 +34,7 @@ impl RemoteRun {
                 self.set_error(None);
                 self.take_task(task, reply).await
             }
-            // A remote run has no engine events. The dropped reply tells the sender so.
+            // A remote run receives no events from the engine. Dropping the reply reports that.
             MirrorMessage::Events(_) => true,
         }
     }
@@ -55,7 +56,7 @@ impl RemoteRun {
                         taken.push(matches!(handled, Handled::Recorded));
                     }
                 }
-                // For a run that has ended, the outcome is read from the journal.
+                // The journal provides the outcome of an ended run.
                 if !self.is_over() {
                     self.turns.end(turn, taken, self.reported_status(), reply);
                 }
@@ -84,7 +85,7 @@ impl RemoteRun {
         let progress = self.progress();
         let status = self.state.remote.as_ref().and_then(|remote| remote.status.clone());
         ReportedStatus {
-            // The engine stores it unencrypted and shows it in lists.
+            // The engine stores the status unencrypted and shows it in lists.
             status: self.recorder.shared.secrets.masked(status.unwrap_or_else(|| progress.state.name().to_owned())),
             gate: progress.open_gate,
             waits: progress.waits(),

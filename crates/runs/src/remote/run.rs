@@ -13,7 +13,7 @@ use steplatch_workflow::Input;
 use super::entry::{Entry, RemoteStart};
 use super::state::{Next, Phase, State};
 use super::turns::Turns;
-use crate::child::LEFT_ALONE;
+use crate::child::ABANDONED_REASON;
 use crate::engine::{Attempt, Handled, Recorder, Recovery, RecoveryError, RunKind, StoredRun};
 use crate::engine_state::Engine;
 use crate::origin::Environment;
@@ -34,29 +34,29 @@ pub(crate) struct RemoteRun {
     pub(super) began: RemoteStart,
     pub(super) state: State,
     pub(super) service: Arc<Service>,
-    /// The right to be in progress at the service.
-    pub(super) turn: Option<Permit>,
+    /// Permission to be in progress at the service.
+    pub(super) permit: Option<Permit>,
     /// Schedule of the next status request.
     pub(super) pace: PollBackoff,
-    pub(super) look_after: Duration,
-    /// The last known status.
-    pub(super) seen: Option<Status>,
+    pub(super) poll_delay: Duration,
+    /// Last known status.
+    pub(super) last_status: Option<Status>,
     /// Consecutive status requests at which the service did not know the run.
-    pub(super) unknown: u32,
-    /// Maximum time of the service's runs, by the last configuration.
-    pub(super) longest: Duration,
-    /// Reason why it cannot continue at present.
+    pub(super) unknown_replies: u32,
+    /// Maximum time of the service's runs, from the last configuration.
+    pub(super) max_run_time: Duration,
+    /// Reason why the run cannot continue at present.
     pub(super) trouble: Option<String>,
     /// The request in progress, if there is one.
-    asking: Option<PendingRequest>,
-    /// The engine that follows the run, if it is on one.
+    pending_request: Option<PendingRequest>,
+    /// Connection to the outer engine that follows the run, if there is one.
     pub(super) mirror: Option<Mirror>,
     pub(super) turns: Turns,
 }
 
 /// A request in progress, with its future answer.
 struct PendingRequest {
-    what: RequestKind,
+    kind: RequestKind,
     answer: Pin<Box<dyn Future<Output = ServiceReply> + Send>>,
 }
 
@@ -64,7 +64,7 @@ struct PendingRequest {
 enum RequestKind {
     Turn,
     Start,
-    Look,
+    Poll,
     Cancel,
 }
 
@@ -72,16 +72,16 @@ enum RequestKind {
 pub(crate) enum ServiceReply {
     Turn(Permit),
     Start(Result<StartedRun, StartError>),
-    Look(Box<Result<Status, RequestError>>),
+    Poll(Box<Result<Status, RequestError>>),
     /// None if there was no answer in time.
     Cancel(Option<Result<Cancelled, RequestError>>),
 }
 
-/// Event that a run of a remote workflow waits for besides inputs.
+/// Event that a run of a remote workflow waits for, besides inputs.
 pub(crate) enum RemoteEvent {
     Reply(ServiceReply),
     Late,
-    /// A message of the engine that follows the run.
+    /// A message of the outer engine.
     Outer(MirrorMessage),
 }
 
@@ -94,7 +94,7 @@ pub(crate) struct RemoteHistory {
 impl Recovery for RemoteRun {
     type History = RemoteHistory;
 
-    const GOES_ON_WITHOUT_CALLER: bool = true;
+    const CONTINUES_WITHOUT_CALLER: bool = true;
 
     async fn read(
         _: &Arc<Engine>,
@@ -119,13 +119,13 @@ impl Recovery for RemoteRun {
         Self::new(recorder, history.began, history.state)
     }
 
-    /// A run of a remote workflow starts no runs.
+    /// Returns false: a run of a remote workflow starts no runs.
     fn awaits(&self, _: &StepId) -> bool {
         false
     }
 
-    /// The service performs everything.
-    fn pending(&self) -> Option<Vec<StepId>> {
+    /// Returns no steps: the service performs all actions.
+    fn pending_steps(&self) -> Option<Vec<StepId>> {
         Some(Vec::new())
     }
 }
@@ -182,21 +182,21 @@ impl RunKind for RemoteRun {
         }
         self.state.begins_by(self.recorder.shared.clock.now());
         if attempt == Attempt::First && self.is_abandoned_by_parent().await {
-            let reason = LEFT_ALONE.to_owned();
+            let reason = ABANDONED_REASON.to_owned();
             if self.record_input(Input::Cancel { reason }).await == Handled::Lost {
                 return false;
             }
         }
-        // For a recovered run: the last daemon may have learned a secret and ended before it sealed it.
+        // The last daemon of a recovered run may have ended between learning a secret and sealing it.
         self.record(&[]).await && self.send_next().await
     }
 
     async fn next_event(&mut self) -> RemoteEvent {
-        let late = self.state.at_work_for(self.limit());
+        let late = self.state.work_deadline(self.limit());
         tokio::select! {
             biased;
-            reply = answer(&mut self.asking) => {
-                self.asking = None;
+            reply = answer(&mut self.pending_request) => {
+                self.pending_request = None;
                 RemoteEvent::Reply(reply)
             }
             () = self.recorder.shared.clock.deadline(late) => RemoteEvent::Late,
@@ -205,13 +205,13 @@ impl RunKind for RemoteRun {
     }
 
     async fn handle_event(&mut self, event: RemoteEvent) -> bool {
-        let goes_on = match event {
+        let continues = match event {
             RemoteEvent::Reply(reply) => self.handle_reply(reply).await,
             RemoteEvent::Late => self.handle_timeout().await,
             RemoteEvent::Outer(message) => self.receive(message).await,
         };
         self.report_status();
-        goes_on && self.send_next().await
+        continues && self.send_next().await
     }
 
     async fn handle_input(&mut self, input: Input) -> Handled {
@@ -224,7 +224,7 @@ impl RunKind for RemoteRun {
     }
 
     async fn close(&mut self, _: &mut RunInputs) -> bool {
-        self.turn = None;
+        self.permit = None;
         // From here on, the journal answers the engine.
         self.mirror = None;
         self.report_end();
@@ -235,10 +235,10 @@ impl RunKind for RemoteRun {
 
     /// Records the answer to a start if it arrives soon.
     async fn stop(&mut self) {
-        if self.asking.as_ref().is_some_and(|asking| asking.what == RequestKind::Start)
-            && let Ok(reply) = tokio::time::timeout(START_TIMEOUT, answer(&mut self.asking)).await
+        if self.pending_request.as_ref().is_some_and(|request| request.kind == RequestKind::Start)
+            && let Ok(reply) = tokio::time::timeout(START_TIMEOUT, answer(&mut self.pending_request)).await
         {
-            self.asking = None;
+            self.pending_request = None;
             self.handle_reply(reply).await;
         }
         // The next daemon may not know the secrets that this one has learned.
@@ -246,15 +246,15 @@ impl RunKind for RemoteRun {
     }
 
     fn release(&mut self) {
-        self.turn = None;
+        self.permit = None;
     }
 }
 
 impl RemoteRun {
     pub(super) fn new(recorder: Recorder, began: RemoteStart, state: State) -> Self {
-        // Runs in progress at the service take their turns before new ones.
+        // Runs in progress at the service take precedence over new runs.
         let service = recorder.shared.remotes.service(&began.service);
-        let turn = state.remote.is_some().then(|| service.enter_anyway());
+        let permit = state.remote.is_some().then(|| service.enter_anyway());
         let pace = PollBackoff::new(Duration::from_secs(5));
         // The journal answers the engine for a finished run.
         let mirror = if state.end.is_none() { Mirror::connect(&recorder, true, Vec::new()) } else { None };
@@ -263,14 +263,14 @@ impl RemoteRun {
             began,
             state,
             service,
-            turn,
-            look_after: pace.first_delay(),
+            permit,
+            poll_delay: pace.first_delay(),
             pace,
-            seen: None,
-            unknown: 0,
-            longest: Config::default().execution_timeout,
+            last_status: None,
+            unknown_replies: 0,
+            max_run_time: Config::default().execution_timeout,
             trouble: None,
-            asking: None,
+            pending_request: None,
             mirror,
             turns: Turns::default(),
         }
@@ -279,15 +279,15 @@ impl RemoteRun {
     /// Sends the next request, unless one is in progress. Returns false when this daemon must no longer drive the run.
     async fn send_next(&mut self) -> bool {
         if let Some(setup) = self.service.setup() {
-            self.longest = setup.config.execution_timeout;
+            self.max_run_time = setup.config.execution_timeout;
         }
-        self.asking.is_some() || self.is_over() || self.prepare_next().await
+        self.pending_request.is_some() || self.is_over() || self.prepare_next().await
     }
 
     /// Prepares and sends the next request. Returns false when this daemon must no longer drive the run.
     async fn prepare_next(&mut self) -> bool {
         match self.state.next(false) {
-            Next::Nothing | Next::Rest => true,
+            Next::Nothing | Next::Wait => true,
             Next::Unknown => {
                 let error = format!(
                     "The daemon ended during the request to '{}' to start this run, so it is unknown whether it was \
@@ -299,7 +299,7 @@ impl RemoteRun {
             }
             Next::Start { not_before } => {
                 self.report_missing_service();
-                // A run that waits before a retry holds no turn.
+                // A run that waits before a retry holds no permit.
                 let turn = if not_before.is_none() { self.service.try_enter() } else { None };
                 if turn.is_none()
                     && not_before.is_none()
@@ -309,8 +309,8 @@ impl RemoteRun {
                     return false;
                 }
                 let (service, clock) = (self.service.clone(), self.recorder.shared.clock.clone());
-                self.asking = Some(PendingRequest {
-                    what: RequestKind::Turn,
+                self.pending_request = Some(PendingRequest {
+                    kind: RequestKind::Turn,
                     answer: Box::pin(async move {
                         if let Some(not_before) = not_before {
                             clock.sleep_until(not_before).await;
@@ -325,12 +325,13 @@ impl RemoteRun {
                 });
                 true
             }
-            Next::Look => {
+            Next::Poll => {
                 self.report_missing_service();
-                let (after, instance) = (self.look_after, self.instance());
-                self.asking = Some(self.request(RequestKind::Look, after, move |setup, workflow| async move {
-                    ServiceReply::Look(Box::new(setup.client.status(&workflow, &instance).await))
-                }));
+                let (after, instance) = (self.poll_delay, self.instance());
+                self.pending_request =
+                    Some(self.request(RequestKind::Poll, after, move |setup, workflow| async move {
+                        ServiceReply::Poll(Box::new(setup.client.status(&workflow, &instance).await))
+                    }));
                 true
             }
             Next::Cancel if !self.is_service_enabled() => {
@@ -338,20 +339,20 @@ impl RemoteRun {
             }
             Next::Cancel => {
                 let instance = self.instance();
-                self.asking =
+                self.pending_request =
                     Some(self.request(RequestKind::Cancel, Duration::ZERO, move |setup, workflow| async move {
-                        let asked = setup.client.cancel(&workflow, &instance);
-                        ServiceReply::Cancel(tokio::time::timeout(CANCEL_TIMEOUT, asked).await.ok())
+                        let reply = setup.client.cancel(&workflow, &instance);
+                        ServiceReply::Cancel(tokio::time::timeout(CANCEL_TIMEOUT, reply).await.ok())
                     }));
                 true
             }
         }
     }
 
-    /// Creates a request that is sent to the service after a delay, once the service is configured.
+    /// Creates a request, which is sent to the service after a delay and once the service is configured.
     fn request<F>(
         &self,
-        what: RequestKind,
+        kind: RequestKind,
         after: Duration,
         ask: impl FnOnce(Arc<ServiceClient>, String) -> F + Send + 'static,
     ) -> PendingRequest
@@ -366,7 +367,7 @@ impl RemoteRun {
             setup.hide_token().await;
             ask(setup, workflow).await
         });
-        PendingRequest { what, answer }
+        PendingRequest { kind, answer }
     }
 
     /// Records an input.
@@ -375,7 +376,7 @@ impl RemoteRun {
         let entry = match input {
             Input::Cancel { .. } if matches!(self.state.phase, Phase::Cancelling { .. }) => return Handled::Ignored,
             Input::Cancel { reason } if matches!(self.state.phase, Phase::ToStart | Phase::ToStartAt(_)) => {
-                // The service never started it.
+                // The service never started the run.
                 let result = self.result(Some(LocalEnd { status: "CANCELLED", error: &reason }));
                 Entry::Cancelled { at, reason, result }
             }
@@ -389,8 +390,8 @@ impl RemoteRun {
             _ => return Handled::Ignored,
         };
         // Do not drop a start in progress: the service may have performed it already.
-        if self.asking.as_ref().is_some_and(|asking| asking.what != RequestKind::Start) {
-            self.asking = None;
+        if self.pending_request.as_ref().is_some_and(|request| request.kind != RequestKind::Start) {
+            self.pending_request = None;
         }
         Handled::recorded(self.append(entry).await)
     }
@@ -398,7 +399,7 @@ impl RemoteRun {
     async fn handle_timeout(&mut self) -> bool {
         let seconds = self.limit().as_secs_f64();
         let reason = format!("It took longer than {seconds} s, which is its limit");
-        self.asking = None;
+        self.pending_request = None;
         self.append(Entry::Cancelling { at: self.recorder.shared.clock.now(), reason, late: true }).await
     }
 
@@ -407,20 +408,20 @@ impl RemoteRun {
         self.trouble = None;
         match reply {
             ServiceReply::Turn(turn) => {
-                self.turn = Some(turn);
+                self.permit = Some(turn);
                 // Record the start before the request, since its outcome may stay unknown.
                 if !self.append(Entry::Starting { at: self.recorder.shared.clock.now() }).await {
                     return false;
                 }
                 let (key, input) = (self.began.run.to_string(), self.began.input.clone());
-                self.asking =
+                self.pending_request =
                     Some(self.request(RequestKind::Start, Duration::ZERO, move |setup, workflow| async move {
                         ServiceReply::Start(setup.client.start(&workflow, &input, &key).await)
                     }));
                 true
             }
             ServiceReply::Start(answer) => self.started(answer).await,
-            ServiceReply::Look(answer) => self.looked(*answer).await,
+            ServiceReply::Poll(answer) => self.handle_status(*answer).await,
             ServiceReply::Cancel(answer) => self.cancelled(answer).await,
         }
     }
@@ -428,7 +429,7 @@ impl RemoteRun {
     /// Returns the maximum working time of the run at the service.
     fn limit(&self) -> Duration {
         let requested = self.began.timeout.and_then(TimeSpan::duration);
-        requested.map_or(self.longest, |requested| requested.min(self.longest))
+        requested.map_or(self.max_run_time, |requested| requested.min(self.max_run_time))
     }
 
     /// Returns whether the service is configured and enabled at present.
@@ -484,9 +485,9 @@ impl RemoteRun {
 }
 
 /// Waits for the answer to the request in progress; forever if there is none.
-async fn answer(asking: &mut Option<PendingRequest>) -> ServiceReply {
-    match asking {
-        Some(asking) => asking.answer.as_mut().await,
+async fn answer(pending_request: &mut Option<PendingRequest>) -> ServiceReply {
+    match pending_request {
+        Some(request) => request.answer.as_mut().await,
         None => std::future::pending().await,
     }
 }

@@ -11,7 +11,7 @@ use super::entry::Entry;
 use crate::engine::WorkClock;
 use crate::run::RunState;
 
-/// State of a run that its driver needs to continue it.
+/// State of a run from which its driver continues.
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) phase: Phase,
@@ -19,31 +19,31 @@ pub(super) struct State {
     pub(super) paused: Option<Pause>,
     /// Number of starts that the service certainly refused.
     pub(super) refusals: u32,
-    /// Number of changes of its status at the service.
-    pub(super) tellings: u32,
-    /// True if it waited in the queue.
+    /// Number of recorded status changes at the service.
+    pub(super) status_changes: u32,
+    /// True if the run has waited in the queue.
     pub(super) queued: bool,
     /// The run at the service, once it has started.
     pub(super) remote: Option<ServiceRun>,
-    /// Its end.
+    /// End of the run.
     pub(super) end: Option<End>,
-    /// Time that it worked there, without pauses and waits for an answer.
+    /// Working time at the service, without pauses and waits for an answer.
     clock: WorkClock,
 }
 
 /// The phase of a run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) enum Phase {
-    /// The driver has to send the start to the service.
+    /// The driver must send the start to the service.
     #[default]
     ToStart,
-    /// The driver has to repeat the start after a refusal.
+    /// The driver must repeat the start after a refusal.
     ToStartAt(Timestamp),
-    /// The driver has sent the start to the service, and recorded no answer.
+    /// The driver has sent the start to the service, and has recorded no answer.
     Starting,
-    /// The service works on it.
+    /// The service performs the run.
     UnderWay,
-    /// The driver has to send the cancel to the service.
+    /// The driver must send the cancel to the service.
     Cancelling {
         reason: String,
         late: bool,
@@ -58,9 +58,9 @@ pub(super) struct ServiceRun {
     pub(super) instance: String,
     /// Time at which the service started it.
     pub(super) since: Timestamp,
-    /// Its last status.
+    /// Last status of the run.
     pub(super) status: Option<String>,
-    /// Its gate, if it waits.
+    /// Gate at which the run waits, if any.
     pub(super) gate: Option<Value>,
 }
 
@@ -80,13 +80,13 @@ pub(super) enum Next {
     Start { not_before: Option<Timestamp> },
     /// It is unknown whether the service started the run: no answer to the start can arrive any more.
     Unknown,
-    /// Request its status.
-    Look,
+    /// Request the status of the run.
+    Poll,
     /// Send the cancel to the service.
     Cancel,
     /// Nothing, until an answer arrives or the run resumes.
-    Rest,
-    /// Nothing, since it has finished.
+    Wait,
+    /// Nothing, since the run has finished.
     Nothing,
 }
 
@@ -109,7 +109,7 @@ impl State {
                 }
             }
             Entry::Told { status, gate, .. } => {
-                self.tellings += 1;
+                self.status_changes += 1;
                 if let Some(remote) = &mut self.remote {
                     (remote.status, remote.gate) = (Some(status.clone()), gate.clone());
                 }
@@ -141,7 +141,7 @@ impl State {
         self.remote.as_ref()?.gate.as_ref()
     }
 
-    /// Returns its public state. A run that waits for an answer at its service counts as waiting.
+    /// Returns the public state of the run. A run that waits for an answer at its service counts as waiting.
     pub(super) fn run_state(&self) -> RunState {
         match &self.end {
             Some(end) => end.state,
@@ -150,32 +150,32 @@ impl State {
         }
     }
 
-    /// Returns the next step. `asked`: this daemon still expects an answer from the service.
-    pub(super) fn next(&self, asked: bool) -> Next {
+    /// Returns the next step. `expects_reply`: this daemon still expects an answer from the service.
+    pub(super) fn next(&self, expects_reply: bool) -> Next {
         match &self.phase {
             Phase::Over => Next::Nothing,
-            Phase::Starting if asked => Next::Rest,
+            Phase::Starting if expects_reply => Next::Wait,
             Phase::Starting => Next::Unknown,
             // The cancel arrived while the start was in progress, so there is no id to cancel.
-            Phase::Cancelling { .. } if self.remote.is_none() && asked => Next::Rest,
+            Phase::Cancelling { .. } if self.remote.is_none() && expects_reply => Next::Wait,
             Phase::Cancelling { .. } if self.remote.is_none() => Next::Unknown,
             Phase::Cancelling { .. } => Next::Cancel,
-            _ if self.paused.is_some() => Next::Rest,
+            _ if self.paused.is_some() => Next::Wait,
             Phase::ToStart => Next::Start { not_before: None },
             Phase::ToStartAt(again) => Next::Start { not_before: Some(*again) },
-            Phase::UnderWay => Next::Look,
+            Phase::UnderWay => Next::Poll,
         }
     }
 
-    /// Counts the time after `now` at the latest, so that a clock which was set back does not extend the limit.
+    /// Moves a start of work after `now` to `now`, so that a clock that was set back does not extend the limit.
     pub(super) fn begins_by(&mut self, now: Timestamp) {
         self.clock.begin_by(now);
     }
 
     /// Returns the time at which the run will have worked for `limit`, without a pause; `None` while its clock does
     /// not run.
-    pub(super) fn at_work_for(&self, limit: Duration) -> Option<Timestamp> {
-        self.clock.reaches(limit)
+    pub(super) fn work_deadline(&self, limit: Duration) -> Option<Timestamp> {
+        self.clock.deadline(limit)
     }
 }
 
@@ -211,18 +211,18 @@ mod tests {
     fn a_start_is_asked_for_once_and_what_nobody_answered_is_unknown() {
         let asked = [Entry::Starting { at: at(1) }];
         assert_eq!(folded(&[]).next(false), Next::Start { not_before: None });
-        assert_eq!(folded(&asked).next(true), Next::Rest, "its answer may still come");
+        assert_eq!(folded(&asked).next(true), Next::Wait, "its answer may still come");
         assert_eq!(folded(&asked).next(false), Next::Unknown, "another daemon had asked");
         let refused = Entry::NotStarted { at: at(2), error: "429".to_owned(), again: at(9) };
         let again = folded(&[asked[0].clone(), refused]);
         assert_eq!((again.next(false), again.refusals), (Next::Start { not_before: Some(at(9)) }, 1));
-        assert_eq!(folded(&[asked[0].clone(), started(2)]).next(false), Next::Look);
+        assert_eq!(folded(&[asked[0].clone(), started(2)]).next(false), Next::Poll);
     }
 
     #[test]
     fn an_end_that_is_wanted_while_the_service_is_asked_comes_as_soon_as_it_can_be_named() {
         let early = [Entry::Starting { at: at(1) }, cancelling(2)];
-        assert_eq!(folded(&early).next(true), Next::Rest);
+        assert_eq!(folded(&early).next(true), Next::Wait);
         assert_eq!(folded(&early).next(false), Next::Unknown);
         let named = folded(&[early[0].clone(), early[1].clone(), started(3)]);
         assert_eq!(named.next(false), Next::Cancel);
@@ -231,15 +231,15 @@ mod tests {
     #[test]
     fn pauses_and_waits_for_somebody_are_no_work() {
         let mut state = folded(&[Entry::Starting { at: at(1) }, started(10)]);
-        assert_eq!(state.at_work_for(Duration::from_secs(60)), Some(at(70)));
+        assert_eq!(state.work_deadline(Duration::from_secs(60)), Some(at(70)));
         state.apply(&gate(20, Some(json!({"prompt": "ship?"}))));
-        assert_eq!((state.at_work_for(Duration::from_secs(60)), state.run_state()), (None, RunState::Waiting));
+        assert_eq!((state.work_deadline(Duration::from_secs(60)), state.run_state()), (None, RunState::Waiting));
         state.apply(&gate(500, None));
-        assert_eq!(state.at_work_for(Duration::from_secs(60)), Some(at(550)));
+        assert_eq!(state.work_deadline(Duration::from_secs(60)), Some(at(550)));
         state.apply(&Entry::Paused { at: at(510), by: "me".to_owned(), above: false });
-        assert_eq!((state.at_work_for(Duration::from_secs(60)), state.next(false)), (None, Next::Rest));
+        assert_eq!((state.work_deadline(Duration::from_secs(60)), state.next(false)), (None, Next::Wait));
         state.apply(&Entry::Resumed { at: at(600), by: "me".to_owned() });
-        assert_eq!((state.at_work_for(Duration::from_secs(60)), state.next(false)), (Some(at(640)), Next::Look));
+        assert_eq!((state.work_deadline(Duration::from_secs(60)), state.next(false)), (Some(at(640)), Next::Poll));
     }
 
     #[test]

@@ -9,34 +9,34 @@ use tokio::sync::oneshot;
 /// Status of a run for the engine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ReportedStatus {
-    /// The status at the service, in its own word.
+    /// Status in the service's own word.
     pub(super) status: String,
-    /// True if it waits at a gate of the service.
+    /// True if the run waits at a gate of the service.
     pub(super) gate: bool,
-    /// True if it waits for a person.
+    /// True if the run waits for a person.
     pub(super) waits: bool,
-    /// Client that has paused it, during a pause.
+    /// Client that has paused the run, during a pause.
     pub(super) paused: Option<String>,
-    /// True if it has ended.
+    /// True if the run has ended.
     pub(super) is_over: bool,
 }
 
 /// The turns of one run.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    /// The last turn, with what it reported and its answer.
+    /// The last turn, with its reported status and its answer.
     last: Option<(u64, ReportedStatus, EngineAnswer)>,
     /// The engine's call that waits for a change.
     waiting: Option<oneshot::Sender<EngineAnswer>>,
 }
 
 impl Turns {
-    /// Returns whether to apply the inputs of a turn: the run has applied those of a repeated turn.
+    /// Returns whether to apply the inputs of a turn: the run has already applied the inputs of a repeated turn.
     pub(super) fn is_new(&self, turn: u64) -> bool {
         self.last.as_ref().is_none_or(|(last, ..)| turn > *last)
     }
 
-    /// Answers a turn, whose inputs had an effect or not (`taken`). A repeated turn has the same answer.
+    /// Answers a turn. `taken` is true for each input with an effect. A repeated turn has the same answer.
     pub(super) fn end(
         &mut self,
         turn: u64,
@@ -48,7 +48,7 @@ impl Turns {
             let follow = FunctionWork { id: turn.to_string(), kind: FunctionWorkKind::Call { number: turn } };
             let ReportedStatus { status, gate, waits, paused, .. } = reported.clone();
             let report = FunctionTurn {
-                // The function no longer waits for a call of an earlier turn, either.
+                // Calls of earlier turns end, too.
                 whole: true,
                 begun: vec![follow],
                 taken,

@@ -28,7 +28,7 @@ pub(crate) fn event(run: &Run, record: &Record) -> Result<Option<RunEvent>, Unre
             ("workflow_started", json!({"input": input, "remote": service, "remote_workflow_id": workflow_id}))
         }
         Entry::Queued { .. } => ("remote_queued", json!({})),
-        // Its outcome produces an event.
+        // The outcome of the start produces an event.
         Entry::Starting { .. } => return Ok(None),
         Entry::NotStarted { error, again, .. } => {
             ("remote_refused", json!({"error": error, "again_at": clock::to_iso8601(again)}))
@@ -49,7 +49,7 @@ pub(crate) fn event(run: &Run, record: &Record) -> Result<Option<RunEvent>, Unre
     Ok(Some(envelope(run, record.seq, event_type, data, clock::to_iso8601(at))))
 }
 
-/// Returns a report on a run that is as far as `progress` says.
+/// Returns the report of a run with this progress.
 ///
 /// # Errors
 ///
@@ -76,7 +76,7 @@ pub(crate) fn report(
     })
 }
 
-/// Returns the subject of the run's wait, if no action here can help.
+/// Returns the reason of the run's wait, if no action here can end the wait.
 fn next_step(state: &State, tool: &str) -> Option<String> {
     if let Some(gate) = state.gate() {
         let prompt: String =
@@ -96,12 +96,12 @@ fn next_step(state: &State, tool: &str) -> Option<String> {
     }
 }
 
-/// Returns the result of a finished run, as the service reported it. Its secrets are present only while it is in
-/// memory.
+/// Returns the result of a finished run, as the service reported it. The result contains its secrets only while the run
+/// is in memory.
 ///
 /// # Errors
 ///
-/// If reading it fails.
+/// If reading the history fails.
 pub(crate) async fn result_of(shared: &Engine, run: &Run) -> Result<Value, ResultError> {
     if let Some(returned) = run.progress().returned {
         return Ok(Value::clone(&returned));
@@ -126,7 +126,7 @@ pub(crate) async fn remote_ids(shared: &Engine, run: &Run) -> Option<RemoteIds> 
     })
 }
 
-/// Returns the outcome of a finished run, for the machine that waits for it.
+/// Returns the outcome of a finished run for a waiting machine.
 pub(crate) async fn outcome_of(shared: &Engine, run: &Run) -> Outcome {
     outcome_with(run, Some(result_of(shared, run).await))
 }

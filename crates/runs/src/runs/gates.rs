@@ -30,7 +30,7 @@ const MIN_DIGEST_DIGITS: usize = 8;
 /// Maximum number of descendants of a run that a search for gates covers.
 const MAX_SEARCHED_RUNS: usize = 1000;
 
-/// Returns the reason that a run waits for no answer, or cannot accept one.
+/// Returns the reason why a run does not wait for an answer, or cannot accept one.
 fn not_waiting_error(run: &Run) -> NotWaiting {
     match run.progress().trouble.filter(|_| run.state() == RunState::Waiting) {
         Some(trouble) => NotWaiting::Stuck { trouble },
@@ -51,7 +51,7 @@ impl Runs {
         let (mut family, mut next) = (vec![run.clone()], 0);
         // There are no cycles. The limit bounds the search.
         while let Some(run) = family.get(next).filter(|_| family.len() < MAX_SEARCHED_RUNS) {
-            let children = run.progress().below;
+            let children = run.progress().waiting_children;
             family.extend(children.iter().filter_map(|child| self.shared.driven(child)));
             next += 1;
         }
@@ -60,8 +60,8 @@ impl Runs {
 
     /// Returns the runs that have their own gate.
     fn runs_with_gates(&self, run: &Arc<Run>) -> Vec<Arc<Run>> {
-        let asks = |run: &Arc<Run>| !run.progress().gates.is_empty();
-        self.family(run).into_iter().filter(asks).collect()
+        let has_gate = |run: &Arc<Run>| !run.progress().gates.is_empty();
+        self.family(run).into_iter().filter(has_gate).collect()
     }
 
     /// Returns whether a run or a descendant needs an answer to continue.
@@ -92,22 +92,22 @@ impl Runs {
         pending
     }
 
-    /// Returns the run of the gate that an answer is for: this one or a descendant.
-    async fn find_answered_run(&self, asked: Arc<Run>, gate_id: Option<&str>) -> Result<Arc<Run>, AmbiguousGate> {
-        let runs_with_gates = self.runs_with_gates(&asked);
+    /// Returns the run with the gate of an answer: `named_run` or a descendant.
+    async fn find_answered_run(&self, named_run: Arc<Run>, gate_id: Option<&str>) -> Result<Arc<Run>, AmbiguousGate> {
+        let runs_with_gates = self.runs_with_gates(&named_run);
         if let Some(step) = gate_id.and_then(|gate| gate.parse::<StepId>().ok()) {
-            let is_meant = |run: &&Arc<Run>| run.id == step.run;
-            if let Some(run) = runs_with_gates.iter().find(is_meant) {
+            let has_gate = |run: &&Arc<Run>| run.id == step.run;
+            if let Some(run) = runs_with_gates.iter().find(has_gate) {
                 return Ok(run.clone());
             }
-            // A run without a pending gate still has the last answer.
-            return Ok(self.find(&step.run).await.unwrap_or(asked));
+            // A run without a pending gate still reports its last answer.
+            return Ok(self.find(&step.run).await.unwrap_or(named_run));
         }
         match &runs_with_gates[..] {
-            [] => Ok(asked),
+            [] => Ok(named_run),
             [only] => Ok(only.clone()),
             _ => {
-                let gates = self.pending_gates(&asked).into_iter().map(|gate| gate.gate_id).collect();
+                let gates = self.pending_gates(&named_run).into_iter().map(|gate| gate.gate_id).collect();
                 Err(AmbiguousGate { gates })
             }
         }
@@ -133,7 +133,7 @@ impl Runs {
         };
         match gate {
             Some(gate) => {
-                // A gate of a descendant is never the first one of this run.
+                // The gate of a descendant always counts as a later gate of this run.
                 let has_closed_gate = gate.run_id != run.id.as_str() || self.has_closed_gate(&run).await;
                 GetGateReply { success: true, gate: Some(gate.clone()), asked_before: has_closed_gate, error: None }
             }
@@ -155,8 +155,8 @@ impl Runs {
     #[boxed]
     pub async fn answer(&self, caller: &Caller, given: GateAnswer) -> AnswerGateReply {
         let run_id = given.run_id.clone();
-        let asked = parse_run_id(&run_id);
-        if let Err(refusal) = self.unlock_for(caller, asked.as_ref().ok(), &given).await {
+        let parsed_id = parse_run_id(&run_id);
+        if let Err(refusal) = self.unlock_for(caller, parsed_id.as_ref().ok(), &given).await {
             let error = Some(refusal.to_string());
             let (passphrase_wanted, retry_after_seconds) = match refusal {
                 UnlockError::NotPassed(refusal) => (refusal.wants_another(), refusal.retry_after_seconds()),
@@ -171,52 +171,52 @@ impl Runs {
             error: Some(error),
             ..AnswerGateReply::default()
         };
-        let asked = match asked {
+        let found = match parsed_id {
             Ok(id) => self.find(&id).await,
             Err(error) => Err(error),
         };
-        let asked = match asked {
-            Ok(asked) => asked,
+        let named_run = match found {
+            Ok(run) => run,
             Err(error) => return unmatched_reply(error.to_string()),
         };
-        let status = asked.state().name().to_owned();
-        let run = match self.find_answered_run(asked, given.gate_id.as_deref()).await {
+        let status = named_run.state().name().to_owned();
+        let run = match self.find_answered_run(named_run, given.gate_id.as_deref()).await {
             Ok(run) => run,
             Err(error) => return AnswerGateReply { status, ..unmatched_reply(error.to_string()) },
         };
         // Of two simultaneous answers, the second sees the result of the first.
-        let _first = run.answering.lock().await;
-        let taken = self.answer_gate(caller, &run, &given).await;
-        let passphrase_wanted = matches!(&taken, Err(AnswerError::NotApproved(error)) if error.wants_another());
+        let _answering_guard = run.answering.lock().await;
+        let result = self.answer_gate(caller, &run, &given).await;
+        let passphrase_wanted = matches!(&result, Err(AnswerError::NotApproved(error)) if error.wants_another());
         AnswerGateReply {
-            success: taken.is_ok(),
+            success: result.is_ok(),
             run_id,
             status: run.state().name().to_owned(),
             passphrase_wanted,
-            retry_after_seconds: match &taken {
+            retry_after_seconds: match &result {
                 Err(AnswerError::NotApproved(error)) => error.retry_after_seconds(),
                 _ => None,
             },
-            misread: matches!(taken, Err(AnswerError::Misread(_))),
-            remarks: taken.as_ref().cloned().unwrap_or_default(),
-            error: taken.err().map(|error| error.to_string()),
+            misread: matches!(result, Err(AnswerError::Misread(_))),
+            remarks: result.as_ref().cloned().unwrap_or_default(),
+            error: result.err().map(|error| error.to_string()),
         }
     }
 
-    /// Opens the locked runs if an answer is for one of them and can be a person's. `asked`: the run that the answer
-    /// names.
+    /// Opens the locked runs if an answer is for one of them and may come from a person. `run_id`: the run that the
+    /// answer names.
     ///
     /// # Errors
     ///
-    /// If it lacks the approver's passphrase.
-    async fn unlock_for(&self, caller: &Caller, asked: Option<&RunId>, given: &GateAnswer) -> Result<(), UnlockError> {
+    /// If the answer lacks the approver's passphrase.
+    async fn unlock_for(&self, caller: &Caller, run_id: Option<&RunId>, given: &GateAnswer) -> Result<(), UnlockError> {
         let run_of = |gate: &str| gate.split_once('/')?.0.parse::<RunId>().ok();
-        let gate = given.gate_id.as_deref().and_then(run_of);
-        if !asked.into_iter().chain(gate.as_ref()).any(|run| self.is_locked(run)) {
+        let gate_run_id = given.gate_id.as_deref().and_then(run_of);
+        if !run_id.into_iter().chain(gate_run_id.as_ref()).any(|run| self.is_locked(run)) {
             return Ok(());
         }
         match caller.person_refusal().await {
-            None | Some(PersonRefusal::Hidden) if !given.decides => {
+            None | Some(PersonRefusal::Hidden) if !given.is_agent_decision => {
                 self.unlock_with(given.passphrase.as_ref(), caller.source()).await.map(drop)
             }
             // A later check refuses the answer, with a specific message.
@@ -224,17 +224,17 @@ impl Runs {
         }
     }
 
-    /// Passes an answer to the run of its gate. Returns once it is stored, with the terminals that the daemon does not
-    /// check before the run continues.
+    /// Passes an answer to the run of its gate. Returns once the journal has stored the answer, with the terminals that
+    /// the daemon does not check before the run continues.
     async fn answer_gate(
         &self,
         caller: &Caller,
         run: &Arc<Run>,
         given: &GateAnswer,
     ) -> Result<Vec<String>, AnswerError> {
-        let open = run.progress().gates;
-        let gate = match (given.gate_id.as_deref(), &open[..]) {
-            (Some(id), _) => open.iter().find(|gate| gate.step.to_string() == id),
+        let open_gates = run.progress().gates;
+        let gate = match (given.gate_id.as_deref(), &open_gates[..]) {
+            (Some(id), _) => open_gates.iter().find(|gate| gate.step.to_string() == id),
             (None, [only]) => Some(only),
             (None, []) => None,
             (None, several) => {
@@ -244,7 +244,7 @@ impl Runs {
         };
         let Some(gate) = gate else {
             let before = self.closed_gate_error(run, given.gate_id.as_deref()).await;
-            return Err(match (before, given.gate_id.as_deref(), &open[..]) {
+            return Err(match (before, given.gate_id.as_deref(), &open_gates[..]) {
                 (Some(closed), ..) => closed.into(),
                 (None, Some(id), [only]) => AnswerError::OtherGate { gate: id.to_owned(), open: only.step.clone() },
                 (None, Some(id), [_, ..]) => AnswerError::UnknownGate { gate: id.to_owned(), run: run.id.clone() },
@@ -287,10 +287,10 @@ impl Runs {
         let passes_gate = || gate.read(info, given).is_ok_and(|choice| gate.choices_for_person.contains(&choice));
         let human = gate.is_for_person() || passes_gate();
         // An agent cannot approve its own request.
-        if human && given.decides {
+        if human && given.is_agent_decision {
             let gate_id = info.gate_id.clone();
-            let behind = AnswerError::BehindGate { gate: gate_id };
-            return Err(if gate.is_for_person() { PersonRefusal::Agent.into() } else { behind });
+            let behind_gate = AnswerError::BehindGate { gate: gate_id };
+            return Err(if gate.is_for_person() { PersonRefusal::Agent.into() } else { behind_gate });
         }
         match caller.person_refusal().await.filter(|_| human) {
             // The passphrase or a signature proves a person even if the kernel hides the process.
@@ -298,9 +298,9 @@ impl Runs {
             Some(reason) => return Err(reason.into()),
             None => {}
         }
-        let is_of_another =
+        let is_other_question =
             |digest: &String| digest.len() < MIN_DIGEST_DIGITS || !info.digest.starts_with(digest.as_str());
-        if given.digest.as_ref().is_some_and(is_of_another) {
+        if given.digest.as_ref().is_some_and(is_other_question) {
             return Err(AnswerError::Changed { gate: info.gate_id.clone() });
         }
         let choice = gate.read(info, given)?;
@@ -311,7 +311,7 @@ impl Runs {
             signed = Some(self.shared.passkeys.check(assertion, given.signed_text(info)?)?);
         }
         if human {
-            let shown = if signed.is_some() {
+            let given_proof = if signed.is_some() {
                 Proof::Passkey
             } else if approver.verify(given.passphrase.as_ref(), caller.source()).await? {
                 Proof::Passphrase
@@ -319,15 +319,15 @@ impl Runs {
                 caller.proof().await
             };
             let required = approver.requires_since(gate.opened_at);
-            if shown < required {
+            if given_proof < required {
                 return Err(AnswerError::Unproved { required });
             }
-            proof = Some(GateProof { given: shown, required });
+            proof = Some(GateProof { given: given_proof, required });
         }
         Ok(VerifiedAnswer { choice, by: given.by(caller, proof, signed).await })
     }
 
-    /// Returns the end of this gate, or the last answer if `gate_id` is `None`.
+    /// Returns the end of gate `gate_id`, or the last answer if `gate_id` is `None`.
     async fn closed_gate_error(&self, run: &Run, gate_id: Option<&str>) -> Option<ClosedGateError> {
         let gates = self.shared.closed_gates(run).await?;
         gates.into_iter().rev().find_map(|gate| match (gate.end, gate_id) {

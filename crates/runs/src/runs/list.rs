@@ -1,4 +1,4 @@
-//! Lists runs by workflow, state and time.
+//! List of runs, by workflow, state and time.
 
 use async_recursion::async_recursion as boxed;
 use steplatch_clock as clock;
@@ -15,7 +15,7 @@ use crate::runs::Runs;
 const DEFAULT_LISTED_RUNS: usize = 50;
 
 /// Number of runs to read at a time.
-const PAGE: usize = 200;
+const RUNS_PER_PAGE: usize = 200;
 
 /// The criteria of a list.
 struct RunQuery<'a> {
@@ -25,7 +25,7 @@ struct RunQuery<'a> {
 }
 
 impl RunQuery<'_> {
-    fn takes(&self, run: &Run) -> bool {
+    fn matches(&self, run: &Run) -> bool {
         self.workflow.is_none_or(|workflow| workflow == run.about.workflow)
             && self.since.is_none_or(|since| run.about.started >= since)
             && self.until.is_none_or(|until| run.about.started < until)
@@ -73,14 +73,15 @@ impl Runs {
             }
         };
         while runs.len() < limit && !is_pending {
-            let filter = RunFilter { state: verb.state.clone(), before, limit: Some(PAGE), ..RunFilter::default() };
+            let filter =
+                RunFilter { state: verb.state.clone(), before, limit: Some(RUNS_PER_PAGE), ..RunFilter::default() };
             let page = match self.shared.journal.runs(filter).await {
                 Ok(page) => page,
                 Err(error) => return refused(format!("the runs cannot be read: {error}")),
             };
             before = page.last().map(|known| known.number);
-            let is_last = page.len() < PAGE;
-            let runs_of_page = page.into_iter().map(|known| self.shared.run_of(known)).filter(|run| query.takes(run));
+            let is_last = page.len() < RUNS_PER_PAGE;
+            let runs_of_page = page.into_iter().map(|known| self.shared.run_of(known)).filter(|run| query.matches(run));
             for run in runs_of_page.take(limit - runs.len()) {
                 runs.push(self.listed(&run).await);
             }

@@ -22,11 +22,11 @@ impl Runs {
         self.shared.locked.contains(run)
     }
 
-    /// Checks a passphrase, and resumes the locked runs that it opens. Returns how many there were.
+    /// Checks a passphrase, and resumes the locked runs that it opens. Returns their number.
     ///
     /// # Errors
     ///
-    /// If it is not the approver's, or reading the journal fails.
+    /// If the passphrase is not the approver's, or reading the journal fails.
     pub(super) async fn unlock_with(
         &self,
         passphrase: Option<&Passphrase>,
@@ -43,14 +43,15 @@ impl Runs {
     pub async fn unlock(&self, verb: UnlockRuns, source: AttemptSource) -> UnlockRunsReply {
         match self.unlock_with(verb.passphrase.as_ref(), source).await {
             Ok(runs) => {
-                let left = self.shared.locked.count();
-                let error = (left > 0).then(|| {
-                    let runs = if left == 1 { "1 run stays".to_owned() } else { format!("{left} runs stay") };
+                let still_locked = self.shared.locked.count();
+                let error = (still_locked > 0).then(|| {
+                    let runs =
+                        if still_locked == 1 { "1 run stays".to_owned() } else { format!("{still_locked} runs stay") };
                     format!(
                         "{runs} locked, with a passphrase that is not set any more; 'steplatch runs cancel' ends them"
                     )
                 });
-                UnlockRunsReply { success: left == 0, runs, error, ..UnlockRunsReply::default() }
+                UnlockRunsReply { success: still_locked == 0, runs, error, ..UnlockRunsReply::default() }
             }
             Err(UnlockError::NotPassed(error)) => UnlockRunsReply {
                 passphrase_wanted: error.wants_another(),

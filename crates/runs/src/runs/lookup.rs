@@ -13,7 +13,7 @@ impl Runs {
     ///
     /// # Errors
     ///
-    /// If there is none, or reading the journal fails.
+    /// If there is no such run, or reading the journal fails.
     pub(crate) async fn find_by_text(&self, text: &str) -> Result<Arc<Run>, RunLookupError> {
         self.find(&parse_run_id(text)?).await
     }
@@ -22,7 +22,7 @@ impl Runs {
     ///
     /// # Errors
     ///
-    /// If there is none, or reading the journal fails.
+    /// If there is no such run, or reading the journal fails.
     pub(crate) async fn find(&self, id: &RunId) -> Result<Arc<Run>, RunLookupError> {
         self.shared.find(id).await?.ok_or_else(|| RunLookupError::not_found(id.as_str()))
     }

@@ -75,7 +75,7 @@ async fn try_request(
 ) -> Result<String, RequestError> {
     let before = run.progress();
     if before.state.is_over() {
-        return Err(RequestError::Over { state: before.state });
+        return Err(RequestError::Finished { state: before.state });
     }
     if !run.is_driven() {
         return Err(RequestError::Stuck { trouble: before.trouble });
@@ -84,7 +84,7 @@ async fn try_request(
     let now = run.progress();
     match disposition {
         Some(Disposition::Recorded) => Ok(done.to_owned()),
-        _ if now.state.is_over() => Err(RequestError::Over { state: now.state }),
+        _ if now.state.is_over() => Err(RequestError::Finished { state: now.state }),
         Some(Disposition::Ignored) => unchanged(&now).ok_or(RequestError::Cancelling),
         None => Err(RequestError::NotStored { trouble: now.trouble }),
     }
@@ -95,17 +95,17 @@ async fn try_request(
 enum RequestError {
     /// The run has finished.
     #[error("Run was already over: {}", .state.name())]
-    Over {
-        /// State in which it ended.
+    Finished {
+        /// State in which the run ended.
         state: RunState,
     },
     /// The run has no driver.
     #[error("{}", .trouble.as_deref().unwrap_or("the run does not continue"))]
     Stuck {
-        /// Reason why it cannot continue, if known.
+        /// Reason why the run cannot continue, if known.
         trouble: Option<String>,
     },
-    /// Its cancel is in progress.
+    /// The run is being cancelled.
     #[error("The run is being cancelled")]
     Cancelling,
     /// The journal has not stored the input yet. It may do so later.
@@ -114,7 +114,7 @@ enum RequestError {
         .trouble.as_ref().map(|trouble| format!(": {trouble}")).unwrap_or_default()
     )]
     NotStored {
-        /// Reason why it cannot continue, if known.
+        /// Reason why the run cannot continue, if known.
         trouble: Option<String>,
     },
 }

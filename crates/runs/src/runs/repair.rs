@@ -38,7 +38,7 @@ enum ProposalError {
         /// The state of the run.
         state: RunState,
     },
-    /// The run is on Temporal, where each worker decides it by its first definition.
+    /// The run is on Temporal, where workers use only the first definition of a run.
     #[error(
         "run {run} is on Temporal, and such a run keeps its first workflow; answer its gate with decide, change the \
          saved workflow with create_workflow for later runs, or run it with --on sqlite, where a patch is possible"
@@ -58,13 +58,13 @@ enum ProposalError {
     /// Several descendants of the named run wait.
     #[error("several runs wait; name one of them: {}", .0.join(", "))]
     Several(Vec<String>),
-    /// There is no reason.
+    /// The reason is missing or too long.
     #[error("reason is required: a sentence for the person who decides, at most {MAX_REASON_CHARS} characters")]
     NoReason,
     /// The patch is refused.
     #[error(transparent)]
     Patch(#[from] PatchError),
-    /// A recording does not pass.
+    /// A recording does not pass with the patch.
     #[error(transparent)]
     Recording(#[from] RecordingError),
     /// The patch would store the value of a secret in the library, in plain text.
@@ -119,7 +119,7 @@ impl Runs {
         if masked != verb.patch {
             return Err(ProposalError::Secret);
         }
-        let (run, step, before) = self.stopped(&verb.run_id).await?;
+        let (run, step, before) = self.find_stopped(&verb.run_id).await?;
         reply.run_id = run.id.to_string();
         let after = patched(&before, &step.place, &verb.patch, &TerminalTools)?;
         reply.difference = difference(&before, &after);
@@ -129,9 +129,9 @@ impl Runs {
         weakened.extend(weakenings(&before, &after, &lines));
         reply.weakens = weakened.iter().map(ToString::to_string).collect();
         reply.checked.clone_from(&checked);
-        let words = (reason.trim_end_matches('.').to_owned(), caller.display_name().await);
+        let reason_and_author = (reason.trim_end_matches('.').to_owned(), caller.display_name().await);
         let differs = reply.difference.clone();
-        let proposal = Proposal::new(&after, &step.place, verb.patch, words, differs, (&weakened, checked));
+        let proposal = Proposal::new(&after, &step.place, verb.patch, reason_and_author, differs, (&weakened, checked));
         let input = Input::PatchProposed { step, proposal: Box::new(proposal) };
         match run.request(input, STORE_TIMEOUT).await {
             Some(Disposition::Recorded) => {}
@@ -141,17 +141,17 @@ impl Runs {
         gates.first().map(|gate| gate.step.clone()).ok_or(ProposalError::Meanwhile)
     }
 
-    /// Returns the stopped run, the named one or a descendant, with its gate and its machine.
-    async fn stopped(&self, id: &str) -> Result<(Arc<Run>, StepId, Arc<Definition>), ProposalError> {
+    /// Returns the stopped run (the named run or a descendant), with its gate and its machine.
+    async fn find_stopped(&self, id: &str) -> Result<(Arc<Run>, StepId, Arc<Definition>), ProposalError> {
         let named = self.find_by_text(id).await?;
-        let stopped = |run: Arc<Run>| run.progress().repairable.map(|(step, machine)| (run.clone(), step, machine));
-        let mut all: Vec<_> = self.family(&named).into_iter().filter_map(stopped).collect();
+        let stopped_at = |run: Arc<Run>| run.progress().repairable.map(|(step, machine)| (run.clone(), step, machine));
+        let mut all: Vec<_> = self.family(&named).into_iter().filter_map(stopped_at).collect();
         match (all.pop(), all.is_empty()) {
             (Some(only), true) => Ok(only),
             (None, _) => {
-                let elsewhere =
+                let waits_on_temporal =
                     |run: &Arc<Run>| run.about.engine != EngineKind::Sqlite && !run.progress().gates.is_empty();
-                if let Some(run) = self.family(&named).into_iter().find(elsewhere) {
+                if let Some(run) = self.family(&named).into_iter().find(waits_on_temporal) {
                     return Err(ProposalError::OnTemporal { run: run.id.clone() });
                 }
                 let mut open = self.family(&named).into_iter().flat_map(|run| run.progress().gates);
@@ -187,7 +187,7 @@ impl Runs {
     }
 }
 
-/// Returns the lines that differ.
+/// Returns the difference between two definitions, line by line.
 fn difference(before: &Definition, after: &Definition) -> String {
     let text = |definition: &Definition| format!("{:#}\n", definition.document());
     let name = before.name().map_or("workflow", |name| name.as_str());

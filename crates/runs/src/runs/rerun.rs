@@ -1,4 +1,4 @@
-//! Running an ended run again, as a whole or from a state on.
+//! Repetition of an ended run, as a whole or from a state on.
 
 use std::sync::Arc;
 
@@ -22,19 +22,19 @@ use crate::runs::{Runs, limits};
 use crate::seal::{Seal, has_marks};
 use crate::start_key::StartKey;
 
-/// Failure to run a run again.
+/// Failure to repeat a run.
 #[derive(Debug, thiserror::Error)]
 enum RerunError {
     /// There is no such run.
     #[error(transparent)]
     Run(#[from] RunLookupError),
-    /// Its history is unreadable.
+    /// The history of the run is unreadable.
     #[error(transparent)]
     History(#[from] HistoryError),
-    /// It has not ended.
+    /// The run has not ended.
     #[error("run {0} has not ended; wait for its end, or cancel it")]
     UnderWay(RunId),
-    /// It is a function or a remote workflow, without states.
+    /// The run is a function or a remote workflow, which has no states.
     #[error(
         "run {0} is a function or a remote workflow, which has no states; run it again as a whole, without from_state"
     )]
@@ -45,30 +45,30 @@ enum RerunError {
     /// The named workflow is not a machine.
     #[error("the workflow beside 'again' must be a machine, because run {0} is one")]
     NoDefinition(RunId),
-    /// An outer engine cannot take over a part.
+    /// An outer engine cannot take over a recorded part.
     #[error("a run on Temporal begins at its first state; leave from_state out, or run it with --on sqlite")]
     OnTemporal,
-    /// Secrets of the run are not known any more.
+    /// Secrets of the run are no longer known.
     #[error("these values of the run were secret and are not recorded: {}; give them again as initial_variables", .0.join(", "))]
     Secrets(Vec<String>),
-    /// A recorded result has a secret.
+    /// A recorded result contains a secret.
     #[error("a result before state '{0}' contains a secret, which is not recorded; begin at an earlier state")]
     SecretResult(String),
-    /// The definition of the run has a secret.
+    /// The definition of the run contains a secret.
     #[error(
         "the definition of run {0} contains a secret, which is not recorded; name the workflow to run beside 'again'"
     )]
     SecretDefinition(RunId),
-    /// Variables that would not fit the recorded results.
+    /// The request has variables, but the recorded results depend on the recorded variables.
     #[error(
         "the results before the state came from the input of the run, so it takes no other one ({}); run it again as a whole, \
          without from_state", .0.join(", ")
     )]
     OtherInput(Vec<String>),
-    /// The part cannot be taken over.
+    /// The new run cannot take over the recorded part.
     #[error(transparent)]
     TakeOver(#[from] TakeOverError),
-    /// A terminal that the part needs is closed.
+    /// A terminal that the recorded part needs is closed.
     #[error("terminal {session} of the run is closed; {}", .opened_by.as_ref().map_or_else(|| "run it again as a whole with another session_id".to_owned(), |state| format!("state '{state}' opened it, so begin at '{state}' or before it")))]
     Closed {
         /// The terminal.
@@ -76,10 +76,10 @@ enum RerunError {
         /// The state that opened it.
         opened_by: Option<String>,
     },
-    /// The states act in a way that cannot be taken back, and have done so in the earlier run.
+    /// The states would repeat irreversible actions of the earlier run.
     #[error("the run has done this before, and it would happen again: {}; with repeat_irreversible it does", .0.join("; "))]
     Irreversible(Vec<String>),
-    /// The recorded definition is not valid any more.
+    /// The recorded definition is no longer valid.
     #[error("the definition of the run is not valid for this version: {0}")]
     Definition(String),
     /// The start was refused.
@@ -102,7 +102,7 @@ impl From<Unreadable> for RerunError {
 /// The history of a run of a machine.
 struct RecordedRun {
     events: Vec<Event>,
-    /// True for each event with a value that is hidden because it was secret.
+    /// For each event, true if a secret value in it is hidden.
     hides: Vec<bool>,
 }
 
@@ -114,7 +114,7 @@ impl RecordedRun {
 }
 
 impl Runs {
-    /// Runs an ended run again: as a whole, or from a state on with the results recorded before it.
+    /// Repeats an ended run: as a whole, or from a state on with the results recorded before that state.
     pub(super) async fn run_again(
         &self,
         caller: &Arc<Caller>,
@@ -143,11 +143,11 @@ impl Runs {
     ) -> Result<Arc<Run>, RerunError> {
         let earlier = self.find_by_text(&request.run_id).await?;
         if earlier.kind() != Kind::Machine {
-            return self.call_again(caller, verb, &request, &earlier, key).await;
+            return self.repeat_call(caller, verb, &request, &earlier, key).await;
         }
-        let recorded = self.recorded(&earlier).await?;
+        let recorded = self.read_recorded(&earlier).await?;
         let (definition, source) = self.definition_again(caller, &verb, &earlier, &recorded).await?;
-        let start = start_again(&verb, &recorded, request.from_state.is_some())?;
+        let start = repeated_start(&verb, &recorded, request.from_state.is_some())?;
         let part = match &request.from_state {
             None => None,
             Some(_) if !earlier.progress().state.is_over() => return Err(RerunError::UnderWay(earlier.id.clone())),
@@ -169,7 +169,7 @@ impl Runs {
     }
 
     /// Starts a function of a library, or a remote workflow, with the input of an earlier run.
-    async fn call_again(
+    async fn repeat_call(
         &self,
         caller: &Arc<Caller>,
         verb: RunWorkflow,
@@ -184,9 +184,9 @@ impl Runs {
             return Err(RerunError::FromFile(earlier.id.clone()));
         }
         let (mut input, mut params) = (earlier.about.input.clone(), earlier.about.params.clone());
-        let other = verb.initial_variables.clone().unwrap_or_default();
-        if !other.is_empty() {
-            params.extend(other);
+        let new_variables = verb.initial_variables.clone().unwrap_or_default();
+        if !new_variables.is_empty() {
+            params.extend(new_variables);
             input = Value::Object(params.clone());
         }
         let mut hidden: Vec<String> = hidden_names(&params, is_hidden);
@@ -196,27 +196,27 @@ impl Runs {
         if !hidden.is_empty() {
             return Err(RerunError::Secrets(hidden));
         }
-        let given = RunArguments { input, params };
+        let run_arguments = RunArguments { input, params };
         let workflow_name = Some(earlier.about.workflow.clone());
         let verb = RunWorkflow {
             workflow_name,
-            initial_variables: Some(given.as_variables()),
+            initial_variables: Some(run_arguments.as_variables()),
             workflow_definition: None,
             workflow_file: None,
             again: None,
             ..verb
         };
-        Ok(self.start_named(caller, verb, Some(given), key, None).await?)
+        Ok(self.start_named(caller, verb, Some(run_arguments), key, None).await?)
     }
 
-    async fn recorded(&self, run: &Run) -> Result<RecordedRun, RerunError> {
+    async fn read_recorded(&self, run: &Run) -> Result<RecordedRun, RerunError> {
         let records = self.shared.journal.read(&run.id, 1).await.map_err(Unreadable::from)?;
         let hides = records.iter().map(|record| has_marks(&record.text)).collect();
         let events = self.shared.read_all(records, &Seal::default()).await?;
         Ok(RecordedRun { events, hides })
     }
 
-    /// Returns the definition beside the request, or that of the earlier run.
+    /// Returns the definition that the request names, or the definition of the earlier run.
     async fn definition_again(
         &self,
         caller: &Arc<Caller>,
@@ -245,18 +245,18 @@ impl Runs {
         Ok((definition, source))
     }
 
-    /// Returns the part of an earlier run before a state, if another run can take it over.
+    /// Returns the part of an earlier run before a state, if another run can take over that part.
     async fn part_before(
         &self,
-        named: &str,
+        state_name: &str,
         recorded: &RecordedRun,
         definition: &Definition,
         repeats_irreversible: bool,
     ) -> Result<RecordedPart, RerunError> {
         let RecordedRun { events, hides } = recorded;
-        let (state, visit) = match named.rsplit_once('/').map(|(state, visit)| (state, visit.parse())) {
+        let (state, visit) = match state_name.rsplit_once('/').map(|(state, visit)| (state, visit.parse())) {
             Some((state, Ok(visit))) => (state, visit),
-            _ => (named, RecordedPart::last_visit(events, named)),
+            _ => (state_name, RecordedPart::last_visit(events, state_name)),
         };
         let part = RecordedPart::before(events, definition, state, visit)?;
         let end = part.events().len() + 1;
@@ -289,15 +289,15 @@ fn hidden_names(fields: &Map<String, Value>, is_hidden: impl Fn(&Value) -> bool)
 /// Error of a history that does not begin with a start.
 const NO_START: &str = "its history has no start";
 
-/// Returns the start of a run with the input of an earlier one. A run that takes over results has no other input.
-fn start_again(verb: &RunWorkflow, recorded: &RecordedRun, takes_over: bool) -> Result<Start, RerunError> {
+/// Returns the start of a run with the input of an earlier run. A run that takes over results accepts no other input.
+fn repeated_start(verb: &RunWorkflow, recorded: &RecordedRun, takes_over: bool) -> Result<Start, RerunError> {
     let Some(Event::Started {
         variables, session_id, limits: recorded_limits, keep_terminals, save_on_success, ..
     }) = recorded.events.first()
     else {
         return Err(RerunError::Definition(NO_START.to_owned()));
     };
-    let given: Map<String, Value> = verb
+    let new_variables: Map<String, Value> = verb
         .initial_variables
         .iter()
         .flatten()
@@ -309,16 +309,17 @@ fn start_again(verb: &RunWorkflow, recorded: &RecordedRun, takes_over: bool) -> 
     let by_reference = secret_variable("");
     variables.retain(|name, _| !name.starts_with(&by_reference));
     let hidden = hidden_names(&variables, |value| recorded.start_hides(value));
-    let missing: Vec<String> = hidden.iter().filter(|name| !given.contains_key(*name)).cloned().collect();
+    let missing: Vec<String> = hidden.iter().filter(|name| !new_variables.contains_key(*name)).cloned().collect();
     if !missing.is_empty() {
         return Err(RerunError::Secrets(missing));
     }
     let terminal = verb.session_id.as_ref().map(|_| "session_id".to_owned());
-    let others: Vec<String> = given.keys().filter(|name| !hidden.contains(name)).cloned().chain(terminal).collect();
+    let others: Vec<String> =
+        new_variables.keys().filter(|name| !hidden.contains(name)).cloned().chain(terminal).collect();
     if takes_over && !others.is_empty() {
         return Err(RerunError::OtherInput(others));
     }
-    variables.extend(given);
+    variables.extend(new_variables);
     let limits = match (verb.max_states, verb.execution_timeout) {
         (None, None) => *recorded_limits,
         _ => limits(verb).map_err(|error| not_started("execution_error", error.to_string()))?,

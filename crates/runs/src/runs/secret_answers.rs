@@ -18,7 +18,7 @@ struct AnswerTaker {
 
 impl Drop for AnswerTaker {
     fn drop(&mut self) {
-        self.runs.shared.secret_answers.taken.lock().remove(&self.run.id);
+        self.runs.shared.secret_answers.values.lock().remove(&self.run.id);
         if !self.run.state().is_over() {
             let (runs, run_id) = (self.runs.clone(), self.run.id.to_string());
             tokio::spawn(async move { runs.cancel(CancelWorkflow { run_id }).await });
@@ -27,7 +27,7 @@ impl Drop for AnswerTaker {
 }
 
 impl Runs {
-    /// Has a person answer a question of the daemon itself: runs a machine with one gate, whose form or choices are the
+    /// Asks a person a question of the daemon itself. Runs a machine with one gate, whose form or choices are the
     /// question, and returns its result with the values of secret fields. `on_begin` receives the id of the run. `None`
     /// if the run does not complete. Dropping the returned future cancels the run.
     pub async fn ask_person(
@@ -45,7 +45,7 @@ impl Runs {
                 return None;
             }
         };
-        self.shared.secret_answers.taken.lock().insert(run.id.clone(), Map::new());
+        self.shared.secret_answers.values.lock().insert(run.id.clone(), Map::new());
         let taker = AnswerTaker { runs: self.clone(), run: run.clone() };
         on_begin(&run.id);
         let mut progress = run.follow();
@@ -58,13 +58,13 @@ impl Runs {
             Some(Value::Object(fields)) => fields,
             _ => Map::new(),
         };
-        let secret = self.shared.secret_answers.taken.lock().remove(&run.id).unwrap_or_default();
+        let secret = self.shared.secret_answers.values.lock().remove(&run.id).unwrap_or_default();
         answer.extend(secret);
         drop(taker);
         Some(answer)
     }
 
-    /// Conceals the secret fields of an answer, and hides their texts wherever they come back.
+    /// Conceals the secret fields of an answer, and adds their texts to the secrets to redact.
     pub(crate) fn conceal(&self, run: &RunId, form: Option<&Value>, answer: String) -> Result<String, TooManySecrets> {
         let Some(form) = form else { return Ok(answer) };
         let (answer, texts) = self.shared.secret_answers.conceal(run, form, answer);

@@ -205,11 +205,11 @@ fn a_child_that_waits_is_recorded_once_and_only_while_its_call_is_open() {
 
 #[test]
 fn a_cancel_is_raised_where_the_function_waits() {
-    let usual = CancelSituation { is_again: false, is_given_up: false, is_function: true };
+    let usual = CancelSituation { is_repeated: false, is_abandoned: false, is_function: true };
     let waits = state([called(1, sleep())]);
     assert_eq!(waits.cancelled(usual), CancelDecision::Raise);
     assert_eq!(waits.cancelled(CancelSituation { is_function: false, ..usual }), CancelDecision::EndNow);
-    assert_eq!(waits.cancelled(CancelSituation { is_given_up: true, ..usual }), CancelDecision::EndNow);
+    assert_eq!(waits.cancelled(CancelSituation { is_abandoned: true, ..usual }), CancelDecision::EndNow);
     assert_eq!(state([]).cancelled(usual), CancelDecision::EndNow, "it computes");
     assert_eq!(state([paused(false)]).cancelled(usual), CancelDecision::Raise, "it waits to be resumed");
 }
@@ -217,7 +217,7 @@ fn a_cancel_is_raised_where_the_function_waits() {
 #[test]
 fn a_second_cancel_ends_the_run_and_a_repeated_one_does_not() {
     let state = state([called(1, sleep()), cancelling()]);
-    let found = |is_again| CancelSituation { is_again, is_given_up: false, is_function: true };
+    let found = |is_repeated| CancelSituation { is_repeated, is_abandoned: false, is_function: true };
     assert_eq!(state.cancelled(found(true)), CancelDecision::EndNow);
     assert_eq!(state.cancelled(found(false)), CancelDecision::Ignore, "the last daemon recorded it");
 }
@@ -268,7 +268,7 @@ fn an_answer_counts_for_an_open_gate_of_this_run_only() {
     let gate_of = |run: &RunId, number| step(run, number).unwrap_or_else(|| panic!("a small number"));
     let answer = |step| Input::GateAnswered { step, choice: "yes".to_owned(), by: By::default() };
     let event = state.event_of(&run(), answer(gate_of(&run(), 1)));
-    let Some(FunctionEvent::Outcome { number: 1, came: CallOutcome::Answer(Answer::Value(value)), by: Some(_) }) =
+    let Some(FunctionEvent::Outcome { number: 1, outcome: CallOutcome::Answer(Answer::Value(value)), by: Some(_) }) =
         event
     else {
         panic!("an answer")

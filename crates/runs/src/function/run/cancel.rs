@@ -1,9 +1,9 @@
 //! Cancellation of a run of a function.
 //!
-//! The driver ends what the run had started. Then it raises `asyncio.CancelledError` wherever the function waits, and
-//! gives the function some time for its `except` and `finally` blocks, and performs their calls. The run ends
-//! cancelled, whatever the function does with the exception. Each step is in the journal, so that a daemon that
-//! recovers the run continues with the next step.
+//! The driver first ends the calls of the run. Then it raises `asyncio.CancelledError` where the function waits, gives
+//! the function some time for its `except` and `finally` blocks, and performs their calls. The run ends cancelled,
+//! whatever the function does with the exception. Each step is in the journal, so that a daemon that recovers the run
+//! continues with the next step.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::function::entry::Entry;
 use crate::function::run::FunctionRun;
 use crate::function::run::frame::{Frame, FrameInput};
 
-/// Time that a cancelled run waits for the end of its calls before it raises in its function.
+/// Time that a cancelled run waits for the end of its calls before it raises the cancel in its function.
 pub(in crate::function) const CALLS_END_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Time limit of a cancelled function for its cleanup.
@@ -29,26 +29,26 @@ const COMPUTE_TIMEOUT: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(in crate::function) struct CancelProgress {
     /// Time by which the function must have finished its cleanup.
-    pub(in crate::function) cleans_up_until: Option<Timestamp>,
+    pub(in crate::function) cleanup_deadline: Option<Timestamp>,
     /// True if this daemon received the cancel.
-    is_asked_for: bool,
+    is_requested: bool,
     /// True if the driver abandoned the function because it took too long.
-    is_given_up: bool,
+    is_abandoned: bool,
     /// Failure of the run's function, if it failed.
     pub(in crate::function) raised: Option<FailureKind>,
 }
 
 impl FunctionRun {
-    /// Cancels the run: raises the exception in its function, if that waits. A second cancel ends the run at once.
-    /// Returns false when this daemon must no longer drive the run.
+    /// Cancels the run: raises the exception in its function, if the function waits. A second cancel ends the run at
+    /// once. Returns false when this daemon must no longer drive the run.
     pub(in crate::function) async fn cancel(&mut self, at: Timestamp, reason: String) -> bool {
-        let is_again = std::mem::replace(&mut self.ending.is_asked_for, true);
-        let found = CancelSituation {
-            is_again,
-            is_given_up: self.ending.is_given_up,
+        let is_repeated = std::mem::replace(&mut self.cancel_progress.is_requested, true);
+        let situation = CancelSituation {
+            is_repeated,
+            is_abandoned: self.cancel_progress.is_abandoned,
             is_function: matches!(self.frames.get(&ROOT), Some(Frame::Function { .. })),
         };
-        match self.folded.cancelled(found) {
+        match self.folded.cancelled(situation) {
             CancelDecision::Ignore => true,
             CancelDecision::EndNow => self.cancel_at_once(at, reason).await,
             CancelDecision::Raise => {
@@ -66,9 +66,9 @@ impl FunctionRun {
     /// Resumes a cancel that is in the history already.
     pub(in crate::function) async fn resume_cancel(&mut self) -> bool {
         match &self.folded.cancel {
-            Some(cancel) if cancel.is_told => {
-                // The time between two daemons does not count.
-                self.ending.cleans_up_until = Some(self.recorder.shared.clock.now().after(CLEANUP_TIMEOUT));
+            Some(cancel) if cancel.is_raised => {
+                // The time without a daemon does not count.
+                self.cancel_progress.cleanup_deadline = Some(self.recorder.shared.clock.now().after(CLEANUP_TIMEOUT));
                 true
             }
             Some(_) => self.deliver_cancel().await,
@@ -76,9 +76,9 @@ impl FunctionRun {
         }
     }
 
-    /// Ends what the run has started, and raises the cancel in its function.
+    /// Ends the calls of the run, and raises the cancel in its function.
     async fn deliver_cancel(&mut self) -> bool {
-        // Frames below the function make no more calls.
+        // Nested frames make no more calls.
         self.frames.retain(|number, _| *number == ROOT);
         self.to_begin.clear();
         let children = self.end_children();
@@ -89,7 +89,7 @@ impl FunctionRun {
         if let Some(Frame::Function { deferred, .. }) = self.frames.get_mut(&ROOT) {
             deferred.clear();
         }
-        self.ending.cleans_up_until = Some(self.recorder.shared.clock.now().after(CLEANUP_TIMEOUT));
+        self.cancel_progress.cleanup_deadline = Some(self.recorder.shared.clock.now().after(CLEANUP_TIMEOUT));
         self.resume_function(
             ROOT,
             vec![Entry::Interrupted { at: self.recorder.shared.clock.now() }],
@@ -101,9 +101,9 @@ impl FunctionRun {
     /// Returns a future that completes when a function of a cancelled run has computed for too long.
     pub(in crate::function) fn wait_for_compute_deadline(&self) -> impl Future<Output = ()> + use<> {
         let (cancelling, clock) = (self.recorder.run.cancelling.clone(), self.recorder.shared.clock.clone());
-        let cleans_up_until = self.ending.cleans_up_until;
+        let cleanup_deadline = self.cancel_progress.cleanup_deadline;
         async move {
-            match cleans_up_until {
+            match cleanup_deadline {
                 Some(at) => clock.sleep_until(at).await,
                 None => {
                     cancelling.cancelled().await;
@@ -115,14 +115,14 @@ impl FunctionRun {
 
     /// Records `entries`, and abandons the function.
     pub(in crate::function) async fn give_up(&mut self, entries: Vec<Entry>) -> bool {
-        self.ending.is_given_up = true;
+        self.cancel_progress.is_abandoned = true;
         self.append(entries).await
     }
 
-    /// Records how the function of the run failed, if it did.
+    /// Records the kind of failure of the run's function, if it failed.
     pub(in crate::function) fn record_raised(&mut self, frame: u64, state: &State) {
         if let (ROOT, State::Failed(failure)) = (frame, state) {
-            self.ending.raised = Some(failure.kind);
+            self.cancel_progress.raised = Some(failure.kind);
         }
     }
 }

@@ -26,7 +26,7 @@ use crate::time_span::TimeSpan;
 pub(in crate::function) enum Frame {
     Function {
         execution: Box<Execution>,
-        /// The node that it executes, unless it is the run itself.
+        /// The node that the function executes; `None` for the root function.
         node_call: Option<Box<CalledNode>>,
         /// Answers in the journal that the run withholds from the function during a pause.
         deferred: Vec<DeferredAnswer>,
@@ -74,19 +74,20 @@ impl GraphFrame {
 /// Failure to continue a function.
 #[derive(Debug, thiserror::Error)]
 enum FrameError {
-    /// Its worker failed, or it does not follow its history.
+    /// The worker failed, or the function does not follow its history.
     #[error(transparent)]
     Worker(#[from] WorkersError),
-    /// The history for its replay is unreadable.
+    /// The history for the replay is unreadable.
     #[error(transparent)]
     History(#[from] HistoryError),
 }
 
 /// The input with which a function continues.
 pub(in crate::function) enum FrameInput {
-    /// Nothing: it starts, or is restored from its history.
+    /// No input: the function starts, or is restored from its history.
     Nothing,
-    /// The answer to a call, by the number among its own; appended together with what follows from it.
+    /// The answer to a call, by its number within the function. The driver appends the answer together with its
+    /// consequences.
     Answer(u64, Answer),
     /// The function executes the node of a call itself.
     Inline(u64),
@@ -95,8 +96,8 @@ pub(in crate::function) enum FrameInput {
 }
 
 impl FunctionRun {
-    /// Resumes a function with an input: appends `entries` and the function's new calls, and performs these. Returns
-    /// false when this daemon must no longer drive the run.
+    /// Resumes a function with an input: appends `entries` and the function's new calls, and performs the calls.
+    /// Returns false when this daemon must no longer drive the run.
     pub(in crate::function) async fn resume_function(
         &mut self,
         number: u64,
@@ -183,7 +184,7 @@ impl FunctionRun {
             entries.extend(self.folded.root_ended(&self.recorder.run.id, at, &entries, ended));
             return self.append(entries).await;
         }
-        // Calls that it did not await are recorded, but stay unanswered.
+        // Calls that the function did not await are recorded, but stay unanswered.
         if !self.append(entries).await {
             return false;
         }
@@ -210,8 +211,8 @@ impl FunctionRun {
     ) -> bool {
         let at = self.recorder.shared.clock.now();
         let is_paused = self.folded.paused.is_some();
-        let ended = match call.and_then(|call| self.folded.open.get(call)).map(|open| &open.what) {
-            Some(CallTarget::Step { step, node, .. }) => Some((node.clone(), self.limit_of(number, step, node))),
+        let ended = match call.and_then(|call| self.folded.open.get(call)).map(|open| &open.target) {
+            Some(CallTarget::Step { step, node, .. }) => Some((node.clone(), self.attempt_timeout(number, step, node))),
             _ => None,
         };
         let Some(Frame::Graph(frame)) = self.frames.get_mut(&number) else { return true };
@@ -321,7 +322,7 @@ impl FunctionRun {
             self.work.add_ready(number, CallOutcome::node(node_result));
             return Ok(());
         }
-        // Its calls are open, and resume separately.
+        // The calls of the graph are open, and resume separately.
         for effect in resume(&frame.graph, &frame.progress) {
             if let Effect::Wait { step, until } = effect {
                 self.delay(number, step, until);
@@ -346,7 +347,7 @@ impl FunctionRun {
         }
     }
 
-    /// Returns the calls and answers of a function so far, with a last step that is not in the journal yet.
+    /// Returns the calls and answers of a function so far. `last` is a step that is not in the journal yet.
     async fn function_history(&self, frame: u64, last: Option<Step>) -> Result<FunctionSteps, HistoryError> {
         Ok(FunctionSteps::from_entries(frame, self.entries().await?, last))
     }
@@ -380,7 +381,7 @@ impl FunctionRun {
         self.frames.remove(&number);
         let is_timeout = matches!(outcome, CallOutcome::TimedOut(_));
         let answered = |answer, by| open.answered(&self.recorder.run.id, (at, number), answer, by, is_timeout);
-        match (self.frames.get_mut(&open.frame), &open.what) {
+        match (self.frames.get_mut(&open.frame), &open.target) {
             (Some(Frame::Function { deferred, .. }), CallTarget::Call(call)) => {
                 let answer = outcome.into_answer();
                 entries.push(answered(answer.clone(), by));

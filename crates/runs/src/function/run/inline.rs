@@ -20,7 +20,7 @@ impl FunctionRun {
     /// Returns whether the function that makes this call executes the node itself: both are in the same file.
     pub(in crate::function) fn is_inline(&self, number: u64, node: &Node) -> bool {
         let NodeKind::Function(function) = &node.kind else { return false };
-        let Some(PendingCall { frame, what: CallTarget::Call(_), .. }) = self.folded.open.get(number) else {
+        let Some(PendingCall { frame, target: CallTarget::Call(_), .. }) = self.folded.open.get(number) else {
             return false;
         };
         let Some(Frame::Function { execution, .. }) = self.frames.get(frame) else { return false };
@@ -32,17 +32,18 @@ impl FunctionRun {
     /// Resumes a call that its caller executes, if another daemon may have begun it.
     pub(in crate::function) fn resume_inline(&mut self, number: u64) {
         match self.folded.open.get(number).and_then(|open| open.inlined.clone()) {
-            // It starts once the driver knows the progress of its caller.
+            // The call starts once the driver knows the progress of its caller.
             None => self.work.add_ready(number, CallOutcome::Begin),
             Some(InlineExecution::Begun) => {}
             Some(InlineExecution::Ended(ended)) => self.inline_ended(number, *ended),
         }
     }
 
-    /// Leaves a call to the function that makes it, if it is such a call. Returns false when this daemon must no
+    /// Makes the calling function execute a call itself, if the call is inline. Returns false when this daemon must no
     /// longer drive the run.
     pub(in crate::function) async fn begin_inline(&mut self, number: u64, at: Timestamp) -> bool {
-        let Some(PendingCall { frame, what: CallTarget::Call(call), inlined: None, .. }) = self.folded.open.get(number)
+        let Some(PendingCall { frame, target: CallTarget::Call(call), inlined: None, .. }) =
+            self.folded.open.get(number)
         else {
             return true;
         };
@@ -52,7 +53,7 @@ impl FunctionRun {
 
     /// Answers the call of a node that its caller has executed.
     pub(in crate::function) fn inline_ended(&mut self, number: u64, ended: CallKind) {
-        let Some(PendingCall { what: CallTarget::Call(Call { kind, .. }), .. }) = self.folded.open.get(number) else {
+        let Some(PendingCall { target: CallTarget::Call(Call { kind, .. }), .. }) = self.folded.open.get(number) else {
             return;
         };
         let CallKind::Run { node, input, .. } = kind else { return };
@@ -76,8 +77,8 @@ impl FunctionRun {
         }
     }
 
-    /// Closes the calls with these numbers (among the function's own), which it could not close earlier, and all calls
-    /// made within a call that has finished. Returns false when this daemon must no longer drive the run.
+    /// Closes the calls with these numbers within the function, which were not open earlier, and all calls made within
+    /// a finished call. Returns false when this daemon must no longer drive the run.
     pub(in crate::function) async fn close(&mut self, frame: u64, ordinals: &[u64]) -> bool {
         let late =
             ordinals.iter().filter_map(|ordinal| self.folded.open.number_of(frame, *ordinal)).collect::<Vec<_>>();
@@ -99,8 +100,7 @@ impl FunctionRun {
 }
 
 impl FunctionState {
-    /// Applies a call of a function that names its enclosing call by the function's own number, or states that the
-    /// enclosing call has finished.
+    /// Applies a function's notification that an inline call has finished. Ignores other calls.
     pub(in crate::function) fn apply_inline(&mut self, frame: u64, call: &Call) {
         if let CallKind::Ended { of, .. } = &call.kind
             && let Some(number) = self.open.number_of(frame, *of)
@@ -109,9 +109,9 @@ impl FunctionState {
         }
     }
 
-    /// Returns the open calls of a function that are not among these, by their numbers among its own.
-    pub(in crate::function) fn not_among(&self, frame: u64, ordinals: &[u64]) -> Vec<u64> {
-        let own = self.open.of_frame(frame).filter_map(|(_, open)| match &open.what {
+    /// Returns the open calls of a function that are not in `ordinals`, by their numbers within the function.
+    pub(in crate::function) fn open_ordinals_except(&self, frame: u64, ordinals: &[u64]) -> Vec<u64> {
+        let own = self.open.of_frame(frame).filter_map(|(_, open)| match &open.target {
             CallTarget::Call(call) => Some(call.ordinal),
             CallTarget::Step { .. } => None,
         });
@@ -146,7 +146,7 @@ mod tests {
             r#"{"function":"called","at":3,"number":2,"frame":1,"call":{"ordinal":1,"call":"run","node":"b","input":"","timeout":null,"kwargs":{}}}"#,
         ]);
         assert!(!older.one_heap);
-        assert!(older.open.below(1).contains(&2) && older.open.orphans().is_empty());
+        assert!(older.open.descendants(1).contains(&2) && older.open.orphans().is_empty());
         assert!(folded(&[&format!(r#"{STARTED},"one_heap":true}}"#)]).one_heap);
     }
 
@@ -164,7 +164,7 @@ mod tests {
             &asks(2, 2, r#","within":1"#),
             &asks(3, 3, ""),
         ]);
-        assert!(run.open.below(1).into_iter().eq([2]));
+        assert!(run.open.descendants(1).into_iter().eq([2]));
         assert!(matches!(run.open.get(1).unwrap().inlined, Some(InlineExecution::Begun)));
         let ended = Call {
             ordinal: 4,
@@ -175,6 +175,6 @@ mod tests {
         assert!(matches!(run.open.get(1).unwrap().inlined, Some(InlineExecution::Ended(_))));
         run.apply(&Entry::Abandoned { at: Timestamp(3), number: 1, asked: crate::function::entry::CallLabel::Other });
         assert_eq!(run.open.orphans(), [2]);
-        assert_eq!(run.not_among(0, &[3]), [2]);
+        assert_eq!(run.open_ordinals_except(0, &[3]), [2]);
     }
 }

@@ -12,7 +12,7 @@ use steplatch_python_api::{Answer, Call, CallKind};
 use steplatch_workflow::{EngineAnswer, EngineTask, FunctionInput, FunctionTurn, FunctionWorkKind, Input};
 use tokio::sync::oneshot;
 
-use crate::child::LEFT_ALONE;
+use crate::child::ABANDONED_REASON;
 use crate::engine::{Attempt, Handled, RunKind as _};
 use crate::function::calls::{CallTarget, child_of, child_step};
 use crate::function::child;
@@ -20,7 +20,7 @@ use crate::function::entry::{CallLabel, Entry};
 use crate::function::outer_work::OuterWork;
 use crate::function::run::cancel::CALLS_END_TIMEOUT;
 use crate::function::run::{FunctionEvent, FunctionRun};
-use crate::function::work::{CallOutcome, left_of};
+use crate::function::work::{CallOutcome, remaining_wait};
 use crate::outer::{InputEnd, Mirror, MirrorMessage, NOT_SERVED};
 use crate::time_span::TimeSpan;
 
@@ -31,7 +31,7 @@ pub(in crate::function) const MAX_CALLS: u64 = 2000;
 /// Maximum bytes of the outcomes of one run's calls. A history in Temporal has each outcome twice, and at most 50 MB.
 pub(in crate::function) const MAX_BYTES: u64 = 16_000_000;
 
-/// Wait limit for the end of a nested run here once the engine has its result.
+/// Maximum wait for the end of a nested run here once the engine has its result.
 const CHILD_END_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Time by which a timer of the engine may be early.
@@ -39,20 +39,20 @@ const TIMER_TOLERANCE: Duration = Duration::from_millis(500);
 
 impl FunctionRun {
     /// Waits for the next event of a run whose calls the engine schedules. Safe to drop and call again.
-    pub(in crate::function) async fn next_elsewhere(&mut self) -> FunctionEvent {
+    pub(in crate::function) async fn next_outer_event(&mut self) -> FunctionEvent {
         let Some(mirror) = &mut self.mirror else { return std::future::pending().await };
         let is_ready = self.work.is_ready();
         let outer = self.work.outer.as_ref();
         let turn_is_over = outer.is_some_and(|outer| outer.is_turn_over(is_ready, Instant::now()));
-        let goes_on = is_ready && !outer.is_some_and(OuterWork::is_between_turns);
+        let continues = is_ready && !outer.is_some_and(OuterWork::is_between_turns);
         tokio::select! {
             biased;
-            Some((number, came)) = self.work.next() => FunctionEvent::Performed { number, came },
+            Some((number, outcome)) = self.work.next() => FunctionEvent::Performed { number, outcome },
             message = mirror.inbox.next() => FunctionEvent::Outer(message),
             () = std::future::ready(()), if turn_is_over => FunctionEvent::TurnOver,
-            () = std::future::ready(()), if goes_on => match self.work.next_ready() {
-                Some((number, came)) => FunctionEvent::Outcome { number, came, by: None },
-                // Something was ready.
+            () = std::future::ready(()), if continues => match self.work.next_ready() {
+                Some((number, outcome)) => FunctionEvent::Outcome { number, outcome, by: None },
+                // Not reached: an outcome was ready.
                 None => FunctionEvent::TurnOver,
             },
         }
@@ -73,7 +73,7 @@ impl FunctionRun {
                 self.set_error(None);
                 self.take_task(task, reply).await
             }
-            // A function has no events of the engine. Dropping the reply reports that.
+            // A function receives no events from the engine. Dropping the reply reports that.
             MirrorMessage::Events(_) => true,
         }
     }
@@ -97,8 +97,8 @@ impl FunctionRun {
                 true
             }
             EngineTask::Call { number, repeated } => {
-                if outer.ask(number, reply) {
-                    self.perform_asked(number, repeated);
+                if outer.request_call(number, reply) {
+                    self.perform_requested(number, repeated);
                 }
                 true
             }
@@ -114,24 +114,24 @@ impl FunctionRun {
     /// Applies an input of the engine. Returns whether it had an effect; `None` when this daemon must no longer drive
     /// the run.
     async fn take_input(&mut self, input: FunctionInput) -> Option<bool> {
-        let happened = match input {
+        let event = match input {
             FunctionInput::Called { number, outcome } => {
-                self.bytes += outcome.to_string().len() as u64;
-                let came = serde_json::from_value(outcome);
-                let came =
-                    came.unwrap_or_else(|error| CallOutcome::refused(format!("its outcome cannot be read: {error}")));
-                Some(FunctionEvent::Outcome { number, came, by: None })
+                self.outcome_bytes += outcome.to_string().len() as u64;
+                let outcome = serde_json::from_value(outcome);
+                let outcome = outcome
+                    .unwrap_or_else(|error| CallOutcome::refused(format!("its outcome cannot be read: {error}")));
+                Some(FunctionEvent::Outcome { number, outcome, by: None })
             }
             FunctionInput::TimerEnded { id } => {
                 let ended = self.work.outer.as_mut().and_then(|outer| outer.take_timer(&id));
-                ended.map(|(number, came)| FunctionEvent::Outcome { number, came, by: None })
+                ended.map(|(number, outcome)| FunctionEvent::Outcome { number, outcome, by: None })
             }
             FunctionInput::RunEnded { number, late, error } => {
-                let came = self.outcome_of_child(number, late, error).await;
-                came.map(|came| FunctionEvent::Outcome { number, came, by: None })
+                let outcome = self.outcome_of_child(number, late, error).await;
+                outcome.map(|outcome| FunctionEvent::Outcome { number, outcome, by: None })
             }
-            FunctionInput::DeadlinePassed => self.passed_limit(),
-            // This run was cancelled before the engine.
+            FunctionInput::DeadlinePassed => self.expired_limit(),
+            // This run is under cancellation already.
             FunctionInput::Passed { input }
                 if matches!(*input, Input::Cancel { .. }) && self.folded.cancel.is_some() =>
             {
@@ -140,15 +140,15 @@ impl FunctionRun {
             FunctionInput::Passed { input } => {
                 let event = self.folded.event_of(&self.recorder.run.id, (*input).clone());
                 if event.is_some()
-                    && let Some(passing) = self.passing.as_mut().filter(|passing| passing.input == *input)
+                    && let Some(passed) = self.passed_input.as_mut().filter(|passed| passed.input == *input)
                 {
-                    passing.is_taken = true;
+                    passed.is_taken = true;
                 }
                 event
             }
         };
-        match happened {
-            Some(FunctionEvent::Outcome { number, came: CallOutcome::TooLarge { bytes }, .. }) => {
+        match event {
+            Some(FunctionEvent::Outcome { number, outcome: CallOutcome::TooLarge { bytes }, .. }) => {
                 let limit = crate::function::outer_work::MAX_OUTCOME_BYTES;
                 let error = format!(
                     "the outcome of call {number} has {bytes} bytes, and one of a run on Temporal has at most {limit}; have it \
@@ -156,7 +156,7 @@ impl FunctionRun {
                 );
                 self.end_failed(error).await.then_some(true)
             }
-            Some(happened) => Box::pin(self.apply_event(happened)).await.then_some(true),
+            Some(event) => Box::pin(self.apply_event(event)).await.then_some(true),
             None => Some(false),
         }
     }
@@ -166,7 +166,7 @@ impl FunctionRun {
         if let Some(error) = self.beyond_limits() {
             return self.end_failed(error).await;
         }
-        let shown =
+        let label =
             self.folded.open.iter().last().map(|(number, open)| match open.label(&self.recorder.run.id, number) {
                 CallLabel::Node(node) => node,
                 CallLabel::Run { workflow, .. } => workflow,
@@ -175,7 +175,7 @@ impl FunctionRun {
             });
         let turn = FunctionTurn {
             deadline: self.deadline(),
-            shown: shown.unwrap_or_default(),
+            shown: label.unwrap_or_default(),
             gate: self.folded.open.is_waiting(),
             waits: self.folded.open.is_waiting() || !self.folded.waiting_children.is_empty(),
             paused: self.folded.paused.as_ref().map(|pause| pause.by.clone()),
@@ -189,15 +189,15 @@ impl FunctionRun {
     }
 
     /// Passes an input of a person, an agent or a parent to the engine, and applies the result.
-    pub(in crate::function) async fn pass_on(&mut self, input: Input) -> Handled {
+    pub(in crate::function) async fn forward_input(&mut self, input: Input) -> Handled {
         let is_in_turn = self.work.outer.as_ref().is_some_and(OuterWork::is_in_turn);
         let (shared, run) = (self.recorder.shared.clone(), self.recorder.run.id.clone());
         match &input {
             // The engine waits for this turn, whose answer contains the work of the run after it. The engine receives
             // no second cancel, since the first one is in progress there, too.
             Input::Cancel { reason } if is_in_turn || self.folded.cancel.is_some() => {
-                let happened = FunctionEvent::Cancelled { reason: reason.clone() };
-                return Handled::recorded(Box::pin(self.apply_event(happened)).await);
+                let event = FunctionEvent::Cancelled { reason: reason.clone() };
+                return Handled::recorded(Box::pin(self.apply_event(event)).await);
             }
             Input::Cancel { reason } => {
                 if !shared.outer.cancel(&run, reason.clone()) {
@@ -206,7 +206,7 @@ impl FunctionRun {
                 return Handled::Unanswered;
             }
             Input::GateAnswered { .. } | Input::Pause { .. } | Input::Resume { .. } => {}
-            // Everything else comes from the engine.
+            // All other inputs come from the engine.
             _ => return Handled::Ignored,
         }
         if self.folded.event_of(&run, input.clone()).is_none() {
@@ -215,18 +215,18 @@ impl FunctionRun {
         // The key is the same for an answer that is repeated because its first reply was lost, and new for the next
         // pause.
         let key = Signature::of_text(&format!("{}{}", self.recorder.published().seq, serde_json::json!(input)));
-        self.passing = Some(PassedInput { input: input.clone(), is_taken: false });
-        let passing = async move { shared.outer.pass(&run, key.to_string(), &input).await };
-        tokio::pin!(passing);
+        self.passed_input = Some(PassedInput { input: input.clone(), is_taken: false });
+        let delivery = async move { shared.outer.pass(&run, key.to_string(), &input).await };
+        tokio::pin!(delivery);
         let handled = loop {
-            if self.passing.as_ref().is_some_and(|passing| passing.is_taken) {
+            if self.passed_input.as_ref().is_some_and(|passed| passed.is_taken) {
                 break Handled::Recorded;
             }
             if self.is_over() {
                 break Handled::Ignored;
             }
             tokio::select! {
-                end = &mut passing => break match end {
+                end = &mut delivery => break match end {
                     InputEnd::Taken { .. } => Handled::Recorded,
                     InputEnd::Ignored => Handled::Ignored,
                     InputEnd::Unknown(trouble) => {
@@ -234,30 +234,30 @@ impl FunctionRun {
                         Handled::Unanswered
                     }
                 },
-                event = self.next_elsewhere() => {
+                event = self.next_outer_event() => {
                     if !Box::pin(self.apply_event(event)).await {
                         break Handled::Lost;
                     }
                 }
             }
         };
-        self.passing = None;
+        self.passed_input = None;
         handled
     }
 
-    /// Cancels the runs that open calls have started in the engine, and waits a moment for their ends: where this daemon waits
-    /// for nested runs itself, they end with what waits for them.
+    /// Cancels the runs that open calls have started in the engine, and waits a moment for their ends. Nested runs that
+    /// this daemon waits for itself end with their calls.
     pub(in crate::function) fn end_children(&self) -> impl Future<Output = ()> + use<> {
-        let starts_run = |what: &CallTarget| {
-            matches!(what, CallTarget::Call(Call { kind: CallKind::RunWorkflow { .. }, .. })) && self.mirror.is_some()
+        let starts_run = |target: &CallTarget| {
+            matches!(target, CallTarget::Call(Call { kind: CallKind::RunWorkflow { .. }, .. })) && self.mirror.is_some()
         };
-        let open = self.folded.open.iter().filter(|(_, open)| starts_run(&open.what));
+        let open = self.folded.open.iter().filter(|(_, open)| starts_run(&open.target));
         let children =
             open.filter_map(|(number, _)| self.recorder.shared.driven(&child_of(&self.recorder.run.id, number)));
         let children: Vec<_> = children.collect();
         async move {
             for child in &children {
-                child.cancel(LEFT_ALONE);
+                child.cancel(ABANDONED_REASON);
             }
             let ended = async {
                 for child in &children {
@@ -275,15 +275,16 @@ impl FunctionRun {
         }
     }
 
-    /// Performs a call that the engine requests. Another daemon may have begun it where the call is older than this one
-    /// and the request is a repeated one.
-    fn perform_asked(&mut self, number: u64, repeated: bool) {
+    /// Performs a call that the engine requests. If the request is repeated and the call is older than this daemon,
+    /// another daemon may have begun the call.
+    fn perform_requested(&mut self, number: u64, repeated: bool) {
         let Some(open) = self.folded.open.get(number).cloned() else { return };
-        let attempt = if repeated && number <= self.found { Attempt::AfterRestart } else { Attempt::First };
-        match open.what {
+        let attempt =
+            if repeated && number <= self.last_recorded_call { Attempt::AfterRestart } else { Attempt::First };
+        match open.target {
             CallTarget::Call(call) => self.perform(number, open.at, call.kind, attempt),
             CallTarget::Step { step, node, input, .. } => {
-                let timeout = self.limit_of(open.frame, &step, &node);
+                let timeout = self.attempt_timeout(open.frame, &step, &node);
                 self.call_node(number, open.at, node.as_str(), input, timeout, attempt);
             }
         }
@@ -294,7 +295,7 @@ impl FunctionRun {
     fn begin_child(&self, number: u64, reply: oneshot::Sender<EngineAnswer>) {
         let open = self.folded.open.get(number);
         let Some(CallTarget::Call(Call { kind: CallKind::RunWorkflow { workflow, input, params, timeout }, .. })) =
-            open.map(|open| open.what.clone())
+            open.map(|open| open.target.clone())
         else {
             let _ = reply.send(EngineAnswer::Done);
             return;
@@ -324,7 +325,7 @@ impl FunctionRun {
     /// Returns the outcome of a call that has started a run, once the engine no longer waits for that run.
     async fn outcome_of_child(&self, number: u64, late: bool, error: Option<String>) -> Option<CallOutcome> {
         let open = self.folded.open.get(number)?;
-        let CallTarget::Call(Call { kind: CallKind::RunWorkflow { workflow, timeout, .. }, .. }) = &open.what else {
+        let CallTarget::Call(Call { kind: CallKind::RunWorkflow { workflow, timeout, .. }, .. }) = &open.target else {
             return None;
         };
         if late {
@@ -355,34 +356,34 @@ impl FunctionRun {
     /// Returns the time until a limit of the run expires: its working time, or the cleanup after a cancel.
     fn deadline(&self) -> Option<Duration> {
         let now = self.recorder.shared.clock.now();
-        let out_of_time = self.timeout.and_then(|timeout| self.folded.at_work_for(timeout));
-        let next = out_of_time.into_iter().chain(self.ending.cleans_up_until).min();
+        let out_of_time = self.timeout.and_then(|timeout| self.folded.work_deadline(timeout));
+        let next = out_of_time.into_iter().chain(self.cancel_progress.cleanup_deadline).min();
         next.map(|at| at.since(now))
     }
 
     /// Returns the event of an expired limit, if there is one. A timer of the engine may belong to an earlier limit.
-    fn passed_limit(&self) -> Option<FunctionEvent> {
+    fn expired_limit(&self) -> Option<FunctionEvent> {
         let now = self.recorder.shared.clock.now().after(TIMER_TOLERANCE);
-        if self.ending.cleans_up_until.is_some_and(|at| at <= now) {
+        if self.cancel_progress.cleanup_deadline.is_some_and(|at| at <= now) {
             return Some(FunctionEvent::CleanedUpTooLong);
         }
-        let out_of_time = self.timeout.and_then(|timeout| self.folded.at_work_for(timeout));
+        let out_of_time = self.timeout.and_then(|timeout| self.folded.work_deadline(timeout));
         out_of_time.is_some_and(|at| at <= now).then_some(FunctionEvent::OutOfTime)
     }
 
     /// Returns the limit of a run on Temporal that this one exceeds, and a remedy.
     fn beyond_limits(&self) -> Option<String> {
-        let helps =
+        let remedy =
             "run the workflow with --on sqlite, or move parts of it to workflows that it calls with ctx.run_workflow";
-        if self.folded.asked > MAX_CALLS {
+        if self.folded.external_calls > MAX_CALLS {
             return Some(format!(
-                "a function on Temporal can make at most {MAX_CALLS} calls, and this one made more; {helps}"
+                "a function on Temporal can make at most {MAX_CALLS} calls, and this one made more; {remedy}"
             ));
         }
-        (self.bytes > MAX_BYTES).then(|| {
+        (self.outcome_bytes > MAX_BYTES).then(|| {
             format!(
                 "the outcomes of a function on Temporal can have at most {MAX_BYTES} bytes in total, and these have \
-                 more; {helps}"
+                 more; {remedy}"
             )
         })
     }
@@ -394,13 +395,13 @@ impl FunctionRun {
     }
 
     /// Makes the engine start a run for a call and wait for its end.
-    pub(in crate::function) fn run_elsewhere(
+    pub(in crate::function) fn start_outer_run(
         &mut self,
         number: u64,
         at: steplatch_workflow::Timestamp,
         timeout: Option<TimeSpan>,
     ) {
-        let limit = left_of(&self.recorder.shared.clock, at, timeout);
+        let limit = remaining_wait(&self.recorder.shared.clock, at, timeout);
         let step = child_step(&self.recorder.run.id, number);
         if let Some(outer) = &mut self.work.outer {
             outer.add(number, FunctionWorkKind::Run { number, step, limit });

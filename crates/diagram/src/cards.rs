@@ -6,21 +6,21 @@ use unicode_width::UnicodeWidthStr as _;
 use super::subject::subject;
 use super::{End, ends, on_exhausted, on_timeout};
 
-/// Maximum length of a line on a card, in characters.
-const MAX_LINE_CHARS: usize = 38;
+/// Maximum width of a line on a card, in character cells.
+const MAX_LINE_COLS: usize = 38;
 
-/// Pixels of a character of the small monospaced type, and of the bold one of names.
-const CHARACTER: f64 = 7.3;
-const BOLD_CHARACTER: f64 = 8.2;
+/// Width of a character in pixels, in the monospaced type of lines and in the bold type of names.
+const CHARACTER_WIDTH: f64 = 7.3;
+const BOLD_CHARACTER_WIDTH: f64 = 8.2;
 
 const MIN_WIDTH: f64 = 132.0;
 const PADDING: f64 = 12.0;
 
 /// Pixels from the top of a card to its first row.
-pub(super) const HEAD: f64 = 46.0;
+pub(super) const HEAD_HEIGHT: f64 = 46.0;
 
-/// Pixels of a row.
-pub(super) const ROW: f64 = 20.0;
+/// Height of a row in pixels.
+pub(super) const ROW_HEIGHT: f64 = 20.0;
 
 /// The drawing of a state.
 #[derive(Debug)]
@@ -31,11 +31,11 @@ pub(super) struct Card {
     pub(super) rows: Vec<Row>,
     pub(super) width: f64,
     pub(super) height: f64,
-    /// True if a run can reach it.
-    pub(super) reached: bool,
+    /// True if a run can reach the state.
+    pub(super) is_reachable: bool,
 }
 
-/// The kind of a state that its shape shows.
+/// The kind of a state, shown by the shape of its card.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Plain,
@@ -45,16 +45,17 @@ pub(super) enum Kind {
     Judged,
 }
 
-/// A possible end of a state, in the order of evaluation.
+/// A possible end of a state. Rows are in the order of evaluation.
 #[derive(Debug)]
 pub(super) struct Row {
     pub(super) line: Line,
     pub(super) way: Way,
 }
 
+/// The continuation of a run after a row's condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
-    /// To another state, by its number; on a time-out or not.
+    /// To another state, by its number; `late` on a time-out.
     To { state: usize, late: bool },
     /// The run completes.
     Completes,
@@ -62,29 +63,29 @@ pub(super) enum Way {
     Fails,
 }
 
-/// A text, truncated if it is too long, with the complete text.
+/// A text of one line, truncated if it is too long.
 #[derive(Debug)]
 pub(super) struct Line {
-    pub(super) shown: String,
-    /// The complete text, if `shown` is truncated.
-    pub(super) whole: Option<String>,
+    pub(super) displayed: String,
+    /// The complete text, if `displayed` is truncated.
+    pub(super) full_text: Option<String>,
 }
 
 impl Line {
     fn new(text: &str) -> Self {
         let text: String = text.chars().map(|character| if character.is_control() { ' ' } else { character }).collect();
-        if text.width() <= MAX_LINE_CHARS {
-            return Self { shown: text, whole: None };
+        if text.width() <= MAX_LINE_COLS {
+            return Self { displayed: text, full_text: None };
         }
-        let mut shown = String::new();
+        let mut displayed = String::new();
         for character in text.chars() {
-            shown.push(character);
-            if shown.width() >= MAX_LINE_CHARS {
+            displayed.push(character);
+            if displayed.width() >= MAX_LINE_COLS {
                 break;
             }
         }
-        shown.push('…');
-        Self { shown, whole: Some(text) }
+        displayed.push('…');
+        Self { displayed, full_text: Some(text) }
     }
 }
 
@@ -104,9 +105,9 @@ fn card(state: &State, number: &impl Fn(&str) -> Option<usize>) -> Card {
         let Some(state) = number(transition.next_state()) else { continue };
         rows.push(Row { line: Line::new(&condition.to_string()), way: Way::To { state, late } });
     }
-    let late = on_timeout(state);
+    let timeout_label = on_timeout(state);
     if let Some(state) = state.on_timeout().and_then(number) {
-        rows.push(Row { line: Line::new(late), way: Way::To { state, late: true } });
+        rows.push(Row { line: Line::new(timeout_label), way: Way::To { state, late: true } });
     }
     if let Some(target) = state.on_exhausted().and_then(number) {
         rows.push(Row { line: Line::new(&on_exhausted(state)), way: Way::To { state: target, late: true } });
@@ -116,21 +117,23 @@ fn card(state: &State, number: &impl Fn(&str) -> Option<usize>) -> Card {
         let line = if when.is_empty() { end.to_owned() } else { format!("{when}: {end}") };
         rows.push(Row { line: Line::new(&line), way });
     }
-    let judged = state.transitions().iter().any(|transition| transition.condition().description().is_some());
+    let has_description = state.transitions().iter().any(|transition| transition.condition().description().is_some());
     let kind = match state.action().tool() {
         tool::RUN_WORKFLOW | tool::PARALLEL => Kind::Nested,
         "gate" => Kind::Judged,
-        _ if judged => Kind::Judged,
+        _ if has_description => Kind::Judged,
         _ => Kind::Plain,
     };
     let tool = format!("{} {}", state.action().tool(), subject(state));
     let (name, tool) = (Line::new(state.name()), Line::new(tool.trim_end()));
     #[allow(clippy::cast_precision_loss, reason = "a card has few characters and few rows")]
-    let line_width = |line: &Line, character_width: f64| line.shown.width() as f64 * character_width + 2.0 * PADDING;
-    let lines = rows.iter().map(|row| line_width(&row.line, CHARACTER) + ROW);
-    let width =
-        lines.chain([line_width(&name, BOLD_CHARACTER), line_width(&tool, CHARACTER), MIN_WIDTH]).fold(0.0, f64::max);
+    let line_width =
+        |line: &Line, character_width: f64| line.displayed.width() as f64 * character_width + 2.0 * PADDING;
+    let row_widths = rows.iter().map(|row| line_width(&row.line, CHARACTER_WIDTH) + ROW_HEIGHT);
+    let width = row_widths
+        .chain([line_width(&name, BOLD_CHARACTER_WIDTH), line_width(&tool, CHARACTER_WIDTH), MIN_WIDTH])
+        .fold(0.0, f64::max);
     #[allow(clippy::cast_precision_loss, reason = "a card has few characters and few rows")]
-    let height = HEAD + ROW * rows.len() as f64 + 6.0;
-    Card { name, tool, kind, rows, width: width.ceil(), height, reached: true }
+    let height = HEAD_HEIGHT + ROW_HEIGHT * rows.len() as f64 + 6.0;
+    Card { name, tool, kind, rows, width: width.ceil(), height, is_reachable: true }
 }

@@ -1,31 +1,32 @@
 //! The layers of a picture: the layer of each state, and the order within a layer.
 //!
-//! Back edges lead to a state on the current search path. Without them there is no cycle, and each state is below all
-//! states that lead to it.
+//! A back edge leads to a state on the current search path. Without back edges there is no cycle, and each state is
+//! below all states that lead to it.
 
 use std::collections::BTreeSet;
 
-/// Number of times that the order within layers is improved, from the top and from below.
-const SWEEPS: usize = 6;
+/// Number of passes that improve the order within layers, downwards and upwards in turn.
+const SWEEP_COUNT: usize = 6;
 
-/// The layers of a picture, from the top: the numbers of states, from the left.
+/// The layers of a picture.
 #[derive(Debug)]
 pub(super) struct Layers {
+    /// The numbers of the states of each layer, from the left; the top layer first.
     pub(super) rows: Vec<Vec<usize>>,
     /// The layer of each state.
     pub(super) layer_of: Vec<usize>,
-    /// True for each state that the initial one reaches.
-    pub(super) reached: Vec<bool>,
+    /// True for each state that is reachable from the initial state.
+    pub(super) reachable: Vec<bool>,
 }
 
-/// Arranges states by the states that each leads to. The picture begins with `initial`.
+/// Arranges states in layers; `targets` has the states that each state leads to. The search begins at `initial`.
 pub(super) fn assign_layers(targets: &[Vec<usize>], initial: usize) -> Layers {
     let count = targets.len();
-    let (finished, back, reached) = search(targets, initial);
-    // A state is finished after all of its targets, without back edges. So in reverse, it precedes its targets.
+    let (finished, back_edges, reachable) = search(targets, initial);
+    // Without back edges, a state is finished after all of its targets, so in reverse order it precedes them.
     let mut layer_of = vec![0; count];
     for &from in finished.iter().rev() {
-        for &to in targets[from].iter().filter(|to| !back.contains(&(from, **to))) {
+        for &to in targets[from].iter().filter(|to| !back_edges.contains(&(from, **to))) {
             layer_of[to] = layer_of[to].max(layer_of[from] + 1);
         }
     }
@@ -38,26 +39,26 @@ pub(super) fn assign_layers(targets: &[Vec<usize>], initial: usize) -> Layers {
     for (from, to) in targets.iter().enumerate().flat_map(|(from, to)| to.iter().map(move |to| (from, *to))) {
         sources[to].push(from);
     }
-    for sweep in 0..SWEEPS {
-        let down = sweep % 2 == 0;
+    for sweep in 0..SWEEP_COUNT {
+        let is_downward = sweep % 2 == 0;
         let order: Vec<usize> =
-            if down { (1..rows.len()).collect() } else { (0..rows.len().saturating_sub(1)).rev().collect() };
+            if is_downward { (1..rows.len()).collect() } else { (0..rows.len().saturating_sub(1)).rev().collect() };
         for layer in order {
-            let neighbour_row = if down { layer - 1 } else { layer + 1 };
-            let links = if down { &sources } else { targets };
-            let positions = middle_positions(&rows[layer], &rows[neighbour_row], links);
+            let neighbour_row = if is_downward { layer - 1 } else { layer + 1 };
+            let links = if is_downward { &sources } else { targets };
+            let positions = mean_positions(&rows[layer], &rows[neighbour_row], links);
             let mut positioned: Vec<(f64, usize)> = positions.into_iter().zip(rows[layer].iter().copied()).collect();
             // A stable sort: a state without a preferred position keeps its position.
             positioned.sort_by(|a, b| a.0.total_cmp(&b.0));
             rows[layer] = positioned.into_iter().map(|(_, state)| state).collect();
         }
     }
-    Layers { rows, layer_of, reached }
+    Layers { rows, layer_of, reachable }
 }
 
-/// Returns for each state of a row the mean position of the states in another row that are linked to it.
+/// Returns, for each state of a row, the mean position of its linked states in another row.
 #[allow(clippy::cast_precision_loss, reason = "a machine has at most a hundred states")]
-fn middle_positions(row: &[usize], other_row: &[usize], links: &[Vec<usize>]) -> Vec<f64> {
+fn mean_positions(row: &[usize], other_row: &[usize], links: &[Vec<usize>]) -> Vec<f64> {
     let position = |(own_position, state): (usize, &usize)| {
         let linked = links[*state].iter().filter_map(|link| other_row.iter().position(|other| other == link));
         let (sum, count) = linked.fold((0.0, 0.0), |(sum, count), position| (sum + position as f64, count + 1.0));
@@ -67,12 +68,12 @@ fn middle_positions(row: &[usize], other_row: &[usize], links: &[Vec<usize>]) ->
 }
 
 /// Searches depth first, from the initial state and then from the states that it does not reach. Returns the states in
-/// the order in which they are finished, the back edges, and the states that the initial one reaches.
+/// the order in which they are finished, the back edges, and a flag for each state that the initial state reaches.
 fn search(targets: &[Vec<usize>], initial: usize) -> (Vec<usize>, BTreeSet<(usize, usize)>, Vec<bool>) {
     let count = targets.len();
     let (mut visited, mut on_path) = (vec![false; count], vec![false; count]);
-    let (mut finished, mut back) = (Vec::new(), BTreeSet::new());
-    let mut reached = vec![false; count];
+    let (mut finished, mut back_edges) = (Vec::new(), BTreeSet::new());
+    let mut reachable = vec![false; count];
     for (root_index, root) in std::iter::once(initial).chain(0..count).enumerate() {
         if root >= count || visited[root] {
             continue;
@@ -85,7 +86,7 @@ fn search(targets: &[Vec<usize>], initial: usize) -> (Vec<usize>, BTreeSet<(usiz
             if let Some(&to) = targets[state].get(*next) {
                 *next += 1;
                 if on_path[to] {
-                    back.insert((state, to));
+                    back_edges.insert((state, to));
                 } else if !visited[to] {
                     visited[to] = true;
                     on_path[to] = true;
@@ -98,10 +99,10 @@ fn search(targets: &[Vec<usize>], initial: usize) -> (Vec<usize>, BTreeSet<(usiz
             }
         }
         if root_index == 0 {
-            reached.clone_from(&visited);
+            reachable.clone_from(&visited);
         }
     }
-    (finished, back, reached)
+    (finished, back_edges, reachable)
 }
 
 #[cfg(test)]
@@ -113,7 +114,7 @@ mod tests {
         // 0 → 1 → 2 → 3, 0 → 3, 2 → 1 back, 3 → 3 to itself; nothing leads to 4.
         let layers = assign_layers(&[vec![1, 3], vec![2], vec![3, 1], vec![3], vec![2]], 0);
         assert_eq!(layers.layer_of, [0, 1, 2, 3, 0]);
-        assert_eq!(layers.reached, [true, true, true, true, false]);
+        assert_eq!(layers.reachable, [true, true, true, true, false]);
         assert_eq!(layers.rows.iter().map(Vec::len).sum::<usize>(), 5);
     }
 

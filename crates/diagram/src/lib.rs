@@ -1,4 +1,4 @@
-//! Diagrams of machines: in Mermaid's language, and as SVG with its own layout.
+//! Diagrams of machines, in Mermaid's language and as SVG with a layout of this crate.
 //!
 //! Pure: the same definition gives the same text.
 
@@ -14,7 +14,7 @@ use steplatch_workflow::{Definition, PossibleOutcomes, State, tool};
 
 pub use svg::svg;
 
-/// Maximum length of a condition in a picture, in characters.
+/// Maximum length of a label in a Mermaid diagram, in characters.
 const MAX_LABEL_CHARS: usize = 60;
 
 /// Returns a machine as a state diagram in Mermaid's language.
@@ -30,7 +30,7 @@ pub fn mermaid(definition: &Definition) -> String {
     let states = definition.states();
     let id = |name: &str| states.iter().position(|state| state.name() == name).unwrap_or(states.len());
     for (index, state) in states.iter().enumerate() {
-        // The name of a state may be a word of Mermaid's, such as `end`, so each has its own number.
+        // The name of a state may be a keyword of Mermaid, such as `end`, so a number identifies each state.
         let subject = subject::subject(state);
         let subject = if subject.is_empty() { subject } else { format!(" {}", label(&subject)) };
         let _ = writeln!(graph, "    state \"{}: {}{subject}\" as s{index}", state.name(), state.action().tool());
@@ -54,7 +54,7 @@ pub fn mermaid(definition: &Definition) -> String {
         }
     }
     if states.iter().any(|state| state.ends().fails) {
-        // Mermaid has one mark for all ends, and the end of a failed run must look different.
+        // Mermaid has one mark for all ends, but the end of a failed run must look different.
         graph.push_str("    classDef bad stroke:#b3261e,color:#b3261e\n    class failed bad\n");
     }
     graph
@@ -63,7 +63,7 @@ pub fn mermaid(definition: &Definition) -> String {
 /// Returns the condition for the `on_timeout` of a state.
 fn on_timeout(state: &State) -> &'static str {
     match state.action().tool() {
-        // Neither can fail.
+        // Neither tool can fail.
         tool::SLEEP | tool::GATE => "on timeout",
         _ => "on timeout or failure",
     }
@@ -82,24 +82,24 @@ struct End {
     completes: bool,
 }
 
-/// Returns the possible ends of a run in a state, the good end first.
+/// Returns the possible ends of a run in a state, completion first.
 fn ends(state: &State) -> Vec<End> {
     let PossibleOutcomes { completes, fails } = state.ends();
-    let leads_on = !state.transitions().is_empty() || state.on_timeout().is_some();
-    let when = |alone: bool, action: &'static str, otherwise: &'static str| match (leads_on, alone) {
+    let has_next_state = !state.transitions().is_empty() || state.on_timeout().is_some();
+    let when = |is_only_end: bool, outcome: &'static str, otherwise: &'static str| match (has_next_state, is_only_end) {
         (true, true) => "otherwise",
         (true, false) => otherwise,
         (false, true) => "",
-        (false, false) => action,
+        (false, false) => outcome,
     };
-    let good = completes.then(|| End { when: when(!fails, "success", "otherwise, success"), completes: true });
-    // A failure that is known leads to `on_timeout`.
+    let completion = completes.then(|| End { when: when(!fails, "success", "otherwise, success"), completes: true });
+    // With `on_timeout`, a known failure leads to its state; only an unknown outcome ends the run.
     let failure = if state.on_timeout().is_some() { "otherwise, outcome unknown" } else { "otherwise, failure" };
-    let bad = fails.then(|| End { when: when(!completes, "failure", failure), completes: false });
-    good.into_iter().chain(bad).collect()
+    let failure_end = fails.then(|| End { when: when(!completes, "failure", failure), completes: false });
+    completion.into_iter().chain(failure_end).collect()
 }
 
-/// Escapes a text for a label of Mermaid: `#`, `;` and text in angle brackets have a meaning there.
+/// Escapes and truncates a text for a label of Mermaid, where `#`, `;` and other characters have a meaning.
 fn label(text: &str) -> String {
     let mut label = String::new();
     for (index, character) in text.chars().enumerate() {

@@ -1,28 +1,28 @@
-//! The places of cards and the routes of the lines between them.
+//! The positions of cards and the routes of the lines between them.
 //!
 //! A line leaves a card next to the row of its transition, or below a card with a single row. It goes down into the gap
-//! between two layers, across on a track of that gap, and down onto its target card. A longer line goes up or down
-//! along the picture: backward lines on the left, forward lines on the right. So no line crosses a card, and parallel
-//! lines have a track or a lane each.
+//! between two layers, across on a track of that gap, and down onto its target card. A line over several layers uses a
+//! lane beside all cards: backward lines on the left, forward lines on the right. So no line crosses a card, and
+//! parallel lines have a track or a lane each.
 
 mod bundles;
 mod landings;
 
 use std::collections::BTreeMap;
 
-use super::cards::{Card, HEAD, ROW, Way};
+use super::cards::{Card, HEAD_HEIGHT, ROW_HEIGHT, Way};
 use super::layers::Layers;
 use bundles::{gather_bundles, number_ports};
 use landings::{place_landings, separate_landings, straighten};
 
 /// Pixels between parallel lines.
-const TRACK: f64 = 10.0;
+const TRACK_SPACING: f64 = 10.0;
 /// Pixels between a card and the nearest line on its left or right.
-const AIR: f64 = 14.0;
+const CARD_MARGIN: f64 = 14.0;
 /// Pixels between a card and the nearest track above or below it.
-const GAP: f64 = 18.0;
+const GAP_PADDING: f64 = 18.0;
 /// Pixels around the picture.
-const MARGIN: f64 = 24.0;
+const PICTURE_MARGIN: f64 = 24.0;
 
 /// A picture: the corners of the cards, and the lines.
 #[derive(Debug)]
@@ -34,14 +34,14 @@ pub(super) struct Plan {
     pub(super) height: f64,
 }
 
-/// A line and the short ones that lead into it, one for each row of the card.
+/// A line, and the short lines that join it from further rows of the card.
 #[derive(Debug)]
 pub(super) struct Route {
-    /// From its first card to its last card.
+    /// The corners of the line, from its card to its target card.
     pub(super) points: Vec<(f64, f64)>,
     /// The short lines of further rows, each from its row to the line.
     pub(super) stubs: Vec<Stub>,
-    /// True if it is taken only on a time-out.
+    /// True if a run takes the line only on a time-out.
     pub(super) late: bool,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Route {
 pub(super) struct Stub {
     pub(super) from: (f64, f64),
     pub(super) to: (f64, f64),
-    /// True if it is taken on a time-out.
+    /// True if a run takes the line on a time-out.
     pub(super) late: bool,
 }
 
@@ -58,17 +58,19 @@ pub(super) struct Stub {
 struct Bundle {
     from: usize,
     to: usize,
-    /// The rows, each with true if it is taken on a time-out.
+    /// The indexes of the rows, each with true if its condition is a time-out.
     rows: Vec<(usize, bool)>,
     side: Side,
     course: Course,
-    /// Its index on its side of the card, from the inside.
+    /// Index of the line on its side of the card, from the inside.
     port: usize,
-    /// Position of its end on its target, from 0 to 1 of the width.
+    /// Position of the line's end on its target, from 0 to 1 of the target's width.
     landing: f64,
+    /// Index of the lane, from the inside.
     lane: usize,
 }
 
+/// The side of a card on which a line leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Side {
     Left,
@@ -76,6 +78,7 @@ enum Side {
     Below,
 }
 
+/// The direction of a line between layers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Course {
     /// To the next layer.
@@ -84,44 +87,47 @@ enum Course {
     Loop,
     /// To the same layer or a higher one, along the left.
     Back,
-    /// Over at least one layer, along the right.
+    /// To a layer below the next one, along the right.
     Ahead,
 }
 
 #[allow(clippy::cast_precision_loss, reason = "counts of lines, of which there are at most a few thousand")]
 fn pixels(count: usize) -> f64 {
-    count as f64 * TRACK
+    count as f64 * TRACK_SPACING
 }
 
 /// Places the cards and routes the lines.
 pub(super) fn plan(cards: &[Card], layers: &Layers) -> Plan {
-    let rough = columns(cards, layers, &vec![(0, 0); cards.len()]);
-    let mut bundles = gather_bundles(cards, layers, &rough);
+    let rough_left = card_positions(cards, layers, &vec![(0, 0); cards.len()]);
+    let mut bundles = gather_bundles(cards, layers, &rough_left);
     let ports = number_ports(&mut bundles, cards.len());
-    let left = columns(cards, layers, &ports);
+    let left = card_positions(cards, layers, &ports);
     place_landings(&mut bundles, cards, &left);
     straighten(&mut bundles, cards, &left);
     separate_landings(&mut bundles, cards, layers, &left);
     let lanes = [Course::Back, Course::Ahead].map(|course| assign_lanes(&mut bundles, layers, course));
 
     let edge_of = |state: usize| {
-        (left[state] - pixels(ports[state].0) - AIR, left[state] + cards[state].width + pixels(ports[state].1) + AIR)
+        (
+            left[state] - pixels(ports[state].0) - CARD_MARGIN,
+            left[state] + cards[state].width + pixels(ports[state].1) + CARD_MARGIN,
+        )
     };
-    let begin = (0..cards.len()).map(|state| edge_of(state).0).fold(f64::INFINITY, f64::min);
-    let end = (0..cards.len()).map(|state| edge_of(state).1).fold(f64::NEG_INFINITY, f64::max);
+    let picture_left = (0..cards.len()).map(|state| edge_of(state).0).fold(f64::INFINITY, f64::min);
+    let picture_right = (0..cards.len()).map(|state| edge_of(state).1).fold(f64::NEG_INFINITY, f64::max);
 
-    // All horizontal parts are in gaps: gap 0 is above the first layer, gap n below the nth.
+    // All horizontal parts are in gaps. Gap 0 is above the first layer, gap n below the nth layer.
     let mut crossings: Vec<Vec<(f64, f64, usize, bool)>> = vec![Vec::new(); layers.rows.len() + 1];
-    let coordinates: Vec<LineCoordinates> =
-        bundles.iter().map(|bundle| coordinates_of(bundle, cards, &left, (begin, end))).collect();
-    for (index, (bundle, across)) in bundles.iter().zip(&coordinates).enumerate() {
+    let line_coordinates: Vec<LineCoordinates> =
+        bundles.iter().map(|bundle| coordinates_of(bundle, cards, &left, (picture_left, picture_right))).collect();
+    for (index, (bundle, coordinates)) in bundles.iter().zip(&line_coordinates).enumerate() {
         let (below, above) = (layers.layer_of[bundle.from] + 1, layers.layer_of[bundle.to]);
         match bundle.course {
-            Course::Next => crossings[below].push((across.exit, across.landing, index, false)),
-            Course::Loop => crossings[above].push((across.exit, across.landing, index, true)),
+            Course::Next => crossings[below].push((coordinates.exit, coordinates.landing, index, false)),
+            Course::Loop => crossings[above].push((coordinates.exit, coordinates.landing, index, true)),
             Course::Back | Course::Ahead => {
-                crossings[below].push((across.exit, across.lane, index, false));
-                crossings[above].push((across.lane, across.landing, index, true));
+                crossings[below].push((coordinates.exit, coordinates.lane, index, false));
+                crossings[above].push((coordinates.lane, coordinates.landing, index, true));
             }
         }
     }
@@ -129,32 +135,32 @@ pub(super) fn plan(cards: &[Card], layers: &Layers) -> Plan {
     let counts: Vec<usize> =
         crossings.iter().enumerate().map(|(gap, crossings)| assign_tracks(gap, crossings, &mut tracks)).collect();
 
-    let (mut gaps, mut tops, mut y) = (Vec::new(), Vec::new(), MARGIN + 20.0);
+    let (mut gaps, mut tops, mut y) = (Vec::new(), Vec::new(), PICTURE_MARGIN + 20.0);
     for (layer, row) in layers.rows.iter().enumerate() {
         gaps.push(y);
-        y += 2.0 * GAP + pixels(counts[layer]);
+        y += 2.0 * GAP_PADDING + pixels(counts[layer]);
         tops.push(y);
         y += row.iter().map(|state| cards[*state].height).fold(0.0, f64::max);
     }
     gaps.push(y);
     let last = counts.last().copied().unwrap_or(0);
-    let height = y + MARGIN + if last == 0 { 0.0 } else { GAP + pixels(last) };
+    let height = y + PICTURE_MARGIN + if last == 0 { 0.0 } else { GAP_PADDING + pixels(last) };
 
-    let shift = MARGIN + pixels(lanes[0]) + TRACK - begin;
+    let shift = PICTURE_MARGIN + pixels(lanes[0]) + TRACK_SPACING - picture_left;
     let corners: Vec<(f64, f64)> =
         left.iter().enumerate().map(|(state, left)| (left + shift, tops[layers.layer_of[state]])).collect();
     let track_y = |gap: usize, index: usize, into: bool| {
-        gaps[gap] + GAP + pixels(tracks.get(&(gap, index, into)).copied().unwrap_or(0))
+        gaps[gap] + GAP_PADDING + pixels(tracks.get(&(gap, index, into)).copied().unwrap_or(0))
     };
-    let lines = bundles.iter().zip(&coordinates).enumerate().map(|(index, (bundle, across))| {
+    let lines = bundles.iter().zip(&line_coordinates).enumerate().map(|(index, (bundle, coordinates))| {
         let (below, above) = (layers.layer_of[bundle.from] + 1, layers.layer_of[bundle.to]);
-        let (exit, lane, landing) = (across.exit + shift, across.lane + shift, across.landing + shift);
+        let (exit, lane, landing) = (coordinates.exit + shift, coordinates.lane + shift, coordinates.landing + shift);
         let (card, corner) = (&cards[bundle.from], corners[bundle.from]);
-        let row_y = |row: usize| corner.1 + HEAD + ROW * (0.5 + row_number(row));
+        let row_y = |row: usize| corner.1 + HEAD_HEIGHT + ROW_HEIGHT * (0.5 + row_number(row));
         let row_x = if bundle.side == Side::Left { corner.0 } else { corner.0 + card.width };
-        // A loop begins at the lowest of its rows, so that it passes the others.
-        let first = if bundle.course == Course::Loop { bundle.rows.len() - 1 } else { 0 };
-        let begin_y = row_y(bundle.rows[first].0);
+        // A loop begins at its lowest row, so that it passes its other rows.
+        let main_row = if bundle.course == Course::Loop { bundle.rows.len() - 1 } else { 0 };
+        let begin_y = row_y(bundle.rows[main_row].0);
         let mut points = match bundle.side {
             Side::Below => vec![(exit, corner.1 + card.height)],
             Side::Left | Side::Right => vec![(row_x, begin_y), (exit, begin_y)],
@@ -176,13 +182,13 @@ pub(super) fn plan(cards: &[Card], layers: &Layers) -> Plan {
         points.push((landing, corners[bundle.to].1));
         let stub =
             |(row, late): &(usize, bool)| Stub { from: (row_x, row_y(*row)), to: (exit, row_y(*row)), late: *late };
-        let joining = bundle.rows.iter().enumerate().filter(|(index, _)| *index != first).map(|(_, row)| stub(row));
-        // The line is dashed if all of its rows are.
+        let stubs = bundle.rows.iter().enumerate().filter(|(index, _)| *index != main_row).map(|(_, row)| stub(row));
+        // The line is dashed if the condition of each row is a time-out.
         let late = bundle.rows.iter().all(|(_, late)| *late);
-        Route { points, stubs: joining.collect(), late }
+        Route { points, stubs: stubs.collect(), late }
     });
     let lines = lines.collect();
-    Plan { corners, lines, width: end + shift + pixels(lanes[1]) + TRACK + MARGIN, height }
+    Plan { corners, lines, width: picture_right + shift + pixels(lanes[1]) + TRACK_SPACING + PICTURE_MARGIN, height }
 }
 
 #[allow(clippy::cast_precision_loss, reason = "a state has at most twenty-two rows")]
@@ -190,37 +196,42 @@ fn row_number(row: usize) -> f64 {
     row as f64
 }
 
-/// Coordinates of a line: its start at its card, its end, and its way along the picture.
+/// The horizontal positions of the vertical parts of a line: at its card, at its target, and in its lane.
 struct LineCoordinates {
     exit: f64,
     landing: f64,
     lane: f64,
 }
 
-fn coordinates_of(bundle: &Bundle, cards: &[Card], left: &[f64], (begin, end): (f64, f64)) -> LineCoordinates {
-    let (from, card) = (left[bundle.from], &cards[bundle.from]);
-    // A loop is between the lines of the rows above.
-    let loop_offset = if bundle.course == Course::Loop { TRACK / 2.0 } else { 0.0 };
+fn coordinates_of(
+    bundle: &Bundle,
+    cards: &[Card],
+    left: &[f64],
+    (picture_left, picture_right): (f64, f64),
+) -> LineCoordinates {
+    let (card_left, card) = (left[bundle.from], &cards[bundle.from]);
+    // A loop runs halfway between the ports of other lines.
+    let loop_offset = if bundle.course == Course::Loop { TRACK_SPACING / 2.0 } else { 0.0 };
     let exit = match bundle.side {
-        Side::Left => from - AIR - pixels(bundle.port) - loop_offset,
-        Side::Right => from + card.width + AIR + pixels(bundle.port) + loop_offset,
-        Side::Below => from + card.width / 2.0,
+        Side::Left => card_left - CARD_MARGIN - pixels(bundle.port) - loop_offset,
+        Side::Right => card_left + card.width + CARD_MARGIN + pixels(bundle.port) + loop_offset,
+        Side::Below => card_left + card.width / 2.0,
     };
     let lane = match bundle.course {
-        Course::Back => begin - pixels(bundle.lane + 1),
-        Course::Next | Course::Loop | Course::Ahead => end + pixels(bundle.lane + 1),
+        Course::Back => picture_left - pixels(bundle.lane + 1),
+        Course::Next | Course::Loop | Course::Ahead => picture_right + pixels(bundle.lane + 1),
     };
     LineCoordinates { exit, landing: left[bundle.to] + cards[bundle.to].width * bundle.landing, lane }
 }
 
-/// Returns the left edge of each card, with room for the lines on its left and on its right (`ports`).
-fn columns(cards: &[Card], layers: &Layers, ports: &[(usize, usize)]) -> Vec<f64> {
+/// Returns the left edge of each card. `ports` has the number of lines on the left and on the right of each card.
+fn card_positions(cards: &[Card], layers: &Layers, ports: &[(usize, usize)]) -> Vec<f64> {
     let mut left = vec![0.0; cards.len()];
-    let room = |count: usize| if count == 0 { AIR } else { 2.0 * AIR + pixels(count) };
+    let spacing = |count: usize| if count == 0 { CARD_MARGIN } else { 2.0 * CARD_MARGIN + pixels(count) };
     let mut middles: Vec<Option<f64>> = vec![None; cards.len()];
     for (layer, row) in layers.rows.iter().enumerate() {
         // The ideal position of a card is below the middle of the cards that lead to it.
-        let ideal: Vec<Option<f64>> = row
+        let ideal_middles: Vec<Option<f64>> = row
             .iter()
             .map(|state| {
                 let leads_here = |other: &usize| {
@@ -234,17 +245,17 @@ fn columns(cards: &[Card], layers: &Layers, ports: &[(usize, usize)]) -> Vec<f64
             .collect();
         let mut next = f64::NEG_INFINITY;
         let mut shifts = Vec::new();
-        for (state, ideal) in row.iter().zip(&ideal) {
+        for (state, ideal_middle) in row.iter().zip(&ideal_middles) {
             let width = cards[*state].width;
-            let earliest = next + room(ports[*state].0);
-            let x = match ideal {
+            let earliest = next + spacing(ports[*state].0);
+            let x = match ideal_middle {
                 Some(middle) => (middle - width / 2.0).max(earliest),
                 None if next == f64::NEG_INFINITY => -width / 2.0,
                 None => earliest,
             };
-            shifts.extend(ideal.map(|middle| middle - width / 2.0 - x));
+            shifts.extend(ideal_middle.map(|middle| middle - width / 2.0 - x));
             left[*state] = x;
-            next = x + width + room(ports[*state].1);
+            next = x + width + spacing(ports[*state].1);
         }
         #[allow(clippy::cast_precision_loss, reason = "a machine has at most a hundred states")]
         let shift = if shifts.is_empty() { 0.0 } else { shifts.iter().sum::<f64>() / shifts.len() as f64 };
@@ -256,21 +267,21 @@ fn columns(cards: &[Card], layers: &Layers, ports: &[(usize, usize)]) -> Vec<f64
     left
 }
 
-/// Assigns a lane to each line along the picture, inner lanes to shorter lines. Returns the number of lanes.
+/// Assigns a lane to each line of a course, inner lanes to shorter lines. Returns the number of lanes.
 fn assign_lanes(bundles: &mut [Bundle], layers: &Layers, course: Course) -> usize {
     let span = |bundle: &Bundle| {
         let (out, into) = (layers.layer_of[bundle.from] + 1, layers.layer_of[bundle.to]);
         (out.min(into), out.max(into))
     };
-    let mut along: Vec<&mut Bundle> = bundles.iter_mut().filter(|bundle| bundle.course == course).collect();
-    along.sort_by_key(|bundle| {
+    let mut course_bundles: Vec<&mut Bundle> = bundles.iter_mut().filter(|bundle| bundle.course == course).collect();
+    course_bundles.sort_by_key(|bundle| {
         let (top, bottom) = span(bundle);
         (bottom - top, top)
     });
     let mut lanes: Vec<Vec<(usize, usize)>> = Vec::new();
-    for bundle in along {
+    for bundle in course_bundles {
         let (top, bottom) = span(bundle);
-        let free = lanes.iter().position(|taken| taken.iter().all(|(from, to)| bottom < *from || *to < top));
+        let free = lanes.iter().position(|spans| spans.iter().all(|(from, to)| bottom < *from || *to < top));
         let lane = free.unwrap_or(lanes.len());
         if lane == lanes.len() {
             lanes.push(Vec::new());
@@ -287,9 +298,9 @@ fn assign_tracks(
     crossings: &[(f64, f64, usize, bool)],
     tracks: &mut BTreeMap<(usize, usize, bool), usize>,
 ) -> usize {
-    let mut taken: Vec<Vec<(f64, f64)>> = Vec::new();
+    let mut used_tracks: Vec<Vec<(f64, f64)>> = Vec::new();
     let mut sorted: Vec<_> = crossings.to_vec();
-    // Lines from above cross the fewest others if the short ones turn first.
+    // Lines from above have the fewest crossings if the shorter lines turn first.
     sorted.sort_by(|a, b| (a.1 - a.0).abs().total_cmp(&(b.1 - b.0).abs()).then(a.2.cmp(&b.2)));
     for (start, end, index, into) in sorted {
         let (from, to) = (start.min(end), start.max(end));
@@ -298,15 +309,16 @@ fn assign_tracks(
             tracks.insert((gap, index, into), 0);
             continue;
         }
-        let apart = |(begin, end): &(f64, f64)| to + TRACK / 2.0 < *begin || *end + TRACK / 2.0 < from;
-        let track = taken.iter().position(|track| track.iter().all(apart)).unwrap_or(taken.len());
-        if track == taken.len() {
-            taken.push(Vec::new());
+        let is_apart =
+            |(begin, end): &(f64, f64)| to + TRACK_SPACING / 2.0 < *begin || *end + TRACK_SPACING / 2.0 < from;
+        let track = used_tracks.iter().position(|track| track.iter().all(is_apart)).unwrap_or(used_tracks.len());
+        if track == used_tracks.len() {
+            used_tracks.push(Vec::new());
         }
-        taken[track].push((from, to));
+        used_tracks[track].push((from, to));
         tracks.insert((gap, index, into), track);
     }
-    taken.len()
+    used_tracks.len()
 }
 
 #[cfg(test)]
@@ -318,10 +330,10 @@ mod tests {
     use super::*;
 
     fn card(targets: &[usize]) -> Card {
-        let line = || Line { shown: "success".to_owned(), whole: None };
+        let line = || Line { displayed: "success".to_owned(), full_text: None };
         let way = |state: &usize| Row { line: line(), way: Way::To { state: *state, late: false } };
         #[allow(clippy::cast_precision_loss, reason = "few rows")]
-        let height = HEAD + ROW * targets.len() as f64 + 6.0;
+        let height = HEAD_HEIGHT + ROW_HEIGHT * targets.len() as f64 + 6.0;
         Card {
             name: line(),
             tool: line(),
@@ -329,7 +341,7 @@ mod tests {
             rows: targets.iter().map(way).collect(),
             width: 140.0,
             height,
-            reached: true,
+            is_reachable: true,
         }
     }
 

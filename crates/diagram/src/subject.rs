@@ -1,16 +1,16 @@
-//! The subject of the action of a state in a few words: the typed text, and the awaited one.
+//! The subject of a state's action in a few words, such as the typed text and the awaited pattern.
 
 use serde_json::{Map, Value};
 use steplatch_workflow::{State, tool};
 
-/// The replacement of a text that is hidden.
-const HIDDEN: &str = "••••••";
+/// The text that replaces a secret.
+const HIDDEN_TEXT: &str = "••••••";
 
 /// Returns the subject of a state's action, in one line; empty if the tool has no subject. Line feeds are drawn as `⏎`,
-/// and texts that are typed as secrets are hidden.
+/// and secret texts are hidden.
 pub(super) fn subject(state: &State) -> String {
     let items = state.items().map(|items| match items {
-        Value::String(text) => format!("for each of {}", visible(text)),
+        Value::String(text) => format!("for each of {}", single_line(text)),
         Value::Array(items) if items.len() == 1 => "for 1 item".to_owned(),
         Value::Array(items) => format!("for each of {} items", items.len()),
         _ => String::new(),
@@ -28,75 +28,76 @@ fn action_subject(state: &State) -> String {
         tool::DIALOGUE => {
             let rules = params.get("rules").and_then(Value::as_array).map_or(0, Vec::len);
             let rules = if rules == 1 { "1 rule".to_owned() } else { format!("{rules} rules") };
-            let until = params.get("until").map(patterns).unwrap_or_default();
-            join_parts(&[visible(text("input_text")), rules, until])
+            let until = params.get("until").map(pattern_text).unwrap_or_default();
+            join_parts(&[single_line(text("input_text")), rules, until])
         }
         tool::OPEN_TERMINAL => match params.get("command").and_then(Value::as_array) {
-            Some(command) => visible(&command.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" ")),
-            None => visible(text("shell")),
+            Some(command) => single_line(&command.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" ")),
+            None => single_line(text("shell")),
         },
-        tool::RUN_COMMAND => visible(text("command")),
-        tool::RUN_WORKFLOW => visible(text("workflow_name")),
-        tool::PARALLEL => branches(params.get("workflows")),
-        tool::GATE => visible(text("prompt")),
-        tool::FAIL => visible(text("message")),
+        tool::RUN_COMMAND => single_line(text("command")),
+        tool::RUN_WORKFLOW => single_line(text("workflow_name")),
+        tool::PARALLEL => branch_names(params.get("workflows")),
+        tool::GATE => single_line(text("prompt")),
+        tool::FAIL => single_line(text("message")),
         tool::SET => params.keys().cloned().collect::<Vec<_>>().join(", "),
         tool::SLEEP => params.get("seconds").map(|seconds| format!("{seconds} s")).unwrap_or_default(),
-        _ => visible(&format!("{}{}", text("node_id"), text("graph_id"))),
+        _ => single_line(&format!("{}{}", text("node_id"), text("graph_id"))),
     }
 }
 
-/// Returns the names of workflows that run at once, or those of the workflows.
-fn branches(workflows: Option<&Value>) -> String {
+/// Returns the names of the branches of `parallel`; for branches without a name, the names of their workflows.
+fn branch_names(workflows: Option<&Value>) -> String {
     let workflow = |branch: &Value| branch.get("workflow_name").and_then(Value::as_str).unwrap_or("unnamed").to_owned();
     let names: Vec<String> = match workflows {
         Some(Value::Object(entries)) => entries.keys().cloned().collect(),
         Some(Value::Array(entries)) => entries.iter().map(workflow).collect(),
         _ => Vec::new(),
     };
-    visible(&names.join(", "))
+    single_line(&names.join(", "))
 }
 
 /// Returns the typed input: its text, and the keys after it.
 fn typed_input(params: &Map<String, Value>) -> String {
     let text = params.get("input_text").and_then(Value::as_str).unwrap_or_default();
     let is_secret = params.get("secret").is_some_and(|secret| *secret == Value::Bool(true) || *secret == "true");
-    // A placeholder shows no value.
+    // A placeholder does not reveal the value.
     let is_placeholder = text.trim().starts_with('{') && text.trim().ends_with('}');
-    let text = if is_secret && !is_placeholder && !text.is_empty() { HIDDEN.to_owned() } else { visible(text) };
+    let text =
+        if is_secret && !is_placeholder && !text.is_empty() { HIDDEN_TEXT.to_owned() } else { single_line(text) };
     let keys = params.get("keys").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
     keys.fold(text, |text, key| format!("{text}<{key}>"))
 }
 
-/// Returns the condition of a wait.
+/// Returns the condition that a wait ends at.
 fn wait_condition(params: &Map<String, Value>) -> String {
-    let patterns_of_wait = [params.get("pattern"), params.get("patterns")].into_iter().flatten().map(patterns);
+    let texts = [params.get("pattern"), params.get("patterns")].into_iter().flatten().map(pattern_text);
     let until = params.get("until").and_then(Value::as_str).filter(|until| *until != "match");
-    join_parts(&patterns_of_wait.chain(until.map(str::to_owned)).collect::<Vec<_>>())
+    join_parts(&texts.chain(until.map(str::to_owned)).collect::<Vec<_>>())
 }
 
-/// Returns the text of one pattern, or of several.
-fn patterns(value: &Value) -> String {
+/// Returns the text of one pattern or of an array of patterns.
+fn pattern_text(value: &Value) -> String {
     let patterns = match value {
         Value::Array(patterns) => patterns.iter().filter_map(Value::as_str).collect(),
         pattern => pattern.as_str().into_iter().collect::<Vec<_>>(),
     };
     let patterns = patterns.into_iter().filter(|pattern| !pattern.is_empty());
-    patterns.map(|pattern| format!("/{}/", visible(pattern))).collect::<Vec<_>>().join(" ")
+    patterns.map(|pattern| format!("/{}/", single_line(pattern))).collect::<Vec<_>>().join(" ")
 }
 
 fn join_parts(parts: &[String]) -> String {
     parts.iter().filter(|part| !part.is_empty()).cloned().collect::<Vec<_>>().join(" ")
 }
 
-/// Returns a text in one line.
-fn visible(text: &str) -> String {
-    let visible_character = |character: char| match character {
+/// Returns a text in one line: line feeds become `⏎`, other control characters blanks.
+fn single_line(text: &str) -> String {
+    let displayed = |character: char| match character {
         '\n' | '\r' => '⏎',
         control if control.is_control() => ' ',
         other => other,
     };
-    text.chars().map(visible_character).collect()
+    text.chars().map(displayed).collect()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The outermost alternatives of a pattern.
 //!
-//! Alternatives are compared as they were read: flags, escapes and blanks of the verbose form make no difference.
+//! Alternatives are compared by their parsed form, so escapes and the blanks of a verbose pattern make no difference.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use crate::error::PatternError;
 use crate::pattern::parse;
 use crate::syntax::{Node, Syntax};
 
-/// The alternatives of a pattern, in their order.
+/// The alternatives of a pattern, in source order.
 #[derive(Debug, Clone)]
 pub struct Alternatives {
     flags: String,
@@ -24,7 +24,8 @@ pub struct Alternative {
 }
 
 impl Alternatives {
-    /// Parses the alternatives of a pattern. If an alternative is a non-capturing group, those of the group replace it.
+    /// Parses the alternatives of a pattern. An alternative that is a non-capturing group is replaced by its own
+    /// alternatives.
     ///
     /// # Errors
     /// If the text breaks a rule of the dialect, or is too long.
@@ -59,7 +60,7 @@ impl Alternatives {
         &self.flags
     }
 
-    /// Returns the alternatives, in their order.
+    /// Returns the alternatives, in source order.
     pub fn iter(&self) -> impl Iterator<Item = &Alternative> {
         self.alternatives.iter()
     }
@@ -79,8 +80,8 @@ impl Finder<'_> {
         {
             let inner = range.start + 3..range.end.saturating_sub(1);
             let is_inner = |ranges: &&Vec<Range<usize>>| {
-                let ends = ranges.first().zip(ranges.last());
-                ranges.len() == branches.len() && ends.is_some_and(|(first, last)| inner == (first.start..last.end))
+                let bounds = ranges.first().zip(ranges.last());
+                ranges.len() == branches.len() && bounds.is_some_and(|(first, last)| inner == (first.start..last.end))
             };
             if let Some(ranges) = self.alternations.iter().find(is_inner) {
                 branches.iter().cloned().zip(ranges.clone()).for_each(|(node, range)| self.add(node, range));

@@ -7,36 +7,36 @@
 use crate::program::{CharMatcher, LoopStep, Program, Step};
 use crate::syntax::{Anchor, RepeatMode};
 
-/// Maximum number of steps of every search: some ten milliseconds in a release build.
+/// Number of steps that a search may take in an empty text: about ten milliseconds in a release build.
 const BASE_STEP_BUDGET: usize = 5_000_000;
 
-/// Additional steps for each byte of text: a few for each character of a line, at each of its characters.
+/// Additional steps for each byte of text. The attempts at all positions of a line may each pass over the line.
 const STEPS_PER_BYTE: usize = 64;
 
-/// Maximum number of open backtracking points, which bounds the memory of a search to some tens of megabytes.
+/// Maximum number of open backtracking points. They limit the memory of a search to some tens of megabytes.
 const MAX_BACKTRACK_POINTS: usize = 2_000_000;
 
 /// The value of an empty slot.
 const UNSET_SLOT: usize = usize::MAX;
 
-/// A search was aborted.
+/// A search was aborted because it exceeded a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BudgetExceeded;
 
-/// Finds the first match that begins at `from` or later; `from` is a boundary of characters.
+/// Finds the first match that begins at `from` or later; `from` is a character boundary.
 ///
-/// Returns the slots of the run: begin and end of the match, then of each group; [`usize::MAX`] for a group without a
-/// match.
+/// Returns the slots of the run: start and end of the match, then start and end of each group. A group without a match
+/// has [`usize::MAX`].
 pub(crate) fn search(program: &Program, text: &str, from: usize) -> Result<Option<Vec<usize>>, BudgetExceeded> {
     let budget = BASE_STEP_BUDGET.saturating_add((text.len() - from).saturating_mul(STEPS_PER_BYTE));
-    let mut run = Run { program, text, slots: vec![UNSET_SLOT; program.slots], stack: Vec::new(), budget };
+    let mut run = Run { program, text, slots: vec![UNSET_SLOT; program.slot_count], stack: Vec::new(), budget };
     let mut at = from;
     loop {
-        if let Some(first) = &program.first_bytes {
-            let next = text.as_bytes()[at..].iter().position(|byte| first[usize::from(*byte)]);
-            let Some(next) = next else { return Ok(None) };
-            // A byte inside a character may equal a first byte, so the search continues to a boundary.
-            at += next;
+        if let Some(first_bytes) = &program.first_bytes {
+            let offset = text.as_bytes()[at..].iter().position(|byte| first_bytes[usize::from(*byte)]);
+            let Some(offset) = offset else { return Ok(None) };
+            // A byte inside a character may equal a first byte; the search skips it.
+            at += offset;
             if !text.is_char_boundary(at) {
                 at += 1;
                 continue;
@@ -57,19 +57,19 @@ pub(crate) fn search(program: &Program, text: &str, from: usize) -> Result<Optio
 /// A backtracking point.
 #[derive(Debug, Clone, Copy)]
 enum Backtrack {
-    /// Another step to continue with.
+    /// Continue at another step.
     Resume { step: usize, at: usize },
-    /// One more iteration of the lazy loop at this step.
+    /// Start one more iteration of the lazy loop at this step.
     Iterate { step: usize, at: usize },
     /// Give back one character of a greedy repetition, down to `low`.
     Retreat { step: usize, at: usize, low: usize },
-    /// Take one more character of a lazy repetition, up to `left`.
-    Advance { step: usize, at: usize, left: u32 },
-    /// The former value of a slot, to restore.
+    /// Take one more character of a lazy repetition, at most `remaining`.
+    Advance { step: usize, at: usize, remaining: u32 },
+    /// Restore the former value of a slot.
     Restore { slot: usize, value: usize },
 }
 
-/// The target of a step: a step and a position, or `None`.
+/// The next step and its position; `None` if the current step failed.
 type Next = Option<(usize, usize)>;
 
 struct Run<'a> {
@@ -81,9 +81,9 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Runs from a step up to its `Accept`, and returns that position. A failed attempt restores all slots.
+    /// Runs from a step up to its `Accept`, and returns the position there. A failed attempt restores all slots.
     ///
-    /// Calls itself for independent parts, as deep as groups are nested.
+    /// Calls itself for independent parts; the nesting of groups bounds the recursion.
     fn attempt(&mut self, step: usize, at: usize) -> Result<Option<usize>, BudgetExceeded> {
         let base = self.stack.len();
         let (mut step, mut at) = (step, at);
@@ -95,8 +95,10 @@ impl Run<'_> {
                     self.commit(base)?;
                     return Ok(Some(at));
                 }
-                Step::One(one) => self.match_one(one, at).map(|at| (step + 1, at)),
-                Step::Many { one, min, max, mode } => self.match_repeated(step, at, one, (*min, *max), *mode)?,
+                Step::One(matcher) => self.match_one(matcher, at).map(|at| (step + 1, at)),
+                Step::Many { matcher, min, max, mode } => {
+                    self.match_repeated(step, at, matcher, (*min, *max), *mode)?
+                }
                 Step::Anchor(anchor) => self.matches_anchor(*anchor, at).then_some((step + 1, at)),
                 Step::Split { first, second } => {
                     self.push_backtrack(Backtrack::Resume { step: *second, at })?;
@@ -107,12 +109,12 @@ impl Run<'_> {
                     self.save_slot(*slot, at)?;
                     Some((step + 1, at))
                 }
-                Step::Enter { count, last } => {
-                    self.save_slot(*count, 0)?;
-                    self.save_slot(*last, UNSET_SLOT)?;
+                Step::Enter { count_slot, start_slot } => {
+                    self.save_slot(*count_slot, 0)?;
+                    self.save_slot(*start_slot, UNSET_SLOT)?;
                     Some((step + 1, at))
                 }
-                Step::Loop(turn) => self.step_loop(step, at, turn)?,
+                Step::Loop(loop_step) => self.enter_or_leave_loop(step, at, loop_step)?,
                 Step::Atomic { end } => self.attempt(step + 1, at)?.map(|at| (*end, at)),
                 Step::Look { back, negated, end } => {
                     (self.match_look_around(step + 1, at, *back, *negated)? != *negated).then_some((*end, at))
@@ -138,14 +140,14 @@ impl Run<'_> {
     /// Discards the backtracking points since `base`. Restore points stay: points before `base` may need them.
     fn commit(&mut self, base: usize) -> Result<(), BudgetExceeded> {
         self.spend(self.stack.len() - base)?;
-        let mut kept = base;
+        let mut new_len = base;
         for index in base..self.stack.len() {
             if matches!(self.stack[index], Backtrack::Restore { .. }) {
-                self.stack[kept] = self.stack[index];
-                kept += 1;
+                self.stack[new_len] = self.stack[index];
+                new_len += 1;
             }
         }
-        self.stack.truncate(kept);
+        self.stack.truncate(new_len);
         Ok(())
     }
 
@@ -153,15 +155,15 @@ impl Run<'_> {
     fn backtrack(&mut self, base: usize) -> Result<Next, BudgetExceeded> {
         let program = self.program;
         while self.stack.len() > base
-            && let Some(way) = self.stack.pop()
+            && let Some(point) = self.stack.pop()
         {
             self.spend(1)?;
-            match way {
+            match point {
                 Backtrack::Restore { slot, value } => self.slots[slot] = value,
                 Backtrack::Resume { step, at } => return Ok(Some((step, at))),
                 Backtrack::Iterate { step, at } => {
-                    if let Step::Loop(turn) = &program.steps[step] {
-                        return self.iterate(step, at, turn).map(Some);
+                    if let Step::Loop(loop_step) = &program.steps[step] {
+                        return self.iterate(step, at, loop_step).map(Some);
                     }
                 }
                 Backtrack::Retreat { step, at, low } => {
@@ -171,12 +173,12 @@ impl Run<'_> {
                     }
                     return Ok(Some((step, at)));
                 }
-                Backtrack::Advance { step, at, left } => {
-                    if let Step::Many { one, .. } = &program.steps[step]
-                        && let Some(at) = self.match_one(one, at)
+                Backtrack::Advance { step, at, remaining } => {
+                    if let Step::Many { matcher, .. } = &program.steps[step]
+                        && let Some(at) = self.match_one(matcher, at)
                     {
-                        if left > 1 {
-                            self.push_backtrack(Backtrack::Advance { step, at, left: left - 1 })?;
+                        if remaining > 1 {
+                            self.push_backtrack(Backtrack::Advance { step, at, remaining: remaining - 1 })?;
                         }
                         return Ok(Some((step + 1, at)));
                     }
@@ -190,24 +192,24 @@ impl Run<'_> {
         &mut self,
         step: usize,
         at: usize,
-        one: &CharMatcher,
+        matcher: &CharMatcher,
         counts: (u32, u32),
         mode: RepeatMode,
     ) -> Result<Next, BudgetExceeded> {
         let (min, max) = counts;
         let required = if mode == RepeatMode::Lazy { min } else { max };
-        let (mut end, mut low, mut taken) = (at, at, 0);
-        while taken < required
-            && let Some(next) = self.match_one(one, end)
+        let (mut end, mut low, mut count) = (at, at, 0);
+        while count < required
+            && let Some(next) = self.match_one(matcher, end)
         {
             self.spend(1)?;
-            taken += 1;
+            count += 1;
             end = next;
-            if taken == min {
+            if count == min {
                 low = end;
             }
         }
-        if taken < min {
+        if count < min {
             return Ok(None);
         }
         match mode {
@@ -215,53 +217,53 @@ impl Run<'_> {
                 self.push_backtrack(Backtrack::Retreat { step: step + 1, at: end, low })?;
             }
             RepeatMode::Lazy if max > min => {
-                self.push_backtrack(Backtrack::Advance { step, at: end, left: max - min })?;
+                self.push_backtrack(Backtrack::Advance { step, at: end, remaining: max - min })?;
             }
             RepeatMode::Greedy | RepeatMode::Lazy | RepeatMode::Possessive => {}
         }
         Ok(Some((step + 1, end)))
     }
 
-    fn step_loop(&mut self, step: usize, at: usize, turn: &LoopStep) -> Result<Next, BudgetExceeded> {
-        let done = self.slots[turn.count];
-        if done < turn.min as usize {
-            return self.iterate(step, at, turn).map(Some);
+    fn enter_or_leave_loop(&mut self, step: usize, at: usize, loop_step: &LoopStep) -> Result<Next, BudgetExceeded> {
+        let iterations = self.slots[loop_step.count_slot];
+        if iterations < loop_step.min as usize {
+            return self.iterate(step, at, loop_step).map(Some);
         }
-        // After an empty iteration, another one would be empty, too.
-        if done >= turn.max as usize || self.slots[turn.last] == at {
-            return Ok(Some((turn.exit, at)));
+        // An iteration after an empty one would be empty, too.
+        if iterations >= loop_step.max as usize || self.slots[loop_step.start_slot] == at {
+            return Ok(Some((loop_step.exit, at)));
         }
-        if turn.lazy {
+        if loop_step.lazy {
             self.push_backtrack(Backtrack::Iterate { step, at })?;
-            return Ok(Some((turn.exit, at)));
+            return Ok(Some((loop_step.exit, at)));
         }
-        self.push_backtrack(Backtrack::Resume { step: turn.exit, at })?;
-        self.iterate(step, at, turn).map(Some)
+        self.push_backtrack(Backtrack::Resume { step: loop_step.exit, at })?;
+        self.iterate(step, at, loop_step).map(Some)
     }
 
-    fn iterate(&mut self, step: usize, at: usize, turn: &LoopStep) -> Result<(usize, usize), BudgetExceeded> {
-        let done = self.slots[turn.count];
-        self.save_slot(turn.count, done.saturating_add(1))?;
-        // Required iterations may take nothing.
-        if done >= turn.min as usize {
-            self.save_slot(turn.last, at)?;
+    fn iterate(&mut self, step: usize, at: usize, loop_step: &LoopStep) -> Result<(usize, usize), BudgetExceeded> {
+        let iterations = self.slots[loop_step.count_slot];
+        self.save_slot(loop_step.count_slot, iterations.saturating_add(1))?;
+        // Required iterations may be empty, so their start does not end the loop.
+        if iterations >= loop_step.min as usize {
+            self.save_slot(loop_step.start_slot, at)?;
         }
         Ok((step + 1, at))
     }
 
-    /// Returns whether the look-around at `step` matches here, or `back` characters earlier. Slots saved by a negated
-    /// part are restored, because it is part of no match.
+    /// Returns whether the part of a look-around matches `back` characters before `at`. The slots of a negated part are
+    /// restored, because the part belongs to no match.
     fn match_look_around(&mut self, step: usize, at: usize, back: u64, negated: bool) -> Result<bool, BudgetExceeded> {
         let Some(start) = self.position_before(at, back)? else { return Ok(false) };
         let base = self.stack.len();
-        let found = self.attempt(step, start)?.is_some();
+        let is_match = self.attempt(step, start)?.is_some();
         if negated {
             self.backtrack(base)?;
         }
-        Ok(found)
+        Ok(is_match)
     }
 
-    /// Matches the text of a group again (a back-reference).
+    /// Matches the text of a group again, and returns the end of the repeated text.
     fn match_backreference(
         &mut self,
         group: usize,
@@ -274,14 +276,14 @@ impl Run<'_> {
         if !ignore_case {
             return Ok(text[at..].starts_with(&text[begin..end]).then_some(at + end - begin));
         }
-        let mut rest = text[at..].chars();
+        let mut remaining_text = text[at..].chars();
         for expected in text[begin..end].chars() {
-            let same = |actual: char| actual == expected || actual.to_lowercase().eq(expected.to_lowercase());
-            if !rest.next().is_some_and(same) {
+            let is_same = |actual: char| actual == expected || actual.to_lowercase().eq(expected.to_lowercase());
+            if !remaining_text.next().is_some_and(is_same) {
                 return Ok(None);
             }
         }
-        Ok(Some(text.len() - rest.as_str().len()))
+        Ok(Some(text.len() - remaining_text.as_str().len()))
     }
 
     fn group(&self, group: usize) -> Option<(usize, usize)> {
@@ -289,12 +291,12 @@ impl Run<'_> {
         (end != UNSET_SLOT && begin <= end).then_some((begin, end))
     }
 
-    fn match_one(&self, one: &CharMatcher, at: usize) -> Option<usize> {
+    fn match_one(&self, matcher: &CharMatcher, at: usize) -> Option<usize> {
         let next = self.text[at..].chars().next()?;
-        one.takes(next).then(|| at + next.len_utf8())
+        matcher.matches(next).then(|| at + next.len_utf8())
     }
 
-    /// Returns the position `characters` earlier, if there is one.
+    /// Returns the position `characters` before `at`, or `None` before the start of the text.
     fn position_before(&mut self, at: usize, characters: u64) -> Result<Option<usize>, BudgetExceeded> {
         let Ok(characters) = usize::try_from(characters) else { return Ok(None) };
         if characters == 0 {
@@ -313,9 +315,11 @@ impl Run<'_> {
             Anchor::TextEnd => after.is_empty(),
             Anchor::TextEndOrLastNewline => after.is_empty() || after == "\n",
             Anchor::WordBoundary { negated, ascii } => {
-                let word = |character: char| self.program.word.contains(character) && (character.is_ascii() || !ascii);
-                let boundary = before.chars().next_back().is_some_and(word) != after.chars().next().is_some_and(word);
-                boundary != negated
+                let is_word_character =
+                    |character: char| self.program.word.contains(character) && (character.is_ascii() || !ascii);
+                let is_boundary = before.chars().next_back().is_some_and(is_word_character)
+                    != after.chars().next().is_some_and(is_word_character);
+                is_boundary != negated
             }
         }
     }
@@ -325,11 +329,11 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn push_backtrack(&mut self, way: Backtrack) -> Result<(), BudgetExceeded> {
+    fn push_backtrack(&mut self, point: Backtrack) -> Result<(), BudgetExceeded> {
         if self.stack.len() >= MAX_BACKTRACK_POINTS {
             return Err(BudgetExceeded);
         }
-        self.stack.push(way);
+        self.stack.push(point);
         Ok(())
     }
 

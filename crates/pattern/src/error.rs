@@ -3,33 +3,33 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Reason why a text is not a pattern that can run.
+/// Reason why a pattern cannot be compiled.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
     /// The text breaks a rule of the dialect; its author can fix it at `position`.
     #[error("pattern '{}' does not compile: {reason} at position {position}", Excerpt(.pattern))]
     Invalid {
-        /// The pattern as given.
+        /// The pattern, unchanged.
         pattern: String,
         /// Position of the error, in characters from the start of the pattern.
         position: usize,
         /// The error, as a fragment: "unclosed group".
         reason: String,
     },
-    /// The pattern is well formed, but neither engine can run it.
+    /// The pattern is well formed, but no engine can run it.
     #[error("pattern '{}' is not supported: {reason}", Excerpt(.pattern))]
     Unsupported {
-        /// The pattern as given.
+        /// The pattern, unchanged.
         pattern: String,
         /// The unsupported part, as a fragment.
         reason: String,
     },
-    /// The pattern would take more memory than one pattern may; a shorter one will do.
+    /// The pattern exceeds a size limit; its author can shorten it.
     #[error("pattern '{}' is too large: {reason}", Excerpt(.pattern))]
     TooLarge {
-        /// The pattern as given.
+        /// The pattern, unchanged.
         pattern: String,
-        /// The exceeded bound, as a fragment.
+        /// The exceeded limit, as a fragment.
         reason: String,
     },
 }
@@ -38,19 +38,19 @@ pub enum PatternError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error("pattern '{}' takes too much work on this text", Excerpt(.pattern))]
 pub struct TooMuchWork {
-    /// The pattern as given.
+    /// The pattern, unchanged.
     pub pattern: String,
 }
 
-/// A pattern shortened for an error: a page of pattern should not make a page of error.
+/// A pattern, shortened for an error message.
 struct Excerpt<'a>(&'a str);
 
 /// Maximum length of the pattern in an error, in characters.
-const EXCERPT_CHARACTERS: usize = 200;
+const MAX_EXCERPT_CHARS: usize = 200;
 
 impl fmt::Display for Excerpt<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.char_indices().nth(EXCERPT_CHARACTERS) {
+        match self.0.char_indices().nth(MAX_EXCERPT_CHARS) {
             None => f.write_str(self.0),
             Some((end, _)) => write!(f, "{}…", &self.0[..end]),
         }

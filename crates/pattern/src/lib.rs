@@ -1,11 +1,10 @@
-//! Patterns in the dialect of Python's `re`, with a bound on their work.
+//! Patterns in the dialect of Python's `re`, with a bound on the work of a search.
 //!
-//! Owns the reading, translation and running of users' patterns. Callers hold a [`Pattern`]: compiled once, cheap to
+//! Owns the parsing, translation and execution of users' patterns. Callers hold a [`Pattern`]: compiled once, cheap to
 //! clone, safe to share between threads.
 //!
-//! Two things differ from Python: `^` and `$` match at the lines of a text from the start (as with `(?m)`), because
-//! people write patterns for single lines of a screen; and a search may end with [`TooMuchWork`] where Python would not
-//! terminate in practice.
+//! Two things differ from Python. `^` and `$` match at each line of a text (as with `(?m)`), because people write
+//! patterns for single lines of a screen. A search may end with [`TooMuchWork`] where Python would run for hours.
 
 mod alternatives;
 mod backtrack;

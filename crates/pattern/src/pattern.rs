@@ -10,19 +10,19 @@ use crate::program::{self, Program};
 use crate::syntax::Syntax;
 use crate::{syntax, translate};
 
-/// Maximum length of a pattern. A longer one is a mistake, and its compilation is slow.
+/// Maximum length of a pattern. A longer pattern is a mistake, and its compilation is slow.
 const MAX_SOURCE_BYTES: usize = 10_000;
 
-/// Maximum memory of a compiled pattern: `\w{200}` fits, because the set of all letters is large.
+/// Maximum memory of a compiled pattern. `\w{200}` must fit, although the set of all letters is large.
 const MAX_COMPILED_BYTES: usize = 10 << 20;
 
 /// Maximum memory of the compiled sieve, which saves work of the backtracking engine. A larger sieve is omitted.
 const MAX_SIEVE_BYTES: usize = 1 << 20;
 
-/// Maximum memory of the tables of one search while they grow.
+/// Maximum memory of the state tables of one search.
 const MAX_TABLE_BYTES: usize = 2 << 20;
 
-/// A pattern that compiled, ready to search.
+/// A compiled pattern, ready to search.
 ///
 /// Clones share the compiled form.
 #[derive(Clone)]
@@ -36,12 +36,12 @@ struct Compiled {
 
 /// The engine that runs a pattern.
 enum Engine {
-    /// Takes time in proportion to the text, for every pattern.
+    /// Takes time in proportion to the text.
     Linear(regex::Regex),
     /// For look-around, back-references and atomic groups, which the linear engine does not support.
     Backtracking {
         program: Program,
-        /// Finds a begin at or before that of the first match, or nothing if there is no match.
+        /// Finds a position at or before the first match; without one, the text has no match.
         sieve: Option<regex::Regex>,
     },
 }
@@ -51,9 +51,9 @@ enum Engine {
 pub struct Match {
     /// The bytes of the text that the whole pattern matched.
     pub range: Range<usize>,
-    /// The range of each group, group 1 first; `None` for a group that took no part.
+    /// The range of each group, group 1 first; `None` for a group without a match.
     ///
-    /// As long as [`Pattern::group_names`].
+    /// Has an entry for each of [`Pattern::group_names`].
     pub groups: Vec<Option<Range<usize>>>,
 }
 
@@ -95,7 +95,7 @@ impl Pattern {
         &self.0.source
     }
 
-    /// Returns the name of each group, group 1 first; `None` for a group without one.
+    /// Returns the name of each group, group 1 first; `None` for an unnamed group.
     #[must_use]
     pub fn group_names(&self) -> &[Option<String>] {
         &self.0.names
@@ -103,20 +103,20 @@ impl Pattern {
 
     /// Finds the first match that begins at byte `from` of `text` or later.
     ///
-    /// The text before `from` is not searched, but `^`, `\b` and look-behind see it. A `from` inside a character counts
-    /// as the begin of the next one; after the end, nothing is found.
+    /// The text before `from` is not searched, but `^`, `\b` and look-behind see it. If `from` is inside a character,
+    /// the search begins at the next one; if it is after the end, nothing is found.
     ///
     /// # Errors
     /// If the search exceeded the bound on its work.
     pub fn find_at(&self, text: &str, from: usize) -> Result<Option<Match>, TooMuchWork> {
-        let Some(from) = (from..=text.len()).find(|&at| text.is_char_boundary(at)) else { return Ok(None) };
+        let Some(from) = (from..=text.len()).find(|&index| text.is_char_boundary(index)) else { return Ok(None) };
         match &self.0.engine {
             Engine::Linear(regex) if self.0.names.is_empty() => {
                 Ok(regex.find_at(text, from).map(|found| Match { range: found.range(), groups: Vec::new() }))
             }
             Engine::Linear(regex) => Ok(regex.captures_at(text, from).and_then(|captures| {
                 let groups = captures.iter().skip(1).map(|group| group.map(|group| group.range())).collect();
-                captures.get(0).map(|whole| Match { range: whole.range(), groups })
+                captures.get(0).map(|whole_match| Match { range: whole_match.range(), groups })
             })),
             Engine::Backtracking { program, sieve } => {
                 let from = match sieve {
@@ -131,14 +131,14 @@ impl Pattern {
                     |slots: &[usize]| (slots[0] <= slots[1] && slots[1] <= text.len()).then(|| slots[0]..slots[1]);
                 Ok(slots.and_then(|slots| {
                     let mut groups = slots[..2 * (self.0.names.len() + 1)].chunks_exact(2).map(range);
-                    let whole = groups.next()??;
-                    Some(Match { range: whole, groups: groups.collect() })
+                    let whole_match = groups.next()??;
+                    Some(Match { range: whole_match, groups: groups.collect() })
                 }))
             }
         }
     }
 
-    /// Returns whether the pattern is found anywhere in `text`.
+    /// Returns whether the pattern has a match in `text`.
     ///
     /// # Errors
     /// If the search exceeded the bound on its work.

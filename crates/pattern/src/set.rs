@@ -7,15 +7,15 @@ use regex_syntax::hir::{Class, HirKind};
 pub(crate) struct Set {
     /// One bit for each ASCII character.
     ascii: u128,
-    /// The ranges of other characters, sorted and disjoint.
-    others: Box<[(char, char)]>,
+    /// The ranges of characters outside ASCII, sorted and disjoint.
+    non_ascii: Box<[(char, char)]>,
 }
 
 impl Set {
     /// Parses a set or a single character in the notation of [`crate::translate`].
     ///
-    /// An invalid text returns the empty set; the translation writes no such text.
-    pub(crate) fn read(source: &str) -> Self {
+    /// Returns the empty set for an invalid text; the translation writes no such text.
+    pub(crate) fn parse(source: &str) -> Self {
         let Ok(hir) = regex_syntax::parse(source) else { return Self::default() };
         match hir.kind() {
             HirKind::Literal(literal) => {
@@ -34,16 +34,16 @@ impl Set {
     }
 
     fn from_ranges(ranges: impl Iterator<Item = (char, char)>) -> Self {
-        let (mut ascii, mut others) = (0u128, Vec::new());
+        let (mut ascii, mut non_ascii) = (0u128, Vec::new());
         for (first, last) in ranges {
             for character in u32::from(first)..=u32::from(last).min(127) {
                 ascii |= 1 << character;
             }
             if last > '\x7f' {
-                others.push((first.max('\u{80}'), last));
+                non_ascii.push((first.max('\u{80}'), last));
             }
         }
-        Self { ascii, others: others.into() }
+        Self { ascii, non_ascii: non_ascii.into() }
     }
 
     /// Returns whether a character is in the set.
@@ -51,13 +51,13 @@ impl Set {
         if character.is_ascii() {
             return self.ascii >> u32::from(character) & 1 == 1;
         }
-        let before = self.others.partition_point(|(_, last)| *last < character);
-        self.others.get(before).is_some_and(|(first, _)| *first <= character)
+        let index = self.non_ascii.partition_point(|(_, last)| *last < character);
+        self.non_ascii.get(index).is_some_and(|(first, _)| *first <= character)
     }
 
-    /// Returns whether any character beyond ASCII is in the set.
-    pub(crate) fn has_others(&self) -> bool {
-        !self.others.is_empty()
+    /// Returns whether the set has a character outside ASCII.
+    pub(crate) fn has_non_ascii(&self) -> bool {
+        !self.non_ascii.is_empty()
     }
 }
 
@@ -76,7 +76,7 @@ mod tests {
             (r"(?s:.)", "\nx", ""),
             (r"[^\s\S]", "", "a \n"),
         ] {
-            let set = Set::read(written);
+            let set = Set::parse(written);
             assert!(inside.chars().all(|character| set.contains(character)), "{written}");
             assert!(!outside.chars().any(|character| set.contains(character)), "{written}");
         }

@@ -1,7 +1,7 @@
 //! The parser of patterns, by the rules of Python's `re`.
 //!
-//! It follows CPython's `re._parser` (3.11), so that it accepts the same patterns, and refuses the same ones at the
-//! same position. Flags are resolved while parsing: the tree keeps only the flag "ignore case". Source:
+//! The parser follows CPython's `re._parser` (3.11): it accepts the same patterns, and refuses the others at the same
+//! position. Flags are resolved while parsing: the tree keeps only the flag "ignore case". Source:
 //! <https://github.com/python/cpython/blob/3.11/Lib/re/_parser.py>.
 
 use std::ops::Range;
@@ -17,8 +17,8 @@ pub(crate) struct Syntax {
     pub(crate) flags: Flags,
     /// The end of the flags of the whole pattern, in characters from its start.
     pub(crate) flags_end: usize,
-    /// The ranges of the branches of each alternation, in characters, in the order of their ends. The last one is that
-    /// of the whole pattern. A single branch is also an alternation.
+    /// The ranges of the branches of each alternation, in characters. Alternations are in the order of their ends, so
+    /// the whole pattern is last. A single branch is also an alternation.
     pub(crate) alternations: Vec<Vec<Range<usize>>>,
 }
 
@@ -43,15 +43,15 @@ pub(crate) enum Node {
     Repeat { node: Box<Node>, min: u32, max: Option<u32>, mode: RepeatMode },
     /// A capturing group. Numbers follow the order in the pattern.
     Capture(Box<Node>),
-    /// A part that ignores case, or does not.
+    /// A part that ignores case if `on`.
     IgnoreCase { on: bool, node: Box<Node> },
-    /// A part without backtracking into it after a match.
+    /// A part that is not backtracked into after its match.
     Atomic(Box<Node>),
     /// Look-ahead, or look-behind.
     Look { behind: bool, negated: bool, node: Box<Node> },
     /// A repetition of the text of a group.
     Backref(usize),
-    /// One branch if a group took part, the other if it did not.
+    /// The branch `yes` if a group matched, otherwise `no`.
     Conditional { group: usize, yes: Box<Node>, no: Box<Node> },
 }
 
@@ -60,11 +60,11 @@ pub(crate) enum Node {
 pub(crate) enum ClassItem {
     /// From one character to another, both included.
     Range(char, char),
-    /// A class with a letter.
+    /// A letter class, such as `\d`.
     Category { kind: Category, negated: bool, ascii: bool },
 }
 
-/// A class of characters with a letter.
+/// A class of characters that a letter denotes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Category {
     /// `\d`
@@ -103,17 +103,17 @@ pub(crate) enum RepeatMode {
     Possessive,
 }
 
-/// A rule of the dialect that a pattern breaks.
+/// A broken rule of the dialect, with its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SyntaxError {
-    /// In characters from the start of the pattern.
+    /// Position in characters from the start of the pattern.
     pub(crate) position: usize,
     /// The broken rule, as a fragment.
     pub(crate) reason: String,
 }
 
-/// Maximum nesting depth of groups: the engines' own limit is 64, and a tree is walked by recursion.
-const MAX_DEPTH: usize = 40;
+/// Maximum nesting depth of groups. The limit of the linear engine is 64, and functions recurse over the tree.
+const MAX_GROUP_DEPTH: usize = 40;
 
 /// Parses a pattern.
 pub(crate) fn parse(source: &str) -> Result<Syntax, SyntaxError> {
@@ -135,7 +135,7 @@ fn syntax_error(position: usize, reason: impl Into<String>) -> SyntaxError {
     SyntaxError { position, reason: reason.into() }
 }
 
-/// The inline flags at a position. The tree has the flag "ignore case" of groups.
+/// The inline flags at a position. The flag "ignore case" of groups is in the tree instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Flags {
     pub(crate) ignore_case: bool,
@@ -150,20 +150,20 @@ struct Parser {
     position: usize,
     names: Vec<Option<String>>,
     /// The numbers of the groups that are not closed yet.
-    open: Vec<usize>,
-    /// Number of characters of each group, once it is closed.
+    open_groups: Vec<usize>,
+    /// The width of each group; unknown until the group is closed.
     widths: Vec<Width>,
-    /// Number of groups at the start of the outermost enclosing look-behind.
-    before_look_behind: Option<usize>,
-    /// The positions of conditions, each with its group, which may follow later.
+    /// Number of groups before the outermost enclosing look-behind.
+    groups_before_look_behind: Option<usize>,
+    /// The position and the group number of each condition. The group may follow later in the pattern.
     conditions: Vec<(usize, usize)>,
     flags_end: usize,
     alternations: Vec<Vec<Range<usize>>>,
 }
 
-/// The part before a quantifier, for its rules.
+/// The kind of a part, which decides if a quantifier may follow.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Before {
+enum PartKind {
     Atom,
     Anchor,
     Repeat,
@@ -183,9 +183,9 @@ impl Parser {
             characters: source.chars().collect(),
             position: 0,
             names: Vec::new(),
-            open: Vec::new(),
+            open_groups: Vec::new(),
             widths: Vec::new(),
-            before_look_behind: None,
+            groups_before_look_behind: None,
             conditions: Vec::new(),
             flags_end: 0,
             alternations: Vec::new(),
@@ -220,25 +220,26 @@ impl Parser {
         taken
     }
 
-    /// Parses branches up to the closing parenthesis or the end. It may begin with flags for the whole pattern.
-    fn parse_alternation(&mut self, flags: &mut Flags, depth: usize, whole: bool) -> Result<Node, SyntaxError> {
-        let mut begin = self.position;
-        let mut branches = vec![self.parse_branch(flags, depth, whole)?];
-        let mut places = vec![begin..self.position];
+    /// Parses branches up to the closing parenthesis or the end. With `is_whole`, flags of the whole pattern may begin
+    /// the first branch.
+    fn parse_alternation(&mut self, flags: &mut Flags, depth: usize, is_whole: bool) -> Result<Node, SyntaxError> {
+        let mut start = self.position;
+        let mut branches = vec![self.parse_branch(flags, depth, is_whole)?];
+        let mut ranges = vec![start..self.position];
         while self.accept('|') {
-            begin = self.position;
+            start = self.position;
             branches.push(self.parse_branch(flags, depth, false)?);
-            places.push(begin..self.position);
+            ranges.push(start..self.position);
         }
-        self.alternations.push(places);
+        self.alternations.push(ranges);
         Ok(if branches.len() == 1 { branches.remove(0) } else { Node::Alternation(branches) })
     }
 
-    fn parse_branch(&mut self, flags: &mut Flags, depth: usize, first: bool) -> Result<Node, SyntaxError> {
-        let mut nodes: Vec<(Node, Before)> = Vec::new();
+    fn parse_branch(&mut self, flags: &mut Flags, depth: usize, may_set_flags: bool) -> Result<Node, SyntaxError> {
+        let mut nodes: Vec<(Node, PartKind)> = Vec::new();
         while let Some(next) = self.peek() {
             let start = self.position;
-            let piece = match next {
+            let part = match next {
                 '|' | ')' => break,
                 ' ' | '\t' | '\n' | '\r' | '\u{b}' | '\u{c}' if flags.verbose => {
                     self.position += 1;
@@ -259,45 +260,45 @@ impl Parser {
                 }
                 '{' => match self.parse_counts(start)? {
                     Some((min, max)) => self.parse_repeat(nodes.pop(), min, max, start)?,
-                    None => (Node::Literal('{'), Before::Atom),
+                    None => (Node::Literal('{'), PartKind::Atom),
                 },
                 '(' => {
                     self.position += 1;
-                    match self.parse_group(flags, depth, first && nodes.is_empty(), start)? {
-                        Some(group) => (group, Before::Atom),
+                    match self.parse_group(flags, depth, may_set_flags && nodes.is_empty(), start)? {
+                        Some(group) => (group, PartKind::Atom),
                         None => continue,
                     }
                 }
                 '[' => {
                     self.position += 1;
-                    (self.parse_class(*flags, start)?, Before::Atom)
+                    (self.parse_class(*flags, start)?, PartKind::Atom)
                 }
                 '\\' => match self.parse_escape(*flags, false)? {
-                    Escape::Character(character) => (Node::Literal(character), Before::Atom),
-                    Escape::Category(item) => (Node::Class { negated: false, items: vec![item] }, Before::Atom),
-                    Escape::Anchor(anchor) => (Node::Anchor(anchor), Before::Anchor),
-                    Escape::Backref(group) => (Node::Backref(group), Before::Atom),
+                    Escape::Character(character) => (Node::Literal(character), PartKind::Atom),
+                    Escape::Category(item) => (Node::Class { negated: false, items: vec![item] }, PartKind::Atom),
+                    Escape::Anchor(anchor) => (Node::Anchor(anchor), PartKind::Anchor),
+                    Escape::Backref(group) => (Node::Backref(group), PartKind::Atom),
                 },
                 '.' => {
                     self.position += 1;
-                    (Node::Any { newline: flags.dot_all }, Before::Atom)
+                    (Node::Any { newline: flags.dot_all }, PartKind::Atom)
                 }
                 '^' => {
                     self.position += 1;
                     let anchor = if flags.multi_line { Anchor::LineStart } else { Anchor::TextStart };
-                    (Node::Anchor(anchor), Before::Anchor)
+                    (Node::Anchor(anchor), PartKind::Anchor)
                 }
                 '$' => {
                     self.position += 1;
                     let anchor = if flags.multi_line { Anchor::LineEnd } else { Anchor::TextEndOrLastNewline };
-                    (Node::Anchor(anchor), Before::Anchor)
+                    (Node::Anchor(anchor), PartKind::Anchor)
                 }
                 literal => {
                     self.position += 1;
-                    (Node::Literal(literal), Before::Atom)
+                    (Node::Literal(literal), PartKind::Atom)
                 }
             };
-            nodes.push(piece);
+            nodes.push(part);
         }
         let mut nodes: Vec<Node> =
             nodes.into_iter().map(|(node, _)| node).filter(|node| *node != Node::Empty).collect();
@@ -314,9 +315,9 @@ impl Parser {
         if self.peek() == Some('}') {
             return Ok(None);
         }
-        let digit = |character: char| character.is_ascii_digit();
-        let low = self.take_while(usize::MAX, digit);
-        let high = if self.accept(',') { self.take_while(usize::MAX, digit) } else { low.clone() };
+        let is_digit = |character: char| character.is_ascii_digit();
+        let low = self.take_while(usize::MAX, is_digit);
+        let high = if self.accept(',') { self.take_while(usize::MAX, is_digit) } else { low.clone() };
         if !self.accept('}') {
             self.position = start + 1;
             return Ok(None);
@@ -337,15 +338,15 @@ impl Parser {
 
     fn parse_repeat(
         &mut self,
-        item: Option<(Node, Before)>,
+        item: Option<(Node, PartKind)>,
         min: u32,
         max: Option<u32>,
         start: usize,
-    ) -> Result<(Node, Before), SyntaxError> {
+    ) -> Result<(Node, PartKind), SyntaxError> {
         let node = match item {
-            None | Some((_, Before::Anchor)) => return Err(syntax_error(start, "nothing to repeat")),
-            Some((_, Before::Repeat)) => return Err(syntax_error(start, "multiple repeat")),
-            Some((node, Before::Atom)) => node,
+            None | Some((_, PartKind::Anchor)) => return Err(syntax_error(start, "nothing to repeat")),
+            Some((_, PartKind::Repeat)) => return Err(syntax_error(start, "multiple repeat")),
+            Some((node, PartKind::Atom)) => node,
         };
         let mode = if self.accept('?') {
             RepeatMode::Lazy
@@ -354,7 +355,7 @@ impl Parser {
         } else {
             RepeatMode::Greedy
         };
-        Ok((repeat_node(node, min, max, mode), Before::Repeat))
+        Ok((repeat_node(node, min, max, mode), PartKind::Repeat))
     }
 
     /// Parses a group after its opening parenthesis; `None` for a comment, and for flags of the whole pattern.
@@ -362,10 +363,10 @@ impl Parser {
         &mut self,
         flags: &mut Flags,
         depth: usize,
-        first: bool,
+        may_set_flags: bool,
         start: usize,
     ) -> Result<Option<Node>, SyntaxError> {
-        if depth >= MAX_DEPTH {
+        if depth >= MAX_GROUP_DEPTH {
             return Err(syntax_error(start, "groups nested too deeply"));
         }
         let mut inner = *flags;
@@ -388,8 +389,8 @@ impl Parser {
                 return Ok(Some(Node::Backref(group)));
             }
             'P' => {
-                let what = self.peek().map(String::from).unwrap_or_default();
-                return Err(syntax_error(start + 1, format!("unknown extension ?P{what}")));
+                let extension = self.peek().map(String::from).unwrap_or_default();
+                return Err(syntax_error(start + 1, format!("unknown extension ?P{extension}")));
             }
             '#' => {
                 while let Some(next) = self.next() {
@@ -421,7 +422,7 @@ impl Parser {
                             None => node,
                         }
                     }
-                    Scope::Whole if first => {
+                    Scope::Whole if may_set_flags => {
                         *flags = inner;
                         self.flags_end = self.position;
                         return Ok(None);
@@ -442,16 +443,16 @@ impl Parser {
         depth: usize,
         start: usize,
     ) -> Result<Node, SyntaxError> {
-        if let Some(taken) = name.as_deref().filter(|name| self.find_group(name).is_some()) {
-            return Err(syntax_error(start + 4, format!("redefinition of group name '{taken}'")));
+        if let Some(duplicate) = name.as_deref().filter(|name| self.find_group(name).is_some()) {
+            return Err(syntax_error(start + 4, format!("redefinition of group name '{duplicate}'")));
         }
         self.names.push(name);
         self.widths.push(Width::UNKNOWN);
         let number = self.names.len();
-        self.open.push(number);
+        self.open_groups.push(number);
         let node = self.parse_alternation(&mut flags, depth + 1, false)?;
         self.expect_close(start)?;
-        self.open.pop();
+        self.open_groups.pop();
         self.widths[number - 1] = Width::from_node(&node, &self.widths);
         Ok(Node::Capture(Box::new(node)))
     }
@@ -463,13 +464,13 @@ impl Parser {
         depth: usize,
         start: usize,
     ) -> Result<Node, SyntaxError> {
-        let outermost = self.before_look_behind.is_none();
-        if outermost {
-            self.before_look_behind = Some(self.names.len());
+        let is_outermost = self.groups_before_look_behind.is_none();
+        if is_outermost {
+            self.groups_before_look_behind = Some(self.names.len());
         }
         let node = self.parse_alternation(&mut flags, depth + 1, false)?;
-        if outermost {
-            self.before_look_behind = None;
+        if is_outermost {
+            self.groups_before_look_behind = None;
         }
         let width = Width::from_node(&node, &self.widths);
         if Some(width.min_width) == width.max_width {
@@ -479,13 +480,13 @@ impl Parser {
         }
     }
 
-    /// Checks Python's rule for references: the group is closed, and was closed before an enclosing look-behind began.
+    /// Checks Python's rule for references: the group is closed, and begins before any enclosing look-behind.
     fn check_reference(&self, group: usize, position: usize) -> Result<(), SyntaxError> {
-        if self.open.contains(&group) {
+        if self.open_groups.contains(&group) {
             return Err(syntax_error(position, "cannot refer to an open group"));
         }
-        match self.before_look_behind {
-            Some(before) if group > before => {
+        match self.groups_before_look_behind {
+            Some(group_count) if group > group_count => {
                 Err(syntax_error(position, "cannot refer to group defined in the same lookbehind subpattern"))
             }
             _ => Ok(()),
@@ -504,7 +505,7 @@ impl Parser {
                 _ => return Err(syntax_error(position, format!("bad character in group name '{name}'"))),
             }
         };
-        if self.before_look_behind.is_some() {
+        if self.groups_before_look_behind.is_some() {
             if group > self.names.len() {
                 return Err(syntax_error(position, "cannot refer to an open group"));
             }
@@ -558,7 +559,7 @@ impl Parser {
         let (mut added, mut removed, mut negative) = (String::new(), String::new(), false);
         loop {
             let position = self.position;
-            let ends = if negative { "missing :" } else { "missing -, : or )" };
+            let expected = if negative { "missing :" } else { "missing -, : or )" };
             match self.next() {
                 Some(')') if !negative => break,
                 Some(':') if !negative || !removed.is_empty() => break,
@@ -578,13 +579,13 @@ impl Parser {
                 }
                 Some(other) if other.is_alphabetic() => return Err(syntax_error(position, "unknown flag")),
                 Some(_) if negative && removed.is_empty() => return Err(syntax_error(position, "missing flag")),
-                _ => return Err(syntax_error(position, ends)),
+                _ => return Err(syntax_error(position, expected)),
             }
         }
-        if let Some(both) = added.chars().find(|flag| removed.contains(*flag)) {
-            return Err(syntax_error(self.position - 1, format!("bad inline flags: flag '{both}' turned on and off")));
+        if let Some(flag) = added.chars().find(|flag| removed.contains(*flag)) {
+            return Err(syntax_error(self.position - 1, format!("bad inline flags: flag '{flag}' turned on and off")));
         }
-        let whole = self.characters[self.position - 1] == ')';
+        let is_whole = self.characters[self.position - 1] == ')';
         let mut ignore_case = None;
         for (letters, on) in [(&added, true), (&removed, false)] {
             for letter in letters.chars() {
@@ -595,12 +596,12 @@ impl Parser {
                     'x' => flags.verbose = on,
                     'a' => flags.ascii = true,
                     'u' => flags.ascii = false,
-                    // Locale: not supported, and a pattern with this flag means text.
+                    // `L` (locale) is not supported; the pattern still matches text.
                     _ => {}
                 }
             }
         }
-        if whole {
+        if is_whole {
             flags.ignore_case |= ignore_case.is_some();
             return Ok(Scope::Whole);
         }
@@ -611,17 +612,17 @@ impl Parser {
         let unclosed = || syntax_error(start, "unterminated character set");
         let negated = self.accept('^');
         let mut items = Vec::new();
-        let mut first = true;
+        let mut is_first = true;
         loop {
             let position = self.position;
             let from = match self.peek().ok_or_else(unclosed)? {
-                ']' if !first => {
+                ']' if !is_first => {
                     self.position += 1;
                     break;
                 }
                 _ => self.parse_class_member(flags)?,
             };
-            first = false;
+            is_first = false;
             if self.peek() != Some('-') {
                 items.push(from);
                 continue;
@@ -665,7 +666,7 @@ impl Parser {
         Ok(ClassItem::Range(character, character))
     }
 
-    /// Reads an escape; the parser is at its backslash.
+    /// Parses an escape; the parser is at its backslash.
     fn parse_escape(&mut self, flags: Flags, in_class: bool) -> Result<Escape, SyntaxError> {
         let start = self.position;
         self.position += 1;
@@ -701,20 +702,20 @@ impl Parser {
 
     fn parse_hexadecimal(&mut self, start: usize, count: usize) -> Result<char, SyntaxError> {
         let digits = self.take_while(count, |character| character.is_ascii_hexdigit());
-        let written = || self.characters[start..self.position].iter().collect::<String>();
+        let escape_source = || self.characters[start..self.position].iter().collect::<String>();
         if digits.len() != count {
-            return Err(syntax_error(start, format!("incomplete escape {}", written())));
+            return Err(syntax_error(start, format!("incomplete escape {}", escape_source())));
         }
         let code = u32::from_str_radix(&digits, 16).ok().and_then(char::from_u32);
-        code.ok_or_else(|| syntax_error(start, format!("bad escape {} (no such character)", written())))
+        code.ok_or_else(|| syntax_error(start, format!("bad escape {} (no such character)", escape_source())))
     }
 
-    /// Reads an octal escape or group reference: the dialect distinguishes them by counting digits.
+    /// Parses an octal escape or a group reference; the number of digits distinguishes them.
     fn parse_digits(&mut self, start: usize, in_class: bool) -> Result<Escape, SyntaxError> {
-        let octal = |character: char| ('0'..='7').contains(&character);
+        let is_octal = |character: char| ('0'..='7').contains(&character);
         self.position = start + 1;
         let leading_zero = self.peek() == Some('0');
-        let digits = self.take_while(3, octal);
+        let digits = self.take_while(3, is_octal);
         if leading_zero || digits.len() == 3 || (in_class && !digits.is_empty()) {
             let code = u32::from_str_radix(&digits, 8).ok().filter(|code| *code <= 0o377).and_then(char::from_u32);
             return code
@@ -740,7 +741,7 @@ impl Parser {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Width {
     pub(crate) min_width: u64,
-    /// `None` without a bound.
+    /// `None` if the length is unlimited.
     pub(crate) max_width: Option<u64>,
 }
 
@@ -785,7 +786,7 @@ impl Width {
     }
 }
 
-/// Scope of a set of inline flags.
+/// The part of a pattern that inline flags apply to.
 enum Scope {
     Whole,
     Group { ignore_case: Option<bool> },
@@ -801,8 +802,8 @@ fn with_ignore_case(on: bool, node: Node) -> Node {
     if node == Node::Empty { node } else { Node::IgnoreCase { on, node: Box::new(node) } }
 }
 
-/// Returns a repetition of a part. A zero-width part is not repeated, because its result at a position does not change,
-/// and the engines refuse such a repetition.
+/// Returns a repetition of a part. A zero-width part is not repeated: each repetition would give the same result, and
+/// the linear engine refuses it.
 fn repeat_node(node: Node, min: u32, max: Option<u32>, mode: RepeatMode) -> Node {
     if !is_zero_width(&node) {
         return Node::Repeat { node: Box::new(node), min, max, mode };

@@ -19,9 +19,10 @@ pub(crate) fn needs_backtracking(node: &Node) -> bool {
     }
 }
 
-/// Returns a pattern for the linear engine that matches wherever this one does, and possibly elsewhere.
+/// Returns a looser pattern for the linear engine: it matches wherever `node` does, and possibly elsewhere.
 ///
-/// If it has no match in a text, neither has this one, and no match of this one begins before its first match.
+/// A text without a match of the looser pattern has none of `node`. No match of `node` begins before the first match of
+/// the looser pattern.
 pub(crate) fn loosen(node: &Node) -> Node {
     let loosen_all = |nodes: &[Node]| nodes.iter().map(loosen).collect();
     match node {
@@ -43,14 +44,14 @@ pub(crate) fn loosen(node: &Node) -> Node {
     }
 }
 
-/// Writes a pattern that needs no backtracking.
+/// Returns the notation of a pattern that needs no backtracking.
 pub(crate) fn translate(root: &Node) -> String {
     let mut translation = Translation(String::new());
     translation.write_node(root);
     translation.0
 }
 
-/// Writes a set.
+/// Returns the notation of a set.
 pub(crate) fn write_class(negated: bool, items: &[ClassItem]) -> String {
     let mut output = String::from(if negated { "[^" } else { "[" });
     for item in items {
@@ -62,7 +63,7 @@ pub(crate) fn write_class(negated: bool, items: &[ClassItem]) -> String {
                     write_literal(*to, &mut output);
                 }
             }
-            ClassItem::Category { kind, negated, ascii } => output.push_str(category(*kind, *negated, *ascii)),
+            ClassItem::Category { kind, negated, ascii } => output.push_str(category_notation(*kind, *negated, *ascii)),
         }
     }
     output.push(']');
@@ -120,7 +121,7 @@ impl Translation {
             Node::Capture(node) => self.write_enclosed("(", node),
             Node::IgnoreCase { on: true, node } => self.write_enclosed("(?i:", node),
             Node::IgnoreCase { on: false, node } => self.write_enclosed("(?-i:", node),
-            // The empty part has no text, and the others need backtracking.
+            // The empty part has no notation, and the other parts need backtracking.
             Node::Empty | Node::Atomic(_) | Node::Look { .. } | Node::Backref(_) | Node::Conditional { .. } => {}
         }
     }
@@ -142,21 +143,21 @@ impl Translation {
             (0, None) => self.push("*"),
             (1, None) => self.push("+"),
             (0, Some(1)) => self.push("?"),
-            (min, None) => self.write(format_args!("{{{min},}}")),
-            (min, Some(max)) => self.write(format_args!("{{{min},{max}}}")),
+            (min, None) => self.write_format(format_args!("{{{min},}}")),
+            (min, Some(max)) => self.write_format(format_args!("{{{min},{max}}}")),
         }
         if mode == RepeatMode::Lazy {
             self.push("?");
         }
     }
 
-    fn write(&mut self, text: std::fmt::Arguments<'_>) {
+    fn write_format(&mut self, text: std::fmt::Arguments<'_>) {
         self.0.write_fmt(text).expect("writing to a string cannot fail");
     }
 }
 
-/// Returns the notation of a class with a letter inside a set.
-fn category(kind: Category, negated: bool, ascii: bool) -> &'static str {
+/// Returns the notation of a letter class, such as `\d`, inside a set.
+fn category_notation(kind: Category, negated: bool, ascii: bool) -> &'static str {
     match (kind, negated, ascii) {
         (Category::Digit, false, false) => r"\d",
         (Category::Digit, true, false) => r"\D",

@@ -8,30 +8,29 @@ use crate::event::Outcome;
 use crate::history::History;
 use crate::tool;
 
-/// Maximum bytes, as JSON, of all variables of a child in its result, which the journal stores with the run above. The
-/// result cuts none: it omits the longest, and a state that reads one of those fails. This does not bound what a child
-/// returns.
+/// Maximum size, as JSON, of a child's variables in its result, which the journal stores with the parent run. A longer
+/// result omits the longest variables, and a state that reads an omitted variable fails. Return values have no limit.
 pub const MAX_CHILD_VARIABLES_BYTES: usize = 64 << 10;
 
-/// Maximum bytes of the log of a child, as JSON, in its result. The result omits a longer one as a whole.
+/// Maximum size of a child's log, as JSON, in its result. The result omits a longer log.
 pub const MAX_CHILD_LOG_BYTES: usize = 64 << 10;
 
 /// Field of the result of a child with the names of its omitted variables.
 pub const OMITTED_VARIABLES: &str = "omitted_variables";
 
-/// Field of the result of a child whose log is omitted.
+/// Field of the result of a child that is true if its log is omitted.
 pub const LOG_OMITTED: &str = "log_omitted";
 
 /// Returns the outcome of a child for its parent: the result of the action that started it.
 ///
-/// `status` is the kind of the child's end. The child's failure is the action's error. `session_id` is the terminal
-/// that the child works in, if it is still open; `final_variables` are the child's without those of its own children.
+/// `status` is the kind of the child's end. The child's failure is the action's error. The field `session_id` is the
+/// child's terminal if it is still open. The field `final_variables` omits the variables of the child's own children.
 #[must_use]
 pub fn child_outcome(history: &History, status: &str) -> Outcome {
     let success = status == "completed";
     let text = |text: Option<&str>| text.map_or(Value::Null, Value::from);
     let left_open = if success || history.keep_terminals() { history.open_terminals() } else { &[] };
-    // A run that fails closes the terminals that it opened, and leaves its given terminal open.
+    // A run that fails closes the terminals that it opened, but not the terminal that its parent passed.
     let is_closed = |session: &str| {
         let opened = history.open_terminals().iter().any(|opened| opened == session);
         opened && !left_open.iter().any(|open| open == session)

@@ -1,6 +1,6 @@
 //! Conditions of transitions.
 //!
-//! Everything about one test of a condition is in `condition/test.rs`.
+//! The tests that a condition consists of are in `condition/test.rs`.
 
 mod read;
 mod test;
@@ -15,15 +15,15 @@ use crate::substitute::{self, Lookup};
 use crate::tool;
 pub(crate) use test::{ConditionKeys, Test, Word};
 
-/// Condition of a transition: every one of its tests must hold.
+/// Condition of a transition: all of its tests must hold.
 #[derive(Debug, Clone)]
 pub struct Condition {
     pub(crate) tests: Vec<Test>,
-    /// Text that a person or an agent must judge in addition.
+    /// Text that a person or an agent must also judge.
     pub(crate) description: Option<String>,
 }
 
-/// Reason for a condition without a result.
+/// Reason that a condition cannot be evaluated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConditionError {
     /// With its variables replaced, the pattern does not compile.
@@ -32,13 +32,13 @@ pub enum ConditionError {
     /// The search exceeded its bound on work.
     #[error(transparent)]
     TooMuchWork(#[from] TooMuchWork),
-    /// A placeholder has no value: the name of its variable.
+    /// The placeholder of the variable with this name has no value.
     #[error("{{{0}}} has no value")]
     Unresolved(String),
 }
 
-/// The fields of a result for the search for patterns, in this order.
-const SEARCHED: [&str; 2] = ["match_text", "screen_content"];
+/// The fields of a result that patterns are searched in, in this order.
+const SEARCHED_FIELDS: [&str; 2] = ["match_text", "screen_content"];
 
 /// The facts that a condition examines: the end of a state.
 #[derive(Debug, Clone, Copy)]
@@ -46,35 +46,35 @@ pub(crate) struct Ending<'a> {
     pub(crate) rules: Rules,
     pub(crate) tool: &'a str,
     pub(crate) result: &'a Map<String, Value>,
-    /// The state's limit passed.
+    /// True if the time limit of the state passed.
     pub(crate) timed_out: bool,
-    /// An `await_output` ended without a match.
+    /// True if an `await_output` ended without a match.
     pub(crate) found_nothing: bool,
-    /// The daemon stopped while the action was in progress, so its outcome is unknown.
+    /// True if the daemon stopped while the action was in progress, so that its outcome is unknown.
     pub(crate) unknown: bool,
     /// The screen of the run's terminal, read because the result has no text.
     pub(crate) screen: Option<&'a str>,
 }
 
 impl Ending<'_> {
-    /// Returns whether the action failed. One whose outcome is unknown did not: it may have succeeded.
+    /// Returns whether the action failed. False for an unknown outcome: the action may have succeeded.
     pub(crate) fn has_failed(&self) -> bool {
         !self.unknown && !tool::succeeded(self.result)
     }
 
-    /// Returns the fields of the result for the search for patterns.
-    fn searched(&self) -> &'static [&'static str] {
-        if self.tool == tool::RUN_COMMAND { &[tool::OUTPUT] } else { &SEARCHED }
+    /// Returns the fields of the result that patterns are searched in.
+    fn searched_fields(&self) -> &'static [&'static str] {
+        if self.tool == tool::RUN_COMMAND { &[tool::OUTPUT] } else { &SEARCHED_FIELDS }
     }
 
-    /// Returns whether the result has a text for the search for patterns.
+    /// Returns whether the result has a text that patterns are searched in.
     pub(crate) fn has_text(&self) -> bool {
-        self.searched().iter().any(|field| self.result.get(*field).is_some_and(|text| !text.is_null()))
+        self.searched_fields().iter().any(|field| self.result.get(*field).is_some_and(|text| !text.is_null()))
     }
 
-    /// Returns the texts for the search for a pattern: `match_text` and `screen_content` in one line, then each by
-    /// itself, so that `^` and `$` are the beginning and the end of a line of either.
-    fn texts(&self) -> Vec<String> {
+    /// Returns the texts that a pattern is searched in: `match_text` and `screen_content` joined by a blank, then each
+    /// separately, so that `^` and `$` also match at the start and the end of each text.
+    fn searched_texts(&self) -> Vec<String> {
         let field = |name| self.result.get(name).map(substitute::as_text).unwrap_or_default();
         if self.tool == tool::RUN_COMMAND && self.has_text() {
             let output = field(tool::OUTPUT);
@@ -84,12 +84,12 @@ impl Ending<'_> {
             let tail = self.result.get("omitted").and_then(|omitted| omitted.get("tail")).map(substitute::as_text);
             return [Some(output), with_end, tail].into_iter().flatten().collect();
         }
-        let [matched, screen] = SEARCHED.map(field);
+        let [matched, screen] = SEARCHED_FIELDS.map(field);
         if !self.rules.searches_each_text() {
             return vec![format!("{matched} {screen}")];
         }
         let screen = match self.screen {
-            Some(seen) if !self.has_text() => seen.to_owned(),
+            Some(screen) if !self.has_text() => screen.to_owned(),
             _ => screen,
         };
         match (matched.is_empty(), screen.is_empty()) {
@@ -99,7 +99,7 @@ impl Ending<'_> {
         }
     }
 
-    /// Returns the output of a command that has no newlines at its end, although it printed them.
+    /// Returns the output of a command if its result has no trailing newlines, although the command printed them.
     pub(crate) fn trimmed_output(&self) -> Option<&str> {
         let is_trimmed = self.tool == tool::RUN_COMMAND && self.rules.trims_output();
         self.result.get(tool::OUTPUT).and_then(Value::as_str).filter(|_| is_trimmed)
@@ -107,7 +107,7 @@ impl Ending<'_> {
 
     /// Returns whether a pattern matches one of the texts.
     fn is_match(&self, pattern: &Pattern) -> Result<bool, TooMuchWork> {
-        for text in self.texts() {
+        for text in self.searched_texts() {
             if pattern.is_match(&text)? {
                 return Ok(true);
             }
@@ -117,20 +117,19 @@ impl Ending<'_> {
 }
 
 impl Condition {
-    /// Returns whether it holds only after a time-out.
+    /// Returns whether the condition holds only after a time-out.
     #[must_use]
     pub fn requires_timeout(&self) -> bool {
         self.tests.iter().any(Test::requires_timeout)
     }
 
-    /// Returns whether it holds only after something that the action brought about, so that it does not hold more often
-    /// where the action has less time.
+    /// Returns whether the condition requires output of the action: less time for the action cannot make the condition
+    /// hold.
     pub(crate) fn demands_output(&self) -> bool {
         !self.tests.is_empty() && self.tests.iter().all(Test::demands_output)
     }
 
-    /// Describes the reason that the condition holds, or returns `None` if it does not. Omits the part that a gate
-    /// judges.
+    /// Returns the reason that the condition holds, or `None` if it does not. Ignores the part that a gate judges.
     pub(crate) fn holds(&self, ending: Ending<'_>, variables: &impl Lookup) -> Result<Option<String>, ConditionError> {
         let mut reasons = Vec::new();
         for test in &self.tests {
@@ -142,8 +141,8 @@ impl Condition {
         Ok(Some(if reasons.is_empty() { "it is always taken".to_owned() } else { reasons.join(" and ") }))
     }
 
-    /// Returns whether a pattern decides: the tests before the first pattern hold.
-    pub(crate) fn comes_to_a_pattern(&self, ending: Ending<'_>, variables: &impl Lookup) -> bool {
+    /// Returns whether the result depends on a pattern: the condition has one, and all tests before it hold.
+    pub(crate) fn depends_on_pattern(&self, ending: Ending<'_>, variables: &impl Lookup) -> bool {
         for test in &self.tests {
             if test.pattern().is_some() {
                 return true;
@@ -155,40 +154,44 @@ impl Condition {
         false
     }
 
-    /// Returns every text with variables to replace.
+    /// Returns all texts with variables to replace.
     pub(crate) fn texts(&self) -> Vec<&str> {
         let texts = self.tests.iter().flat_map(Test::texts);
         texts.chain(self.description.as_deref()).collect()
     }
 
-    /// Returns the fields of a result that its tests examine.
+    /// Returns the fields of a result that the tests examine.
     pub(crate) fn fields(&self) -> impl Iterator<Item = &str> {
         self.tests.iter().filter_map(Test::field)
     }
 
-    /// Returns the description that a gate judges, if there is one, with its variables replaced.
-    pub(crate) fn described(&self, rules: Rules, variables: &impl Lookup) -> Result<Option<String>, ConditionError> {
+    /// Returns the description that a gate judges, if any, with its variables replaced.
+    pub(crate) fn resolved_description(
+        &self,
+        rules: Rules,
+        variables: &impl Lookup,
+    ) -> Result<Option<String>, ConditionError> {
         let Some(description) = &self.description else { return Ok(None) };
-        resolved(rules, description, variables)?;
+        check_resolved(rules, description, variables)?;
         Ok(Some(substitute::text(description, variables)))
     }
 
-    /// Returns the description that a gate judges, as the author wrote it.
+    /// Returns the description that a gate judges, with its placeholders.
     #[must_use]
     pub fn description(&self) -> Option<&str> {
         self.description.as_deref()
     }
 }
 
-/// Checks that every placeholder in a text has a value, if the rules demand it.
-fn resolved(rules: Rules, text: &str, variables: &impl Lookup) -> Result<(), ConditionError> {
+/// Checks that every placeholder in a text has a value, if the rules require it.
+fn check_resolved(rules: Rules, text: &str, variables: &impl Lookup) -> Result<(), ConditionError> {
     match substitute::unresolved_in(text, variables) {
         Some(name) if rules.refuses_unresolved() => Err(ConditionError::Unresolved(name.to_owned())),
         _ => Ok(()),
     }
 }
 
-/// Displays the condition in the notation of an author: `success and exit_code = 0`.
+/// Displays the condition in a short notation: `success and exit_code = 0`.
 impl fmt::Display for Condition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let tests = self.tests.iter().map(Test::to_string);

@@ -1,8 +1,8 @@
 //! Contracts with the shell: the variables that a workflow needs, and those that it leaves.
 //!
-//! An argument is an environment variable that must be set before the first state, a return value one that must be set
-//! after the last. This module decides what is missing, which defaults apply and which values do not fit. The driver
-//! queries the shell.
+//! An argument is an environment variable that must be set before the first state. A return value is a variable that
+//! must be set after the last state. This module finds missing variables, applies defaults and validates values. The
+//! driver queries the shell.
 
 mod error;
 mod outline;
@@ -19,7 +19,7 @@ pub use outline::{contract_variables, workflow_signature};
 pub use schema::ValueSchema;
 pub(crate) use schema::{KEYWORDS, typed};
 
-/// The placeholder that replaces a secret.
+/// The text that replaces a secret.
 pub(crate) const HIDDEN: &str = "••••••";
 
 /// Maximum number of characters of a value that an error shows.
@@ -40,7 +40,7 @@ pub struct ContractVariable {
     pub(crate) default: Option<String>,
     pub(crate) secret: bool,
     pub(crate) export: Option<bool>,
-    /// Of a return value: the text with variables that is its value.
+    /// The value of a return value, as a text with variables.
     pub(crate) from: Option<String>,
     pub(crate) schema: Option<ValueSchema>,
 }
@@ -52,7 +52,7 @@ impl ContractVariable {
         &self.name
     }
 
-    /// Returns the purpose of the variable, in the author's words.
+    /// Returns the author's description of the variable.
     #[must_use]
     pub fn description(&self) -> Option<&str> {
         self.description.as_deref()
@@ -64,52 +64,52 @@ impl ContractVariable {
         self.required
     }
 
-    /// Returns the value for a shell that has none.
+    /// Returns the default, for a shell without a value.
     #[must_use]
     pub fn default(&self) -> Option<&str> {
         self.default.as_deref()
     }
 
-    /// Returns whether the value is to stay hidden.
+    /// Returns whether the value is a secret.
     #[must_use]
     pub fn is_secret(&self) -> bool {
         self.secret
     }
 
-    /// Returns whether an argument has an export into the environment of the run's terminal, where every program finds
-    /// it. A secret has one only if its declaration has `"export": true`, a name with lower-case letters never.
-    /// `{NAME}` becomes its value either way.
+    /// Returns whether a run exports an argument into the environment of its terminal, for all programs there. A secret
+    /// is exported only if its declaration has `"export": true`, a name with lower-case letters never. The placeholder
+    /// `{NAME}` works in all cases.
     #[must_use]
     pub fn is_exported(&self) -> bool {
         self.export.unwrap_or(!self.secret) && is_of_environment(&self.name)
     }
 
-    /// Returns the declaration's setting about export into the environment of the run's terminal, if it has one.
+    /// Returns the value of `export` in the declaration, if present.
     #[must_use]
     pub fn declared_export(&self) -> Option<bool> {
         self.export
     }
 
-    /// Returns the required form of the value.
+    /// Returns the schema of the value.
     #[must_use]
     pub fn schema(&self) -> Option<&ValueSchema> {
         self.schema.as_ref()
     }
 
-    /// Returns whether a run cannot continue without knowing the variable's value.
-    fn matters(&self) -> bool {
+    /// Returns whether a run cannot continue without a query of the variable's value.
+    fn needs_query(&self) -> bool {
         self.required || self.default.is_some()
     }
 }
 
-/// Returns the value that a text means as an argument of a document: a list or an object where its schema demands one.
+/// Returns a text as the value of an argument of a document: a list or an object if the argument's schema requires one.
 pub(crate) fn typed_argument(document: &Value, name: &str, text: &str) -> Value {
     let argument = document.get("arguments").and_then(|arguments| arguments.get(name));
     let kind = argument.and_then(|argument| argument.get("schema")?.get("type")?.as_str());
     typed(kind, text).unwrap_or_else(|| text.into())
 }
 
-/// Returns whether a variable of a contract is one of the environment too: its name is in capitals.
+/// Returns whether a variable of a contract is also an environment variable: its name has no lower-case letters.
 #[must_use]
 pub fn is_of_environment(name: &str) -> bool {
     !name.bytes().any(|byte| byte.is_ascii_lowercase())
@@ -121,20 +121,20 @@ impl Contract {
         self.variables.iter()
     }
 
-    /// Returns whether there is nothing to check.
+    /// Returns whether the contract has no variables.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.variables.is_empty()
     }
 
-    /// Returns the variable of that name.
+    /// Returns the variable with this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&ContractVariable> {
         self.variables.iter().find(|variable| variable.name == name)
     }
 
-    /// Returns the values of variables made from other variables, if these have values.
-    pub(crate) fn made_of(&self, variables: &dyn Lookup) -> BTreeMap<String, String> {
+    /// Returns the values of the variables with `from`, if the variables in `from` have values.
+    pub(crate) fn derived_values(&self, variables: &dyn Lookup) -> BTreeMap<String, String> {
         let value = |variable: &ContractVariable| {
             let from = variable.from.as_deref()?;
             let is_resolved = substitute::unresolved_in(from, variables).is_none();
@@ -143,7 +143,7 @@ impl Contract {
         self.variables.iter().filter_map(value).collect()
     }
 
-    /// Returns the names of the variables that the shell has.
+    /// Returns the names of the variables that are read from the shell.
     pub(crate) fn names_in_shell(&self) -> impl Iterator<Item = &str> {
         let is_in_shell = |variable: &&ContractVariable| variable.from.is_none() && is_of_environment(&variable.name);
         self.variables.iter().filter(is_in_shell).map(|variable| variable.name.as_str())
@@ -153,37 +153,35 @@ impl Contract {
         self.variables.iter().map(|variable| variable.name.as_str())
     }
 
-    /// Returns the variables that `initial` has a value for, as texts.
+    /// Returns the values in `initial` of the contract's variables, as texts.
     pub(crate) fn initial_values(&self, initial: &Map<String, Value>) -> BTreeMap<String, String> {
         let value = |name: &str| Some((name.to_owned(), substitute::as_text(initial.get(name)?)));
         self.names().filter_map(value).collect()
     }
 
-    /// Returns those of the arguments that a run exports.
+    /// Returns the arguments that a run exports.
     pub(crate) fn exported(&self, rules: Rules, mut values: BTreeMap<String, String>) -> BTreeMap<String, String> {
         let is_exported = |name: &str| self.get(name).is_some_and(ContractVariable::is_exported);
         values.retain(|name, _| rules.exports_secrets() || is_exported(name));
         values
     }
 
-    /// Returns those of the arguments whose values replace `{NAME}`: all of them; before version 5, those without an
-    /// export.
+    /// Returns the arguments whose values replace `{NAME}`: all arguments, or before version 5 those without an export.
     pub(crate) fn substituted(&self, rules: Rules, mut values: BTreeMap<String, String>) -> BTreeMap<String, String> {
         let is_exported = |name: &str| self.get(name).is_none_or(ContractVariable::is_exported);
         values.retain(|name, _| rules.fills_arguments() || (!rules.exports_secrets() && !is_exported(name)));
         values
     }
 
-    /// Returns the initial variables that do not fit their schemas, one sentence each. The sentences have no values of
-    /// secrets.
+    /// Returns a sentence for each initial variable that does not match its schema. No sentence reveals a secret.
     pub(crate) fn violations(&self, initial: &Map<String, Value>) -> Vec<String> {
         let values = self.initial_values(initial);
         let problem = |variable: &ContractVariable| {
             let value = values.get(&variable.name)?;
             let problem = variable.schema.as_ref()?.problem(value)?;
-            let shown: String = value.chars().take(MAX_SHOWN_CHARS).collect();
-            let shown = if variable.secret { HIDDEN.to_owned() } else { format!("{shown:?}") };
-            Some(format!("{}={shown} {problem}", variable.name))
+            let excerpt: String = value.chars().take(MAX_SHOWN_CHARS).collect();
+            let excerpt = if variable.secret { HIDDEN.to_owned() } else { format!("{excerpt:?}") };
+            Some(format!("{}={excerpt} {problem}", variable.name))
         };
         self.variables.iter().filter_map(problem).collect()
     }
@@ -202,18 +200,18 @@ impl Contract {
         self.variables.iter().filter(missing).map(ContractVariable::name).collect()
     }
 
-    /// Returns whether a run has to end after a failed query of these variables.
+    /// Returns whether a run must end after a failed query of these variables.
     pub(crate) fn needs(&self, names: &[String]) -> bool {
-        names.iter().filter_map(|name| self.get(name)).any(ContractVariable::matters)
+        names.iter().filter_map(|name| self.get(name)).any(ContractVariable::needs_query)
     }
 
-    /// Returns the problems of the values, one sentence for each that does not fit its schema.
-    pub(crate) fn unfit(&self, known: &BTreeMap<String, String>) -> Vec<String> {
-        let unfit = |variable: &ContractVariable| {
+    /// Returns a sentence for each value that does not match its schema.
+    pub(crate) fn schema_problems(&self, known: &BTreeMap<String, String>) -> Vec<String> {
+        let problem = |variable: &ContractVariable| {
             let problem = variable.schema.as_ref()?.problem(known.get(&variable.name)?)?;
             Some(format!("{} {problem}", variable.name))
         };
-        self.variables.iter().filter_map(unfit).collect()
+        self.variables.iter().filter_map(problem).collect()
     }
 }
 

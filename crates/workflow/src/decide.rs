@@ -1,8 +1,8 @@
 //! The decision function of machine runs.
 //!
 //! [`decide`] takes the history and one input, and returns the events to append and the effects to perform after that.
-//! It never fails and never waits: an input that makes no sense (an outcome for a step that is not the current one, an
-//! input to a run that has ended) produces an empty decision.
+//! It never fails and never waits: an input that does not apply (such as the outcome of an earlier step, or an input to
+//! a run that has ended) gives an empty decision.
 
 mod approval;
 mod contract;
@@ -35,22 +35,21 @@ use crate::event::{
 use crate::gateless::GatelessNames;
 use crate::history::{CurrentStep, Exchange, History, Status, Terminals};
 use crate::items::{self, ItemLoop, ItemsError};
-use crate::parallel::{WORKFLOWS, replaced_branches};
+use crate::parallel::{WORKFLOWS, resolve_branches};
 use crate::repair::Proposal;
-use crate::result::judged;
+use crate::result::judge_outcome;
 use crate::substitute::{self, Lookup};
 use crate::time;
 use crate::tool;
 use crate::variables::{VISITS, Variables};
-use parallel::NotEntered;
+use parallel::EntryError;
 pub use repair::{accepted_patch, asks_about_patch};
 pub use rerun::{RecordedPart, TakeOverError, begin_from};
-pub(crate) use unknown::choices as goes_on;
+pub(crate) use unknown::choices as continuation_choices;
 
-/// External event to which a run reacts.
+/// External event that a run reacts to.
 ///
-/// Its serialized form travels between a daemon and an engine that decides elsewhere, which stores it: new fields need
-/// a default.
+/// A daemon sends the serialized form to an engine that decides elsewhere, which stores it: new fields need a default.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Input {
@@ -58,30 +57,30 @@ pub enum Input {
     Start(Start),
     /// The action of a step ended.
     Outcome {
-        /// The step that requested it.
+        /// The step that requested the action.
         step: StepId,
         /// The outcome.
         outcome: Outcome,
     },
-    /// The driver has read the screen that [`wants_screen`] names for the end of a step. Comes before the outcome.
+    /// The driver has read the screen that [`wants_screen`] names for the end of a step. Precedes the outcome.
     ScreenRead {
         /// The step.
         step: StepId,
         /// The terminal.
         session_id: String,
-        /// Its screen; `None` if reading it failed.
+        /// The screen of the terminal; `None` if reading failed.
         screen: Option<String>,
     },
     /// The shell set or reported the requested variables, or was not available.
     ShellAnswered {
-        /// The request that it answers.
+        /// The step of the request.
         step: StepId,
         /// The result.
         answer: ShellAnswer,
     },
     /// A gate has an answer.
     GateAnswered {
-        /// The step whose gate it is.
+        /// The step of the gate.
         step: StepId,
         /// One of the gate's choices, or its form as JSON; any other text has no effect.
         choice: String,
@@ -90,53 +89,53 @@ pub enum Input {
     },
     /// A proposal of a patch of the machine. Ignored unless the gate of this step asks where the run continues.
     PatchProposed {
-        /// The step whose gate it is.
+        /// The step of the gate.
         step: StepId,
         /// The checked patch.
         proposal: Box<Proposal>,
     },
-    /// The library took an accepted patch, or refused it. Comes after the answer, at any time.
+    /// The library saved an accepted patch, or refused it. Arrives at any time after the answer.
     PatchSaved {
         /// The step of the proposal.
         step: StepId,
-        /// The version that it is in the library.
+        /// The version of the patched workflow in the library.
         version: Option<u32>,
         /// The error of a refusal.
         error: Option<String>,
     },
     /// The child run that a step requested has begun.
     ChildBegan {
-        /// The step that started it.
+        /// The step that started the child.
         step: StepId,
-        /// The name of its workflow.
+        /// The name of the child's workflow.
         workflow: String,
     },
     /// The run that a step started began to wait for an answer, or stopped waiting.
     ChildWaits {
-        /// The step that started it.
+        /// The step that started the child.
         step: StepId,
-        /// True if it waits.
+        /// True if the child waits.
         waits: bool,
     },
     /// A person, an agent or the parent run pauses the run.
     Pause {
         /// Requester of the pause.
         by: String,
-        /// True if the pause is of the parent run.
+        /// True if the parent run requests the pause.
         above: bool,
     },
     /// A person, an agent or the parent run resumes the run.
     Resume {
         /// Requester of the resumption.
         by: String,
-        /// True if the parent run resumed. A directly paused run stays paused then.
+        /// True if the parent run requests the resumption. A directly paused run then stays paused.
         above: bool,
     },
     /// The deadline of the whole run has passed.
     DeadlinePassed,
     /// Cancels the run.
     Cancel {
-        /// The reason, in their words.
+        /// The requester's reason.
         reason: String,
     },
 }
@@ -146,23 +145,23 @@ pub enum Input {
 pub struct Start {
     /// The run's id.
     pub run: RunId,
-    /// The terminal in which its actions work unless they name another.
+    /// The terminal of the run's actions, unless an action names another.
     pub session_id: Option<String>,
-    /// Its initial variables. Numbers and booleans count as text, and a text as the list or object that its argument
-    /// is.
+    /// The initial variables. Numbers and booleans become texts. A text becomes a list or object if its argument has
+    /// that type.
     pub variables: Map<String, Value>,
-    /// Its limits.
+    /// The limits of the run.
     pub limits: Limits,
-    /// True if its terminals stay open when it fails or is cancelled.
+    /// True if the run's terminals stay open when it fails or is cancelled.
     pub keep_terminals: bool,
     /// True if the library saves nested workflows, at any depth, when they complete, unless their action specifies
     /// otherwise.
     pub save_on_success: bool,
-    /// The step of the parent run that starts it.
+    /// The step of the parent run that starts this run.
     pub parent: Option<StepId>,
-    /// Its depth below the outermost run: 0 for a run without a parent.
+    /// Depth below the outermost run: 0 for a run without a parent.
     pub depth: u32,
-    /// Workflows, nodes and graphs that it starts by name, known to ask no person.
+    /// Workflows, nodes and graphs that the run starts by name and that never ask a person.
     #[serde(default)]
     pub gateless: GatelessNames,
 }
@@ -170,9 +169,9 @@ pub struct Start {
 /// The result of [`decide`].
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Decision {
-    /// Events for the history, first and all of them or none.
+    /// Events to append to the history atomically.
     pub events: Vec<Event>,
-    /// Effects to perform after that.
+    /// Effects to perform after the events are appended.
     pub effects: Vec<Effect>,
 }
 
@@ -182,19 +181,19 @@ pub struct Decision {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Effect {
-    /// Perform an action, and bring its outcome back as an input.
+    /// Perform an action, and return its outcome as an input.
     Perform {
-        /// The step that requests it. The same action under the same step must never happen twice.
+        /// The requesting step. The action of a step must never be performed twice.
         step: StepId,
         /// The tool.
         tool: String,
-        /// Its parameters, all variables replaced.
+        /// The tool's parameters, with all variables replaced.
         params: Map<String, Value>,
-        /// Time after which the outcome is [`Outcome::TimedOut`]; without one, the action bounds itself.
+        /// Time after which the outcome is [`Outcome::TimedOut`]; `None` if the action limits itself.
         #[serde(default, skip_serializing_if = "Option::is_none", with = "time::optional_seconds")]
         limit: Option<Duration>,
     },
-    /// Wait for a point in time, then bring a finished outcome with `success: true` back.
+    /// Wait for a point in time, then return a finished outcome with `success: true`.
     Sleep {
         /// The requesting step.
         step: StepId,
@@ -204,24 +203,24 @@ pub enum Effect {
         #[serde(default, skip_serializing_if = "Option::is_none", with = "time::optional_seconds")]
         limit: Option<Duration>,
     },
-    /// Start another run, and bring its outcome ([`child_outcome`](crate::child_outcome)) back.
+    /// Start another run, and return its outcome ([`child_outcome`](crate::child_outcome)).
     StartRun {
         /// The requesting step. A step starts at most one run.
         step: StepId,
         /// The run to start.
         child: Box<Child>,
-        /// As for [`Effect::Perform`]; it then cancels the child.
+        /// As for [`Effect::Perform`]; on expiry, the child is cancelled.
         #[serde(default, skip_serializing_if = "Option::is_none", with = "time::optional_seconds")]
         limit: Option<Duration>,
     },
-    /// Bring this outcome back: it is known without an effect.
+    /// Return this outcome, which is known without an action.
     Answer {
         /// The step.
         step: StepId,
-        /// Its outcome.
+        /// The outcome of the step.
         outcome: Outcome,
     },
-    /// Open a gate: show its question or choices, and bring [`Input::GateAnswered`] back.
+    /// Open a gate: show its question or choices, and return [`Input::GateAnswered`].
     OpenGate {
         /// The requesting step.
         step: StepId,
@@ -229,19 +228,19 @@ pub enum Effect {
         prompt: String,
         /// The choices. Without them, any text is an answer.
         choices: Vec<String>,
-        /// The form to fill in instead, as [`crate::Form::schema`] returns it.
+        /// The form to fill in instead of choices, in the form of [`crate::Form::schema`].
         form: Option<Value>,
         /// Basis of the answer: the result of the state's action, including its screen.
         context: Map<String, Value>,
     },
-    /// Bring [`Outcome::TimedOut`] back at this time: the gate has no answer in time.
+    /// Return [`Outcome::TimedOut`] at this time if the gate has no answer.
     ExpireGate {
         /// The requesting step.
         step: StepId,
         /// Time of the expiry; the same after a restart.
         at: Timestamp,
     },
-    /// Set and export variables of a shell, invisibly, and bring [`Input::ShellAnswered`] back. Idempotent.
+    /// Set and export variables of a shell, invisibly, and return [`Input::ShellAnswered`]. Idempotent.
     SetVariables {
         /// The requesting step.
         step: StepId,
@@ -250,16 +249,16 @@ pub enum Effect {
         /// The variables, with their values.
         variables: BTreeMap<String, String>,
     },
-    /// Read variables of a shell, invisibly, and bring [`Input::ShellAnswered`] back.
+    /// Read variables of a shell, invisibly, and return [`Input::ShellAnswered`].
     ReadVariables {
         /// The requesting step.
         step: StepId,
         /// The terminal of the shell.
         session_id: String,
-        /// The variables.
+        /// The names of the variables.
         names: Vec<String>,
     },
-    /// Pause the run that a step started, if it is in progress. Idempotent, also for the runs below it.
+    /// Pause the run that a step started, and the runs below, if they are in progress. Idempotent.
     PauseChild {
         /// The step.
         step: StepId,
@@ -278,20 +277,20 @@ pub enum Effect {
         /// The step.
         step: StepId,
     },
-    /// Bring [`Input::DeadlinePassed`] after this time.
+    /// Return [`Input::DeadlinePassed`] after this time.
     ArmDeadline {
         /// The time, counted from now.
         #[serde(with = "time::seconds")]
         after: Duration,
     },
-    /// Disarm [`Input::DeadlinePassed`] until another effect arms it: the run waits for an answer.
+    /// Disarm [`Input::DeadlinePassed`] until the next [`Effect::ArmDeadline`].
     DisarmDeadline,
     /// Close a terminal that the run opened.
     CloseTerminal {
         /// The terminal's id.
         session_id: String,
     },
-    /// Close the terminal that a step opened, if it opened one: the outcome of the step never reached the run.
+    /// Close the terminal that a step opened, if any. The outcome of the step never reached the run.
     CloseOpened {
         /// The step.
         step: StepId,
@@ -300,7 +299,7 @@ pub enum Effect {
 
 /// Returns the decision that follows from `input`, given all earlier events.
 ///
-/// Pure: the same arguments give the same decision, today and on replay.
+/// Pure: the same arguments always give the same decision, also on replay.
 #[must_use]
 pub fn decide(definition: &Definition, history: &History, input: Input, now: Timestamp) -> Decision {
     match (history.status(), input) {
@@ -317,14 +316,14 @@ pub fn decide(definition: &Definition, history: &History, input: Input, now: Tim
             None => Decision::default(),
         },
         (Status::Running, Input::ScreenRead { step, session_id, screen }) => match history.current() {
-            Some(current) if current.step == step && !history.has_looked(&step) => {
+            Some(current) if current.step == step && !history.has_read_screen(&step) => {
                 let events = vec![Event::ScreenRead { at: now, step, session_id, screen }];
                 Decision { events, effects: Vec::new() }
             }
             _ => Decision::default(),
         },
         (Status::Running, Input::ShellAnswered { step, answer }) => match history.exchange() {
-            Some(exchange) if exchange.step == step => DecisionBuilder::new(definition, history, now).answered(exchange, answer),
+            Some(exchange) if exchange.step == step => DecisionBuilder::new(definition, history, now).handle_shell_answer(exchange, answer),
             _ => Decision::default(),
         },
         (Status::Waiting, Input::GateAnswered { step, choice, by }) => match history.gate() {
@@ -346,12 +345,12 @@ pub fn decide(definition: &Definition, history: &History, input: Input, now: Tim
             Decision { events, effects: Vec::new() }
         }
         (Status::Running, Input::ChildBegan { step, workflow }) if history.awaits_child(&step) => {
-            DecisionBuilder::new(definition, history, now).child_began(step, workflow)
+            DecisionBuilder::new(definition, history, now).record_child_start(step, workflow)
         }
         (Status::Running, Input::ChildWaits { step, waits })
             if history.awaits_child(&step) && history.waiting_children().any(|waiting| *waiting == step) != waits =>
         {
-            DecisionBuilder::new(definition, history, now).child_waits(step, waits)
+            DecisionBuilder::new(definition, history, now).set_child_waiting(step, waits)
         }
         (Status::Running | Status::Waiting, Input::Pause { by, above }) if history.paused().is_none() => {
             DecisionBuilder::new(definition, history, now).pause(by, above)
@@ -361,7 +360,7 @@ pub fn decide(definition: &Definition, history: &History, input: Input, now: Tim
             _ => Decision::default(),
         },
         // The deadline does not pass while the clock of the run is stopped.
-        (Status::Running, Input::DeadlinePassed) if history.stands_still() => Decision::default(),
+        (Status::Running, Input::DeadlinePassed) if history.is_clock_stopped() => Decision::default(),
         (Status::Running, Input::DeadlinePassed) => DecisionBuilder::new(definition, history, now).pass_deadline(),
         (Status::Running | Status::Waiting, Input::Cancel { reason }) => {
             DecisionBuilder::new(definition, history, now).cancel(reason)
@@ -377,41 +376,43 @@ pub fn decide(definition: &Definition, history: &History, input: Input, now: Tim
             | Input::ChildBegan { .. }
             | Input::ChildWaits { .. },
         )
-        // Time spent waiting for an answer does not count.
+        // The deadline does not pass while the run waits for an answer.
         | (Status::Waiting, _)
         | (Status::Completed | Status::Failed { .. } | Status::Cancelled { .. }, _) => Decision::default(),
     }
 }
 
-/// Returns the effects that a history has requested and has no outcome of, to repeat after a restart.
+/// Returns the requested effects without an outcome in the history, to repeat after a restart.
 ///
-/// All of them may happen twice, except [`Effect::Perform`]: for that the driver keeps a ledger by step. The time limit
-/// of a state keeps running in the meantime, but an outcome that arrived still counts.
+/// All of them may happen twice, except [`Effect::Perform`], for which the driver keeps a ledger by step. The time
+/// limit of a state includes the time of the restart, but an outcome that arrived meanwhile still counts.
 #[must_use]
 pub fn resume(history: &History, now: Timestamp) -> Vec<Effect> {
     match history.status() {
         Status::NotStarted => Vec::new(),
-        Status::Completed => closing_when_completed(history, history.terminals()),
-        Status::Failed { .. } | Status::Cancelled { .. } => closing(history.terminals(), history.keep_terminals()),
-        Status::Waiting => history.gate().into_iter().flat_map(|gate| gate::asking(gate, now)).collect(),
+        Status::Completed => close_effects_on_completion(history, history.terminals()),
+        Status::Failed { .. } | Status::Cancelled { .. } => {
+            close_effects(history.terminals(), history.keep_terminals())
+        }
+        Status::Waiting => history.gate().into_iter().flat_map(|gate| gate::gate_effects(gate, now)).collect(),
         Status::Running => {
-            let deadline = (!history.stands_still()).then(|| Effect::ArmDeadline { after: history.time_left(now) });
+            let deadline = (!history.is_clock_stopped()).then(|| Effect::ArmDeadline { after: history.time_left(now) });
             let pending = match history.current() {
                 Some(current) => effects_to_repeat(&current.with_time_left(now), history, now),
-                None => history.exchange().map(exchanging).into_iter().collect(),
+                None => history.exchange().map(exchange_effect).into_iter().collect(),
             };
             deadline.into_iter().chain(pending).collect()
         }
     }
 }
 
-/// Returns the terminal with a screen to read before the decision on this outcome of a step: a pattern decides where
-/// the state leads, and the result has no text to search. [`Input::ScreenRead`] brings it.
+/// Returns the terminal whose screen must be read before the decision on this outcome of a step: the next state depends
+/// on a pattern, and the result has no text to search. The screen arrives as [`Input::ScreenRead`].
 #[must_use]
 pub fn wants_screen(definition: &Definition, history: &History, step: &StepId, outcome: &Outcome) -> Option<String> {
-    let current = history.current().filter(|current| current.step == *step && !history.has_looked(step))?;
+    let current = history.current().filter(|current| current.step == *step && !history.has_read_screen(step))?;
     let state = definition.state(&step.place)?;
-    let (outcome, found_nothing) = judged(outcome, current, history.rules(), definition);
+    let (outcome, found_nothing) = judge_outcome(outcome, current, history.rules(), definition);
     let outcome = &*outcome;
     let result = outcome.result(&step.place, &current.tool, current.limit);
     let ending = ending(history, current, outcome, found_nothing, &result);
@@ -423,7 +424,7 @@ pub fn wants_screen(definition: &Definition, history: &History, step: &StepId, o
     }
     for transition in state.transitions() {
         let (condition, variables) = (transition.condition(), history.variables());
-        if condition.comes_to_a_pattern(ending, variables) {
+        if condition.depends_on_pattern(ending, variables) {
             let named = current.params.get("session_id").and_then(Value::as_str);
             let named = named.filter(|_| current.tool != tool::EXIT_TERMINAL).map(str::to_owned);
             let mut terminals = history.terminals().clone();
@@ -437,8 +438,8 @@ pub fn wants_screen(definition: &Definition, history: &History, step: &StepId, o
     None
 }
 
-/// Returns whether these events, the last decided and applied ones of the history, need the screens of the run's
-/// terminals beside them ([`Event::ScreensKept`]): the run fails, and its terminals are about to change or to close.
+/// Returns whether `events`, the last events of the history, require a record of the screens of the run's terminals
+/// ([`Event::ScreensKept`]): the run fails, and its terminals are about to change or to close.
 #[must_use]
 pub fn wants_last_screens(history: &History, events: &[Event]) -> bool {
     let fails =
@@ -446,8 +447,7 @@ pub fn wants_last_screens(history: &History, events: &[Event]) -> bool {
     history.last_screens().is_empty() && events.iter().any(fails)
 }
 
-/// Returns the facts about the end of a state's action that its conditions examine: its judged outcome, and whether it
-/// is a wait that found nothing.
+/// Returns the end of a state's action for its conditions. `found_nothing` is true for a wait without a match.
 fn ending<'a>(
     history: &'a History,
     current: &'a CurrentStep,
@@ -462,22 +462,22 @@ fn ending<'a>(
         timed_out: *outcome == Outcome::TimedOut || tool::ran_out_of_time(&current.tool, result),
         found_nothing,
         unknown: *outcome == Outcome::Unknown,
-        screen: history.screen_seen(&current.step),
+        screen: history.screen(&current.step),
     }
 }
 
 fn begin(definition: &Definition, start: Start, now: Timestamp) -> Decision {
     let after = start.limits.execution_timeout();
-    let started = started(definition, start, now);
+    let started = started_event(definition, start, now);
     let history = History::from_iter([&started]);
-    let mut begin = DecisionBuilder::new(definition, &history, now);
-    begin.decision.effects.push(Effect::ArmDeadline { after });
-    begin.decision.events.push(started);
-    begin.begin_with_arguments(definition.initial_state())
+    let mut builder = DecisionBuilder::new(definition, &history, now);
+    builder.decision.effects.push(Effect::ArmDeadline { after });
+    builder.decision.events.push(started);
+    builder.begin_with_arguments(definition.initial_state())
 }
 
 /// Returns the first event of a run.
-fn started(definition: &Definition, start: Start, now: Timestamp) -> Event {
+fn started_event(definition: &Definition, start: Start, now: Timestamp) -> Event {
     let mut variables = start.variables;
     for (name, value) in &mut variables {
         match value {
@@ -486,9 +486,9 @@ fn started(definition: &Definition, start: Start, now: Timestamp) -> Event {
             Value::Null | Value::Array(_) | Value::Object(_) => {}
         }
     }
-    // Document 000 has no other way to hand over a terminal.
-    let named = variables.get(child::SESSION).and_then(Value::as_str).filter(|session| !session.is_empty());
-    let session_id = start.session_id.or_else(|| named.map(str::to_owned));
+    // In document 000, the variable is the only way to pass a terminal.
+    let named_session = variables.get(child::SESSION).and_then(Value::as_str).filter(|session| !session.is_empty());
+    let session_id = start.session_id.or_else(|| named_session.map(str::to_owned));
     Event::Started {
         at: now,
         run: start.run,
@@ -505,15 +505,15 @@ fn started(definition: &Definition, start: Start, now: Timestamp) -> Event {
     }
 }
 
-/// A decision that is being built.
+/// Builder of one decision.
 struct DecisionBuilder<'a> {
     definition: &'a Definition,
     history: &'a History,
     now: Timestamp,
-    /// True during a pause of the run, in which nothing new may begin.
+    /// True during a pause of the run, when nothing new may begin.
     paused: bool,
-    /// True if the last item of the ended state has ended, or one has failed: another entry of the state begins with
-    /// the first item.
+    /// True if the last item of the ended state has ended or an item has failed. The next entry of the state begins
+    /// with the first item.
     items_ended: bool,
     decision: Decision,
 }
@@ -536,16 +536,16 @@ impl<'a> DecisionBuilder<'a> {
         let name = step.place.as_str();
         let elapsed = self.now.since(*entered_at);
         if self.history.child_waits() {
-            // The state ended at its gate, and the run's clock runs again.
-            self.rearm();
+            // The state ended at a gate of its child, so the deadline applies again.
+            self.arm_deadline();
         }
         self.record_child_end(step, &outcome);
-        let (outcome, found_nothing) = judged(&outcome, current, self.history.rules(), self.definition);
+        let (outcome, found_nothing) = judge_outcome(&outcome, current, self.history.rules(), self.definition);
         let mut outcome = outcome.into_owned();
         let items = self.history.items_of(name);
-        let goes_on = items.is_some_and(|items| items.goes_on(&outcome.result(name, tool, *limit)));
-        self.items_ended = items.is_some() && !goes_on;
-        if let (Some(items), Outcome::Finished { result }, false) = (items, &mut outcome, goes_on) {
+        let has_next_item = items.is_some_and(|items| items.continues_after(&outcome.result(name, tool, *limit)));
+        self.items_ended = items.is_some() && !has_next_item;
+        if let (Some(items), Outcome::Finished { result }, false) = (items, &mut outcome, has_next_item) {
             let results = items.results_with(result);
             result.insert(items::RESULTS.to_owned(), results);
             if self.history.rules().describes_failures() {
@@ -558,15 +558,15 @@ impl<'a> DecisionBuilder<'a> {
         let mut terminals = self.history.terminals().clone();
         terminals.record(current, &outcome, &result);
         let ending = ending(self.history, current, &outcome, found_nothing, &result);
-        let Some(state) = self.definition.state(name) else { return self.lost(name, &terminals) };
+        let Some(state) = self.definition.state(name) else { return self.fail_unknown_state(name, &terminals) };
         let history = self.history;
-        if let Some(items) = items.filter(|_| goes_on) {
+        if let Some(items) = items.filter(|_| has_next_item) {
             let way = Branch::Go { to: name.to_owned(), because: items.progress() };
             return self.follow(name, way, &history.variables().after(name, &result), &terminals);
         }
-        match next(state, ending, history.variables()) {
+        match choose_next(state, ending, history.variables()) {
             Next::Unresolved(unresolved) => {
-                let error = self.unresolved(name, &unresolved, &history.variables().after(name, &result));
+                let error = self.unresolved_error(name, &unresolved, &history.variables().after(name, &result));
                 let way = Branch::Fail { reason: FailureReason::UnresolvedVariable, error };
                 self.follow(name, way, history.variables(), &terminals)
             }
@@ -574,7 +574,7 @@ impl<'a> DecisionBuilder<'a> {
             Next::Judge { choices, otherwise } => self.open_gate(step.clone(), choices, otherwise, result.into_owned()),
             Next::Unknown(error) => {
                 let mut context = result.into_owned();
-                unknown::explain(&mut context, &current.params);
+                unknown::add_expectation(&mut context, &current.params);
                 let choices = unknown::choices(self.definition, state, self.history.gateless());
                 self.open_gate(step.clone(), choices, unknown::failure(error), context)
             }
@@ -584,7 +584,7 @@ impl<'a> DecisionBuilder<'a> {
     /// Follows a branch from a state.
     fn follow(mut self, from: &str, way: Branch, variables: &impl Lookup, terminals: &Terminals) -> Decision {
         if self.paused {
-            return self.hold(Continuation::Leave { from: from.to_owned(), way });
+            return self.defer(Continuation::Leave { from: from.to_owned(), way });
         }
         match way {
             Branch::Go { to, because } => {
@@ -596,23 +596,23 @@ impl<'a> DecisionBuilder<'a> {
         }
     }
 
-    /// Enters a state, or the `on_exhausted` target of a state that has reached its maximum visits.
+    /// Enters a state, or its `on_exhausted` target if the state has reached its maximum number of visits.
     fn enter(mut self, name: &str, variables: &impl Lookup, terminals: &Terminals) -> Decision {
         if self.next_items(name).is_some() {
             return self.enter_now(name, variables, terminals);
         }
         let mut name = name;
-        // Each exhausted state is followed at most once: a cycle of them ends the run.
+        // Follow at most as many targets as there are states: a cycle of exhausted states ends the run.
         for _ in self.definition.states() {
             let Some(state) = self.definition.state(name) else { break };
             let Some(max_visits) = state.max_visits().filter(|max_visits| self.history.visits(name) >= *max_visits)
             else {
                 break;
             };
-            let Some(to) = state.on_exhausted() else { break };
+            let Some(target) = state.on_exhausted() else { break };
             let because = format!("state '{name}' was visited {max_visits} times");
-            self.record(Event::Transitioned { at: self.now, from: name.to_owned(), to: to.to_owned(), because });
-            name = to;
+            self.record(Event::Transitioned { at: self.now, from: name.to_owned(), to: target.to_owned(), because });
+            name = target;
         }
         if let Some(max_visits) = self.definition.state(name).and_then(State::max_visits)
             && self.history.visits(name) >= max_visits
@@ -625,13 +625,13 @@ impl<'a> DecisionBuilder<'a> {
 
     /// Enters a state, unless the run has reached its maximum number of states.
     fn enter_now(mut self, name: &str, variables: &impl Lookup, terminals: &Terminals) -> Decision {
-        let max_states = self.history.most_states();
+        let max_states = self.history.max_states();
         if self.history.states_executed() >= max_states {
             let error = format!("Maximum states limit ({max_states}) reached - possible infinite loop");
             return self.fail(FailureReason::TooManyStates, error, terminals);
         }
         let (Some(state), Some(run)) = (self.definition.state(name), self.history.run()) else {
-            return self.lost(name, terminals);
+            return self.fail_unknown_state(name, terminals);
         };
         let step =
             StepId { run: run.clone(), place: name.to_owned(), visit: self.history.visits(name).saturating_add(1) };
@@ -641,26 +641,26 @@ impl<'a> DecisionBuilder<'a> {
             && let Some(unresolved) =
                 state.for_each().and_then(|for_each| substitute::unresolved(&for_each.items, &entering))
         {
-            let error = self.unresolved(name, unresolved, &entering);
+            let error = self.unresolved_error(name, unresolved, &entering);
             return self.fail(FailureReason::UnresolvedVariable, error, terminals);
         }
-        if let Some((for_each, at_once)) = state.for_each_at_once() {
+        if let Some((for_each, parallel_loop)) = state.for_each_parallel() {
             let refuses_unresolved = self.history.rules().refuses_unresolved();
-            return match parallel::of_items(state, for_each, at_once, &entering, refuses_unresolved) {
+            return match parallel::item_loop_params(state, for_each, parallel_loop, &entering, refuses_unresolved) {
                 Ok(params) => {
-                    let (tool, limit, entered_at) = (tool::PARALLEL.to_owned(), limit(state), self.now);
+                    let (tool, limit, entered_at) = (tool::PARALLEL.to_owned(), time_limit(state), self.now);
                     self.enter_step(CurrentStep { step, tool, params, limit, entered_at })
                 }
-                Err(NotEntered::Unresolved(unresolved)) => {
-                    let error = self.unresolved(name, &unresolved, &entering);
+                Err(EntryError::Unresolved(unresolved)) => {
+                    let error = self.unresolved_error(name, &unresolved, &entering);
                     self.fail(FailureReason::UnresolvedVariable, error, terminals)
                 }
-                Err(NotEntered::Items(error)) => {
+                Err(EntryError::Items(error)) => {
                     self.fail(FailureReason::BadParameters, format!("State '{name}': {error}"), terminals)
                 }
             };
         }
-        let (item, is_empty) = match self.item(state, &entering) {
+        let (item, is_empty) = match self.next_item(state, &entering) {
             Ok(item) => item,
             Err(error) => {
                 return self.fail(FailureReason::BadParameters, format!("State '{name}': {error}"), terminals);
@@ -668,44 +668,48 @@ impl<'a> DecisionBuilder<'a> {
         };
         let variables = &Entering { item, ..entering };
         if is_empty {
-            // An empty list needs no action, and no values.
+            // An empty list needs no action and no variables.
             let (tool, params) = (tool::SET.to_owned(), Map::new());
-            let entered = CurrentStep { step, tool, params, limit: None, entered_at: self.now };
-            return self.enter_step(entered);
+            let entered_step = CurrentStep { step, tool, params, limit: None, entered_at: self.now };
+            return self.enter_step(entered_step);
         }
         let tool = state.action().tool().to_owned();
         if self.history.rules().refuses_unresolved()
             && let Some(unresolved) = state.unresolved(variables)
         {
-            let error = self.unresolved(name, unresolved, variables);
+            let error = self.unresolved_error(name, unresolved, variables);
             return self.fail(FailureReason::UnresolvedVariable, error, terminals);
         }
         let mut params = params(state, variables, terminals);
         if tool == tool::OPEN_TERMINAL && !self.history.arguments_checked() && terminals.is_empty() {
-            hand_over(&self.exported_arguments(), &mut params);
+            add_to_environment(&self.exported_arguments(), &mut params);
         }
-        let limit = limit(state);
+        let limit = time_limit(state);
         if tool == tool::SLEEP
             && let Err(error) = tool::sleep_duration(&params)
         {
             return self.fail(FailureReason::BadParameters, format!("State '{name}': {error}"), terminals);
         }
         if tool == tool::GATE {
-            let entered = CurrentStep { step, tool, params, limit, entered_at: self.now };
-            return self.enter_gate(entered, variables, terminals);
+            let entered_step = CurrentStep { step, tool, params, limit, entered_at: self.now };
+            return self.enter_gate(entered_step, variables, terminals);
         }
         let entered_at = self.now;
         self.enter_step(CurrentStep { step, tool, params, limit, entered_at })
     }
 
-    /// Returns the items of a state that has more of them.
+    /// Returns the items of a state in progress, unless its last item has ended.
     fn next_items(&self, name: &str) -> Option<&'a ItemLoop> {
         self.history.items_of(name).filter(|_| !self.items_ended)
     }
 
-    /// Returns the item for the entry of a state, with its variable, and whether its list has none. Records the list
-    /// with the first one.
-    fn item(&mut self, state: &State, variables: &impl Lookup) -> Result<(Option<(String, Value)>, bool), ItemsError> {
+    /// Returns the item for the entry of a state with its variable, and true if the list is empty. Records the list at
+    /// the first entry.
+    fn next_item(
+        &mut self,
+        state: &State,
+        variables: &impl Lookup,
+    ) -> Result<(Option<(String, Value)>, bool), ItemsError> {
         let Some(for_each) = state.for_each() else { return Ok((None, false)) };
         if let Some(items) = self.next_items(state.name()) {
             return Ok((items.next().map(|item| (items.name().to_owned(), item.clone())), false));
@@ -722,13 +726,13 @@ impl<'a> DecisionBuilder<'a> {
             return self.enter_parallel(entered);
         }
         // The history still has the answers of the last dialogue.
-        self.decision.effects.push(asking(&entered, &[], self.history, self.now));
+        self.decision.effects.push(outcome_effect(&entered, &[], self.history, self.now));
         let CurrentStep { step, tool, params, limit, entered_at: at } = entered;
         self.record(Event::StateEntered { at, step, tool, params, limit });
         self.decision
     }
 
-    fn child_began(mut self, step: StepId, workflow: String) -> Decision {
+    fn record_child_start(mut self, step: StepId, workflow: String) -> Decision {
         let by = || self.history.run().map(ToString::to_string).unwrap_or_default();
         match self.history.paused() {
             Some(pause) => self.decision.effects.push(Effect::PauseChild { step: step.clone(), by: pause.by.clone() }),
@@ -744,16 +748,16 @@ impl<'a> DecisionBuilder<'a> {
         self.decision
     }
 
-    /// Records the end of the run that a step started, if it began.
+    /// Records the end of the run that a step started, if that run began.
     fn record_child_end(&mut self, step: &StepId, outcome: &Outcome) {
         let Some(workflow) = self.history.child_of(step).map(str::to_owned) else { return };
         let (end, error) = child::end_of(outcome);
         self.record(Event::ChildEnded { at: self.now, step: step.clone(), workflow, end, error });
     }
 
-    fn child_waits(mut self, step: StepId, waits: bool) -> Decision {
+    fn set_child_waiting(mut self, step: StepId, waits: bool) -> Decision {
         let at = self.now;
-        // One run below that waits is enough to stop the clock.
+        // The deadline is disarmed while at least one child waits.
         let others_wait = self.history.waiting_children().any(|waiting| *waiting != step);
         if waits {
             self.record(Event::ChildWaits { at, step });
@@ -761,7 +765,7 @@ impl<'a> DecisionBuilder<'a> {
         } else {
             self.record(Event::ChildGoesOn { at, step });
             if !others_wait {
-                self.rearm();
+                self.arm_deadline();
             }
         }
         self.decision
@@ -771,20 +775,20 @@ impl<'a> DecisionBuilder<'a> {
         let timeout = self.history.limits().execution_timeout().as_secs_f64();
         let place = self.history.last_state().map(|name| format!(" in state '{name}'")).unwrap_or_default();
         let error = format!("Workflow execution timeout ({timeout:?}s) exceeded{place}");
-        let terminals = self.terminals_left();
-        self.abandoning().fail(FailureReason::TimedOut, error, &terminals)
+        let terminals = self.terminals_after_abandon();
+        self.abandon_pending().fail(FailureReason::TimedOut, error, &terminals)
     }
 
     fn cancel(self, reason: String) -> Decision {
-        let terminals = self.terminals_left();
-        let mut cancel = self.abandoning();
-        cancel.record(Event::Cancelled { at: cancel.now, reason });
-        cancel.decision.effects.extend(closing(&terminals, cancel.history.keep_terminals()));
-        cancel.decision
+        let terminals = self.terminals_after_abandon();
+        let mut builder = self.abandon_pending();
+        builder.record(Event::Cancelled { at: builder.now, reason });
+        builder.decision.effects.extend(close_effects(&terminals, builder.history.keep_terminals()));
+        builder.decision
     }
 
     /// Returns the terminals after the current step is abandoned.
-    fn terminals_left(&self) -> Terminals {
+    fn terminals_after_abandon(&self) -> Terminals {
         let mut terminals = self.history.terminals().clone();
         if let Some(current) = self.history.current() {
             terminals.abandon(current);
@@ -792,11 +796,12 @@ impl<'a> DecisionBuilder<'a> {
         terminals
     }
 
-    fn abandoning(mut self) -> Self {
-        let mut waited_for = self.history.awaited_steps();
-        waited_for.extend(self.history.exchange().map(|exchange| exchange.step.clone()));
-        waited_for.extend(self.history.gate().map(|gate| gate.step.clone()));
-        self.decision.effects.extend(waited_for.into_iter().map(|step| Effect::Abandon { step }));
+    /// Abandons all steps, children and gates that the run waits for.
+    fn abandon_pending(mut self) -> Self {
+        let mut pending_steps = self.history.awaited_steps();
+        pending_steps.extend(self.history.exchange().map(|exchange| exchange.step.clone()));
+        pending_steps.extend(self.history.gate().map(|gate| gate.step.clone()));
+        self.decision.effects.extend(pending_steps.into_iter().map(|step| Effect::Abandon { step }));
         let at = self.now;
         for step in self.history.children().cloned() {
             let workflow = self.history.child_of(&step).unwrap_or_default().to_owned();
@@ -808,16 +813,16 @@ impl<'a> DecisionBuilder<'a> {
         self
     }
 
-    fn lost(self, name: &str, terminals: &Terminals) -> Decision {
+    fn fail_unknown_state(self, name: &str, terminals: &Terminals) -> Decision {
         self.fail(FailureReason::UnknownState, format!("State '{name}' is not in this definition"), terminals)
     }
 
-    /// Returns the problem of a placeholder of a state that has no value.
-    fn unresolved(&self, state: &str, name: &str, variables: &dyn Lookup) -> String {
-        format!("State '{state}': {}", names::no_value(self.definition, self.history, variables, name))
+    /// Returns the error for a placeholder of a state that has no value.
+    fn unresolved_error(&self, state: &str, name: &str, variables: &dyn Lookup) -> String {
+        format!("State '{state}': {}", names::missing_value_error(self.definition, self.history, variables, name))
     }
 
-    /// Ends a run that completed, by way of its finally state.
+    /// Ends a run that completed, after its finally state.
     fn succeed(mut self, terminals: &Terminals) -> Decision {
         if self.has_finally() {
             return self.begin_finally(Branch::Complete);
@@ -826,13 +831,13 @@ impl<'a> DecisionBuilder<'a> {
             Some(Branch::Fail { reason, error }) => self.end_as_failed(reason, error, terminals),
             _ => {
                 self.record(Event::Completed { at: self.now });
-                self.decision.effects.extend(closing_when_completed(self.history, terminals));
+                self.decision.effects.extend(close_effects_on_completion(self.history, terminals));
                 self.decision
             }
         }
     }
 
-    /// Ends a run that failed, by way of its finally state. Where that fails too, the first failure is the run's.
+    /// Ends a run that failed, after its finally state. If that state fails too, the run keeps its first failure.
     fn fail(self, reason: FailureReason, error: String, terminals: &Terminals) -> Decision {
         if self.has_finally() {
             return self.begin_finally(Branch::Fail { reason, error });
@@ -843,14 +848,14 @@ impl<'a> DecisionBuilder<'a> {
         }
     }
 
-    /// Returns whether a finally state has to precede the end of the run: in a run that did something.
+    /// Returns whether the finally state must precede the end of the run. A run without an executed state skips it.
     fn has_finally(&self) -> bool {
         self.definition.finally_state().is_some()
             && self.history.finally().is_none()
             && self.history.states_executed() > 0
     }
 
-    /// Enters the finally state, from the history with the decision so far.
+    /// Enters the finally state, based on the history with the events decided so far.
     fn begin_finally(mut self, end: Branch) -> Decision {
         self.record(Event::FinallyBegan { at: self.now, end });
         let Some(name) = self.definition.finally_state() else { return self.decision };
@@ -862,13 +867,14 @@ impl<'a> DecisionBuilder<'a> {
         history.extend(&self.decision.events);
         let Self { definition, now, mut decision, .. } = self;
         decision.effects.push(Effect::ArmDeadline { after: history.time_left(now) });
-        let next = DecisionBuilder { definition, history: &history, now, paused: false, items_ended: false, decision };
-        next.enter_now(name, history.variables(), history.terminals())
+        let builder =
+            DecisionBuilder { definition, history: &history, now, paused: false, items_ended: false, decision };
+        builder.enter_now(name, history.variables(), history.terminals())
     }
 
     fn end_as_failed(mut self, reason: FailureReason, error: String, terminals: &Terminals) -> Decision {
         self.record(Event::Failed { at: self.now, reason, error });
-        self.decision.effects.extend(closing(terminals, self.history.keep_terminals()));
+        self.decision.effects.extend(close_effects(terminals, self.history.keep_terminals()));
         self.decision
     }
 
@@ -877,22 +883,22 @@ impl<'a> DecisionBuilder<'a> {
     }
 }
 
-/// Consequence of the end of a state.
+/// Continuation after the end of a state.
 enum Next {
     Follow(Branch),
     /// A condition has a placeholder without a value.
     Unresolved(String),
-    /// The result is unexpected for this reason: a gate has to decide how the run continues.
+    /// The result is unexpected for this reason: a gate decides the next state.
     Unknown(String),
-    /// A gate has to decide which of these holds; if none does, the run continues with `otherwise`.
+    /// A gate decides which choice holds; if none does, the run continues with `otherwise`.
     Judge {
         choices: Vec<Choice>,
         otherwise: Branch,
     },
 }
 
-/// Chooses the next step after a state.
-fn next(state: &State, ending: Ending<'_>, variables: &Variables) -> Next {
+/// Chooses the continuation after a state.
+fn choose_next(state: &State, ending: Ending<'_>, variables: &Variables) -> Next {
     let on_timeout =
         |because: &str| state.on_timeout().map(|to| Branch::Go { to: to.to_owned(), because: because.to_owned() });
     if ending.timed_out
@@ -902,12 +908,12 @@ fn next(state: &State, ending: Ending<'_>, variables: &Variables) -> Next {
     }
     let mut choices = Vec::new();
     let mut chosen = None;
-    // Conditions see the variables of the state's entry: `{match_text}` in one is the match of an earlier state, for a
-    // comparison with the result of this one.
+    // Conditions see the variables at the state's entry: `{match_text}` is the match of an earlier state, for a
+    // comparison with the result of this state.
     for transition in state.transitions() {
         let (condition, to) = (transition.condition(), transition.next_state().to_owned());
-        let described = |because| Ok((because, condition.described(ending.rules, variables)?));
-        match condition.holds(ending, variables).and_then(|because| because.map(described).transpose()) {
+        let with_description = |because| Ok((because, condition.resolved_description(ending.rules, variables)?));
+        match condition.holds(ending, variables).and_then(|because| because.map(with_description).transpose()) {
             Ok(None) => {}
             Ok(Some((_, Some(description)))) => choices.push(Choice { description, next_state: to, for_person: false }),
             Ok(Some((because, None))) => {
@@ -921,7 +927,7 @@ fn next(state: &State, ending: Ending<'_>, variables: &Variables) -> Next {
             }
         }
     }
-    let late = || {
+    let timeout_branch = || {
         if ending.found_nothing {
             on_timeout("the output did not come")
         } else if ending.has_failed() && ending.rules.failure_goes_on_timeout() {
@@ -930,7 +936,7 @@ fn next(state: &State, ending: Ending<'_>, variables: &Variables) -> Next {
             None
         }
     };
-    let way = chosen.or_else(late).unwrap_or_else(|| {
+    let way = chosen.or_else(timeout_branch).unwrap_or_else(|| {
         if tool::succeeded(ending.result) {
             Branch::Complete
         } else {
@@ -954,7 +960,7 @@ fn next(state: &State, ending: Ending<'_>, variables: &Variables) -> Next {
     if choices.is_empty() { Next::Follow(way) } else { Next::Judge { choices, otherwise: way } }
 }
 
-/// Variables including the number of the visit that begins, and the item that it is for.
+/// Variables at the entry of a state: the earlier variables, the number of the visit, and the item.
 struct Entering<'a, L> {
     before: &'a L,
     visits: Option<Value>,
@@ -963,7 +969,7 @@ struct Entering<'a, L> {
 
 impl<L: Lookup> Lookup for Entering<'_, L> {
     fn get(&self, name: &str) -> Option<&Value> {
-        let item = self.item.as_ref().filter(|(known, _)| known == name).map(|(_, item)| item);
+        let item = self.item.as_ref().filter(|(item_name, _)| item_name == name).map(|(_, item)| item);
         item.or_else(|| self.visits.as_ref().filter(|_| name == VISITS)).or_else(|| self.before.get(name))
     }
 
@@ -980,53 +986,53 @@ impl<L: Lookup> Lookup for Entering<'_, L> {
 fn params(state: &State, variables: &impl Lookup, terminals: &Terminals) -> Map<String, Value> {
     let action = state.action();
     let is_nested = action.tool() == tool::RUN_WORKFLOW;
-    let replaced = |(name, value): (&String, &Value)| {
+    let resolve_param = |(name, value): (&String, &Value)| {
         let value = match action.tool() {
             tool::RUN_WORKFLOW if name == child::DEFINITION => value.clone(),
-            tool::PARALLEL if name == WORKFLOWS => replaced_branches(value, variables),
+            tool::PARALLEL if name == WORKFLOWS => resolve_branches(value, variables),
             _ => substitute::value(value, variables, !action.is_text(name)),
         };
         (name.clone(), value)
     };
-    let mut params: Map<String, Value> = action.params().iter().map(replaced).collect();
+    let mut params: Map<String, Value> = action.params().iter().map(resolve_param).collect();
     if action.tool() == tool::DIALOGUE {
-        params = crate::dialogue::replaced(action.params(), variables);
+        params = crate::dialogue::resolve_params(action.params(), variables);
     }
-    let left_out = params.get("session_id").is_none_or(Value::is_null);
-    let usual = match action.tool() {
+    let has_no_session = params.get("session_id").is_none_or(Value::is_null);
+    let default_terminal = match action.tool() {
         tool::RUN_WORKFLOW => terminals.terminal_for_child(),
-        // Without a terminal, a command is run in a separate shell.
+        // Without a current terminal, a command runs in a separate shell.
         tool::RUN_COMMAND => terminals.current_terminal(),
         _ => terminals.current_or_last(),
     };
     if action.takes_session()
-        && left_out
+        && has_no_session
         && !state.has_own_host()
-        && let Some(session) = usual
+        && let Some(session) = default_terminal
     {
-        // The terminal is there already, on its machine.
+        // The terminal already runs on a host.
         params.remove("host");
         params.insert("session_id".to_owned(), session.into());
         if is_nested {
             params.insert(child::INHERITED.to_owned(), true.into());
         }
     }
-    if let Some(timeout) = state.timeout().filter(|_| is_command_without_limit(action)) {
+    if let Some(timeout) = state.timeout().filter(|_| is_command_without_timeout(action)) {
         params.insert("timeout".to_owned(), timeout.min(tool::MAX_COMMAND_TIMEOUT).as_secs_f64().into());
     }
     params
 }
 
-/// Returns whether an action is a command that the time limit of its state bounds: the command then ends with that
-/// limit on its own, and its result has the output so far.
-fn is_command_without_limit(action: &Action) -> bool {
+/// Returns whether an action is a command without its own timeout. Such a command gets the time limit of its state as
+/// timeout, so that its result has the output so far.
+fn is_command_without_timeout(action: &Action) -> bool {
     action.tool() == tool::RUN_COMMAND && action.params().get("timeout").is_none_or(Value::is_null)
 }
 
-/// Returns the time limit of a state; `None` if the action bounds itself.
-fn limit(state: &State) -> Option<Duration> {
+/// Returns the time limit of a state; `None` if the action limits itself.
+fn time_limit(state: &State) -> Option<Duration> {
     let action = state.action();
-    if is_command_without_limit(action) {
+    if is_command_without_timeout(action) {
         return None;
     }
     let has_own_limit = tool::bounds_itself(action.tool(), action.params())
@@ -1035,16 +1041,16 @@ fn limit(state: &State) -> Option<Duration> {
     state.timeout().or_else(|| (!has_own_limit).then_some(tool::DEFAULT_TIMEOUT))
 }
 
-/// Returns the effects that bring the outcomes that the current step still waits for.
+/// Returns the effects that produce the outcomes that the current step waits for.
 fn effects_to_repeat(current: &CurrentStep, history: &History, now: Timestamp) -> Vec<Effect> {
     match history.branches() {
-        Some(branches) => parallel::asking(current, branches, history),
-        None => vec![asking(current, history.answers(), history, now)],
+        Some(branches) => parallel::branch_effects(current, branches, history),
+        None => vec![outcome_effect(current, history.answers(), history, now)],
     }
 }
 
-/// Returns the effect that starts the run of a `run_workflow` or of a branch.
-fn starting(step: StepId, params: &Map<String, Value>, limit: Option<Duration>, history: &History) -> Effect {
+/// Returns the effect that starts the child run of a `run_workflow` or of a branch.
+fn start_run_effect(step: StepId, params: &Map<String, Value>, limit: Option<Duration>, history: &History) -> Effect {
     let parent =
         ParentRun { rules: history.rules(), saves_on_success: history.saves_on_success(), depth: history.depth() };
     match Child::read(params, parent) {
@@ -1057,14 +1063,14 @@ fn starting(step: StepId, params: &Map<String, Value>, limit: Option<Duration>, 
     }
 }
 
-/// Returns the effect that brings the outcome of a step. `answers` are those of the step, if it is a dialogue.
-fn asking(current: &CurrentStep, answers: &[DialogueAnswer], history: &History, now: Timestamp) -> Effect {
+/// Returns the effect that produces the outcome of a step. `answers` has the earlier answers of a dialogue.
+fn outcome_effect(current: &CurrentStep, answers: &[DialogueAnswer], history: &History, now: Timestamp) -> Effect {
     let CurrentStep { step, tool, params, limit, entered_at } = current.clone();
     if tool == tool::RUN_WORKFLOW {
-        return starting(step, &params, limit, history);
+        return start_run_effect(step, &params, limit, history);
     }
     if tool == tool::DIALOGUE {
-        return dialogue::turn(current, answers, history.variables(), now);
+        return dialogue::turn_effect(current, answers, history.variables(), now);
     }
     if let Some(result) = tool::known_result(&tool, &params) {
         return Effect::Answer { step, outcome: Outcome::Finished { result } };
@@ -1079,8 +1085,8 @@ fn asking(current: &CurrentStep, answers: &[DialogueAnswer], history: &History, 
     }
 }
 
-/// Returns the effect that brings the answer to a request to the shell.
-fn exchanging(exchange: &Exchange) -> Effect {
+/// Returns the effect that performs an exchange with the shell.
+fn exchange_effect(exchange: &Exchange) -> Effect {
     let Exchange { step, session_id, set, read, .. } = exchange.clone();
     if set.is_empty() {
         Effect::ReadVariables { step, session_id, names: read }
@@ -1089,9 +1095,9 @@ fn exchanging(exchange: &Exchange) -> Effect {
     }
 }
 
-/// Puts arguments into the environment of a terminal that is about to open, unless the author set the same name.
-fn hand_over(given: &BTreeMap<String, String>, params: &mut Map<String, Value>) {
-    if given.is_empty() {
+/// Adds arguments to the environment of a terminal to open. Variables that the author set take precedence.
+fn add_to_environment(arguments: &BTreeMap<String, String>, params: &mut Map<String, Value>) {
+    if arguments.is_empty() {
         return;
     }
     let environment = params.entry("environment").or_insert(Value::Null);
@@ -1099,28 +1105,28 @@ fn hand_over(given: &BTreeMap<String, String>, params: &mut Map<String, Value>) 
         *environment = Value::Object(Map::new());
     }
     if let Value::Object(environment) = environment {
-        for (name, value) in given {
+        for (name, value) in arguments {
             environment.entry(name.as_str()).or_insert_with(|| value.as_str().into());
         }
     }
 }
 
 /// Returns the effects that close the open terminals of a run at its end.
-fn closing(terminals: &Terminals, keep: bool) -> Vec<Effect> {
+fn close_effects(terminals: &Terminals, keep: bool) -> Vec<Effect> {
     if keep {
         return Vec::new();
     }
-    let (open, unclaimed) = terminals.leftover();
+    let (open, unclaimed) = terminals.to_close();
     let close = open.map(|session_id| Effect::CloseTerminal { session_id: session_id.clone() });
     close.chain(unclaimed.iter().map(|step| Effect::CloseOpened { step: step.clone() })).collect()
 }
 
-/// Returns the effects that close what a run leaves open when it completes. A nested run leaves its terminals to the
-/// run above.
-fn closing_when_completed(history: &History, terminals: &Terminals) -> Vec<Effect> {
+/// Returns the effects that close the open terminals of a run when it completes. A nested run leaves its terminals to
+/// the parent run.
+fn close_effects_on_completion(history: &History, terminals: &Terminals) -> Vec<Effect> {
     let is_nested = history.parent().is_some();
     if history.rules().closes_terminals() && !is_nested {
-        closing(terminals, history.keep_terminals())
+        close_effects(terminals, history.keep_terminals())
     } else {
         Vec::new()
     }
@@ -1128,7 +1134,7 @@ fn closing_when_completed(history: &History, terminals: &Terminals) -> Vec<Effec
 
 fn action_error(state: &str, tool: &str, result: &Map<String, Value>) -> String {
     match result.get("error").map(substitute::as_text).filter(|error| !error.is_empty()) {
-        // A state that timed out names itself.
+        // The error of a time-out already names the state.
         Some(error) if error.starts_with(&format!("State '{state}' ")) => error,
         Some(error) => format!("State '{state}' failed: {error}"),
         None => format!("State '{state}' failed: '{tool}' did not succeed"),

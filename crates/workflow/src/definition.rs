@@ -1,8 +1,8 @@
 //! Checked machine workflows.
 //!
-//! A [`Definition`] is valid by construction: the initial state and every target exist, every bound holds, and every
-//! pattern without variables compiles. An invalid document gives [`Problems`]: all of them at once, each with a JSON
-//! pointer. A definition keeps its document unchanged and serializes to it.
+//! A [`Definition`] is valid by construction: the initial state and every target exist, all numbers are within their
+//! limits, and every pattern without variables compiles. An invalid document gives all its [`Problems`] at once, each
+//! with a JSON pointer. A definition keeps its document unchanged and serializes to it.
 
 mod catalog;
 mod contracts;
@@ -54,33 +54,33 @@ pub struct Definition {
     arguments: Contract,
     return_values: Contract,
     initial_state: String,
-    /// The last state, executed before a run ends.
+    /// The state that a run executes before it ends.
     finally_state: Option<String>,
     states: Vec<State>,
     /// The names of the secrets that `{secret:NAME}` refers to.
     secrets: BTreeSet<String>,
-    /// True if something in it may read the output of a command with the newlines at its end.
+    /// True if the definition may read the output of a command with its trailing newlines.
     reads_raw_output: bool,
-    /// Variables that nothing in the definition gives a value.
+    /// Variables that have no value in the definition.
     needs: Vec<NeededVariable>,
     warnings: Vec<Problem>,
 }
 
-/// One entry of a machine.
+/// One state of a machine.
 #[derive(Debug, Clone)]
 pub struct State {
     name: String,
     action: Action,
     transitions: Vec<Transition>,
     timeout: Option<Duration>,
-    /// True if it names the machine of its terminal.
+    /// True if the state names the host of its terminal.
     has_own_host: bool,
     on_timeout: Option<String>,
     max_visits: Option<u32>,
     on_exhausted: Option<String>,
-    /// A gate decides where the run continues if the state found nothing that it expects.
+    /// True if a gate decides where the run continues after an unexpected result.
     asks_when_unknown: bool,
-    /// The items for its executions.
+    /// The items that the state is executed for.
     for_each: Option<ForEach>,
 }
 
@@ -89,9 +89,9 @@ pub struct State {
 pub struct Action {
     tool: String,
     params: Map<String, Value>,
-    /// True if the run's terminal fills in a missing session.
+    /// True if a missing session is replaced by the run's terminal.
     takes_session: bool,
-    /// Parameters that stay text when their whole value is one variable.
+    /// Parameters that stay texts if their whole value is one variable.
     text_params: Vec<String>,
 }
 
@@ -103,9 +103,9 @@ pub struct Transition {
 }
 
 impl Definition {
-    /// Reads a definition and checks it in every respect that needs no run.
+    /// Reads a definition, and makes all checks that need no run.
     ///
-    /// [`decide`](crate::decide()) determines what happens next in a run of it: the caller appends the events and
+    /// [`decide`](crate::decide()) determines the next events and effects of a run. The caller appends the events and
     /// performs the effects.
     ///
     /// ```
@@ -152,20 +152,20 @@ impl Definition {
     /// ```
     ///
     /// # Errors
-    /// Returns every problem, and the warnings beside them.
+    /// Returns all problems, including warnings.
     pub fn parse(document: &Value, tools: &dyn ToolCatalog) -> Result<Self, Problems> {
         parse::parse(document, tools)
     }
 
-    /// Returns whether something in it may read the output of a command with the newlines at its end.
+    /// Returns whether the definition may read the output of a command with its trailing newlines.
     pub(crate) fn reads_raw_output(&self) -> bool {
         self.reads_raw_output
     }
 
-    /// As [`Self::parse`], from the text of a file.
+    /// Same as [`Self::parse`], for the text of a file.
     ///
     /// # Errors
-    /// Also when the text is not JSON: one problem, with line and column.
+    /// As for [`Self::parse`]. If the text is not JSON, returns one problem with line and column.
     pub fn from_text(text: &str, tools: &dyn ToolCatalog) -> Result<Self, Problems> {
         match Self::document_in(text.as_bytes()) {
             Ok(document) => Self::parse(&document, tools),
@@ -173,10 +173,10 @@ impl Definition {
         }
     }
 
-    /// Returns the document in the text of a file: of a workflow, or of the library, which stores metadata beside it.
+    /// Returns the document in the text of a file. The file is a workflow, or a library file with metadata beside it.
     ///
     /// # Errors
-    /// The text is not JSON.
+    /// If the text is not JSON.
     pub fn document_in(text: &[u8]) -> serde_json::Result<Value> {
         let mut document: Value = serde_json::from_slice(text)?;
         Ok(match document.get_mut("definition") {
@@ -191,19 +191,19 @@ impl Definition {
         &self.document
     }
 
-    /// Returns the document, shared with histories of its runs.
+    /// Returns the document, which histories of its runs share.
     #[must_use]
     pub fn shared_document(&self) -> Arc<Value> {
         self.document.clone()
     }
 
-    /// Returns the workflow's name, when it has one.
+    /// Returns the workflow's name, if it has one.
     #[must_use]
     pub fn name(&self) -> Option<&WorkflowName> {
         self.name.as_ref()
     }
 
-    /// Returns the purpose of the workflow, in its author's words.
+    /// Returns the author's description of the workflow.
     #[must_use]
     pub fn description(&self) -> Option<&str> {
         self.description.as_deref()
@@ -227,7 +227,7 @@ impl Definition {
         &self.initial_state
     }
 
-    /// Returns the name of the last state before a run ends, completed or failed.
+    /// Returns the name of the state that a run executes before it completes or fails.
     #[must_use]
     pub fn finally_state(&self) -> Option<&str> {
         self.finally_state.as_deref()
@@ -239,31 +239,32 @@ impl Definition {
         &self.states
     }
 
-    /// Returns the state of that name.
+    /// Returns the state with this name.
     #[must_use]
     pub fn state(&self, name: &str) -> Option<&State> {
         self.states.iter().find(|state| state.name == name)
     }
 
-    /// Returns the names of the secrets that its states refer to. A run has each as the variable [`secret_variable`].
+    /// Returns the names of the secrets that the states refer to. A run has each secret as the variable
+    /// [`secret_variable`].
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         self.secrets.iter().map(String::as_str)
     }
 
-    /// Returns suggestions for the author, if nothing is wrong.
+    /// Returns suggestions for the author of a valid definition.
     #[must_use]
     pub fn advice(&self) -> Vec<Problem> {
         gated::advice(&self.states).into_iter().collect()
     }
 
-    /// Returns the warnings about suspicious, yet allowed parts.
+    /// Returns the warnings about suspicious parts that are allowed.
     #[must_use]
     pub fn warnings(&self) -> &[Problem] {
         &self.warnings
     }
 }
 
-/// Returns the name of the variable that has the value of a secret: `secret:NAME`. No report lists it.
+/// Returns the name of the variable with the value of a secret: `secret:NAME`. No report lists this variable.
 #[must_use]
 pub fn secret_variable(name: &str) -> String {
     format!("{}{name}", substitute::SECRET)
@@ -294,18 +295,18 @@ impl State {
         &self.transitions
     }
 
-    /// Returns the state's time limit, when its author set one.
+    /// Returns the state's time limit, if its author set one.
     #[must_use]
     pub fn timeout(&self) -> Option<Duration> {
         self.timeout
     }
 
-    /// Returns whether the state names the machine of its terminal, so that it opens one there.
+    /// Returns whether the state names the host of its terminal, and so opens a terminal there.
     pub(crate) fn has_own_host(&self) -> bool {
         self.has_own_host
     }
 
-    /// Returns the next state after a timeout, and after a failed action without a transition that holds.
+    /// Returns the next state after a timeout, and after a failed action if no transition holds.
     #[must_use]
     pub fn on_timeout(&self) -> Option<&str> {
         self.on_timeout.as_deref()
@@ -317,7 +318,7 @@ impl State {
         self.max_visits
     }
 
-    /// Returns the next state in place of one more visit.
+    /// Returns the next state once the maximum number of visits is reached.
     #[must_use]
     pub fn on_exhausted(&self) -> Option<&str> {
         self.on_exhausted.as_deref()
@@ -329,24 +330,24 @@ impl State {
         self.asks_when_unknown
     }
 
-    /// Returns the items for the executions of the state, one after the other.
+    /// Returns the items that the state is executed for.
     pub(crate) fn for_each(&self) -> Option<&ForEach> {
         self.for_each.as_ref()
     }
 
-    /// Returns the items for each of which the state starts a run, several at once.
-    pub(crate) fn for_each_at_once(&self) -> Option<(&ForEach, ForEachParallel)> {
+    /// Returns the items that the state starts parallel child runs for.
+    pub(crate) fn for_each_parallel(&self) -> Option<(&ForEach, ForEachParallel)> {
         let for_each = self.for_each.as_ref()?;
         Some((for_each, for_each.parallel?))
     }
 
-    /// Returns the items for the executions of the state, as their author wrote them: a list or a text.
+    /// Returns the items that the state is executed for, with placeholders: a list or a text.
     #[must_use]
     pub fn items(&self) -> Option<&Value> {
         self.for_each.as_ref().map(|for_each| &for_each.items)
     }
 
-    /// Returns the texts that the state types as secrets, as their author wrote them.
+    /// Returns the texts that the state types as secrets, with placeholders.
     #[must_use]
     pub fn secret_texts(&self) -> Vec<&str> {
         let params = &self.action.params;
@@ -357,10 +358,10 @@ impl State {
         params.get("input_text").and_then(Value::as_str).filter(|_| is_secret).into_iter().collect()
     }
 
-    /// Returns the parameters with variables to replace, each with its pointer within the parameters. A nested
-    /// definition is not among them: its placeholders are its own.
-    pub(crate) fn replaced_params(&self) -> Vec<(String, &Value)> {
-        let mut replaced = Vec::new();
+    /// Returns the parameters with variables to replace, each with its pointer within the parameters. Omits a nested
+    /// definition, because its placeholders belong to the nested run.
+    pub(crate) fn replaceable_params(&self) -> Vec<(String, &Value)> {
+        let mut replaceable = Vec::new();
         for (name, value) in &self.action.params {
             let pointer = format!("/{}", document::escaped(name));
             match self.action.tool.as_str() {
@@ -370,27 +371,27 @@ impl State {
                         let branch_pointer = format!("{pointer}/{}", document::escaped(&key));
                         let params =
                             entry.as_object().into_iter().flatten().filter(|(name, _)| *name != child::DEFINITION);
-                        replaced.extend(
+                        replaceable.extend(
                             params
                                 .map(|(name, value)| (format!("{branch_pointer}/{}", document::escaped(name)), value)),
                         );
                     }
                 }
-                _ => replaced.push((pointer, value)),
+                _ => replaceable.push((pointer, value)),
             }
         }
-        replaced
+        replaceable
     }
 
-    /// Returns every text of the state with variables to replace.
+    /// Returns all texts of the state with variables to replace.
     pub(crate) fn texts(&self) -> Vec<&str> {
-        let params = self.replaced_params().into_iter().flat_map(|(_, value)| substitute::texts_in(value));
+        let params = self.replaceable_params().into_iter().flat_map(|(_, value)| substitute::texts_in(value));
         let items = self.for_each.iter().flat_map(|for_each| substitute::texts_in(&for_each.items));
         params.chain(items).chain(self.transitions.iter().flat_map(|transition| transition.condition.texts())).collect()
     }
 
-    /// Returns the first placeholder in the parameters of the action that has no value. A `fail` has none: it ends the
-    /// run in its author's words, regardless of values.
+    /// Returns the first placeholder without a value in the parameters of the action. Ignores the placeholders of a
+    /// `fail`, which ends the run in any case.
     pub(crate) fn unresolved(&self, variables: &dyn Lookup) -> Option<&str> {
         if self.action.tool == tool::FAIL {
             return None;
@@ -398,7 +399,7 @@ impl State {
         if self.action.tool == tool::DIALOGUE {
             return dialogue::unresolved(&self.action.params, variables);
         }
-        self.replaced_params().into_iter().find_map(|(_, value)| substitute::unresolved(value, variables))
+        self.replaceable_params().into_iter().find_map(|(_, value)| substitute::unresolved(value, variables))
     }
 }
 
@@ -409,7 +410,7 @@ impl Action {
         &self.tool
     }
 
-    /// Returns the parameters, their variables not replaced.
+    /// Returns the parameters, with placeholders.
     #[must_use]
     pub fn params(&self) -> &Map<String, Value> {
         &self.params

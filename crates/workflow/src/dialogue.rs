@@ -1,12 +1,12 @@
 //! Dialogues: the questions of a program, and the rules that answer them.
 //!
-//! A dialogue is an action of turns. In each turn the driver types an answer, if there is one, and then waits until a
-//! pattern matches, the program ends or asks, or the time is up. [`Dialogue::after`] chooses what follows: another
-//! answer, or the result of the action. The record of an answer precedes its input, which has its own step
-//! ([`StepId::part`]), so that a restart neither repeats nor loses it.
+//! A dialogue is an action with turns. In each turn the driver types an answer, if there is one, and then waits until a
+//! pattern matches, the program ends or asks, or the time is up. [`Dialogue::after`] returns the next answer, or the
+//! result of the action. The answer is recorded before it is typed, and its input has its own step ([`StepId::part`]),
+//! so a restart neither repeats nor loses an answer.
 //!
-//! Only the text of an answer has late placeholders, with values from the match of its question: it may name the groups
-//! of the question. A dialogue that has begun continues during a pause of the run, like any action.
+//! The placeholders in the text of an answer are replaced after the match of its question, and may name the groups of
+//! the question. A dialogue that has begun continues during a pause of the run, like any action.
 
 mod read;
 mod script;
@@ -45,22 +45,22 @@ pub(crate) const FIELDS: [&str; 10] = [
 pub(crate) const RULES: &str = "rules";
 
 /// The key of a rule with the text of its answer.
-const TYPE: &str = "type";
+const TYPE_KEY: &str = "type";
 
 /// The key of a rule with the name of the secret that is its answer.
-const SECRET: &str = "secret";
+const SECRET_KEY: &str = "secret";
 
-/// Maximum number of characters of the last lines that an error repeats.
+/// Maximum number of characters of the screen's last lines in an error.
 const MAX_QUESTION_CHARS: usize = 200;
 
-/// Lines of the screen that an error repeats.
-const LAST_LINES: usize = 3;
+/// Maximum number of the screen's last lines in an error.
+const MAX_LAST_LINES: usize = 3;
 
-/// A dialogue, all variables replaced except those of its answers.
+/// A dialogue, with all variables replaced except in the texts of its answers.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Dialogue {
     rules: Vec<Rule>,
-    /// The patterns that end it. Without any, the shell's prompt and the end of the program do.
+    /// The patterns that end the dialogue. Without patterns, the shell's prompt or the end of the program ends it.
     until: Vec<String>,
     timeout: Duration,
     max_answers: u32,
@@ -69,28 +69,29 @@ pub(crate) struct Dialogue {
 /// Answer to a question.
 #[derive(Debug, Clone, PartialEq)]
 struct Rule {
+    /// The pattern of the question.
     when: String,
     text: String,
     keys: Vec<String>,
     /// True if the answer is hidden.
     secret: bool,
-    /// The argument, or the secret, that is the answer.
-    named: Option<String>,
-    /// Maximum number of its uses.
+    /// Name of the argument or secret that is the answer.
+    secret_name: Option<String>,
+    /// Maximum number of uses of the rule.
     times: Option<u32>,
 }
 
-/// Result of a turn.
+/// Continuation after a turn.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Next {
     /// The answer to a question.
     Answer(DialogueAnswer),
     /// The dialogue has ended, with this result.
-    Over(Map<String, Value>),
+    Ended(Map<String, Value>),
 }
 
 /// Returns the parameters of the turn that follows these answers: the text to type, if any, and the patterns to await.
-/// `timeout` is the rest of the dialogue's time in seconds.
+/// `timeout` is the remaining time of the dialogue in seconds.
 ///
 /// # Errors
 /// If the parameters of the dialogue are wrong.
@@ -105,21 +106,21 @@ pub(crate) fn turn(
 }
 
 impl Dialogue {
-    /// Returns the parameters of a turn. `begin` has the terminal, and the text for the first turn.
+    /// Returns the parameters of a turn. `params` has the terminal, and the text for the first turn.
     fn turn(
         &self,
-        begin: &Map<String, Value>,
+        params: &Map<String, Value>,
         answers: &[DialogueAnswer],
         spent: Duration,
         variables: &dyn Lookup,
     ) -> Map<String, Value> {
-        let left = self.timeout.saturating_sub(spent);
+        let remaining = self.timeout.saturating_sub(spent);
         let mut turn = Map::new();
         let mut put = |name: &str, value: Value| drop(turn.insert(name.to_owned(), value));
         for name in ["session_id", "input_text"] {
-            // The first turn types the text that the dialogue begins with.
+            // Only the first turn types the `input_text` of the dialogue.
             let is_typed = name == "session_id" || answers.is_empty();
-            if let Some(value) = begin.get(name).filter(|value| is_typed && !value.is_null()) {
+            if let Some(value) = params.get(name).filter(|value| is_typed && !value.is_null()) {
                 put(name, as_text(value).into());
             }
         }
@@ -134,12 +135,12 @@ impl Dialogue {
             }
         }
         put("patterns", self.patterns(answers).map(|(pattern, _)| pattern).collect::<Vec<_>>().into());
-        put("timeout", left.as_secs_f64().into());
+        put("timeout", remaining.as_secs_f64().into());
         turn
     }
 
-    /// Returns the awaited patterns after these answers, each with its rule; those that end the dialogue have none and
-    /// come first.
+    /// Returns the patterns to await after these answers, each with the index of its rule. The patterns that end the
+    /// dialogue have no rule, and precede the others.
     fn patterns(&self, answers: &[DialogueAnswer]) -> impl Iterator<Item = (&str, Option<usize>)> {
         let used: Vec<usize> = self.rules.iter().enumerate().map(|(index, _)| times_used(answers, index)).collect();
         let rules = self.rules.iter().enumerate();
@@ -148,72 +149,82 @@ impl Dialogue {
         until.chain(active.map(|(index, rule)| (rule.when.as_str(), Some(index))))
     }
 
-    /// Returns the next step after the result of a turn: `matched` is the number of the matching pattern, counted from
-    /// 0.
-    pub(crate) fn after(&self, answers: &[DialogueAnswer], heard: &Map<String, Value>, variables: &dyn Lookup) -> Next {
-        if !tool::succeeded(heard) {
-            return Next::Over(self.result(answers, heard, None, None));
+    /// Returns the continuation after a turn. `matched` in its result is the index of the matching pattern.
+    pub(crate) fn after(
+        &self,
+        answers: &[DialogueAnswer],
+        turn_result: &Map<String, Value>,
+        variables: &dyn Lookup,
+    ) -> Next {
+        if !tool::succeeded(turn_result) {
+            return Next::Ended(self.result(answers, turn_result, None, None));
         }
-        let matched = heard.get("matched").and_then(Value::as_u64).and_then(|index| usize::try_from(index).ok());
+        let matched = turn_result.get("matched").and_then(Value::as_u64).and_then(|index| usize::try_from(index).ok());
         match matched.and_then(|index| self.patterns(answers).nth(index)) {
-            Some((pattern, None)) => Next::Over(self.result(answers, heard, Some(pattern), None)),
+            Some((pattern, None)) => Next::Ended(self.result(answers, turn_result, Some(pattern), None)),
             Some((pattern, Some(_))) if answers.len() >= self.max_answers as usize => {
                 let error = format!(
                     "{} answers were typed (max_answers), and /{pattern}/ came again: {}",
                     self.max_answers,
-                    question(heard)
+                    question(turn_result)
                 );
-                Next::Over(self.result(answers, heard, None, Some(error)))
+                Next::Ended(self.result(answers, turn_result, None, Some(error)))
             }
-            Some((pattern, Some(rule))) => Next::Answer(self.answer(rule, pattern, heard, variables)),
+            Some((pattern, Some(rule))) => Next::Answer(self.answer(rule, pattern, turn_result, variables)),
             None => {
-                let error = self.unanswered(answers, heard);
-                Next::Over(self.result(answers, heard, None, error))
+                let error = self.failure(answers, turn_result);
+                Next::Ended(self.result(answers, turn_result, None, error))
             }
         }
     }
 
-    fn answer(&self, index: usize, when: &str, heard: &Map<String, Value>, variables: &dyn Lookup) -> DialogueAnswer {
+    fn answer(
+        &self,
+        index: usize,
+        when: &str,
+        turn_result: &Map<String, Value>,
+        variables: &dyn Lookup,
+    ) -> DialogueAnswer {
         let Rule { text, keys, secret, .. } = &self.rules[index];
-        let groups = match groups_of(when, heard) {
+        let groups = match groups_of(when, turn_result) {
             Some(Value::Object(groups)) => groups,
             _ => Map::new(),
         };
         let rule = u32::try_from(index).unwrap_or(u32::MAX);
-        let since = heard.get("offset").and_then(Value::as_u64);
-        let (match_text, input_text, keys, secret) = (question(heard), String::new(), keys.clone(), *secret);
+        let since = turn_result.get("offset").and_then(Value::as_u64);
+        let (match_text, input_text, keys, secret) = (question(turn_result), String::new(), keys.clone(), *secret);
         let answer = DialogueAnswer { rule, match_text, groups, since, input_text, keys, secret };
         if secret {
             return answer;
         }
-        let input_text = self.made(text, &answer, variables);
+        let input_text = self.resolve_text(text, &answer, variables);
         DialogueAnswer { input_text, ..answer }
     }
 
     /// Returns the text that an answer types.
     fn text_of(&self, answer: &DialogueAnswer, variables: &dyn Lookup) -> String {
         match self.rules.get(answer.rule as usize) {
-            // The input ends as a person would end it, with Enter.
-            Some(Rule { named: Some(name), .. }) => {
+            // Enter follows a secret, as if a person typed it.
+            Some(Rule { secret_name: Some(name), .. }) => {
                 format!("{}\n", value_of_secret(name, variables).map(as_text).unwrap_or_default())
             }
-            Some(rule) if answer.secret => self.made(&rule.text, answer, variables),
+            Some(rule) if answer.secret => self.resolve_text(&rule.text, answer, variables),
             _ => answer.input_text.clone(),
         }
     }
 
-    /// Returns the text of a rule with variables and what the question matched.
-    fn made(&self, text: &str, answer: &DialogueAnswer, variables: &dyn Lookup) -> String {
-        let (text_matched, groups) = (answer.match_text.as_str().into(), answer.groups.clone().into());
-        substitute::text(text, &Matched { before: variables, text: text_matched, groups })
+    /// Returns the text of a rule with its variables and the matches of the question replaced.
+    fn resolve_text(&self, text: &str, answer: &DialogueAnswer, variables: &dyn Lookup) -> String {
+        let (match_text, groups) = (answer.match_text.as_str().into(), answer.groups.clone().into());
+        substitute::text(text, &QuestionVariables { before: variables, text: match_text, groups })
     }
 
-    /// Returns the reason that a turn without a match is a failure; `None` at an awaited end.
-    fn unanswered(&self, answers: &[DialogueAnswer], heard: &Map<String, Value>) -> Option<String> {
-        let code = heard.get("exit_code").and_then(Value::as_i64);
-        let lines = last_lines(heard);
+    /// Returns the error of a turn without a match; `None` if the program ended as expected.
+    fn failure(&self, answers: &[DialogueAnswer], turn_result: &Map<String, Value>) -> Option<String> {
+        let code = turn_result.get("exit_code").and_then(Value::as_i64);
+        let lines = last_lines(turn_result);
         let awaited = self.until.iter().map(|pattern| format!("/{pattern}/")).collect::<Vec<_>>().join(" or ");
-        match heard.get("reason").and_then(Value::as_str).unwrap_or_default() {
+        match turn_result.get("reason").and_then(Value::as_str).unwrap_or_default() {
             "prompt" | "exit" if self.until.is_empty() => {
                 let code = code.filter(|code| *code != 0)?;
                 Some(with_lines(format!("the program ended with exit code {code}"), &lines))
@@ -223,13 +234,13 @@ impl Dialogue {
                 Some(with_lines(format!("the program ended{code} before {awaited} came"), &lines))
             }
             "input" => {
-                let used_up = self.rules.iter().enumerate().find(|(index, rule)| {
+                let exhausted_rule = self.rules.iter().enumerate().find(|(index, rule)| {
                     rule.times.is_some_and(|times| times_used(answers, *index) >= times as usize)
                         && Pattern::new(&rule.when)
                             .ok()
                             .is_some_and(|when| matches!(when.find_at(&lines, 0), Ok(Some(_))))
                 });
-                Some(match used_up {
+                Some(match exhausted_rule {
                     Some((_, Rule { when, times, .. })) => with_lines(
                         format!(
                             "/{when}/ came again after it was answered as often as it may (times: {})",
@@ -241,68 +252,68 @@ impl Dialogue {
                 })
             }
             _ => {
-                let what = if awaited.is_empty() { "the end of the program" } else { &awaited };
-                let error = format!("{what} did not come within {}", time::spoken(self.timeout));
+                let missing_event = if awaited.is_empty() { "the end of the program" } else { &awaited };
+                let error = format!("{missing_event} did not come within {}", time::seconds_text(self.timeout));
                 Some(with_lines(error, &lines))
             }
         }
     }
 
-    /// Returns the result of the action. `until` is the pattern that ended it.
+    /// Returns the result of the action. `until` is the pattern that ended the dialogue.
     fn result(
         &self,
         answers: &[DialogueAnswer],
-        heard: &Map<String, Value>,
+        turn_result: &Map<String, Value>,
         until: Option<&str>,
         error: Option<String>,
     ) -> Map<String, Value> {
         let mut result = Map::new();
         let mut put = |name: &str, value: Value| drop(result.insert(name.to_owned(), value));
-        let of_turn = |name: &str| heard.get(name).cloned().unwrap_or_default();
-        put("success", (error.is_none() && tool::succeeded(heard)).into());
+        let turn_field = |name: &str| turn_result.get(name).cloned().unwrap_or_default();
+        put("success", (error.is_none() && tool::succeeded(turn_result)).into());
         for name in ["session_id", "reason", "exit_code", "screen_content"] {
-            put(name, of_turn(name));
+            put(name, turn_field(name));
         }
         put("pattern", until.map_or(Value::Null, Value::from));
-        put("match_text", if until.is_some() { of_turn("match_text") } else { Value::Null });
+        put("match_text", if until.is_some() { turn_field("match_text") } else { Value::Null });
         let mut names = Map::new();
         for answer in answers {
             let named = answer.groups.iter().filter(|(name, _)| !groups::is_number(name));
             names.extend(named.map(|(name, text)| (name.clone(), text.clone())));
         }
-        if let Some(Value::Object(groups)) = until.and_then(|until| groups_of(until, heard)) {
+        if let Some(Value::Object(groups)) = until.and_then(|until| groups_of(until, turn_result)) {
             names.extend(groups);
         }
         put("groups", names.into());
         put("answers", answers.len().into());
-        put("answered", answers.iter().map(|answer| self.reported(answer)).collect());
-        put("timeout_occurred", (heard.get("reason").is_some_and(|reason| reason == "timeout")).into());
-        let error = error.map(Value::from).or_else(|| heard.get("error").cloned()).unwrap_or_default();
+        put("answered", answers.iter().map(|answer| self.answer_report(answer)).collect());
+        put("timeout_occurred", (turn_result.get("reason").is_some_and(|reason| reason == "timeout")).into());
+        let error = error.map(Value::from).or_else(|| turn_result.get("error").cloned()).unwrap_or_default();
         put("error", error);
         result
     }
 
-    /// Returns an answer as the result repeats it: never a secretly typed text.
-    fn reported(&self, answer: &DialogueAnswer) -> Value {
+    /// Returns an answer for the result of the action, without secret texts.
+    fn answer_report(&self, answer: &DialogueAnswer) -> Value {
         let when = self.rules.get(answer.rule as usize).map(|rule| rule.when.as_str());
-        let mut reported = json!({"when": when, "match_text": answer.match_text});
+        let mut report = json!({"when": when, "match_text": answer.match_text});
         if !answer.secret {
-            reported["typed"] = answer.input_text.as_str().into();
+            report["typed"] = answer.input_text.as_str().into();
         }
         if !answer.keys.is_empty() {
-            reported["keys"] = answer.keys.clone().into();
+            report["keys"] = answer.keys.clone().into();
         }
-        reported
+        report
     }
 }
 
-/// Returns the turn that a program's text leads to in a rehearsal: the first pattern that it contains.
-pub(crate) fn heard_in(patterns: &[Value], text: &str) -> Map<String, Value> {
+/// Returns the result of a turn in a rehearsal: the first match of a pattern in the text of the program.
+pub(crate) fn rehearsed_turn(patterns: &[Value], text: &str) -> Map<String, Value> {
     let matches = patterns.iter().enumerate().filter_map(|(index, pattern)| {
         let found = Pattern::new(pattern.as_str()?).ok()?.find_at(text, 0).ok()??;
         Some((found.range.start, index, found))
     });
-    let heard = match matches.min_by_key(|(start, index, _)| (*start, *index)) {
+    let turn_result = match matches.min_by_key(|(start, index, _)| (*start, *index)) {
         Some((_, index, found)) => {
             let group = |range: Option<std::ops::Range<usize>>| range.and_then(|range| text.get(range));
             json!({"success": true, "reason": "match", "matched": index, "match_text": text.get(found.range),
@@ -310,24 +321,24 @@ pub(crate) fn heard_in(patterns: &[Value], text: &str) -> Map<String, Value> {
         }
         None => json!({"success": true, "reason": "input", "screen_content": text}),
     };
-    match heard {
-        Value::Object(heard) => heard,
+    match turn_result {
+        Value::Object(turn_result) => turn_result,
         _ => Map::new(),
     }
 }
 
-/// Returns the turn in which a program ends, in a rehearsal.
-pub(crate) fn ended() -> Map<String, Value> {
+/// Returns the result of a turn in a rehearsal in which the program ends.
+pub(crate) fn rehearsed_end() -> Map<String, Value> {
     let fields = [("success", true.into()), ("reason", "exit".into()), ("exit_code", 0.into())];
     fields.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
 }
 
 /// Returns the parameters of a dialogue with variables replaced, except in the texts of its answers.
-pub(crate) fn replaced(params: &Map<String, Value>, variables: &impl Lookup) -> Map<String, Value> {
+pub(crate) fn resolve_params(params: &Map<String, Value>, variables: &impl Lookup) -> Map<String, Value> {
     let rule = |rule: &Value| match rule {
         Value::Object(keys) => {
             let key = |(key, value): (&String, &Value)| {
-                let value = if key == TYPE { value.clone() } else { substitute::value(value, variables, true) };
+                let value = if key == TYPE_KEY { value.clone() } else { substitute::value(value, variables, true) };
                 (key.clone(), value)
             };
             Value::Object(keys.iter().map(key).collect())
@@ -344,58 +355,59 @@ pub(crate) fn replaced(params: &Map<String, Value>, variables: &impl Lookup) -> 
     params.iter().map(param).collect()
 }
 
-/// The rules of a dialogue's parameters.
+/// Returns the rules in the parameters of a dialogue, each with its index.
 fn rules_of(params: &Map<String, Value>) -> impl Iterator<Item = (usize, &Map<String, Value>)> {
     let rules = params.get(RULES).and_then(Value::as_array).into_iter().flatten().enumerate();
     rules.filter_map(|(index, rule)| Some((index, rule.as_object()?)))
 }
 
-/// Returns whether the place of a text within the parameters is that of an answer.
+/// Returns whether a pointer within the parameters refers to the text of an answer.
 pub(crate) fn is_answer(pointer: &str) -> bool {
     let index = pointer.strip_prefix("/rules/").and_then(|rest| rest.strip_suffix("/type"));
     index.is_some_and(groups::is_number)
 }
 
-/// Returns the first placeholder in the parameters that has no value, neither now nor after the match of a question.
+/// Returns the first placeholder in the parameters without a value, now or after the match of a question.
 pub(crate) fn unresolved<'p>(params: &'p Map<String, Value>, variables: &dyn Lookup) -> Option<&'p str> {
-    let now = |value: &'p Value| substitute::unresolved(value, variables);
-    let later =
-        |value: &'p Value| substitute::unresolved_but(value.as_str()?, variables, |root| is_of_question(params, root));
+    let unresolved_now = |value: &'p Value| substitute::unresolved(value, variables);
+    let unresolved_later = |value: &'p Value| {
+        substitute::unresolved_except(value.as_str()?, variables, |root| is_of_question(params, root))
+    };
     let in_rules = || {
         let mut keys = rules_of(params).flat_map(|(_, rule)| rule);
-        keys.find_map(|(key, value)| if key == TYPE { later(value) } else { now(value) })
+        keys.find_map(|(key, value)| if key == TYPE_KEY { unresolved_later(value) } else { unresolved_now(value) })
     };
     let mut others = params.iter().filter(|(name, _)| *name != RULES);
-    let in_others = others.find_map(|(_, value)| now(value));
+    let in_others = others.find_map(|(_, value)| unresolved_now(value));
     let secret = || secret_names(params).map(|(_, name)| name).find(|name| value_of_secret(name, variables).is_none());
     in_others.or_else(in_rules).or_else(secret)
 }
 
-/// Returns the names of the secrets that are answers, each with its place within the parameters.
+/// Returns the names of the secrets that are answers, each with its pointer within the parameters.
 pub(crate) fn secret_names(params: &Map<String, Value>) -> impl Iterator<Item = (String, &str)> {
     rules_of(params).filter_map(|(index, rule)| {
-        let name = rule.get(SECRET).and_then(Value::as_str).filter(|name| !matches!(*name, "true" | "false"))?;
-        Some((format!("/{RULES}/{index}/{SECRET}"), name))
+        let name = rule.get(SECRET_KEY).and_then(Value::as_str).filter(|name| !matches!(*name, "true" | "false"))?;
+        Some((format!("/{RULES}/{index}/{SECRET_KEY}"), name))
     })
 }
 
-/// Returns the texts of the answers that are secrets.
+/// Returns the texts of secret answers.
 pub(crate) fn secret_texts(params: &Map<String, Value>) -> impl Iterator<Item = &str> {
-    let is_secret = |rule: &Map<String, Value>| rule.get(SECRET).is_some_and(|one| *one == Value::Bool(true));
-    rules_of(params).filter(move |(_, rule)| is_secret(rule)).filter_map(|(_, rule)| rule.get(TYPE)?.as_str())
+    let is_secret = |rule: &Map<String, Value>| rule.get(SECRET_KEY).is_some_and(|one| *one == Value::Bool(true));
+    rules_of(params).filter(move |(_, rule)| is_secret(rule)).filter_map(|(_, rule)| rule.get(TYPE_KEY)?.as_str())
 }
 
-/// Returns the texts that a dialogue types and that no key follows, each with its place within the parameters.
-pub(crate) fn typed(params: &Map<String, Value>) -> impl Iterator<Item = (String, &str)> {
+/// Returns the typed texts without a following key, each with its pointer within the parameters.
+pub(crate) fn texts_without_key(params: &Map<String, Value>) -> impl Iterator<Item = (String, &str)> {
     let first = params.get("input_text").and_then(Value::as_str).map(|text| ("/input_text".to_owned(), text));
     let answers = rules_of(params).filter(|(_, rule)| rule.get("press").is_none_or(Value::is_null));
     let answers = answers.filter_map(|(index, rule)| {
-        Some((format!("/{RULES}/{index}/{TYPE}"), rule.get(TYPE).and_then(Value::as_str)?))
+        Some((format!("/{RULES}/{index}/{TYPE_KEY}"), rule.get(TYPE_KEY).and_then(Value::as_str)?))
     });
     first.into_iter().chain(answers)
 }
 
-/// Returns the patterns of a dialogue: of its rules, and those that end it.
+/// Returns the patterns of a dialogue: the patterns of its rules, and those that end it.
 pub(crate) fn patterns(params: &Map<String, Value>) -> impl Iterator<Item = &str> {
     let until = params.get("until").into_iter().flat_map(|until| match until {
         Value::Array(all) => all.iter().collect(),
@@ -404,21 +416,20 @@ pub(crate) fn patterns(params: &Map<String, Value>) -> impl Iterator<Item = &str
     rules_of(params).filter_map(|(_, rule)| rule.get("when")).chain(until).filter_map(Value::as_str)
 }
 
-/// Returns whether a placeholder in the text of an answer is about the question: it has a value after the match of
-/// that.
+/// Returns whether a placeholder in the text of an answer gets its value from the match of the question.
 pub(crate) fn is_of_question(params: &Map<String, Value>, root: &str) -> bool {
     matches!(root, "match_text" | "groups")
         || patterns(params).any(|when| groups::names_in(when).any(|name| name == root))
 }
 
-/// The variables of an answer: those of the run, and on top what its question matched.
-struct Matched<'a> {
+/// The variables of an answer: the variables of the run, overridden by the match of the question.
+struct QuestionVariables<'a> {
     before: &'a dyn Lookup,
     text: Value,
     groups: Value,
 }
 
-impl Lookup for Matched<'_> {
+impl Lookup for QuestionVariables<'_> {
     fn get(&self, name: &str) -> Option<&Value> {
         match name {
             "match_text" => Some(&self.text),
@@ -439,7 +450,7 @@ impl Lookup for Matched<'_> {
     }
 }
 
-/// Returns the value of the argument, or of the secret, that a rule names.
+/// Returns the value of the argument or secret that a rule names.
 fn value_of_secret<'v>(name: &str, variables: &'v dyn Lookup) -> Option<&'v Value> {
     variables.get(name).or_else(|| variables.get(&secret_variable(name)))
 }
@@ -449,20 +460,20 @@ fn times_used(answers: &[DialogueAnswer], rule: usize) -> usize {
 }
 
 /// Returns the groups of a turn's match as an object.
-fn groups_of(pattern: &str, heard: &Map<String, Value>) -> Option<Value> {
-    groups::groups_of_match(&Map::from_iter([("pattern".to_owned(), pattern.into())]), heard)
+fn groups_of(pattern: &str, turn_result: &Map<String, Value>) -> Option<Value> {
+    groups::groups_of_match(&Map::from_iter([("pattern".to_owned(), pattern.into())]), turn_result)
 }
 
-/// Returns the match of a turn.
-fn question(heard: &Map<String, Value>) -> String {
-    heard.get("match_text").map(as_text).unwrap_or_default()
+/// Returns the question that a turn matched.
+fn question(turn_result: &Map<String, Value>) -> String {
+    turn_result.get("match_text").map(as_text).unwrap_or_default()
 }
 
-/// Returns the last lines that a program printed.
-fn last_lines(heard: &Map<String, Value>) -> String {
-    let screen = heard.get("screen_content").map(as_text).unwrap_or_default();
+/// Returns the last lines on the screen, truncated.
+fn last_lines(turn_result: &Map<String, Value>) -> String {
+    let screen = turn_result.get("screen_content").map(as_text).unwrap_or_default();
     let mut lines: Vec<&str> =
-        screen.lines().rev().map(str::trim).filter(|line| !line.is_empty()).take(LAST_LINES).collect();
+        screen.lines().rev().map(str::trim).filter(|line| !line.is_empty()).take(MAX_LAST_LINES).collect();
     lines.reverse();
     lines.join("\n").chars().rev().take(MAX_QUESTION_CHARS).collect::<Vec<_>>().into_iter().rev().collect()
 }
@@ -499,9 +510,9 @@ mod tests {
         let mut answers = Vec::new();
         for text in texts {
             let patterns: Vec<Value> = dialogue.patterns(&answers).map(|(pattern, _)| pattern.into()).collect();
-            match dialogue.after(&answers, &heard_in(&patterns, text), &NoVariables) {
+            match dialogue.after(&answers, &rehearsed_turn(&patterns, text), &NoVariables) {
                 Next::Answer(answer) => answers.push(answer),
-                Next::Over(result) => {
+                Next::Ended(result) => {
                     return (answers.iter().map(|answer| dialogue.text_of(answer, &NoVariables)).collect(), result);
                 }
             }
@@ -575,7 +586,7 @@ mod tests {
             ),
             (&with, json!({"success": false, "error": "Session 'x' not found"}), json!("Session 'x' not found")),
         ] {
-            let Next::Over(result) = dialogue.after(&[], &heard(turn.clone()), &NoVariables) else { panic!("{turn}") };
+            let Next::Ended(result) = dialogue.after(&[], &heard(turn.clone()), &NoVariables) else { panic!("{turn}") };
             assert_eq!(result["error"], expected, "{turn}");
             assert_eq!(result["success"], expected.is_null(), "{turn}");
             assert_eq!(result["timeout_occurred"], turn["reason"] == "timeout", "{turn}");

@@ -1,6 +1,6 @@
 //! The events of a run's history.
 //!
-//! Histories store events. New fields need a default; the meaning of an existing field changes only together with
+//! Histories store events. New fields need a default. The meaning of an existing field changes only together with
 //! [`SEMANTICS_VERSION`].
 
 mod branch;
@@ -21,14 +21,14 @@ use crate::repair::Proposal;
 use crate::time;
 pub use branch::{Branch, Continuation};
 
-/// The choice that is there besides the descriptions.
+/// The choice that a gate offers in addition to the descriptions.
 pub const NONE_OF_THESE: &str = "none of these";
 
-/// The version of the rules that a run started today follows to its end. Raise it with a change of the decisions on the
-/// same history, and describe in `rules.rs` what applies to runs that began before.
+/// The version of the rules that a new run follows to its end. Increment it when the decisions on the same history
+/// change, and keep the old behaviour for older runs in `rules.rs`.
 pub const SEMANTICS_VERSION: u32 = 6;
 
-/// A value that memory shares, written like any other.
+/// Serialization of a shared value like the value itself.
 pub(crate) mod shared {
     use std::sync::Arc;
 
@@ -55,29 +55,28 @@ pub enum Event {
         at: Timestamp,
         /// The run's id.
         run: RunId,
-        /// The whole document, so that the run outlives every change to the library.
+        /// The whole document, so that changes to the library do not affect the run.
         #[serde(with = "shared")]
         definition: Arc<Value>,
-        /// Its initial variables.
+        /// The initial variables.
         variables: Map<String, Value>,
-        /// The given terminal.
+        /// The terminal that the run was given.
         session_id: Option<String>,
-        /// Its limits.
+        /// The limits of the run.
         limits: Limits,
-        /// True if its terminals stay open when it fails.
+        /// True if the run's terminals stay open when it fails.
         keep_terminals: bool,
-        /// True if the library saves nested workflows when they complete. It does not in runs that began under version
-        /// 3.
+        /// True if the library saves nested workflows when they complete. False in runs that began under version 3.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         save_on_success: bool,
-        /// The rules it follows.
+        /// The version of the rules that the run follows.
         semantics_version: u32,
-        /// The step of another run that started it.
+        /// The step of the parent run that started this run.
         parent: Option<StepId>,
-        /// Its depth below the outermost run.
+        /// Depth below the outermost run.
         #[serde(default, skip_serializing_if = "is_zero")]
         depth: u32,
-        /// Workflows, nodes and graphs that it starts by name, known to ask no person.
+        /// Workflows, nodes and graphs that the run starts by name and that never ask a person.
         #[serde(default, skip_serializing_if = "GatelessNames::is_empty")]
         gateless: GatelessNames,
     },
@@ -89,9 +88,9 @@ pub enum Event {
         step: StepId,
         /// The requested tool.
         tool: String,
-        /// Its parameters, with all variables replaced.
+        /// The tool's parameters, with all variables replaced.
         params: Map<String, Value>,
-        /// Time limit of the state. Without one, the action bounds itself.
+        /// Time limit of the state; `None` if the action limits itself.
         #[serde(default, skip_serializing_if = "Option::is_none", with = "time::optional_seconds")]
         limit: Option<Duration>,
     },
@@ -107,7 +106,7 @@ pub enum Event {
         #[serde(with = "time::seconds")]
         elapsed: Duration,
     },
-    /// A state begins its executions, one for each of these items. The next entry is for the first.
+    /// A state begins its executions, one for each of these items. The next entry of the state is for the first item.
     ItemsBegan {
         /// Time of the event.
         at: Timestamp,
@@ -118,7 +117,7 @@ pub enum Event {
         /// The items.
         items: Vec<Value>,
     },
-    /// A question of a dialogue has its answer. Recorded before the input of the answer.
+    /// A rule answered a question of a dialogue. Recorded before the answer is typed.
     QuestionAnswered {
         /// Time of the event.
         at: Timestamp,
@@ -127,47 +126,47 @@ pub enum Event {
         /// The question and its answer.
         answer: DialogueAnswer,
     },
-    /// The driver read the screen of the run's terminal, because there are patterns to search for and the result of the
-    /// action has no text. Recorded before the end of the state.
+    /// The driver read the screen of the run's terminal, because a condition has a pattern and the result of the action
+    /// has no text. Recorded before the end of the state.
     ScreenRead {
         /// Time of the event.
         at: Timestamp,
-        /// The step with the examined end.
+        /// The step whose conditions need the screen.
         step: StepId,
         /// The terminal.
         session_id: String,
-        /// Its screen; `None` if reading it failed.
+        /// The screen of the terminal; `None` if reading failed.
         screen: Option<String>,
     },
     /// A transition was chosen.
     Transitioned {
         /// Time of the event.
         at: Timestamp,
-        /// The state it leaves.
+        /// The state that the run leaves.
         from: String,
-        /// The state it leads to.
+        /// The next state.
         to: String,
         /// Description of the condition that held.
         because: String,
     },
-    /// A gate opened to judge the next state.
+    /// A gate opened, at which a person or an agent chooses the next state.
     GateOpened {
         /// Time of the event.
         at: Timestamp,
-        /// The step with the end to judge.
+        /// The step whose end is judged.
         step: StepId,
         /// The choices.
         choices: Vec<Choice>,
-        /// Branch to take if the answer is that none of them holds.
+        /// Branch to take if the answer is that no choice holds.
         otherwise: Branch,
         /// Basis of the answer: the result of the state's action.
         context: Map<String, Value>,
     },
-    /// The gate has its answer.
+    /// A gate was answered.
     GateAnswered {
         /// Time of the event.
         at: Timestamp,
-        /// The step whose gate it was.
+        /// The step of the gate.
         step: StepId,
         /// The choice.
         choice: String,
@@ -182,7 +181,7 @@ pub enum Event {
         step: StepId,
         /// The question.
         question: Question,
-        /// Time until which an answer counts.
+        /// Time until which an answer is valid.
         expires_at: Option<Timestamp>,
         /// Basis of the answer.
         context: Map<String, Value>,
@@ -193,19 +192,19 @@ pub enum Event {
     GateExpired {
         /// Time of the event.
         at: Timestamp,
-        /// The step whose gate it was.
+        /// The step of the gate.
         step: StepId,
     },
-    /// A gate needs no answer any more: the run ends, or continues with a patched machine.
+    /// A gate no longer needs an answer: the run ends, or continues with a patched machine.
     GateCancelled {
         /// Time of the event.
         at: Timestamp,
-        /// The step whose gate it was.
+        /// The step of the gate.
         step: StepId,
     },
-    /// A proposal of a patch of the machine came at a gate that asks where the run continues. A person decides on the
-    /// patch first. The answer is a [`Event::GateAnswered`] of this step; one that accepts it makes the patched
-    /// document that of the run.
+    /// A patch of the machine was proposed at a gate that asks where the run continues. A person decides on the patch
+    /// first. The answer is an [`Event::GateAnswered`] of this step. If it accepts the patch, the run continues with
+    /// the patched document.
     PatchProposed {
         /// Time of the event.
         at: Timestamp,
@@ -216,8 +215,8 @@ pub enum Event {
         /// The ids of the terminals that a person sees, as for [`Event::GateAsked`].
         terminals: Option<Vec<String>>,
     },
-    /// The library took a patched machine as its current version, or did not. The answer that accepts the patch is an
-    /// earlier entry.
+    /// The library saved a patched machine as its current version, or refused it. Follows the answer that accepts the
+    /// patch.
     PatchSaved {
         /// Time of the event.
         at: Timestamp,
@@ -232,82 +231,82 @@ pub enum Event {
     ChildStarted {
         /// Time of the event.
         at: Timestamp,
-        /// The step that started it.
+        /// The step that started the child.
         step: StepId,
-        /// The name of its workflow.
+        /// The name of the child's workflow.
         workflow: String,
     },
-    /// The run that a state started ended, or ended by a cancellation because its parent stopped waiting for it.
+    /// The run that a state started ended, or was cancelled because its parent stopped waiting.
     ChildEnded {
         /// Time of the event.
         at: Timestamp,
-        /// The step that started it.
+        /// The step that started the child.
         step: StepId,
-        /// The name of its workflow.
+        /// The name of the child's workflow.
         workflow: String,
         /// End of the child run.
         end: ChildEnd,
-        /// The error, if it did not complete.
+        /// The error, if the child did not complete.
         error: Option<String>,
     },
     /// A branch of a `parallel` begins. Recorded before the start of its run.
     BranchBegan {
         /// Time of the event.
         at: Timestamp,
-        /// The part of the step that the branch is.
+        /// The part of the step that identifies the branch.
         step: StepId,
-        /// Its name, if its author gave it one.
+        /// The name of the branch, if it has one.
         name: Option<String>,
     },
     /// A branch of a `parallel` ended.
     BranchEnded {
         /// Time of the event.
         at: Timestamp,
-        /// The part of the step that the branch is.
+        /// The part of the step that identifies the branch.
         step: StepId,
-        /// Its name, if its author gave it one.
+        /// The name of the branch, if it has one.
         name: Option<String>,
-        /// Fields that its run returned.
+        /// The result fields of the branch's run.
         result: Map<String, Value>,
     },
     /// The run that a state started waits for an answer, itself or through its own child.
     ChildWaits {
         /// Time of the event.
         at: Timestamp,
-        /// The step that started it.
+        /// The step that started the child.
         step: StepId,
     },
-    /// The child does not wait any more.
+    /// The child run no longer waits for an answer.
     ChildGoesOn {
         /// Time of the event.
         at: Timestamp,
-        /// The step that started it.
+        /// The step that started the child.
         step: StepId,
     },
     /// The run requested the driver to set or to read variables of the contract in the shell.
     VariablesAsked {
         /// Time of the event.
         at: Timestamp,
-        /// Name of the request. Its place is the contract's, not a state's.
+        /// Identifier of the request. Its place is a side of the contract, not a state.
         step: StepId,
         /// The terminal of the shell.
         session_id: String,
         /// Purpose of the request.
         purpose: Purpose,
-        /// The variables to be set, with their values.
+        /// The variables to set, with their values.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         set: BTreeMap<String, String>,
         /// The variables to read.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         read: Vec<String>,
-        /// The next state when the contract holds; none when the run is complete then.
+        /// The next state if the contract holds; `None` if the run then completes.
         then: Option<String>,
     },
     /// The shell answered, or was not available.
     VariablesTold {
         /// Time of the event.
         at: Timestamp,
-        /// The request that it answers.
+        /// The step of the request.
         step: StepId,
         /// The answer.
         answer: ShellAnswer,
@@ -322,10 +321,10 @@ pub enum Event {
         values: BTreeMap<String, String>,
         /// True if the run may continue.
         holds: bool,
-        /// The error, also where the run may continue.
+        /// The error, even if the run may continue.
         error: Option<String>,
-        /// Arguments other than the initial ones, with the values for `{NAME}`. They are defaults, or come from the
-        /// shell. Runs that began before version 5 have only arguments without an export.
+        /// Arguments from defaults or from the shell, with the values for `{NAME}`. In runs that began before version
+        /// 5, only arguments without an export.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         substituted: BTreeMap<String, String>,
     },
@@ -335,15 +334,15 @@ pub enum Event {
         at: Timestamp,
         /// Requester of the pause.
         by: String,
-        /// True if the pause is of the parent run.
+        /// True if the parent run requested the pause.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         above: bool,
     },
-    /// An action ended during a pause of the run: its continuation waits.
+    /// An action ended during a pause of the run, and its continuation was deferred.
     HeldBack {
         /// Time of the event.
         at: Timestamp,
-        /// The waiting decision.
+        /// The deferred continuation.
         onward: Continuation,
     },
     /// The run resumed.
@@ -360,12 +359,12 @@ pub enum Event {
         /// End of the run after the finally state.
         end: Branch,
     },
-    /// The driver read the screens of the run's terminals, because the run has failed. Recorded before its end, and
-    /// before its finally state.
+    /// The driver read the screens of the run's terminals, because the run has failed. Recorded before the end of the
+    /// run, and before its finally state.
     ScreensKept {
         /// Time of the event.
         at: Timestamp,
-        /// The screens, first that of the terminal that the run worked in.
+        /// The screens. The screen of the run's current terminal is the first.
         screens: Vec<LastScreen>,
     },
     /// The run completed.
@@ -386,7 +385,7 @@ pub enum Event {
     Cancelled {
         /// Time of the event.
         at: Timestamp,
-        /// The given reason.
+        /// The requester's reason.
         reason: String,
     },
 }
@@ -438,12 +437,12 @@ impl Event {
     }
 }
 
-/// The screen of a terminal when its run failed.
+/// The screen of a terminal at the failure of its run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastScreen {
     /// The terminal.
     pub session_id: String,
-    /// The end of its screen.
+    /// The end of the terminal's screen.
     pub screen: String,
 }
 
@@ -455,7 +454,7 @@ impl LastScreen {
     /// Maximum number of kept characters of a screen.
     const MAX_CHARS: usize = 4000;
 
-    /// Cuts a screen to its end.
+    /// Returns the record of a screen, truncated to the end of the screen.
     #[must_use]
     pub fn new(session_id: String, screen: &str) -> Self {
         let lines: Vec<&str> = screen.trim_end().lines().collect();
@@ -468,20 +467,20 @@ impl LastScreen {
 /// The answer to a question of a program, in a dialogue.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DialogueAnswer {
-    /// The rule that answers, counted from 0.
+    /// The index of the answering rule.
     pub rule: u32,
-    /// Text that its pattern matched, at most 200 characters.
+    /// Text that the rule's pattern matched, at most 200 characters.
     pub match_text: String,
     /// The groups of the match, by number and by name.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub groups: Map<String, Value>,
-    /// The offset after the question, in the output of the terminal: the search for the next question begins there.
+    /// The offset after the question in the terminal's output, where the search for the next question begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<u64>,
-    /// The typed text. Empty for a secret, which the rule makes again for each input.
+    /// The typed text. Empty for a secret, which is computed again for each input.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub input_text: String,
-    /// Keys after the text.
+    /// Keys to press after the text.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub keys: Vec<String>,
     /// True if the text is a secret.
@@ -495,62 +494,62 @@ pub struct DialogueAnswer {
 pub struct By {
     /// The name of the person or agent.
     pub who: String,
-    /// The front-end through which they answered, such as `cli`; unknown for answers recorded by older versions.
+    /// The front-end of the answer, such as `cli`; `None` in records of older versions.
     pub through: Option<String>,
-    /// Proof that a person answered; `None` where an agent may answer, and in records of older versions.
+    /// Proof that a person answered; `None` if an agent may answer, and in records of older versions.
     pub proof: Option<Proof>,
-    /// The digest of the question as they saw it, if they gave it back with the answer.
+    /// The digest of the displayed question, if the answer contained it.
     pub shown: Option<String>,
-    /// The signature of the answer, where a passkey proved it.
+    /// The signature of the answer, if the proof is a passkey.
     pub signed: Option<Box<SignedAnswer>>,
-    /// The weakest proof that the gate accepted; `None` where an agent may answer, and in records of older versions.
+    /// The weakest proof that the gate accepted; `None` if an agent may answer, and in records of older versions.
     pub required: Option<Proof>,
 }
 
-/// A signature of an answer by a passkey, with everything for another check. Bytes are base64 for addresses.
+/// A signature of an answer by a passkey, with all data to verify it again. Bytes are in URL-safe base64.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SignedAnswer {
-    /// The public key: a point of P-256, not compressed.
+    /// The public key: an uncompressed point of P-256.
     pub public_key: String,
     /// The person's name for the passkey.
     pub passkey: String,
-    /// The origin of the page for which it signs.
+    /// The origin of the signing page.
     pub origin: String,
     /// The signed answer.
     pub answer: String,
     /// The number of the choice, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub number: Option<usize>,
-    /// The data that the browser collected.
+    /// The client data that the browser collected.
     pub client_data: String,
     /// The data of the authenticator.
     pub authenticator_data: String,
-    /// The signature of both.
+    /// The signature of the client data and the authenticator data.
     pub signature: String,
 }
 
-/// Proof that a person answered a gate. The weakest is the first.
+/// Proof that a person answered a gate, from the weakest to the strongest.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Proof {
-    /// No proof, except that the answer did not come by a route that agents use.
+    /// No proof, except that the answer did not arrive by a route that agents use.
     #[default]
     None,
-    /// A dialog of an MCP client, which reports that a person accepted it.
+    /// A dialog of an MCP client. The client reports that a person accepted it.
     Dialog,
-    /// A terminal that controls the process which answered, in its foreground, and that Steplatch does not keep.
+    /// The controlling terminal of the answering process, which runs in its foreground. Not a terminal of Steplatch.
     Terminal,
     /// The approver's passphrase.
     Passphrase,
-    /// The signature of a passkey, whose device verified the person, over the question and the answer.
+    /// The signature of the question and the answer by a passkey, whose device verified the person.
     Passkey,
 }
 
 impl Proof {
-    /// All of them, the weakest first.
+    /// All proofs, the weakest first.
     pub const ALL: [Self; 5] = [Self::None, Self::Dialog, Self::Terminal, Self::Passphrase, Self::Passkey];
 
-    /// Returns its name in settings and histories.
+    /// Returns the name of the proof in settings and histories.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -563,7 +562,7 @@ impl Proof {
     }
 }
 
-/// The stored form: histories that are older than the second field have a text.
+/// The stored form of [`By`]. Older histories have only the name, as a text.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
@@ -616,14 +615,14 @@ impl std::fmt::Display for By {
     }
 }
 
-/// One way that a gate offers.
+/// One choice of a gate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Choice {
     /// The condition that this choice confirms.
     pub description: String,
-    /// State that it leads to.
+    /// The state that the choice leads to.
     pub next_state: String,
-    /// True if only a person takes it: it leads past a gate that only a person opens.
+    /// True if only a person may make this choice: it leads past a gate for a person.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub for_person: bool,
 }
@@ -634,7 +633,7 @@ pub struct Choice {
 pub enum Side {
     /// Variables that must be set before the first state.
     Arguments,
-    /// Variables that must be set after the last one.
+    /// Variables that must be set after the last state.
     ReturnValues,
 }
 
@@ -654,16 +653,16 @@ impl Side {
 pub enum Purpose {
     /// Export the initial arguments.
     ExportGiven,
-    /// Look up the other arguments.
+    /// Read the other arguments.
     ReadArguments,
-    /// Export defaults for the unset ones.
+    /// Export defaults of unset arguments.
     ExportDefaults,
-    /// Look up the return values.
+    /// Read the return values.
     ReadReturnValues,
 }
 
 impl Purpose {
-    /// Returns the side of the contract that it serves.
+    /// Returns the side of the contract that the request serves.
     #[must_use]
     pub fn side(self) -> Side {
         match self {
@@ -677,9 +676,9 @@ impl Purpose {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum ShellAnswer {
-    /// The request succeeded. An unset variable to read has no value.
+    /// The request succeeded.
     Told {
-        /// The values, by name.
+        /// The values of the read variables, by name; `None` for an unset variable.
         #[serde(default)]
         values: BTreeMap<String, Option<String>>,
     },
@@ -690,27 +689,27 @@ pub enum ShellAnswer {
     },
 }
 
-/// Reason of a run's failure, as a code that callers can act on.
+/// Reason of a run's failure, as a code for callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureReason {
     /// An action did not succeed, and no transition applied.
     ActionFailed,
-    /// A state found nothing that it expects, and the answer at the gate let the run fail.
+    /// A state ended with an unexpected result, and the answer at the gate let the run fail.
     Unexpected,
-    /// The run needed more states than it may execute.
+    /// The run exceeded its maximum number of states, or a state its maximum number of visits.
     TooManyStates,
-    /// The run took longer than it may.
+    /// The run exceeded its time limit.
     TimedOut,
     /// A pattern did not compile after the replacement of its variables, or took too much work.
     BadPattern,
-    /// The parameters of an action made no sense after the replacement of their variables.
+    /// The parameters of an action were invalid after the replacement of their variables.
     BadParameters,
     /// A placeholder has no value.
     UnresolvedVariable,
-    /// A required argument is not set, or an argument does not fit its schema.
+    /// A required argument is not set, or an argument does not match its schema.
     ArgumentsInvalid,
-    /// A required return value was not set, or does not fit its schema.
+    /// A required return value was not set, or does not match its schema.
     ReturnValuesInvalid,
     /// The history is at a state that the definition does not have.
     UnknownState,
@@ -724,7 +723,7 @@ pub enum ChildEnd {
     Completed,
     /// The run failed.
     Failed,
-    /// The run was cancelled, itself or because its parent was cancelled.
+    /// The run was cancelled, directly or through its parent.
     Cancelled,
 }
 
@@ -732,43 +731,43 @@ pub enum ChildEnd {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Outcome {
-    /// The action returned something, success or not.
+    /// The action returned a result, successful or not.
     Finished {
-        /// The fields that it returned.
+        /// The fields of the result.
         result: Map<String, Value>,
     },
-    /// The state's limit passed first.
+    /// The time limit of the state passed first.
     TimedOut,
-    /// The daemon stopped while the action was in progress: it may have happened or not.
+    /// The daemon stopped while the action was in progress. The action may have happened or not.
     Unknown,
 }
 
 impl Outcome {
-    /// Returns the fields that conditions and variables see. `success` is always among them.
+    /// Returns the result fields for conditions and variables. `success` is always present.
     pub(crate) fn result(&self, state: &str, tool: &str, limit: Option<Duration>) -> Cow<'_, Map<String, Value>> {
-        let mut made = Map::new();
+        let mut fields = Map::new();
         match self {
             Self::Finished { result } if result.contains_key("success") => return Cow::Borrowed(result),
             Self::Finished { result } => {
-                made.clone_from(result);
-                made.insert("success".into(), true.into());
+                fields.clone_from(result);
+                fields.insert("success".into(), true.into());
             }
             Self::TimedOut => {
-                let after = limit.map(|limit| format!(" after {}", time::spoken(limit))).unwrap_or_default();
-                made.insert("success".into(), false.into());
-                made.insert("timeout_occurred".into(), true.into());
-                made.insert("error".into(), format!("State '{state}' timed out{after}").into());
+                let after = limit.map(|limit| format!(" after {}", time::seconds_text(limit))).unwrap_or_default();
+                fields.insert("success".into(), false.into());
+                fields.insert("timeout_occurred".into(), true.into());
+                fields.insert("error".into(), format!("State '{state}' timed out{after}").into());
             }
             Self::Unknown => {
                 let error = format!(
                     "It is not known whether '{tool}' happened: the daemon, the terminal or its host ended meanwhile"
                 );
-                made.insert("success".into(), false.into());
-                made.insert("outcome_unknown".into(), true.into());
-                made.insert("error".into(), error.into());
+                fields.insert("success".into(), false.into());
+                fields.insert("outcome_unknown".into(), true.into());
+                fields.insert("error".into(), error.into());
             }
         }
-        Cow::Owned(made)
+        Cow::Owned(fields)
     }
 }
 
@@ -780,7 +779,7 @@ pub struct Limits {
     execution_timeout: Duration,
 }
 
-/// A limit outside its bounds.
+/// A limit outside its allowed range.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum InvalidLimits {
     /// Too few or too many states.
@@ -792,10 +791,10 @@ pub enum InvalidLimits {
 }
 
 impl Limits {
-    /// Takes the number of states to execute, 1 to 1000, and the seconds that the run may last, 1 to 7200.
+    /// Returns limits for the number of executed states (1 to 1000) and the duration in seconds (1 to 7200).
     ///
     /// # Errors
-    /// If one of them is out of its bounds.
+    /// If a limit is outside its allowed range.
     pub fn new(max_states: u32, execution_timeout_seconds: f64) -> Result<Self, InvalidLimits> {
         if !(1..=1000).contains(&max_states) {
             return Err(InvalidLimits::MaxStates(max_states));

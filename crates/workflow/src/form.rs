@@ -1,8 +1,8 @@
-//! Forms: structured answers to a gate, where one text is not enough.
+//! Forms: structured answers to a gate.
 //!
-//! A form has the notation of a JSON Schema of an object whose fields are plain values, which is what an MCP client can
-//! show (<https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation>). All readers of forms use this
-//! module (machines, functions, and the clients that fill a form in), so that all accept the same forms.
+//! A form is a JSON Schema of an object whose fields are plain values, as MCP clients support it
+//! (<https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation>). Machines, functions and the clients
+//! that fill in a form all use this module, so that they accept the same forms.
 
 mod field;
 mod format;
@@ -20,7 +20,7 @@ const MAX_FIELDS: usize = 20;
 /// The keys of a form.
 const FORM_KEYS: [&str; 6] = ["type", "title", "description", "properties", "required", "$schema"];
 
-/// Maximum length of the name of a field.
+/// Maximum length of the name of a field, in characters.
 const MAX_NAME_CHARS: usize = 64;
 
 /// Fields to fill in, in the order of the document.
@@ -33,7 +33,7 @@ impl Form {
     /// Reads a form.
     ///
     /// # Errors
-    /// Returns every problem of it, in fragments that name their field.
+    /// Returns all problems, as fragments that name their field.
     pub fn read(schema: &Value) -> Result<Self, Vec<String>> {
         let example = r#"{"type": "object", "properties": {"version": {"type": "string"}}, "required": ["version"]}"#;
         let Value::Object(document) = schema else {
@@ -45,8 +45,8 @@ impl Form {
         let mut problems = Vec::new();
         for key in document.keys() {
             if !FORM_KEYS.contains(&key.as_str()) {
-                let or = suggestion_or_known(key, FORM_KEYS.into_iter());
-                problems.push(format!("'form' has an unknown key '{key}'{or}"));
+                let hint = suggestion_or_known(key, FORM_KEYS.into_iter());
+                problems.push(format!("'form' has an unknown key '{key}'{hint}"));
             }
         }
         if document.get("type").is_some_and(|kind| kind != "object") {
@@ -85,7 +85,7 @@ impl Form {
         if problems.is_empty() { Ok(Self { fields }) } else { Err(problems) }
     }
 
-    /// Returns the form's schema in one normal form, independent of its notation.
+    /// Returns the form's schema in a normal form.
     #[must_use]
     pub fn schema(&self) -> Value {
         let properties: Map<String, Value> =
@@ -104,27 +104,27 @@ impl Form {
         &self.fields
     }
 
-    /// Returns the answer made from `given`: every field in the form's order, with its default in the absence of a
-    /// value, and null where it has none. Converts texts to the type of their field.
+    /// Returns the answer with the given values: all fields in the form's order, each with its value, its default or
+    /// null. Converts texts to the type of their field.
     ///
     /// # Errors
-    /// Returns the problems, field by field, in fragments.
-    pub fn fill(&self, given: &Map<String, Value>) -> Result<Map<String, Value>, Vec<String>> {
+    /// Returns the problems of the fields, as fragments.
+    pub fn fill(&self, values: &Map<String, Value>) -> Result<Map<String, Value>, Vec<String>> {
         let mut problems = Vec::new();
-        let mut filled = Map::new();
+        let mut answer = Map::new();
         for field in &self.fields {
-            match field.value_or_default(given.get(field.name())) {
-                Ok(value) => drop(filled.insert(field.name().to_owned(), value)),
+            match field.value_or_default(values.get(field.name())) {
+                Ok(value) => drop(answer.insert(field.name().to_owned(), value)),
                 Err(problem) => problems.push(format!("'{}' {problem}", field.name())),
             }
         }
         let names = || self.fields.iter().map(Field::name);
-        for name in given.keys().filter(|name| !names().any(|known| known == *name)) {
+        for name in values.keys().filter(|name| !names().any(|known| known == *name)) {
             let known = names().collect::<Vec<_>>().join(", ");
             let name: String = name.chars().take(MAX_NAME_CHARS).collect();
             problems.push(format!("'{name}' is no field of the form, which has {known}"));
         }
-        if problems.is_empty() { Ok(filled) } else { Err(problems) }
+        if problems.is_empty() { Ok(answer) } else { Err(problems) }
     }
 }
 

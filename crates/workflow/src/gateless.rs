@@ -1,7 +1,7 @@
-//! Names of workflows, nodes and graphs known to ask no person.
+//! Names of workflows, nodes and graphs that never ask a person.
 //!
-//! An action that starts something by a name may ask a person in there. The definitions that names meant at the start of a run
-//! are not part of its document, so the driver looks through them, and a run begins with the names that ask no person.
+//! An action may start a workflow, node or graph by name, which may ask a person. These definitions are not part of the
+//! run's document. At the start of a run, the driver examines them and passes the names that never ask.
 
 use std::collections::BTreeSet;
 
@@ -11,34 +11,34 @@ use serde_json::Value;
 use crate::question::AnsweredBy;
 use crate::{child, substitute, tool};
 
-/// Workflows, nodes and graphs that a run starts by name, known to ask no person, at any depth.
+/// Workflows, nodes and graphs that a run starts by name and that never ask a person, at any depth.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GatelessNames {
-    /// Workflows.
+    /// Names of workflows.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub workflows: BTreeSet<String>,
-    /// Nodes and graphs.
+    /// Ids of nodes and graphs.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub nodes: BTreeSet<String>,
 }
 
-/// A name by which an action starts something.
+/// The name of a workflow, node or graph that an action starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CalledName<'n> {
-    /// Of a workflow.
+    /// Name of a workflow.
     Workflow(&'n str),
-    /// Of a node or a graph.
+    /// Id of a node or a graph.
     Node(&'n str),
 }
 
 impl GatelessNames {
-    /// Returns whether it has no name.
+    /// Returns whether no name is known.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.workflows.is_empty() && self.nodes.is_empty()
     }
 
-    /// Returns whether a name is known to ask no person.
+    /// Returns whether a name is known never to ask a person.
     #[must_use]
     pub fn contains(&self, name: CalledName<'_>) -> bool {
         match name {
@@ -48,8 +48,8 @@ impl GatelessNames {
     }
 }
 
-/// Returns whether an action, or a document with actions, may ask a person: by a gate in it or in a definition nested
-/// in it, by a name that is not `gateless`, or by a computed one.
+/// Returns whether an action, or a document with actions, may ask a person: by a gate, also in a nested definition, by
+/// a name that is not `gateless`, or by a name with placeholders.
 pub fn may_ask_person<'v>(value: &'v Value, gateless: &dyn Fn(CalledName<'v>) -> bool) -> bool {
     let fields = match value {
         Value::Object(fields) => fields,
@@ -62,19 +62,19 @@ pub fn may_ask_person<'v>(value: &'v Value, gateless: &dyn Fn(CalledName<'v>) ->
     }
     fields.iter().any(|(key, value)| {
         let Value::String(text) = value else { return may_ask_person(value, gateless) };
-        let asks = |name| substitute::has_placeholder(text) || !gateless(name);
+        let may_ask = |name| substitute::has_placeholder(text) || !gateless(name);
         match key.as_str() {
             _ if text.is_empty() => false,
-            "workflow_name" => asks(CalledName::Workflow(text)),
-            "node_id" | "graph_id" => asks(CalledName::Node(text)),
-            // A definition that a variable holds, or several.
+            "workflow_name" => may_ask(CalledName::Workflow(text)),
+            "node_id" | "graph_id" => may_ask(CalledName::Node(text)),
+            // A variable has the value, which is a definition or a list of workflows.
             child::DEFINITION | "workflows" => true,
             _ => false,
         }
     })
 }
 
-/// Returns whether `answered_by` of a gate leaves the answer to a person. An unknown one may.
+/// Returns whether `answered_by` requires a person at a gate. An unknown value counts as a person.
 pub(crate) fn asks_person(answered_by: Option<&Value>) -> bool {
     let others = [AnsweredBy::Agent, AnsweredBy::Anyone].map(AnsweredBy::name);
     answered_by.and_then(Value::as_str).is_none_or(|who| !others.contains(&who))

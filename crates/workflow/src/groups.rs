@@ -1,26 +1,26 @@
-//! The groups of a pattern that a wait found.
+//! The groups of a pattern that a wait matched.
 //!
-//! A wait returns what the groups matched as a list. For a machine they are an object: `"0"` is the whole match, `"1"`
-//! the first group, as in patterns, and a named group is stored under its name too.
+//! A wait returns the matches of the groups as a list. For a machine they are an object: `"0"` is the whole match,
+//! `"1"` the first group, and a named group is also stored under its name.
 
 use serde_json::{Map, Value};
 use steplatch_pattern::Pattern;
 
 use crate::substitute;
 
-/// Returns the groups of the match of a wait as an object; `None` without a match, or if the result has the object.
+/// Returns the groups of a wait's match as an object; `None` without a match, or if the result already has the object.
 pub(crate) fn groups_of_match(params: &Map<String, Value>, result: &Map<String, Value>) -> Option<Value> {
     let match_text = result.get("match_text").and_then(Value::as_str)?;
     let sources: Vec<String> = patterns(params).map(substitute::as_text).collect();
     let source = match (&sources[..], result.get("pattern").and_then(Value::as_str)) {
         ([pattern], _) => Some(pattern.as_str()),
-        (_, found) => found,
+        (_, matched_pattern) => matched_pattern,
     };
     let pattern = source.and_then(|source| Pattern::new(source).ok());
     let texts = match result.get("groups") {
         Some(Value::Array(texts)) => texts.clone(),
-        // A stub of a rehearsal may have the matched text only.
-        None | Some(Value::Null) => matched(pattern.as_ref()?, match_text),
+        // A stub of a rehearsal may have only the matched text.
+        None | Some(Value::Null) => group_matches(pattern.as_ref()?, match_text),
         Some(_) => return None,
     };
     let mut groups = Map::from_iter([("0".to_owned(), match_text.into())]);
@@ -39,21 +39,21 @@ pub(crate) fn named_groups(result: &Map<String, Value>) -> impl Iterator<Item = 
 }
 
 /// Returns the match of a named group of a result.
-pub(crate) fn named_as<'r>(result: &'r Map<String, Value>, name: &str) -> Option<&'r Value> {
+pub(crate) fn named_group<'r>(result: &'r Map<String, Value>, name: &str) -> Option<&'r Value> {
     result.get("groups")?.as_object()?.get(name).filter(|_| !is_number(name))
 }
 
-/// Returns the patterns that a wait looks for.
+/// Returns the patterns that a wait searches for.
 pub(crate) fn patterns(params: &Map<String, Value>) -> impl Iterator<Item = &Value> {
-    let more = params.get("patterns").and_then(Value::as_array).into_iter().flatten();
+    let list = params.get("patterns").and_then(Value::as_array).into_iter().flatten();
     params
         .get("pattern")
         .into_iter()
-        .chain(more)
+        .chain(list)
         .filter(|pattern| pattern.as_str().is_some_and(|text| !text.is_empty()))
 }
 
-/// Returns the names of the groups in the text of a pattern, which may still have placeholders.
+/// Returns the names of the groups in the source of a pattern, which may have placeholders.
 pub(crate) fn names_in(source: &str) -> impl Iterator<Item = &str> {
     source.split("(?P<").skip(1).filter_map(|rest| rest.split_once('>')).map(|(name, _)| name)
 }
@@ -64,7 +64,7 @@ pub(crate) fn is_number(name: &str) -> bool {
 }
 
 /// Returns the matches of the groups of a pattern in a text.
-fn matched(pattern: &Pattern, text: &str) -> Vec<Value> {
+fn group_matches(pattern: &Pattern, text: &str) -> Vec<Value> {
     let Ok(Some(found)) = pattern.find_at(text, 0) else { return Vec::new() };
     found.groups.into_iter().map(|range| range.and_then(|range| text.get(range)).into()).collect()
 }
@@ -112,6 +112,6 @@ mod tests {
         assert_eq!(names, ["a", "b_1"]);
         let result = map(&json!({"groups": {"0": "x", "1": "y", "name": "y"}}));
         assert_eq!(named_groups(&result).collect::<Vec<_>>(), [("name", &json!("y"))]);
-        assert_eq!((named_as(&result, "name"), named_as(&result, "1")), (Some(&json!("y")), None));
+        assert_eq!((named_group(&result, "name"), named_group(&result, "1")), (Some(&json!("y")), None));
     }
 }

@@ -31,7 +31,7 @@ pub enum Status {
     NotStarted,
     /// The run is in progress.
     Running,
-    /// The run waits for an answer to a gate; its clock is stopped.
+    /// The run waits for an answer at a gate; its clock is stopped.
     Waiting,
     /// The run completed.
     Completed,
@@ -56,103 +56,104 @@ pub struct Pause {
     pub since: Timestamp,
     /// Requester of the pause.
     pub by: String,
-    /// True if the pause is of the parent run.
+    /// True if the parent run requested the pause.
     pub above: bool,
 }
 
-/// The state a run is in, and the action it waits for.
+/// The current state of a run, and the action that the run waits for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CurrentStep {
     /// The state, and the number of the visit to it.
     pub step: StepId,
-    /// The action.
+    /// The tool of the action.
     pub tool: String,
-    /// Its parameters.
+    /// The parameters of the action.
     pub params: Map<String, Value>,
     /// Time limit of the state.
     pub limit: Option<Duration>,
-    /// Time of its entry.
+    /// Time of the state's entry.
     pub entered_at: Timestamp,
 }
 
-/// Minimum time of a state after a repeated request for its action, which finds an outcome that has arrived already.
+/// Minimum remaining time of a state for a repeated request of its action. An outcome that already exists arrives
+/// within this time.
 const MIN_TIME_LEFT: Duration = Duration::from_secs(1);
 
 impl CurrentStep {
-    /// Returns the step with the rest of its time limit, for requesting its action again.
+    /// Returns the step with its remaining time limit, for a repeated request of its action.
     pub(crate) fn with_time_left(&self, now: Timestamp) -> Self {
         Self { limit: self.limit_left(now), ..self.clone() }
     }
 
-    /// Returns the rest of its time limit.
+    /// Returns the remaining time limit.
     pub(crate) fn limit_left(&self, now: Timestamp) -> Option<Duration> {
-        let taken = now.since(self.entered_at);
-        self.limit.map(|limit| limit.saturating_sub(taken).max(MIN_TIME_LEFT).min(limit))
+        let elapsed = now.since(self.entered_at);
+        self.limit.map(|limit| limit.saturating_sub(elapsed).max(MIN_TIME_LEFT).min(limit))
     }
 }
 
 /// A request to the shell that has no answer yet.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Exchange {
-    /// The step of its request.
+    /// The step of the request.
     pub step: StepId,
     /// The terminal of the shell.
     pub session_id: String,
-    /// Its purpose.
+    /// The purpose of the request.
     pub purpose: Purpose,
-    /// The variables to be set, with their values.
+    /// The variables to set, with their values.
     pub set: BTreeMap<String, String>,
     /// The variables to read.
     pub read: Vec<String>,
-    /// The next state when the contract holds; none when the run is complete then.
+    /// The next state if the contract holds; `None` if the run then completes.
     pub then: Option<String>,
 }
 
 /// A gate that waits for an answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gate {
-    /// The step whose gate it is.
+    /// The step of the gate.
     pub step: StepId,
     /// The question or choices.
     pub asks: GateRequest,
     /// Basis of the answer.
     pub context: Map<String, Value>,
-    /// Time since which it waits.
+    /// Time at which the gate opened.
     pub opened_at: Timestamp,
-    /// The ids of the terminals that a person sees; `None` without a record of them.
+    /// The ids of the terminals that a person sees; `None` if they are not recorded.
     pub terminals: Option<Vec<String>>,
 }
 
 /// The subject of a gate.
 #[derive(Debug, Clone, PartialEq)]
 pub enum GateRequest {
-    /// The way that the run takes from the end of a state.
+    /// The branch that the run takes from the end of a state.
     Judgement {
         /// The choices, besides "none of these".
         choices: Vec<Choice>,
-        /// Branch to take if the answer is that none of them holds.
+        /// Branch to take if the answer is that no choice holds.
         otherwise: Branch,
     },
     /// Acceptance of a patch of the machine.
     Patch {
         /// The patch.
         proposal: Box<Proposal>,
-        /// The gate that waited at the proposal, and that waits again when a person declines the patch.
+        /// The gate that was open at the proposal. It waits again if a person declines the patch.
         over: Box<Gate>,
     },
     /// The question of a state's action.
     Answer {
         /// The question.
         question: Question,
-        /// Time until which an answer counts.
+        /// Time until which an answer is valid.
         expires_at: Option<Timestamp>,
-        /// The state whose action it is.
+        /// The entered state whose action is the gate.
         entered: Box<CurrentStep>,
     },
 }
 
 impl Gate {
-    /// Returns the question, in words.
+    /// Returns the question as text.
     #[must_use]
     pub fn prompt(&self) -> String {
         match &self.asks {
@@ -177,7 +178,7 @@ impl Gate {
         }
     }
 
-    /// Returns the choices that only a person may make, at a gate that an agent may answer otherwise.
+    /// Returns the choices that only a person may make, although an agent may answer the gate.
     #[must_use]
     pub fn choices_for_person(&self) -> Vec<&str> {
         match &self.asks {
@@ -216,8 +217,8 @@ impl Gate {
         }
     }
 
-    /// Returns whether it asks where the run continues after a state that found nothing that it expects. Then a
-    /// proposal can bring a patch of the machine.
+    /// Returns whether the gate asks where the run continues after an unexpected result. A patch of the machine can be
+    /// proposed at such a gate.
     #[must_use]
     pub fn asks_where_to_go_on(&self) -> bool {
         let GateRequest::Judgement { otherwise, .. } = &self.asks else { return false };
@@ -228,9 +229,9 @@ impl Gate {
 /// A patch of the machine that a person accepted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Repair {
-    /// The name of the question about it.
+    /// The step of the question about the patch.
     pub step: StepId,
-    /// Time of its acceptance.
+    /// Time of the acceptance.
     pub at: Timestamp,
     /// The state that the run waited in.
     pub state: String,
@@ -238,32 +239,32 @@ pub struct Repair {
     pub reason: String,
     /// Author of the proposal.
     pub proposed_by: String,
-    /// Person that accepted it.
+    /// Person that accepted the patch.
     pub accepted_by: By,
     /// The document before the patch.
     pub before: Arc<Value>,
     /// The document with the patch applied.
     pub definition: Arc<Value>,
-    /// Result of saving it in the library; `None` before the request, and if the workflow is not from there.
+    /// Result of saving the patched machine in the library; `None` before that.
     pub saving: Option<PatchSaving>,
 }
 
 /// Result of saving a patched machine in the library.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PatchSaving {
-    /// Its version there.
+    /// The version in the library.
     pub version: Option<u32>,
     /// The error of a refusal by the library.
     pub error: Option<String>,
 }
 
-/// The field of a gate's context with the output in the state at the recording of its workflow.
+/// The field of a gate's context with the output of the state when its workflow was recorded.
 pub const RECORDED: &str = "recorded";
 
-/// The field of a gate's context that has the screen.
-const SCREEN: &str = "screen_content";
+/// The field of a gate's context with the screen.
+const SCREEN_FIELD: &str = "screen_content";
 
-/// The state of a run, as its events up to the last one applied give it.
+/// The state of a run after the events that were applied.
 ///
 /// Applying an event never fails.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -286,19 +287,19 @@ pub struct History {
     states_executed: u32,
     last_state: Option<String>,
     current: Option<CurrentStep>,
-    /// The items of the state until the last one has ended.
+    /// The items of a state, until its last item has ended.
     items: Option<ItemLoop>,
     /// Answers in the current step, if it is a dialogue.
     answers: Vec<DialogueAnswer>,
-    /// The screen for the end of the current step; without a text after a failed reading.
+    /// The screen for the conditions of a step; without a text if reading failed.
     screen: Option<(StepId, Option<String>)>,
     exchange: Option<Exchange>,
     gate: Option<Gate>,
-    /// Workflows, nodes and graphs that the run starts by name, known to ask no person.
+    /// Workflows, nodes and graphs that the run starts by name and that never ask a person.
     gateless: GatelessNames,
-    /// The last gate at which a person has answered.
+    /// The last gate that a person answered.
     approved_at: Option<StepId>,
-    /// The terminals that they saw, if the history has them.
+    /// The terminals that this person saw, if the history has them.
     approved_terminals: Option<Vec<String>>,
     /// Number of proposed patches of the machine.
     proposals: u32,
@@ -306,28 +307,28 @@ pub struct History {
     repairs: Vec<Repair>,
     /// The branches of the current step, if it is a `parallel`.
     branches: Option<Branches>,
-    /// The workflows of the runs that the current step started, by the step or part that started them.
+    /// The workflows of the current step's child runs, by the step or part that started them.
     children: BTreeMap<StepId, String>,
-    /// The steps of the runs among them that wait for an answer.
+    /// The steps of the child runs that wait for an answer.
     waiting: BTreeSet<StepId>,
     paused: Option<Pause>,
-    /// The decision that waits for the end of the pause.
-    held: Option<Continuation>,
-    /// Time since which the clock of the run is stopped.
-    still_since: Option<Timestamp>,
-    /// Time for which the clock was stopped in earlier periods.
-    stood_still: Duration,
+    /// The continuation that is deferred until the end of the pause.
+    deferred: Option<Continuation>,
+    /// Time at which the clock of the run stopped, if it is stopped.
+    clock_stopped_at: Option<Timestamp>,
+    /// Total duration of earlier stops of the clock.
+    stopped_duration: Duration,
     /// Number of requests to the shell.
     exchanges: u32,
     /// The arguments with a known value.
     arguments: BTreeMap<String, String>,
     arguments_checked: bool,
-    /// End of the run after its finally state, the start time of that state, and the state before it.
+    /// The finally state of the run, once it has begun.
     finally: Option<FinallyPhase>,
     return_values: BTreeMap<String, String>,
-    /// Value that a `return` returned.
+    /// Value of a `return`.
     result: Option<Value>,
-    /// The screens of its terminals when it failed.
+    /// The screens of the run's terminals when it failed.
     last_screens: Vec<LastScreen>,
     terminals: Terminals,
 }
@@ -340,35 +341,35 @@ fn opens_shell(current: &CurrentStep) -> bool {
 /// The last part of a run: its finally state and the states after it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct FinallyPhase {
-    /// End of the run after that.
+    /// End of the run after these states.
     pub(crate) end: Branch,
     began: Timestamp,
-    /// The last state before it.
+    /// The last state before the finally state.
     last_state: Option<String>,
 }
 
-/// Time that the finally state and those after it may take when the time of the run is up, or nearly.
-const FINALLY_TIME: Duration = Duration::from_secs(60);
+/// Minimum time for the finally state and the states after it, even if the run exceeds its time limit.
+const MIN_FINALLY_TIME: Duration = Duration::from_secs(60);
 
-/// Maximum number of states from the finally state on, after a run that has used its limit.
-const FINALLY_STATES: u32 = 20;
+/// Number of additional states for the finally state and the states after it.
+const ADDITIONAL_FINALLY_STATES: u32 = 20;
 
-/// The terminals a run works with.
+/// The terminals that a run works with.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Terminals {
     rules: Rules,
     given: Option<String>,
-    /// Those that the run opened, or took over from a nested run that opened them. A failure closes them.
+    /// Terminals that the run opened, or took over from a nested run that opened them. A failure closes them.
     open: Vec<String>,
     /// The terminal that a nested run left open, if the run had none.
     taken_over: Option<String>,
-    /// The terminal that an error names when none is open.
+    /// The terminal that an error names if none is open.
     last: Option<String>,
-    /// Terminals that an action named although it reported failure. No action works on them.
+    /// Terminals in the results of failed openings. No action works on them.
     failed: Vec<String>,
-    /// Terminals that the branches of a `parallel` left open. No action works on them unless it names them.
+    /// Terminals that the branches of a `parallel` left open. Actions use them only by name.
     of_branches: Vec<String>,
-    /// Steps whose opening has no known outcome: each may have opened a terminal.
+    /// Steps with an unknown outcome that may have opened a terminal.
     unclaimed: Vec<StepId>,
 }
 
@@ -377,7 +378,7 @@ impl Terminals {
         Self { rules, given, ..Self::default() }
     }
 
-    /// Records how an action changed the terminals.
+    /// Records the effect of an action on the terminals.
     pub(crate) fn record(&mut self, current: &CurrentStep, outcome: &Outcome, result: &Map<String, Value>) {
         let session = |fields: &Map<String, Value>| {
             fields.get("session_id").and_then(Value::as_str).filter(|id| !id.is_empty()).map(str::to_owned)
@@ -417,7 +418,8 @@ impl Terminals {
         }
     }
 
-    /// Takes over the terminals that a nested run left open, to close them. Actions use them only by name.
+    /// Takes over the terminals that a nested run left open, so that this run closes them. Actions use them only by
+    /// name.
     fn take_over(&mut self, result: &Map<String, Value>) {
         let left = result.get("open_terminals").and_then(Value::as_array).filter(|_| self.rules.closes_terminals());
         for terminal in left.into_iter().flatten().filter_map(Value::as_str) {
@@ -427,16 +429,15 @@ impl Terminals {
         }
     }
 
-    /// Records that the outcome of a step will never arrive: if it was opening a terminal, there may be one.
+    /// Records that the outcome of a step will never arrive. The step may have opened a terminal.
     pub(crate) fn abandon(&mut self, current: &CurrentStep) {
         if current.tool == tool::OPEN_TERMINAL || opens_shell(current) {
             self.unclaimed.push(current.step.clone());
         }
     }
 
-    /// Returns the resources that the run closes when it ends without completing: terminals, and steps that may have
-    /// opened one.
-    pub(crate) fn leftover(&self) -> (impl Iterator<Item = &String>, &[StepId]) {
+    /// Returns the terminals that the run closes at its end, and the steps that may have opened a terminal.
+    pub(crate) fn to_close(&self) -> (impl Iterator<Item = &String>, &[StepId]) {
         (self.open.iter().chain(&self.failed).chain(&self.of_branches), &self.unclaimed)
     }
 
@@ -451,30 +452,30 @@ impl Terminals {
         self.open.retain(|open| open != closed);
         let is_closed = |terminal: &mut String| *terminal == closed;
         let closed_given = if self.rules.follows_terminals() { self.given.take_if(is_closed) } else { None };
-        let forgotten = closed_given.or(self.taken_over.take_if(is_closed));
+        let removed = closed_given.or(self.taken_over.take_if(is_closed));
         if self.last.is_none() {
-            self.last = forgotten;
+            self.last = removed;
         }
     }
 
-    /// Returns the terminals that the run has to close when it fails.
+    /// Returns the terminals that the run must close when it fails.
     pub(crate) fn open(&self) -> &[String] {
         &self.open
     }
 
-    /// Returns the terminal for an action that names none, as long as it is open: the given terminal of the run, else
-    /// the one it opened last, else the one that a nested run left.
+    /// Returns the open terminal for an action that names none: the given terminal of the run, else the last opened
+    /// terminal, else the terminal that a nested run left open.
     pub(crate) fn current_terminal(&self) -> Option<&str> {
         self.given.as_ref().or(self.open.last()).or(self.taken_over.as_ref()).map(String::as_str)
     }
 
-    /// Returns the terminal that a nested run works in, without a name for it: an open one.
+    /// Returns the terminal that a nested run inherits.
     pub(crate) fn terminal_for_child(&self) -> Option<&str> {
         if self.rules.follows_terminals() { self.current_terminal() } else { self.current_or_last() }
     }
 
-    /// Returns whether the shell of the contract ran before this run had it: then it needs an export of the arguments.
-    /// The first terminal that a run opens has them in its environment.
+    /// Returns whether the shell of the contract started before the run opened a terminal, so that the arguments must
+    /// be exported. The first terminal that a run opens has the arguments in its environment.
     pub(crate) fn shell_predates_run(&self) -> bool {
         self.given.is_some()
             || self.current_terminal().is_some_and(|session| self.taken_over.as_deref() == Some(session))
@@ -485,8 +486,8 @@ impl Terminals {
         self.current_or_last().is_none()
     }
 
-    /// Returns the terminal for an action that names none. If all have closed, it is the last one, so that the error
-    /// can name it.
+    /// Returns the terminal for an action that names none. If all are closed, returns the last terminal, so that the
+    /// error can name it.
     pub(crate) fn current_or_last(&self) -> Option<&str> {
         self.current_terminal().or(self.last.as_deref())
     }
@@ -606,8 +607,8 @@ impl History {
             Event::Paused { at, by, above } => {
                 self.paused = Some(Pause { since: *at, by: by.clone(), above: *above });
             }
-            Event::HeldBack { onward, .. } => self.held = Some(onward.clone()),
-            Event::Resumed { .. } => (self.paused, self.held) = (None, None),
+            Event::HeldBack { onward, .. } => self.deferred = Some(onward.clone()),
+            Event::Resumed { .. } => (self.paused, self.deferred) = (None, None),
             Event::Transitioned { .. } => {}
             Event::GateOpened { at, step, choices, otherwise, context } => {
                 self.status = Status::Waiting;
@@ -635,9 +636,9 @@ impl History {
             Event::PatchProposed { at, step, proposal, terminals } => {
                 self.proposals += 1;
                 if let Some(over) = self.gate.take() {
-                    let shown = |name: &str| Some((name.to_owned(), over.context.get(name)?.clone()));
+                    let field = |name: &str| Some((name.to_owned(), over.context.get(name)?.clone()));
                     let mut context = proposal.context();
-                    context.extend([RECORDED, SCREEN].into_iter().filter_map(shown));
+                    context.extend([RECORDED, SCREEN_FIELD].into_iter().filter_map(field));
                     let (proposal, over) = (proposal.clone(), Box::new(over));
                     let asks = GateRequest::Patch { proposal, over };
                     let terminals = terminals.clone();
@@ -662,7 +663,7 @@ impl History {
                 self.variables.set_standard("answer", choice.as_str());
             }
             Event::GateExpired { step, .. } => self.close_gate(step),
-            // The end of the run, or the answer about a patch, is the next event and closes it.
+            // The next event, the end of the run or the answer about a patch, closes the gate.
             Event::GateCancelled { .. } => {}
             Event::VariablesAsked { step, session_id, purpose, set, read, then, .. } => {
                 self.exchanges += 1;
@@ -701,25 +702,25 @@ impl History {
         self.update_clock(event.at());
     }
 
-    /// Updates the times at which the clock of the run stopped and started.
+    /// Updates the stops of the run's clock.
     fn update_clock(&mut self, at: Timestamp) {
-        match self.still_since {
-            None if self.stands_still() => self.still_since = Some(at),
-            Some(since) if !self.stands_still() => {
-                self.stood_still += at.since(since);
-                self.still_since = None;
+        match self.clock_stopped_at {
+            None if self.is_clock_stopped() => self.clock_stopped_at = Some(at),
+            Some(since) if !self.is_clock_stopped() => {
+                self.stopped_duration += at.since(since);
+                self.clock_stopped_at = None;
             }
             _ => {}
         }
     }
 
-    /// Returns the last gate at which a person answered. They approved the actions after it.
+    /// Returns the last gate that a person answered. The answer approved the actions after it.
     #[must_use]
     pub fn approved_at(&self) -> Option<&StepId> {
         self.approved_at.as_ref()
     }
 
-    /// Returns the ids of the terminals that the person saw who answered at that gate, if the history has them.
+    /// Returns the ids of the terminals that the answering person saw at that gate, if the history has them.
     #[must_use]
     pub fn approved_terminals(&self) -> Option<&[String]> {
         self.approved_terminals.as_deref()
@@ -737,7 +738,7 @@ impl History {
         self.approved_terminals = self.gate.as_mut().and_then(|gate| gate.terminals.take());
     }
 
-    /// Returns the names of started workflows, nodes and graphs that ask no person.
+    /// Returns the names of workflows, nodes and graphs that never ask a person.
     pub(crate) fn gateless(&self) -> &GatelessNames {
         &self.gateless
     }
@@ -756,7 +757,7 @@ impl History {
         self.gate.as_ref().is_some_and(|gate| gate.step == *step && matches!(gate.asks, GateRequest::Patch { .. }))
     }
 
-    /// Applies the answer to a proposed patch. After a declined one, the earlier gate waits again.
+    /// Applies the answer to a proposed patch. If the patch is declined, the earlier gate waits again.
     fn answer_proposal(&mut self, at: Timestamp, answer: &str, by: &By) {
         let Some(Gate { step, asks: GateRequest::Patch { proposal, over }, .. }) = self.gate.take() else { return };
         if answer == DECLINE {
@@ -781,7 +782,7 @@ impl History {
             self.answers.clear();
             let result = outcome.result(&step.place, &current.tool, current.limit);
             match &mut self.items {
-                Some(items) if items.goes_on(&result) => items.keep_result(&result),
+                Some(items) if items.continues_after(&result) => items.add_result(&result),
                 _ => self.items = None,
             }
             self.variables.record(&step.place, &result);
@@ -801,7 +802,7 @@ impl History {
         if let Some(exchange) = self.exchange.take_if(|exchange| exchange.step == *step)
             && exchange.purpose.side() == Side::Arguments
         {
-            self.arguments.extend(learned(&exchange, answer));
+            self.arguments.extend(known_values(&exchange, answer));
         }
     }
 
@@ -810,7 +811,7 @@ impl History {
         self.ended_at = Some(at);
         self.abandon_all();
         self.paused = None;
-        self.held = None;
+        self.deferred = None;
     }
 
     /// Removes everything that the run waits for.
@@ -827,13 +828,13 @@ impl History {
         self.waiting.clear();
     }
 
-    /// Returns the number of events applied to this history: the number of the next one, counted from 0.
+    /// Returns the number of applied events, which is also the index of the next event.
     #[must_use]
     pub fn events_applied(&self) -> usize {
         self.events_applied
     }
 
-    /// Returns the progress of the run.
+    /// Returns the status of the run.
     #[must_use]
     pub fn status(&self) -> &Status {
         &self.status
@@ -851,7 +852,7 @@ impl History {
         self.run.as_ref()
     }
 
-    /// Returns the initial document of the run.
+    /// Returns the current document of the run.
     #[must_use]
     pub fn definition(&self) -> Option<&Value> {
         self.definition.as_deref()
@@ -863,7 +864,7 @@ impl History {
         self.repairs.iter().find(|repair| repair.saving.is_none())
     }
 
-    /// Adds a field to the context of the gate that waits, as the last entry has it too.
+    /// Adds a field to the context of the open gate. The event of the gate must have the same field.
     pub fn add_to_gate(&mut self, name: &str, value: Value) {
         if let Some(gate) = &mut self.gate {
             gate.context.insert(name.to_owned(), value);
@@ -881,7 +882,7 @@ impl History {
         self.proposals
     }
 
-    /// Replaces the document of its definition by an equal one that other runs share.
+    /// Replaces the document of the run by an equal document that other runs share.
     pub fn share_definition(&mut self, document: Arc<Value>) {
         debug_assert_eq!(self.definition.as_deref(), Some(&*document));
         self.definition = Some(document);
@@ -898,7 +899,7 @@ impl History {
         Rules::for_version(self.semantics_version)
     }
 
-    /// Returns the step of another run that started this one.
+    /// Returns the step of the parent run that started this run.
     #[must_use]
     pub fn parent(&self) -> Option<&StepId> {
         self.parent.as_ref()
@@ -928,7 +929,7 @@ impl History {
         self.keep_terminals
     }
 
-    /// Returns whether the library saves workflows inside of this one when they complete.
+    /// Returns whether the library saves nested workflows when they complete.
     #[must_use]
     pub fn saves_on_success(&self) -> bool {
         self.save_on_success
@@ -952,8 +953,8 @@ impl History {
         &self.variables
     }
 
-    /// Returns the name of the last state, finished or not; `validation_failed` or `return_validation_failed` when the
-    /// run failed because its contract did not hold.
+    /// Returns the name of the last state before the finally state, finished or not. Returns `validation_failed` or
+    /// `return_validation_failed` if the run failed because its contract did not hold.
     #[must_use]
     pub fn final_state(&self) -> Option<&str> {
         match self.status {
@@ -966,18 +967,18 @@ impl History {
         }
     }
 
-    /// Returns the last part of the run, once it has begun.
+    /// Returns the finally phase of the run, once it has begun.
     pub(crate) fn finally(&self) -> Option<&FinallyPhase> {
         self.finally.as_ref()
     }
 
     /// Returns the maximum number of states that the run may execute.
-    pub(crate) fn most_states(&self) -> u32 {
-        let more = if self.finally.is_some() { FINALLY_STATES } else { 0 };
-        self.limits.max_states().saturating_add(more)
+    pub(crate) fn max_states(&self) -> u32 {
+        let additional = if self.finally.is_some() { ADDITIONAL_FINALLY_STATES } else { 0 };
+        self.limits.max_states().saturating_add(additional)
     }
 
-    /// Returns the name of the last state, finished or not, however the run ended.
+    /// Returns the name of the last state, finished or not, regardless of the end of the run.
     #[must_use]
     pub fn last_state(&self) -> Option<&str> {
         self.last_state.as_deref()
@@ -989,29 +990,29 @@ impl History {
         self.exchange.as_ref()
     }
 
-    /// Returns the question that the run waits at.
+    /// Returns the gate that the run waits at.
     #[must_use]
     pub fn gate(&self) -> Option<&Gate> {
         self.gate.as_ref()
     }
 
-    /// Returns the workflow of the run that a step started, once that has begun.
+    /// Returns the workflow of the child run that a step started, once the child has begun.
     #[must_use]
     pub fn child_of(&self, step: &StepId) -> Option<&str> {
         self.children.get(step).map(String::as_str)
     }
 
-    /// Returns the steps that started the runs in progress below this one.
+    /// Returns the steps whose child runs are in progress.
     pub(crate) fn children(&self) -> impl Iterator<Item = &StepId> {
         self.children.keys()
     }
 
-    /// Returns the steps that started the runs below this one that wait for an answer.
+    /// Returns the steps whose child runs wait for an answer.
     pub fn waiting_children(&self) -> impl Iterator<Item = &StepId> {
         self.waiting.iter()
     }
 
-    /// Returns whether a run that the current step started waits for an answer: then this run's clock is stopped too.
+    /// Returns whether a child run of the current step waits for an answer. If so, the clock of this run is stopped.
     #[must_use]
     pub fn child_waits(&self) -> bool {
         !self.waiting.is_empty()
@@ -1026,13 +1027,13 @@ impl History {
         step.number_within(&self.current.as_ref()?.step)
     }
 
-    /// Returns the number of the branch that a step is, if it is one in progress.
+    /// Returns the number of the branch of a step, if the branch is in progress.
     pub(crate) fn open_branch(&self, step: &StepId) -> Option<usize> {
         let number = self.branch_number(step)?;
         self.branches.as_ref().filter(|branches| branches.is_open(number) && !self.branches_are_over()).map(|_| number)
     }
 
-    /// Returns whether the current step waits for no branch any more.
+    /// Returns whether the current step no longer waits for a branch.
     fn branches_are_over(&self) -> bool {
         let (Some(current), Some(branches)) = (&self.current, &self.branches) else { return true };
         Parallel::read(&current.params).is_ok_and(|parallel| parallel.is_over(branches))
@@ -1047,33 +1048,34 @@ impl History {
         }
     }
 
-    /// Returns the time and the actor of the run's present pause.
+    /// Returns the current pause of the run.
     #[must_use]
     pub fn paused(&self) -> Option<&Pause> {
         self.paused.as_ref()
     }
 
-    /// Returns the continuation after the end of the pause.
-    pub(crate) fn held(&self) -> Option<&Continuation> {
-        self.held.as_ref()
+    /// Returns the continuation that is deferred until the end of the pause.
+    pub(crate) fn deferred(&self) -> Option<&Continuation> {
+        self.deferred.as_ref()
     }
 
     /// Returns whether the clock of the run is stopped: during a wait for an answer, and during a pause.
-    pub(crate) fn stands_still(&self) -> bool {
+    pub(crate) fn is_clock_stopped(&self) -> bool {
         self.gate.is_some() || self.child_waits() || self.paused.is_some()
     }
 
-    /// Returns the time that is left to the run at `now`; neither the time at gates nor that of a pause counts.
+    /// Returns the remaining time of the run at `now`. Time at gates and in pauses does not count.
     #[must_use]
     pub fn time_left(&self, now: Timestamp) -> Duration {
         let passed = self.started_at.map_or(Duration::ZERO, |started| now.since(started));
-        let still = self.still_since.map_or(Duration::ZERO, |since| now.since(since));
-        let left = self.limits.execution_timeout().saturating_sub(passed.saturating_sub(self.stood_still + still));
-        let of_finally = |finally: &FinallyPhase| FINALLY_TIME.saturating_sub(now.since(finally.began));
+        let current_stop = self.clock_stopped_at.map_or(Duration::ZERO, |since| now.since(since));
+        let left =
+            self.limits.execution_timeout().saturating_sub(passed.saturating_sub(self.stopped_duration + current_stop));
+        let of_finally = |finally: &FinallyPhase| MIN_FINALLY_TIME.saturating_sub(now.since(finally.began));
         left.max(self.finally.as_ref().map_or(Duration::ZERO, of_finally))
     }
 
-    /// Returns the return values that the run left in its shell, after their reading; secrets are hidden.
+    /// Returns the return values, once they are read and checked; secrets are hidden.
     #[must_use]
     pub fn return_values(&self) -> &BTreeMap<String, String> {
         &self.return_values
@@ -1115,7 +1117,7 @@ impl History {
         self.current.as_ref()
     }
 
-    /// Returns the items of the present loop of a state.
+    /// Returns the item loop of a state, if it is in progress.
     pub(crate) fn items_of(&self, state: &str) -> Option<&ItemLoop> {
         self.items.as_ref().filter(|items| items.is_of(state))
     }
@@ -1125,8 +1127,7 @@ impl History {
         &self.answers
     }
 
-    /// Returns the steps of the outcomes that the run waits for: the current step, the turn of its dialogue, or its
-    /// branches.
+    /// Returns the steps whose outcomes the run waits for: the current step, the turn of its dialogue, or its branches.
     #[must_use]
     pub fn awaited_steps(&self) -> Vec<StepId> {
         let Some(current) = &self.current else { return Vec::new() };
@@ -1135,7 +1136,7 @@ impl History {
                 branches.open().map(|number| current.step.part(number)).collect()
             }
             None if current.tool == tool::DIALOGUE => vec![current.step.part(self.answers.len() + 1)],
-            // A `parallel` whose branches are over has its outcome at once.
+            // The outcome of a `parallel` without open branches is the outcome of the current step.
             _ => vec![current.step.clone()],
         }
     }
@@ -1156,23 +1157,23 @@ impl History {
         self.terminals.open()
     }
 
-    /// Returns the terminal that the run works with: the given one, else the one it opened last.
+    /// Returns the current terminal of the run: the given terminal, else the last opened terminal.
     #[must_use]
     pub fn session_id(&self) -> Option<&str> {
         self.terminals.current_or_last()
     }
 
-    /// Returns whether the history has a reading of the screen for the end of a step.
-    pub(crate) fn has_looked(&self, at: &StepId) -> bool {
+    /// Returns whether the screen was read for the conditions of a step, even if reading failed.
+    pub(crate) fn has_read_screen(&self, at: &StepId) -> bool {
         self.screen.as_ref().is_some_and(|(step, _)| step == at)
     }
 
-    /// Returns the screen for the end of a step.
-    pub(crate) fn screen_seen(&self, at: &StepId) -> Option<&str> {
+    /// Returns the screen that was read for the conditions of a step.
+    pub(crate) fn screen(&self, at: &StepId) -> Option<&str> {
         self.screen.as_ref().filter(|(step, _)| step == at)?.1.as_deref()
     }
 
-    /// Returns whether the run itself has opened a terminal.
+    /// Returns whether the run opened this terminal, or took it over, and did not close it.
     #[must_use]
     pub fn has_opened(&self, session: &str) -> bool {
         self.terminals.open.iter().any(|open| open == session)
@@ -1184,7 +1185,7 @@ impl History {
         given.iter().chain(open).chain(taken_over).map(String::as_str)
     }
 
-    /// Returns the ids of the terminals that the run itself opened, or a run below it, and that it may not have closed.
+    /// Returns the ids of the terminals that this run or a run below opened and that may still be open.
     pub fn own_sessions(&self) -> impl Iterator<Item = &str> {
         let Terminals { open, failed, of_branches, .. } = &self.terminals;
         open.iter().chain(failed).chain(of_branches).map(String::as_str)
@@ -1199,7 +1200,7 @@ impl History {
     }
 }
 
-/// Returns the defaults that a document has for its arguments, as texts.
+/// Returns the defaults of a document's arguments.
 fn defaults(document: &Value) -> impl Iterator<Item = (String, Value)> + '_ {
     let arguments = document.get("arguments").and_then(Value::as_object).into_iter().flatten();
     let default = |argument: &Value| argument.get("default").filter(|default| !default.is_null()).map(as_text);
@@ -1207,15 +1208,15 @@ fn defaults(document: &Value) -> impl Iterator<Item = (String, Value)> + '_ {
         .filter_map(move |(name, argument)| Some((name.clone(), typed_argument(document, name, &default(argument)?))))
 }
 
-/// Returns the variables with a known value after the answer to a request.
-pub(crate) fn learned(exchange: &Exchange, answer: &ShellAnswer) -> BTreeMap<String, String> {
-    let mut known = BTreeMap::new();
-    if let ShellAnswer::Told { values } = answer {
-        known.clone_from(&exchange.set);
-        let learned_values = exchange.read.iter().filter_map(|name| Some((name.clone(), values.get(name)?.clone()?)));
-        known.extend(learned_values);
+/// Returns the values of variables that an answer of the shell makes known.
+pub(crate) fn known_values(exchange: &Exchange, answer: &ShellAnswer) -> BTreeMap<String, String> {
+    let mut values = BTreeMap::new();
+    if let ShellAnswer::Told { values: read_values } = answer {
+        values.clone_from(&exchange.set);
+        let read = exchange.read.iter().filter_map(|name| Some((name.clone(), read_values.get(name)?.clone()?)));
+        values.extend(read);
     }
-    known
+    values
 }
 
 impl<'a> Extend<&'a Event> for History {

@@ -1,8 +1,8 @@
 //! States with one execution for each item of a list: `for_each`.
 //!
-//! Each item is a separate visit: its action has its own step, and pauses, cancellations and continuations as any
-//! other. Transitions follow after the last item, and after an item that failed. The results of all items are the
-//! result field `results` of that visit.
+//! Each item is a separate visit with its own step, so pauses, cancellations and restarts work as for any action.
+//! Transitions are evaluated after the last item, or after an item that failed. The result of that visit has the
+//! results of all items in the field `results`.
 
 use serde_json::{Map, Value};
 
@@ -15,8 +15,8 @@ pub(crate) const MAX_ITEMS: u32 = 1000;
 /// Default for the maximum number of items of a list.
 pub(crate) const DEFAULT_MAX_ITEMS: u32 = 100;
 
-/// The variable of the current item unless the author names another.
-pub(crate) const ITEM: &str = "item";
+/// Default name of the variable with the current item.
+pub(crate) const DEFAULT_ITEM_NAME: &str = "item";
 
 /// The result field with the results of all items.
 pub(crate) const RESULTS: &str = "results";
@@ -24,19 +24,19 @@ pub(crate) const RESULTS: &str = "results";
 /// The result field that lists the items that failed.
 pub(crate) const FAILED: &str = "failed";
 
-/// Tools that items cannot repeat: they ask, end the run, or have several results themselves.
-pub(crate) const SINGLE: &[&str] = &[tool::GATE, tool::RETURN, tool::FAIL, tool::PARALLEL];
+/// Tools that cannot be repeated for items: they ask, end the run, or have several results.
+pub(crate) const UNREPEATABLE_TOOLS: &[&str] = &[tool::GATE, tool::RETURN, tool::FAIL, tool::PARALLEL];
 
-/// Items for the executions of a state, as its author wrote them.
+/// The items that a state is executed for, with placeholders.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ForEach {
-    /// The list, or a text with one item a line; with variables to replace.
+    /// A list, or a text with one item per line; with variables to replace.
     pub(crate) items: Value,
     /// The variable of the current item.
     pub(crate) name: String,
     /// Maximum number of items of the list.
-    pub(crate) most: u32,
-    /// The child runs of a `run_workflow` start at once rather than one after the other.
+    pub(crate) max_items: u32,
+    /// Settings for parallel child runs of a `run_workflow`; `None` for one item after the other.
     pub(crate) parallel: Option<ForEachParallel>,
 }
 
@@ -44,22 +44,22 @@ pub(crate) struct ForEach {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ForEachParallel {
     /// Maximum number of child runs in progress.
-    pub(crate) at_once: u32,
-    /// True if the first failure cancels the others.
+    pub(crate) max_parallel: u32,
+    /// True if the first failure cancels the other runs.
     pub(crate) fail_fast: bool,
 }
 
 /// Reason that the items of a state are not a list.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ItemsError {
-    #[error("for_each has {count} items, more than the {most} that max_items allows")]
-    TooMany { count: usize, most: u32 },
+    #[error("for_each has {count} items, more than the {max_items} that max_items allows")]
+    TooMany { count: usize, max_items: u32 },
     #[error("for_each needs a list or lines, not {0}")]
     NoList(String),
 }
 
 impl ForEach {
-    /// Returns the items: the elements of a list, also of a list in JSON, or the lines of a text that are not blank.
+    /// Returns the items: the elements of a list or of a JSON list, or the non-blank lines of a text.
     pub(crate) fn resolve(&self, variables: &impl Lookup) -> Result<Vec<Value>, ItemsError> {
         let items = match substitute::value(&self.items, variables, true) {
             Value::Array(items) => items,
@@ -69,20 +69,20 @@ impl ForEach {
             },
             other => return Err(ItemsError::NoList(crate::definition::kind(&other))),
         };
-        if items.len() > self.most as usize {
-            return Err(ItemsError::TooMany { count: items.len(), most: self.most });
+        if items.len() > self.max_items as usize {
+            return Err(ItemsError::TooMany { count: items.len(), max_items: self.max_items });
         }
         Ok(items)
     }
 }
 
-/// The items of a state in execution.
+/// The items of a state in progress.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ItemLoop {
     state: String,
     name: String,
     items: Vec<Value>,
-    /// Number of begun items.
+    /// Number of items that have begun.
     begun: usize,
     results: Vec<Value>,
 }
@@ -92,7 +92,7 @@ impl ItemLoop {
         Self { state: state.to_owned(), name: name.to_owned(), items: items.to_vec(), begun: 0, results: Vec::new() }
     }
 
-    /// Returns whether these are the items of a state.
+    /// Returns whether the loop belongs to this state.
     pub(crate) fn is_of(&self, state: &str) -> bool {
         self.state == state
     }
@@ -107,7 +107,7 @@ impl ItemLoop {
         self.items.get(self.begun)
     }
 
-    /// Describes the progress: the number of the next item, and the total.
+    /// Returns the progress as text: the number of the next item, and the total.
     pub(crate) fn progress(&self) -> String {
         format!("item {} of {}", self.begun + 1, self.items.len())
     }
@@ -118,18 +118,18 @@ impl ItemLoop {
         self.items.get(self.begun - 1)
     }
 
-    /// Returns whether the next item follows an action that ended with this result.
-    pub(crate) fn goes_on(&self, result: &Map<String, Value>) -> bool {
+    /// Returns whether the loop continues with the next item after this result.
+    pub(crate) fn continues_after(&self, result: &Map<String, Value>) -> bool {
         self.begun < self.items.len() && tool::succeeded(result)
     }
 
-    /// Keeps the result of the current item.
-    pub(crate) fn keep_result(&mut self, result: &Map<String, Value>) {
+    /// Adds the result of the current item.
+    pub(crate) fn add_result(&mut self, result: &Map<String, Value>) {
         self.results.push(value_of(result));
     }
 
-    /// Returns the results of all items up to the current one, which ended with this result. A list without items has
-    /// none, although its state had one execution, with nothing to do.
+    /// Returns the results of all items up to the current item, whose result is `result`. Returns an empty list for a
+    /// list without items, although its state was executed once.
     pub(crate) fn results_with(&self, result: &Map<String, Value>) -> Value {
         if self.items.is_empty() {
             return Value::Array(Vec::new());
@@ -137,8 +137,8 @@ impl ItemLoop {
         self.results.iter().cloned().chain([value_of(result)]).collect()
     }
 
-    /// Returns the list of failures if the current item ended with this result: that item, or nothing, because a
-    /// failure ends the list.
+    /// Returns the list of failures after this result of the current item. It has at most this item, because a failure
+    /// ends the loop.
     pub(crate) fn failed_with(&self, result: &Map<String, Value>) -> Value {
         let Some(index) = self.begun.checked_sub(1).filter(|_| !tool::succeeded(result)) else {
             return Value::Array(Vec::new());
@@ -149,7 +149,7 @@ impl ItemLoop {
     }
 }
 
-/// Returns the entry of a list of failures. `label` identifies it: its index, or its name.
+/// Returns an entry of a list of failures. `label` is the name and value of the field that identifies it.
 pub(crate) fn failure(label: (&str, Value), item: Option<&Value>, error: String, run_id: Option<Value>) -> Value {
     let (name, label) = label;
     let fields = [(name, Some(label)), ("item", item.cloned()), ("error", Some(error.into())), ("run_id", run_id)];
@@ -157,17 +157,17 @@ pub(crate) fn failure(label: (&str, Value), item: Option<&Value>, error: String,
     Value::Object(fields.collect())
 }
 
-/// Fields of which the first that a result has is the value of its item.
-const VALUES: [&str; 5] = [tool::RESULT, tool::OUTPUT, "return_values", "match_text", "answer"];
+/// Fields that may have the value of an item. The first non-empty field counts.
+const VALUE_FIELDS: [&str; 5] = [tool::RESULT, tool::OUTPUT, "return_values", "match_text", "answer"];
 
-/// Returns the part of the results of a list for one item: the action's value, output or match.
+/// Returns the value of a result in the results of a list: the action's value, output or match.
 pub(crate) fn value_of(result: &Map<String, Value>) -> Value {
     let has_value = |value: &&Value| match value {
         Value::Null => false,
         Value::Object(fields) => !fields.is_empty(),
         _ => true,
     };
-    let value = VALUES.iter().find_map(|field| result.get(*field).filter(has_value));
+    let value = VALUE_FIELDS.iter().find_map(|field| result.get(*field).filter(has_value));
     value.cloned().unwrap_or_default()
 }
 
@@ -178,8 +178,8 @@ mod tests {
     use super::*;
     use crate::variables::Variables;
 
-    fn resolved(items: Value, most: u32) -> Result<Vec<Value>, ItemsError> {
-        ForEach { items, name: ITEM.to_owned(), most, parallel: None }.resolve(&Variables::default())
+    fn resolved(items: Value, max_items: u32) -> Result<Vec<Value>, ItemsError> {
+        ForEach { items, name: DEFAULT_ITEM_NAME.to_owned(), max_items, parallel: None }.resolve(&Variables::default())
     }
 
     #[test]
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(resolved(json!("a\nb \r\n\n c\n"), 5).unwrap(), [json!("a"), json!("b"), json!(" c")]);
         assert_eq!(resolved(json!("[1, \"x\"]"), 5).unwrap(), [json!(1), json!("x")]);
         assert_eq!(resolved(json!(""), 5).unwrap(), [] as [Value; 0]);
-        assert_eq!(resolved(json!("a\nb"), 1), Err(ItemsError::TooMany { count: 2, most: 1 }));
+        assert_eq!(resolved(json!("a\nb"), 1), Err(ItemsError::TooMany { count: 2, max_items: 1 }));
         assert!(matches!(resolved(json!({"a": 1}), 1), Err(ItemsError::NoList(_))));
         assert!(matches!(resolved(json!(null), 1), Err(ItemsError::NoList(_))));
     }

@@ -1,11 +1,11 @@
 //! The rules of machine workflows, as pure functions.
 //!
 //! Owns the machine workflow: its [`Definition`], the [`Event`]s of a run, the [`History`] that they fold into, and
-//! [`decide`], which returns what follows from an input. The daemon's driver calls it: it appends the events, performs
-//! the effects and brings their outcomes back.
+//! [`decide`], which returns the events and effects that follow from an input. The daemon's driver calls [`decide`],
+//! appends the events, performs the effects and returns their outcomes as inputs.
 //!
 //! Nothing in this crate waits, reads a clock, opens a file or draws a random number. The same definition, history and
-//! input give the same decision, today and on replay.
+//! input always give the same decision, also on replay.
 
 mod child;
 mod child_outcome;

@@ -1,22 +1,22 @@
-//! The difference of two texts by lines, as `diff -u` writes it.
+//! The difference of two texts by lines, in the format of `diff -u`.
 
 use std::time::Duration;
 
 use similar::TextDiff;
 
-/// Number of lines that are shown before and after a change.
+/// Number of unchanged lines before and after a change.
 const CONTEXT_LINES: usize = 3;
 
-/// Maximum time of the search for the shortest difference. What is found by then is right, and longer.
+/// Maximum time of the search for the shortest difference. After this time, the difference is correct but longer.
 const SEARCH_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Returns the changes from `old` to `new` under the name of a file. Without a difference the result is empty.
+/// Returns the changes from `old` to `new` of a file with this name; empty if there are none.
 #[must_use]
 pub fn unified(name: &str, old: Option<&str>, new: &str) -> String {
     between((if old.is_some() { name } else { "/dev/null" }, old.unwrap_or_default()), (name, new))
 }
 
-/// Returns the changes from one named text to another. Without a difference the result is empty.
+/// Returns the changes from one named text to another; empty if there are none.
 #[must_use]
 pub fn between((old_name, old): (&str, &str), (new_name, new): (&str, &str)) -> String {
     let diff = TextDiff::configure().timeout(SEARCH_TIMEOUT).diff_lines(old, new);

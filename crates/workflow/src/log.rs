@@ -1,4 +1,4 @@
-//! The execution log: a run's history as its readers see it.
+//! The execution log of a run: its history in the form for readers.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,8 @@ use crate::event::{Branch, Event, FailureReason, Purpose, Side};
 use crate::history::{CurrentStep, History};
 use crate::tool;
 
-/// One entry of an execution log. Its time is that of its event.
-// Nearly every other entry is the large one: boxing it would save nothing.
+/// One entry of an execution log. Its time is the time of its event.
+// Nearly half of the entries have the large variant, so boxing would save nothing.
 #[allow(clippy::large_enum_variant)]
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -45,21 +45,21 @@ pub enum LogEntry {
         state: String,
         /// The action.
         tool: String,
-        /// Its parameters, all variables replaced.
+        /// The parameters of the action, with all variables replaced.
         params: Map<String, Value>,
-        /// Fields that it returned.
+        /// The result of the action.
         result: Map<String, Value>,
-        /// The variables after it: the initial and the standard ones, and those of this state. The results of earlier
-        /// states are in their own entries.
+        /// The variables after the state: the initial variables, the standard variables and those of this state. The
+        /// results of earlier states are in their own entries.
         variables_after: Map<String, Value>,
         /// True if the action succeeded.
         tool_success: bool,
-        /// Time that it took, in seconds.
+        /// Duration of the action, in seconds.
         elapsed_time: f64,
     },
     /// The run left a state, or no transition held.
     Transition {
-        /// The state it left.
+        /// The state that the run left.
         from_state: String,
         /// The next state; `None` if no condition held.
         #[serialize_always]
@@ -68,7 +68,7 @@ pub enum LogEntry {
         condition_met: bool,
         /// Description of the condition that held.
         because: Option<String>,
-        /// Consequence, if no condition held.
+        /// Explanation, if no condition held.
         message: Option<String>,
         /// The same as `from_state`.
         state: String,
@@ -87,11 +87,11 @@ pub enum LogEntry {
 /// The result of checking one side of a contract.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ValidationResult {
-    /// True if that side of the contract holds.
+    /// True if this side of the contract holds.
     pub valid: bool,
-    /// The variables that must be set and are not, in the order of the document.
+    /// The required variables that are not set, in the order of the document.
     pub missing_vars: Vec<String>,
-    /// Every variable of that side, in the order of the document.
+    /// All variables of this side, in the order of the document.
     pub validation_log: Vec<CheckedVariable>,
     /// The side: `arguments` or `return_values`.
     pub validation_type: Side,
@@ -100,11 +100,11 @@ pub struct ValidationResult {
 /// One checked variable of a contract.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CheckedVariable {
-    /// Its name.
+    /// The name of the variable.
     pub variable: String,
-    /// Its status.
+    /// The status of the variable.
     pub status: VariableStatus,
-    /// True if it must be set, and has no default that sets it.
+    /// True if the variable must be set and has no default.
     pub required: bool,
 }
 
@@ -119,8 +119,7 @@ pub enum VariableStatus {
 }
 
 impl ValidationResult {
-    /// Returns the findings of a check of a side of the contract in `document`: `values` are the variables that are
-    /// set.
+    /// Returns the result of checking a side of the contract in `document`. `values` has the variables that are set.
     fn from_check(document: Option<&Value>, side: Side, values: &BTreeMap<String, String>, valid: bool) -> Self {
         let key = match side {
             Side::Arguments => "arguments",
@@ -150,14 +149,14 @@ pub fn execution_log<'a>(events: impl IntoIterator<Item = &'a Event>) -> Vec<Log
 #[derive(Debug, Default)]
 pub struct LogBuilder {
     history: History,
-    /// True if the log has the entry that no transition led on from the last state.
-    ended: bool,
+    /// True if the log has the entry for the last state, from which no transition held.
+    has_end_entry: bool,
 }
 
 impl LogBuilder {
-    /// Takes over one more event. Returns its entries in the log, of which most events have none or one.
+    /// Adds an event, and returns its log entries. Most events have none or one.
     pub fn next(&mut self, event: &Event) -> Vec<LogEntry> {
-        // The entry of a finished state needs its beginning, which folding the event forgets.
+        // Applying the event removes the current step, which the entry of a finished state needs.
         let current = match event {
             Event::StateCompleted { step, .. } => {
                 self.history.current().filter(|current| current.step == *step).cloned()
@@ -165,12 +164,12 @@ impl LogBuilder {
             _ => None,
         };
         self.history.apply(event);
-        self.end(event).into_iter().chain(entry(event, current, &self.history)).collect()
+        self.end_entry(event).into_iter().chain(entry(event, current, &self.history)).collect()
     }
 
-    /// Returns the entry for the end of the last state, from which no transition led on. It has no event: the log gets
-    /// it at the next event.
-    fn end(&mut self, event: &Event) -> Option<LogEntry> {
+    /// Returns the entry for the end of the last state, from which no transition held. The history has no event for it,
+    /// so the next event adds the entry.
+    fn end_entry(&mut self, event: &Event) -> Option<LogEntry> {
         let is_end = matches!(
             event,
             Event::VariablesAsked { purpose: Purpose::ReadReturnValues, .. }
@@ -183,8 +182,8 @@ impl LogBuilder {
                 | Event::Completed { .. }
                 | Event::Failed { reason: FailureReason::ActionFailed | FailureReason::Unexpected, .. }
         );
-        let state = self.history.last_state().filter(|_| is_end && !self.ended)?.to_owned();
-        self.ended = true;
+        let state = self.history.last_state().filter(|_| is_end && !self.has_end_entry)?.to_owned();
+        self.has_end_entry = true;
         Some(LogEntry::Transition {
             from_state: state.clone(),
             to_state: None,

@@ -1,9 +1,8 @@
 //! Requests to a daemon by an engine that decides elsewhere, and the answers.
 //!
-//! Of a machine, such an engine calls [`decide`](crate::decide) itself, and has the effects performed by the daemon
-//! that has the terminals. A function continues in the daemon, which has its interpreter; the engine has its calls
-//! performed, keeps its times, starts its nested runs, and reports their outcomes. The engine stores these types: new
-//! fields need a default.
+//! For a machine, such an engine calls [`decide`](crate::decide) itself, and the daemon with the terminals performs the
+//! effects. A function runs in the daemon, which has its interpreter. The engine requests its calls, runs its timers,
+//! starts its nested runs, and reports their outcomes. The engine stores these types: new fields need a default.
 
 use std::time::Duration;
 
@@ -22,7 +21,8 @@ pub enum EngineTask {
     Perform {
         /// The effect.
         effect: Box<Effect>,
-        /// True for a possible repetition. Then the terminal host's knowledge of the step is the answer.
+        /// True if the effect may already have been requested. The terminal host's record of the step is then the
+        /// answer.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         repeated: bool,
     },
@@ -31,11 +31,11 @@ pub enum EngineTask {
         /// The terminals.
         sessions: Vec<String>,
     },
-    /// Record the events that come with the request, and nothing else.
+    /// Only record the events that come with the request.
     Record,
-    /// Continue a function with inputs, and report what it waits for then.
+    /// Continue a function with inputs, and report the work that it then waits for.
     Advance {
-        /// The number of the turn: a repeated request has the same one, and the same answer.
+        /// The number of the turn. A repeated request has the same number, and gets the same answer.
         turn: u64,
         /// Inputs since the last turn, in order.
         inputs: Vec<FunctionInput>,
@@ -44,7 +44,7 @@ pub enum EngineTask {
     Call {
         /// Number of the call within the run.
         number: u64,
-        /// True if another request for it may have reached a daemon.
+        /// True if an earlier request for the call may have reached a daemon.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         repeated: bool,
     },
@@ -63,7 +63,7 @@ pub enum FunctionInput {
     Called {
         /// Number of the call.
         number: u64,
-        /// Its outcome, as the daemon returned it.
+        /// The outcome of the call, as the daemon returned it.
         outcome: Value,
     },
     /// A timer has ended.
@@ -71,40 +71,40 @@ pub enum FunctionInput {
         /// Id of the timer.
         id: String,
     },
-    /// The run that a call started has ended, or nothing waits for it any longer.
+    /// The run that a call started has ended, or the engine no longer waits for it.
     RunEnded {
         /// Number of the call.
         number: u64,
         /// True if the time limit of the call has passed.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         late: bool,
-        /// Reason that the engine has no result of it.
+        /// Reason that the engine has no result of the run.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
-    /// The deadline has passed that the function had last.
+    /// The last deadline of the function has passed.
     DeadlinePassed,
-    /// An input that runs of every kind take.
+    /// An input that runs of all kinds accept.
     Passed {
         /// The input.
         input: Box<Input>,
     },
 }
 
-/// Something that a function waits for.
+/// A piece of work that a function waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FunctionWork {
-    /// Its name within the run, used once.
+    /// The unique id of the work within the run.
     pub id: String,
     /// Kind of the work.
     pub kind: FunctionWorkKind,
 }
 
-/// Work of an engine for a function.
+/// Kind of work that an engine does for a function.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FunctionWorkKind {
-    /// Have a call performed by the daemon.
+    /// Request a call from the daemon.
     Call {
         /// Number of the call within the run.
         number: u64,
@@ -130,32 +130,32 @@ pub enum FunctionWorkKind {
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct FunctionTurn {
-    /// True if `begun` has all that it waits for: the daemon has reported nothing before.
+    /// True if `begun` has all work that the function waits for, because this is the daemon's first report.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub whole: bool,
-    /// Work that it waits for since this turn.
+    /// Work that the function waits for since this turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub begun: Vec<FunctionWork>,
-    /// The names for which it no longer waits.
+    /// The ids of work that the function no longer waits for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ended: Vec<String>,
-    /// For each of the turn's inputs, in their order: true if it had an effect.
+    /// For each input of the turn, in order: true if it had an effect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub taken: Vec<bool>,
-    /// Maximum time until its next turn, because a time limit may have passed.
+    /// Maximum time until the next turn, when a time limit of the function passes.
     pub deadline: Option<Duration>,
-    /// The name of its last open call, for lists.
+    /// The name of the last open call, for lists of runs.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub shown: String,
-    /// True if its own gate is open.
+    /// True if a gate of the function is open.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub gate: bool,
-    /// True if it waits for a person, at its own gate or at one of a run below it.
+    /// True if the function waits for a person, at its own gate or at a gate of a run below.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub waits: bool,
-    /// Requester of its present pause.
+    /// Requester of the current pause.
     pub paused: Option<String>,
-    /// The outcome of the run for the one above it, once it has ended.
+    /// The outcome of the run for its parent run, once it has ended.
     pub over: Option<Outcome>,
 }
 
@@ -168,24 +168,24 @@ pub enum EngineAnswer {
         /// The input of the run.
         input: Input,
     },
-    /// The effect starts a run: these are its first events.
+    /// The effect started a run.
     Begun {
-        /// The name of its workflow.
+        /// The name of the run's workflow.
         workflow: String,
         /// The first events; a function has none.
         events: Vec<Event>,
-        /// True if it is a function.
+        /// True if the workflow is a function.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         function: bool,
     },
     /// A function has made a turn.
     Advanced {
-        /// Work that it waits for.
+        /// The turn, with the work that the function waits for.
         turn: Box<FunctionTurn>,
     },
     /// A call of a function has ended.
     Called {
-        /// Its outcome, for [`FunctionInput::Called`].
+        /// The outcome of the call, for [`FunctionInput::Called`].
         outcome: Value,
     },
     /// The screens, in the order of the request. An unreadable screen is missing.
@@ -193,7 +193,7 @@ pub enum EngineAnswer {
         /// The screens.
         screens: Vec<Option<String>>,
     },
-    /// The end, and nothing follows.
+    /// The request is done, and no input follows.
     Done,
 }
 

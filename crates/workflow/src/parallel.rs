@@ -1,9 +1,8 @@
 //! Several child runs at once: the action `parallel`, and a `for_each` of `run_workflow` with `max_parallel`.
 //!
 //! Each child is a *branch*: a part of the action's step ([`StepId::part`](steplatch_ids::StepId::part)), numbered from
-//! 1 in the order of the document. The history has the beginning of a branch before the start of its run, and its end
-//! when the outcome arrives. The state has ended when all branches have, or after the first that failed if `fail_fast`
-//! is set.
+//! 1 in the order of the document. The start of a branch is recorded before its run starts, its end when the outcome
+//! arrives. The state ends when all branches have ended, or after the first failure if `fail_fast` is set.
 
 use std::collections::BTreeMap;
 
@@ -17,19 +16,19 @@ use crate::rules::Rules;
 use crate::substitute::Lookup;
 use crate::{items, substitute, tool};
 
-/// The parameter with the workflows: a list, or an object with a name for each.
+/// The parameter with the workflows: a list, or an object with a name for each workflow.
 pub(crate) const WORKFLOWS: &str = "workflows";
 
-/// The parameter with the number of branches that run at once.
+/// The parameter with the maximum number of branches in progress.
 pub(crate) const MAX_PARALLEL: &str = "max_parallel";
 
-/// The parameter that makes the first failure cancel the others.
+/// The parameter that makes the first failure cancel the other branches.
 pub(crate) const FAIL_FAST: &str = "fail_fast";
 
-/// Default number of branches that run at once.
+/// Default for the maximum number of branches in progress.
 pub(crate) const DEFAULT_AT_ONCE: u32 = 4;
 
-/// Maximum number of branches that run at once.
+/// Upper bound of the maximum number of branches in progress.
 pub(crate) const MAX_AT_ONCE: u32 = 32;
 
 /// Maximum number of branches of one action.
@@ -42,8 +41,8 @@ pub(crate) const FIELDS: [&str; 5] =
 /// The parameter with the items of a `for_each`, in the order of its workflows. The engine sets it.
 pub(crate) const ITEMS: &str = "items";
 
-/// The kept fields of a child's outcome in a branch. Its variables are in the child's own record.
-const KEPT: [&str; 12] = [
+/// The fields of a child's outcome that its branch keeps. The variables are in the child's own record.
+const KEPT_FIELDS: [&str; 12] = [
     "success",
     "run_id",
     "status",
@@ -58,8 +57,8 @@ const KEPT: [&str; 12] = [
     "workflow_name",
 ];
 
-/// The failures that the error of the action spells out.
-const FAILURES_SHOWN: usize = 3;
+/// Maximum number of failures in the error of the action.
+const MAX_SHOWN_FAILURES: usize = 3;
 
 /// Problem with the parameters of a `parallel`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -77,7 +76,7 @@ pub(crate) enum InvalidParallel {
 }
 
 impl InvalidParallel {
-    /// Returns the parameter that is wrong.
+    /// Returns the invalid parameter.
     pub(crate) fn param(&self) -> &'static str {
         match self {
             Self::NoWorkflows | Self::NoObject(_) | Self::TooMany(_) => WORKFLOWS,
@@ -87,8 +86,8 @@ impl InvalidParallel {
     }
 }
 
-/// Returns the entries of the parameter `workflows`, each with its key: a name, or the index in the list. `None` if it is
-/// neither list nor object.
+/// Returns the entries of the parameter `workflows`, each with its key: a name, or the index in the list. `None` if the
+/// parameter is neither a list nor an object.
 pub(crate) fn entries(params: &Map<String, Value>) -> Option<Vec<(String, &Value)>> {
     match params.get(WORKFLOWS)? {
         Value::Array(all) => Some(all.iter().enumerate().map(|(index, one)| (index.to_string(), one)).collect()),
@@ -97,12 +96,12 @@ pub(crate) fn entries(params: &Map<String, Value>) -> Option<Vec<(String, &Value
     }
 }
 
-/// Returns the entries of the parameter `workflows` with variables replaced. A nested definition stays unchanged: its
-/// placeholders are its own.
-pub(crate) fn replaced_branches(workflows: &Value, variables: &impl Lookup) -> Value {
+/// Returns the entries of the parameter `workflows` with variables replaced. A nested definition stays unchanged,
+/// because its placeholders belong to the nested run.
+pub(crate) fn resolve_branches(workflows: &Value, variables: &impl Lookup) -> Value {
     let field = |(name, value): (&String, &Value)| {
-        let is_own = name == child::DEFINITION;
-        (name.clone(), if is_own { value.clone() } else { substitute::value(value, variables, true) })
+        let is_definition = name == child::DEFINITION;
+        (name.clone(), if is_definition { value.clone() } else { substitute::value(value, variables, true) })
     };
     let branch = |entry: &Value| match entry {
         Value::Object(params) => Value::Object(params.iter().map(field).collect()),
@@ -115,11 +114,11 @@ pub(crate) fn replaced_branches(workflows: &Value, variables: &impl Lookup) -> V
     }
 }
 
-/// Reads how many branches run at once.
+/// Reads the maximum number of branches in progress.
 ///
 /// # Errors
-/// If it is not a whole number within the bounds.
-pub(crate) fn at_once(value: Option<&Value>) -> Result<u32, InvalidParallel> {
+/// If the value is not a whole number from 1 to [`MAX_AT_ONCE`].
+pub(crate) fn read_max_parallel(value: Option<&Value>) -> Result<u32, InvalidParallel> {
     match value.filter(|value| !value.is_null()) {
         None => Ok(DEFAULT_AT_ONCE),
         Some(value) => {
@@ -134,13 +133,13 @@ pub(crate) fn at_once(value: Option<&Value>) -> Result<u32, InvalidParallel> {
 pub(crate) struct Parallel<'p> {
     /// The parameters of each branch, with its key.
     branches: Vec<(String, &'p Map<String, Value>)>,
-    /// The definition of all branches without their own definition. A list that runs one definition has it once.
-    shared: Option<&'p Value>,
-    /// Items for the executions of the branches.
+    /// The definition of the branches that have none themselves. A loop over items stores its definition only here.
+    shared_definition: Option<&'p Value>,
+    /// The item of each branch.
     items: Option<&'p Vec<Value>>,
-    /// True if the branches have their own names.
-    named: bool,
-    at_once: usize,
+    /// True if the branches have names.
+    is_named: bool,
+    max_parallel: usize,
     fail_fast: bool,
 }
 
@@ -148,7 +147,7 @@ impl<'p> Parallel<'p> {
     /// Reads the parameters.
     ///
     /// # Errors
-    /// Returns the first problem of the parameters. Those of a single branch fail that branch alone.
+    /// Returns the first problem of the parameters. An invalid branch fails alone.
     pub(crate) fn read(params: &'p Map<String, Value>) -> Result<Self, InvalidParallel> {
         let entries = entries(params).ok_or(InvalidParallel::NoWorkflows)?;
         if entries.len() > MAX_BRANCHES as usize {
@@ -165,18 +164,18 @@ impl<'p> Parallel<'p> {
         };
         Ok(Self {
             branches: entries.into_iter().map(object).collect::<Result<_, _>>()?,
-            shared: params.get(child::DEFINITION),
+            shared_definition: params.get(child::DEFINITION),
             items: params.get(ITEMS).and_then(Value::as_array),
-            named: params.get(WORKFLOWS).is_some_and(Value::is_object),
-            at_once: at_once(params.get(MAX_PARALLEL))? as usize,
+            is_named: params.get(WORKFLOWS).is_some_and(Value::is_object),
+            max_parallel: read_max_parallel(params.get(MAX_PARALLEL))? as usize,
             fail_fast,
         })
     }
 
-    /// Returns the parameters of a branch, which are those of a `run_workflow`.
+    /// Returns the parameters of a branch for a `run_workflow`.
     pub(crate) fn branch(&self, number: usize) -> Option<Map<String, Value>> {
         let mut params = self.own_params(number)?.clone();
-        if let Some(shared) = self.shared {
+        if let Some(shared) = self.shared_definition {
             params.insert(child::DEFINITION.to_owned(), shared.clone());
         }
         Some(params)
@@ -186,48 +185,47 @@ impl<'p> Parallel<'p> {
         self.branches.get(number.checked_sub(1)?).map(|(_, params)| *params)
     }
 
-    /// Returns whether the terminals that a branch leaves open stay open until the run above ends.
+    /// Returns whether the terminals that a branch leaves open stay open until the parent run ends.
     pub(crate) fn keeps_terminals(&self, number: usize) -> bool {
         let keeps = self.own_params(number).and_then(|params| params.get("keep_terminals"));
         keeps.map(substitute::as_text).as_deref() == Some("true")
     }
 
-    /// Returns the name of a branch, if its author gave it one.
+    /// Returns the name of a branch, if it has one.
     pub(crate) fn name(&self, number: usize) -> Option<String> {
         let (key, _) = self.branches.get(number.checked_sub(1)?)?;
-        self.named.then(|| key.clone())
+        self.is_named.then(|| key.clone())
     }
 
-    /// Returns the numbers of the branches that begin now.
+    /// Returns the numbers of the branches to begin next.
     pub(crate) fn due(&self, branches: &Branches) -> std::ops::RangeInclusive<usize> {
-        let free = self.at_once.saturating_sub(branches.open().count());
+        let free = self.max_parallel.saturating_sub(branches.open().count());
         let last = if self.is_over(branches) { 0 } else { (branches.begun + free).min(self.branches.len()) };
         branches.begun + 1..=last
     }
 
-    /// Returns whether no branch is left to wait for.
+    /// Returns whether the action waits for no more branches.
     pub(crate) fn is_over(&self, branches: &Branches) -> bool {
         branches.ended.len() == self.branches.len()
             || (self.fail_fast && branches.ended.values().any(|result| !tool::succeeded(result)))
     }
 
-    /// Returns the outcome of the action of the given step. A branch without an end ended by a cancellation, or never
-    /// began.
+    /// Returns the outcome of the action. A branch without a result was cancelled, or never began.
     pub(crate) fn outcome(&self, step: &StepId, branches: &Branches, rules: Rules) -> Outcome {
-        let nothing = Map::new();
+        let no_fields = Map::new();
         let (mut results, mut runs, mut failed, mut open) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let mut failures = Vec::new();
-        let mut deepest = 0;
+        let mut max_depth = 0;
         for (index, (key, _)) in self.branches.iter().enumerate() {
             let ended = branches.ended.get(&(index + 1));
-            let result = ended.unwrap_or(&nothing);
+            let result = ended.unwrap_or(&no_fields);
             let status = match ended {
                 Some(result) => result.get("status").cloned().unwrap_or_else(|| "failed".into()),
                 None if index < branches.begun => "cancelled".into(),
                 None => "not_started".into(),
             };
             let mut run = Map::new();
-            let label = if self.named { "name" } else { "index" };
+            let label = if self.is_named { "name" } else { "index" };
             run.insert(label.to_owned(), self.label(index, key));
             run.insert("status".to_owned(), status.clone());
             let run_id = (index < branches.begun).then(|| RunId::started_by(&step.part(index + 1)).as_str().into());
@@ -252,9 +250,9 @@ impl<'p> Parallel<'p> {
             if self.keeps_terminals(index + 1) {
                 open.extend(left_open(result).map(Value::from));
             }
-            deepest = deepest.max(result.get("recursion_depth").and_then(Value::as_u64).unwrap_or_default());
+            max_depth = max_depth.max(result.get("recursion_depth").and_then(Value::as_u64).unwrap_or_default());
         }
-        let results = if self.named {
+        let results = if self.is_named {
             Value::Object(results.into_iter().collect())
         } else {
             results.into_iter().map(|(_, value)| value).collect()
@@ -264,35 +262,36 @@ impl<'p> Parallel<'p> {
         if !failures.is_empty() {
             result.insert("error".to_owned(), self.error(&failures).into());
         }
-        let fields = [results, runs.into(), failed.into(), open.into(), deepest.into()];
+        let fields = [results, runs.into(), failed.into(), open.into(), max_depth.into()];
         result.extend(FIELDS.map(str::to_owned).into_iter().zip(fields));
         Outcome::Finished { result }
     }
 
     fn label(&self, index: usize, key: &str) -> Value {
-        if self.named { key.into() } else { index.into() }
+        if self.is_named { key.into() } else { index.into() }
     }
 
     fn error(&self, failures: &[String]) -> String {
-        let more = match failures.len().saturating_sub(FAILURES_SHOWN) {
+        let more = match failures.len().saturating_sub(MAX_SHOWN_FAILURES) {
             0 => String::new(),
             more => format!("; and {more} more"),
         };
-        let shown = failures.iter().take(FAILURES_SHOWN).cloned().collect::<Vec<_>>().join("; ");
+        let shown = failures.iter().take(MAX_SHOWN_FAILURES).cloned().collect::<Vec<_>>().join("; ");
         format!("{} of {} workflows did not complete: {shown}{more}", failures.len(), self.branches.len())
     }
 }
 
-/// The branches of the current step with their progress.
+/// The progress of the branches of the current step.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Branches {
+    /// Number of branches that have begun.
     begun: usize,
-    /// Kept fields of the outcomes, by number.
+    /// Kept fields of the outcomes, by branch number.
     ended: BTreeMap<usize, Map<String, Value>>,
 }
 
 impl Branches {
-    /// Records that a branch began. They begin in their order.
+    /// Records that a branch began. Branches begin in order.
     pub(crate) fn begin(&mut self, number: usize) {
         self.begun = self.begun.max(number);
     }
@@ -307,7 +306,7 @@ impl Branches {
         (1..=self.begun).filter(|number| !self.ended.contains_key(number))
     }
 
-    /// Returns whether a branch has begun.
+    /// Returns whether any branch has begun.
     pub(crate) fn have_begun(&self) -> bool {
         self.begun > 0
     }
@@ -318,19 +317,19 @@ impl Branches {
     }
 }
 
-/// Returns the terminals that a branch has left open, if it succeeded.
+/// Returns the terminals that a successful branch left open.
 pub(crate) fn left_open(result: &Map<String, Value>) -> impl Iterator<Item = &str> {
     let succeeded = tool::succeeded(result);
     let open = result.get("open_terminals").and_then(Value::as_array).filter(|_| succeeded);
     open.into_iter().flatten().filter_map(Value::as_str)
 }
 
-/// Returns the kept part of the outcome of a branch; `None` if the time of the action was up.
+/// Returns the kept fields of the outcome of a branch; `None` if the time limit of the action passed.
 pub(crate) fn kept_result(outcome: Outcome) -> Option<Map<String, Value>> {
     match outcome {
         Outcome::TimedOut => None,
         Outcome::Finished { mut result } => {
-            result.retain(|field, _| KEPT.contains(&field.as_str()));
+            result.retain(|field, _| KEPT_FIELDS.contains(&field.as_str()));
             Some(result)
         }
         Outcome::Unknown => {
@@ -362,7 +361,7 @@ mod tests {
         assert_eq!(error(json!({"workflows": [], "fail_fast": "maybe"})), InvalidParallel::FailFast);
         let params = object(&json!({"workflows": [{}, {}, {}], "max_parallel": "2", "fail_fast": "true"}));
         let parallel = Parallel::read(&params).unwrap();
-        assert_eq!((parallel.at_once, parallel.fail_fast, parallel.named), (2, true, false));
+        assert_eq!((parallel.max_parallel, parallel.fail_fast, parallel.is_named), (2, true, false));
         assert_eq!(parallel.due(&Branches::default()), 1..=2);
     }
 

@@ -27,14 +27,14 @@ pub enum AnsweredBy {
     Human,
     /// The agent that runs the workflow, or a person.
     Agent,
-    /// People and agents: the first answer counts.
+    /// A person or an agent: the first answer counts.
     Anyone,
 }
 
 impl AnsweredBy {
     const ALL: [(&'static str, Self); 3] = [("human", Self::Human), ("agent", Self::Agent), ("anyone", Self::Anyone)];
 
-    /// Returns its name in a definition.
+    /// Returns the name in a definition.
     #[must_use]
     pub fn name(self) -> &'static str {
         Self::ALL.into_iter().find(|(_, who)| *who == self).map_or("human", |(name, _)| name)
@@ -49,7 +49,7 @@ pub struct Question {
     /// The choices. Without them, any text is an answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub choices: Vec<String>,
-    /// The form to fill in instead, as [`Form::schema`] returns it.
+    /// The form to fill in instead of choices, in the form of [`Form::schema`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub form: Option<Value>,
     /// Parties that may answer.
@@ -98,10 +98,10 @@ impl Question {
     }
 }
 
-/// Result fields of a gate besides the standard fields.
+/// Result fields of a gate in addition to the standard fields.
 const RESULT_FIELDS: [&str; 2] = ["by", "through"];
 
-/// Returns whether a value contains an `is_open` part.
+/// Returns whether a part of a value is open.
 fn contains_open(value: &Value, is_open: &impl Fn(&Value) -> bool) -> bool {
     match value {
         Value::Object(fields) => fields.values().any(|value| contains_open(value, is_open)),
@@ -119,7 +119,7 @@ fn parse_timeout(value: &Value) -> Option<Duration> {
     (0.0..=MAX_TIMEOUT_SECONDS).contains(&number).then(|| Duration::from_secs_f64(number))
 }
 
-/// Returns the problems of the parameters. Ignores `is_open` values, whose variables are not replaced yet.
+/// Returns the problems of the parameters. Ignores open values, whose variables are not replaced yet.
 pub(crate) fn problems(params: &Map<String, Value>, is_open: impl Fn(&Value) -> bool) -> Vec<InvalidQuestion> {
     let mut problems = Vec::new();
     match non_null_param(params, "prompt") {
@@ -135,8 +135,10 @@ pub(crate) fn problems(params: &Map<String, Value>, is_open: impl Fn(&Value) -> 
                 problems.push(InvalidQuestion::ChoiceCount);
             } else if texts.iter().any(|text| text.trim().is_empty()) || !choices.iter().all(Value::is_string) {
                 problems.push(InvalidQuestion::ChoiceType);
-            } else if (1..texts.len()).any(|at| texts[..at].iter().any(|known| known.trim() == texts[at].trim())) {
-                // They would look equal to a person.
+            } else if (1..texts.len())
+                .any(|index| texts[..index].iter().any(|known| known.trim() == texts[index].trim()))
+            {
+                // A person could not distinguish the choices.
                 problems.push(InvalidQuestion::SameChoices);
             }
         }

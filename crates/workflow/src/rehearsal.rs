@@ -1,7 +1,7 @@
 //! Rehearsals: runs whose actions return stubbed results, on a simulated clock.
 //!
-//! [`decide`] makes the decisions, as in a real run. A rehearsal opens nothing, types nothing and waits for nothing, so
-//! it takes no time and gives the same result every time.
+//! [`decide`] makes the decisions, as in a real run. A rehearsal opens no terminal, types nothing and waits for
+//! nothing, so it takes no time and always gives the same result.
 
 mod act;
 mod secrets;
@@ -29,30 +29,30 @@ use secrets::Secrets;
 pub(crate) use stubs::StubFile;
 pub use stubs::Stubs;
 
-/// The field of a dialogue's stub with the texts that the program prints, one for each turn.
+/// The field of a stub with the texts that the program prints; in a dialogue, one text for each turn.
 pub(crate) const PRINTS: &str = "prints";
 
-/// The terminal of a run that opens none and gets none from its stubs.
+/// The terminal of a run that opens no terminal and is given none.
 const GIVEN_TERMINAL: &str = "term_given";
 
-/// The report of a rehearsal. Secrets are hidden in all of it.
+/// The report of a rehearsal, with secrets hidden.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Rehearsal {
     /// Events, in order.
     pub path: Vec<RehearsalStep>,
     /// End of the rehearsal.
     pub end: RehearsalEnd,
-    /// The state executed last, or `validation_failed` or `return_validation_failed`.
+    /// The last executed state, or `validation_failed` or `return_validation_failed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub final_state: Option<String>,
     /// Number of executed states.
     pub states_executed: u32,
-    /// The time that the run would have taken according to the stubs.
+    /// Duration of the run according to the stubs.
     #[serde(with = "seconds")]
     pub elapsed_time: Duration,
-    /// Values that the run returned.
+    /// Return values of the run.
     pub return_values: BTreeMap<String, String>,
-    /// Unused answers, each in a sentence without a full stop.
+    /// Unused stubs, each as a sentence without a full stop.
     pub left_over: Vec<String>,
 }
 
@@ -67,54 +67,54 @@ pub enum RehearsalEnd {
         /// The error.
         error: String,
     },
-    /// The stubs do not define the next step.
+    /// A stub is missing.
     Stuck {
-        /// The missing part, and its place in the stubs.
+        /// The missing stub, and its place.
         error: String,
     },
 }
 
 /// One event of a rehearsal.
-// Nearly every other one is the large one: boxing it would save nothing.
+// Nearly half of the steps have the large variant, so boxing would save nothing.
 #[allow(clippy::large_enum_variant)]
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum RehearsalStep {
     /// The run executed a state.
     State {
-        /// Time of its entry, in seconds since the run began.
+        /// Time of the state's entry, in seconds since the run began.
         at: f64,
         /// The state.
         state: String,
-        /// Number of the visit to it, from 1.
+        /// Number of the visit to the state, from 1.
         visit: u32,
         /// The action.
         tool: String,
-        /// Its parameters, all variables replaced.
+        /// The parameters of the action, with all variables replaced.
         params: Map<String, Value>,
-        /// Fields that it returned.
+        /// The result of the action.
         result: Map<String, Value>,
         /// Origin of the result.
         source: Source,
-        /// Seconds that it took.
+        /// Duration of the action, in seconds.
         elapsed_time: f64,
     },
     /// The run went from one state to another.
     Transition {
         /// Time in seconds since the run began.
         at: f64,
-        /// The state it left.
+        /// The state that the run left.
         from: String,
-        /// The state it went to.
+        /// The next state.
         to: String,
-        /// The decision, in words.
+        /// The reason, as text.
         because: String,
     },
     /// A stub answered a gate.
     Gate {
         /// Time in seconds since the run began.
         at: f64,
-        /// The state with the judged end.
+        /// The state whose end is judged.
         state: String,
         /// The choices.
         choices: Vec<String>,
@@ -141,19 +141,19 @@ pub enum RehearsalStep {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
-    /// The stubs have it for the state.
+    /// A stub for the state.
     State,
-    /// The stubs have it for the tool.
+    /// A stub for the tool.
     Tool,
-    /// The usual outcome of such an action.
+    /// The default result of the tool.
     Usual,
-    /// The rules know it without doing anything.
+    /// The rules, which know the result without an action.
     Rules,
 }
 
-/// Plays a run of `definition` to its end, with the variables that it begins with.
+/// Rehearses a run of `definition` to its end. `variables` are the initial variables.
 ///
-/// Pure: the same arguments give the same rehearsal. It hides secrets of the contract and secretly typed texts.
+/// Pure: the same arguments give the same rehearsal. Secrets of the contract and secret inputs are hidden.
 #[must_use]
 pub fn rehearse(
     definition: &Definition,
@@ -164,16 +164,17 @@ pub fn rehearse(
     for name in definition.secrets() {
         variables.entry(secret_variable(name)).or_insert_with(|| HIDDEN.into());
     }
-    let opens = definition.opens_terminal();
-    let named = variables.get(SESSION).map(substitute::as_text);
-    let session_id = stubs.session_id.clone().or(named).or_else(|| (!opens).then(|| GIVEN_TERMINAL.to_owned()));
+    let opens_terminal = definition.opens_terminal();
+    let session_variable = variables.get(SESSION).map(substitute::as_text);
+    let session_id =
+        stubs.session_id.clone().or(session_variable).or_else(|| (!opens_terminal).then(|| GIVEN_TERMINAL.to_owned()));
     let run = "run_0000000000000000".parse().expect("this is the shape of an id");
-    let mut stage = RehearsalState::new(definition, stubs);
-    stage.secrets.learn_values(variables.iter().map(|(name, value)| (name, substitute::as_text(value))));
-    stage.secrets.learn_values(stubs.shell.iter().map(|(name, value)| (name, value.clone())));
-    let in_shell = |name: &str| session_id.is_some() || stubs.shell.contains_key(name);
-    if let Err(invalid) = definition.check_start(&variables, in_shell) {
-        return stage.refused(invalid.to_string());
+    let mut state = RehearsalState::new(definition, stubs);
+    state.secrets.learn_values(variables.iter().map(|(name, value)| (name, substitute::as_text(value))));
+    state.secrets.learn_values(stubs.shell.iter().map(|(name, value)| (name, value.clone())));
+    let is_in_shell = |name: &str| session_id.is_some() || stubs.shell.contains_key(name);
+    if let Err(invalid) = definition.check_start(&variables, is_in_shell) {
+        return state.refuse_start(invalid.to_string());
     }
     let start = Start {
         run,
@@ -187,10 +188,10 @@ pub fn rehearse(
         gateless: crate::GatelessNames::default(),
     };
     let mut input = Input::Start(start);
-    // Branches that cannot start have their outcomes at once, all of them.
+    // A decision may have several inputs: all branches that cannot start have their outcomes at once.
     let mut inputs = VecDeque::new();
-    let stuck = loop {
-        match stage.play(input) {
+    let missing_stub = loop {
+        match state.handle_input(input) {
             Ok(more) => inputs.extend(more),
             Err(missing) => break Some(missing),
         }
@@ -199,7 +200,7 @@ pub fn rehearse(
             None => break None,
         }
     };
-    stage.curtain(stuck)
+    state.finish(missing_stub)
 }
 
 /// A rehearsal in progress.
@@ -209,22 +210,22 @@ struct RehearsalState<'a> {
     history: History,
     now: Timestamp,
     deadline: Option<Timestamp>,
-    /// Variables of the shell, as they are.
+    /// Current variables of the shell.
     shell: BTreeMap<String, String>,
-    used: Used,
-    /// Origin of the current state's result, and the state with the time of its entry.
+    used: StubUses,
+    /// Origin of the current state's result, and the current state.
     current: Option<(Source, CurrentState)>,
     path: Vec<RehearsalStep>,
     secrets: Secrets,
     /// True if the current `parallel` has its result.
-    answered_branches: bool,
-    /// Texts that the program of the current dialogue prints in its further turns.
-    printed: Option<VecDeque<String>>,
+    has_parallel_result: bool,
+    /// Texts that the program of the current dialogue prints in its next turns.
+    pending_prints: Option<VecDeque<String>>,
 }
 
 /// Number of uses of each stub, by its key.
 #[derive(Debug, Default)]
-struct Used {
+struct StubUses {
     states: BTreeMap<String, usize>,
     tools: BTreeMap<String, usize>,
     gates: BTreeMap<String, usize>,
@@ -235,11 +236,11 @@ struct CurrentState {
     tool: String,
     params: Map<String, Value>,
     limit: Option<Duration>,
-    at: Timestamp,
+    entered_at: Timestamp,
 }
 
-/// The missing part, in a sentence without a full stop.
-type Missing = String;
+/// Description of a missing stub, as a sentence without a full stop.
+type MissingStub = String;
 
 impl<'a> RehearsalState<'a> {
     fn new(definition: &'a Definition, stubs: &'a Stubs) -> Self {
@@ -250,18 +251,18 @@ impl<'a> RehearsalState<'a> {
             now: Timestamp(0),
             deadline: None,
             shell: stubs.shell.clone(),
-            used: Used::default(),
+            used: StubUses::default(),
             current: None,
             path: Vec::new(),
             secrets: Secrets::from_definition(definition),
-            answered_branches: false,
-            printed: None,
+            has_parallel_result: false,
+            pending_prints: None,
         }
     }
 
-    /// Decides an input and answers the decision's effects from the stubs. Returns the next inputs; none when the run
-    /// has ended.
-    fn play(&mut self, input: Input) -> Result<Vec<Input>, Missing> {
+    /// Decides on an input, and answers the effects of the decision from the stubs. Returns the next inputs; none if
+    /// the run has ended.
+    fn handle_input(&mut self, input: Input) -> Result<Vec<Input>, MissingStub> {
         let decision = decide(self.definition, &self.history, input, self.now);
         for event in &decision.events {
             self.add_event(event);
@@ -274,7 +275,7 @@ impl<'a> RehearsalState<'a> {
         Ok(next)
     }
 
-    fn answer(&mut self, effect: Effect) -> Result<Option<Input>, Missing> {
+    fn answer(&mut self, effect: Effect) -> Result<Option<Input>, MissingStub> {
         let input = match effect {
             Effect::Perform { step, tool, params, .. } if tool == tool::DIALOGUE => self.take_turn(step, &params)?,
             // The stub of a `parallel` is the result of all its branches.
@@ -285,8 +286,8 @@ impl<'a> RehearsalState<'a> {
             }
             Effect::StartRun { .. } if self.history.current().is_some_and(|current| current.tool == tool::PARALLEL) => {
                 match self.history.current().map(|current| current.step.clone()) {
-                    Some(step) if !self.answered_branches => {
-                        self.answered_branches = true;
+                    Some(step) if !self.has_parallel_result => {
+                        self.has_parallel_result = true;
                         self.act(step, None)?
                     }
                     _ => return Ok(None),
@@ -295,10 +296,10 @@ impl<'a> RehearsalState<'a> {
             Effect::Perform { step, .. } | Effect::StartRun { step, .. } => self.act(step, None)?,
             Effect::Sleep { step, until, .. } => self.act(step, Some(until.since(self.now)))?,
             Effect::Answer { step, outcome } => {
-                self.source(Source::Rules);
+                self.set_source(Source::Rules);
                 Input::Outcome { step, outcome }
             }
-            Effect::OpenGate { step, choices, form, .. } => self.judge(step, choices, form.as_ref())?,
+            Effect::OpenGate { step, choices, form, .. } => self.answer_gate(step, choices, form.as_ref())?,
             Effect::SetVariables { step, variables, .. } => {
                 self.shell.extend(variables);
                 Input::ShellAnswered { step, answer: ShellAnswer::Told { values: BTreeMap::new() } }
@@ -316,7 +317,7 @@ impl<'a> RehearsalState<'a> {
                 self.deadline = None;
                 return Ok(None);
             }
-            // Stubbed gates always have their answer in time, and a rehearsal never pauses.
+            // Stubs answer gates at once, and a rehearsal never pauses.
             Effect::ExpireGate { .. }
             | Effect::PauseChild { .. }
             | Effect::ResumeChild { .. }
@@ -327,13 +328,13 @@ impl<'a> RehearsalState<'a> {
         Ok(Some(input))
     }
 
-    /// Answers the action of the current state, and advances the clock by the time that it takes.
-    fn act(&mut self, step: StepId, sleeps: Option<Duration>) -> Result<Input, Missing> {
+    /// Answers the action of the current state, and advances the clock by the duration of the action.
+    fn act(&mut self, step: StepId, sleep_duration: Option<Duration>) -> Result<Input, MissingStub> {
         let Some((_, current)) = &self.current else { return Ok(Input::DeadlinePassed) };
-        let StubResult { outcome, takes, source } =
-            act(self.stubs, &mut self.used, &self.history, &step, current, sleeps)?;
-        self.source(source);
-        let end = self.now.after(takes);
+        let StubResult { outcome, duration, source } =
+            act(self.stubs, &mut self.used, &self.history, &step, current, sleep_duration)?;
+        self.set_source(source);
+        let end = self.now.after(duration);
         if let Some(deadline) = self.deadline.filter(|deadline| *deadline < end) {
             self.now = deadline;
             return Ok(Input::DeadlinePassed);
@@ -342,36 +343,37 @@ impl<'a> RehearsalState<'a> {
         Ok(Input::Outcome { step, outcome })
     }
 
-    /// Answers a turn of a dialogue with the next text that its stub has the program print.
-    fn take_turn(&mut self, turn: StepId, params: &Map<String, Value>) -> Result<Input, Missing> {
-        if self.printed.is_none() {
+    /// Answers a turn of a dialogue with the next text of its stub.
+    fn take_turn(&mut self, turn: StepId, params: &Map<String, Value>) -> Result<Input, MissingStub> {
+        if self.pending_prints.is_none() {
             let Some(step) = self.history.current().map(|current| current.step.clone()) else {
                 return Ok(Input::DeadlinePassed);
             };
             let input = self.act(step, None)?;
             let Input::Outcome { outcome: Outcome::Finished { result }, .. } = &input else { return Ok(input) };
             let Some(texts) = result.get(PRINTS) else { return Ok(input) };
-            self.printed = Some(match texts {
+            self.pending_prints = Some(match texts {
                 Value::Array(texts) => texts.iter().map(substitute::as_text).collect(),
                 text => VecDeque::from([substitute::as_text(text)]),
             });
         }
         self.secrets.learn_params(params);
         let patterns = params.get("patterns").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-        let result = match self.printed.as_mut().and_then(VecDeque::pop_front) {
-            Some(text) => dialogue::heard_in(patterns, &text),
-            None => dialogue::ended(),
+        let result = match self.pending_prints.as_mut().and_then(VecDeque::pop_front) {
+            Some(text) => dialogue::rehearsed_turn(patterns, &text),
+            None => dialogue::rehearsed_end(),
         };
         Ok(Input::Outcome { step: turn, outcome: Outcome::Finished { result } })
     }
 
-    fn judge(&mut self, step: StepId, choices: Vec<String>, form: Option<&Value>) -> Result<Input, Missing> {
+    fn answer_gate(&mut self, step: StepId, choices: Vec<String>, form: Option<&Value>) -> Result<Input, MissingStub> {
         let state = step.place.as_str();
-        let turn = self.used.gates.entry(state.to_owned()).or_default();
+        let use_index = self.used.gates.entry(state.to_owned()).or_default();
         let answers = self.stubs.gates.get(state);
-        let offered = || choices.iter().map(|choice| format!("'{choice}'")).collect::<Vec<_>>().join(", ");
-        let Some(choice) = answers.and_then(|answers| answers.get(*turn)) else {
-            let more = if *turn == 0 { String::new() } else { format!(" for the {} time", ordinal(*turn + 1)) };
+        let offered_choices = || choices.iter().map(|choice| format!("'{choice}'")).collect::<Vec<_>>().join(", ");
+        let Some(choice) = answers.and_then(|answers| answers.get(*use_index)) else {
+            let more =
+                if *use_index == 0 { String::new() } else { format!(" for the {} time", ordinal(*use_index + 1)) };
             return Err(format!(
                 "State '{state}' asks for {}{more}; write {} under \"gates\"",
                 if choices.is_empty() { "an answer" } else { "a judgement" },
@@ -381,19 +383,19 @@ impl<'a> RehearsalState<'a> {
                         format!("an object with its fields {}", names.join(", "))
                     }
                     _ if choices.is_empty() => "one".to_owned(),
-                    _ => format!("one of {}", offered()),
+                    _ => format!("one of {}", offered_choices()),
                 }
             ));
         };
-        *turn += 1;
+        *use_index += 1;
         if !choices.is_empty() && !choices.contains(choice) {
-            return Err(format!("State '{state}' does not offer '{choice}'; it offers {}", offered()));
+            return Err(format!("State '{state}' does not offer '{choice}'; it offers {}", offered_choices()));
         }
         if let Some(Ok(form)) = form.map(Form::read) {
-            let given = serde_json::from_str::<Map<String, Value>>(choice);
-            let problems = given.map_or_else(
+            let fields = serde_json::from_str::<Map<String, Value>>(choice);
+            let problems = fields.map_or_else(
                 |_| vec!["the answer is no object".to_owned()],
-                |given| form.fill(&given).err().unwrap_or_default(),
+                |fields| form.fill(&fields).err().unwrap_or_default(),
             );
             if !problems.is_empty() {
                 return Err(format!("State '{state}' does not take its answer: {}", problems.join("; ")));
@@ -408,7 +410,7 @@ impl<'a> RehearsalState<'a> {
         Ok(Input::GateAnswered { step, choice: choice.clone(), by: "the stub file".into() })
     }
 
-    /// Returns whether a step is a branch of a `parallel` without a stub: it completes.
+    /// Returns whether a step is a branch of a `parallel` without a stub. Such a branch completes.
     fn is_branch_without_stub(&self, step: &StepId) -> bool {
         self.history.current().is_some_and(|current| {
             let is_stubbed =
@@ -417,9 +419,9 @@ impl<'a> RehearsalState<'a> {
         })
     }
 
-    fn source(&mut self, source: Source) {
-        if let Some((of_current, _)) = &mut self.current {
-            *of_current = source;
+    fn set_source(&mut self, source: Source) {
+        if let Some((current_source, _)) = &mut self.current {
+            *current_source = source;
         }
     }
 
@@ -428,15 +430,15 @@ impl<'a> RehearsalState<'a> {
         match event {
             Event::StateEntered { at, tool, params, limit, .. } => {
                 self.secrets.learn_params(params);
-                self.printed = None;
-                self.answered_branches = false;
-                let (tool, params, limit, at) = (tool.clone(), params.clone(), *limit, *at);
-                self.current = Some((Source::Usual, CurrentState { tool, params, limit, at }));
+                self.pending_prints = None;
+                self.has_parallel_result = false;
+                let (tool, params, limit, entered_at) = (tool.clone(), params.clone(), *limit, *at);
+                self.current = Some((Source::Usual, CurrentState { tool, params, limit, entered_at }));
             }
             Event::StateCompleted { step, outcome, elapsed, .. } => {
                 let Some((source, current)) = self.current.take() else { return };
                 self.path.push(RehearsalStep::State {
-                    at: current.at.as_seconds(),
+                    at: current.entered_at.as_seconds(),
                     state: step.place.clone(),
                     visit: step.visit,
                     result: outcome.result(&step.place, &current.tool, current.limit).into_owned(),
@@ -490,8 +492,8 @@ impl<'a> RehearsalState<'a> {
     }
 
     /// Returns the rehearsal of a run that cannot start.
-    fn refused(self, error: String) -> Rehearsal {
-        self.secrets.hidden(Rehearsal {
+    fn refuse_start(self, error: String) -> Rehearsal {
+        self.secrets.redact(Rehearsal {
             path: Vec::new(),
             end: RehearsalEnd::Failed { error },
             final_state: Some("validation_failed".to_owned()),
@@ -502,8 +504,9 @@ impl<'a> RehearsalState<'a> {
         })
     }
 
-    fn curtain(self, stuck: Option<Missing>) -> Rehearsal {
-        let end = match (stuck, self.history.status()) {
+    /// Returns the rehearsal at its end; `missing_stub` prevents the next step.
+    fn finish(self, missing_stub: Option<MissingStub>) -> Rehearsal {
+        let end = match (missing_stub, self.history.status()) {
             (Some(error), _) => RehearsalEnd::Stuck { error },
             (None, Status::Completed) => RehearsalEnd::Completed,
             (None, Status::Failed { error, .. } | Status::Cancelled { reason: error }) => {
@@ -513,8 +516,8 @@ impl<'a> RehearsalState<'a> {
                 RehearsalEnd::Stuck { error: "The run waits for an event that no stub provides".to_owned() }
             }
         };
-        let left_over = self.left_over();
-        self.secrets.hidden(Rehearsal {
+        let left_over = self.unused_stubs();
+        self.secrets.redact(Rehearsal {
             end,
             final_state: self.history.final_state().map(str::to_owned),
             states_executed: self.history.states_executed(),
@@ -525,9 +528,9 @@ impl<'a> RehearsalState<'a> {
         })
     }
 
-    fn left_over(&self) -> Vec<String> {
+    fn unused_stubs(&self) -> Vec<String> {
         let mut sentences = Vec::new();
-        let mut say = |kind: &str, name: &str, count: Option<usize>, used: &BTreeMap<String, usize>| {
+        let mut report_unused = |kind: &str, name: &str, count: Option<usize>, used: &BTreeMap<String, usize>| {
             let used = used.get(name).copied().unwrap_or(0);
             match count {
                 _ if used == 0 => sentences.push(format!("stub for {kind} '{name}' was not used")),
@@ -537,9 +540,18 @@ impl<'a> RehearsalState<'a> {
                 _ => {}
             }
         };
-        self.stubs.states.iter().for_each(|(name, answers)| say("state", name, answers.count(), &self.used.states));
-        self.stubs.tools.iter().for_each(|(name, answers)| say("tool", name, answers.count(), &self.used.tools));
-        self.stubs.gates.iter().for_each(|(name, answers)| say("the gate of", name, answers.count(), &self.used.gates));
+        self.stubs
+            .states
+            .iter()
+            .for_each(|(name, answers)| report_unused("state", name, answers.count(), &self.used.states));
+        self.stubs
+            .tools
+            .iter()
+            .for_each(|(name, answers)| report_unused("tool", name, answers.count(), &self.used.tools));
+        self.stubs
+            .gates
+            .iter()
+            .for_each(|(name, answers)| report_unused("the gate of", name, answers.count(), &self.used.gates));
         sentences
     }
 }

@@ -1,7 +1,7 @@
 //! Repairs of a machine: a patch to its document, and the weakenings by the patch.
 //!
-//! A JSON Patch (RFC 6902) may repair a run that stopped at a screen that its machine does not know. The patched
-//! machine has to be valid, and [`weakenings`] lists everything in it that a person should review.
+//! A JSON Patch (RFC 6902) may repair a run that stopped at a screen which its machine does not know. The patched
+//! machine must be valid, and [`weakenings`] lists the changes that a person should review.
 
 mod alternatives;
 mod legible;
@@ -22,10 +22,10 @@ const MAX_PATCH_BYTES: usize = 64 * 1024;
 /// Maximum number of operations of a patch.
 const MAX_OPERATIONS: usize = 200;
 
-/// Maximum depth of a document, as the reader of JSON has it.
+/// Maximum depth of a document: the limit of the JSON parser.
 const MAX_DOCUMENT_DEPTH: usize = 127;
 
-/// Reason for refusing a patch.
+/// Reason that a patch is refused.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum PatchError {
     /// The patch is not a JSON Patch.
@@ -33,19 +33,19 @@ pub enum PatchError {
         "this is not a JSON Patch (RFC 6902), a list such as [{{\"op\": \"replace\", \"path\": \"/states/NAME/…\", \"value\": …}}]: {0}"
     )]
     NotAPatch(String),
-    /// It is too long.
+    /// The patch is too long.
     #[error("a patch has at most {MAX_OPERATIONS} operations and {MAX_PATCH_BYTES} bytes")]
     TooLong,
-    /// One of its operations does not fit the workflow.
+    /// An operation of the patch does not fit the workflow.
     #[error("the patch does not fit the workflow: {0}")]
     DoesNotFit(String),
-    /// The document grows beyond the limit for reading.
+    /// The patched document exceeds the limits for reading.
     #[error("the patched workflow has more than {MAX_DOCUMENT_BYTES} bytes or {MAX_DOCUMENT_DEPTH} levels")]
     TooLarge,
-    /// It changes nothing.
+    /// The patch changes nothing.
     #[error("the patch changes nothing")]
     Nothing,
-    /// It changes the name, so it would create another workflow.
+    /// The patch changes the name, so it would create another workflow.
     #[error("a patch keeps the name of the workflow; save the workflow under another name with create_workflow")]
     Name,
     /// The patched machine is not valid.
@@ -54,10 +54,10 @@ pub enum PatchError {
     /// The run has no value for an argument.
     #[error("the patch adds the argument '{0}', for which this run has no value; add a default")]
     NewArgument(String),
-    /// The patch would show a secret.
+    /// The patch would reveal a secret.
     #[error("the patch would show the secret argument '{0}'; keep secret: true")]
     SecretShown(String),
-    /// The state that the run waits in is gone.
+    /// The patch removes the state that the run waits in.
     #[error("the patch removes the state '{0}', in which the run waits")]
     StateGone(String),
 }
@@ -70,7 +70,7 @@ fn apply_operations(document: &Value, operations: &json_patch::Patch) -> Result<
         json_patch::patch(&mut document, std::slice::from_ref(operation))
             .map_err(|error| PatchError::DoesNotFit(error.to_string()))?;
         if !is_within_bounds(&document) {
-            // Drops the document level by level, because the destructor of a deep document would recurse too deeply.
+            // Drop the document level by level: the destructor of a deep document would recurse too deeply.
             let mut pending = vec![document];
             while let Some(value) = pending.pop() {
                 match value {
@@ -85,7 +85,7 @@ fn apply_operations(document: &Value, operations: &json_patch::Patch) -> Result<
     Ok(document)
 }
 
-/// Returns whether a document stays within the length and depth of documents in files, by its values and texts.
+/// Returns whether a document is within the limits on length and depth. The length is a lower bound of that as JSON.
 fn is_within_bounds(document: &Value) -> bool {
     let (mut bytes, mut pending) = (0, vec![(document, 1)]);
     while let Some((value, depth)) = pending.pop() {

@@ -1,7 +1,7 @@
-//! Meaning of an action's outcome for a machine.
+//! The judgement of an action's outcome by the rules of a machine.
 //!
-//! An action that returned something may have failed nevertheless, by the rules of the run. The history has the judged
-//! outcome, so that conditions, variables, logs and events agree on it.
+//! An action that returned a result may still have failed by the rules of the run. The history has the judged outcome,
+//! so that conditions, variables, logs and events agree on it.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -14,8 +14,8 @@ use crate::history::CurrentStep;
 use crate::rules::Rules;
 use crate::{groups, substitute, time, tool};
 
-/// Returns the outcome of a step as the rules of the run judge it, and whether it is a wait that found nothing.
-pub(crate) fn judged<'o>(
+/// Returns the outcome of a step by the rules of the run, and true if the step is a wait that found nothing.
+pub(crate) fn judge_outcome<'o>(
     outcome: &'o Outcome,
     current: &CurrentStep,
     rules: Rules,
@@ -37,7 +37,7 @@ pub(crate) fn judged<'o>(
         && tool == tool::RUN_COMMAND
         && let Some(Value::String(printed)) = result.get(tool::OUTPUT)
     {
-        // Nearly every output has such an end, so there is no second copy where nothing reads it.
+        // Nearly every output has a trailing newline, so copy the raw output only if the definition reads it.
         if definition.reads_raw_output() {
             judged.to_mut().insert(tool::RAW_OUTPUT.to_owned(), printed.as_str().into());
         }
@@ -47,9 +47,9 @@ pub(crate) fn judged<'o>(
     }
     let found_nothing = tool::found_nothing(tool, params, &judged);
     let error = if found_nothing && rules.unmatched_wait_fails() {
-        Some(missed(params, &judged))
+        Some(missed_wait_error(params, &judged))
     } else {
-        command_failed(tool, result)
+        command_error(tool, result)
     };
     if let Some(error) = error {
         judged.to_mut().insert("success".to_owned(), false.into());
@@ -62,16 +62,16 @@ pub(crate) fn judged<'o>(
     (outcome, found_nothing)
 }
 
-/// Maximum number of characters of a command's last line in an error.
+/// Maximum number of characters of an output line in an error.
 const MAX_LINE_CHARS: usize = 200;
 
 /// Error of a command in a shell that reports no exit codes.
 const EXIT_CODE_UNKNOWN: &str = "the shell reports no exit codes, so it is unknown whether the command succeeded; \
                                  \"integrate\": true has the shell report them";
 
-/// Returns the reason that a completed command counts as failed: its exit code, and the last line that it printed; or an
-/// unknown exit code.
-fn command_failed(tool: &str, result: &Map<String, Value>) -> Option<String> {
+/// Returns the reason that a completed command counts as failed: its exit code, and the last line that it printed; or
+/// an unknown exit code.
+fn command_error(tool: &str, result: &Map<String, Value>) -> Option<String> {
     if tool != tool::RUN_COMMAND || !tool::succeeded(result) {
         return None;
     }
@@ -81,17 +81,17 @@ fn command_failed(tool: &str, result: &Map<String, Value>) -> Option<String> {
     let code = result.get("exit_code").and_then(Value::as_i64).filter(|code| *code != 0)?;
     let output = result.get("output").and_then(Value::as_str).unwrap_or_default();
     let last = output.lines().rev().map(str::trim).find(|line| !line.is_empty());
-    let last = last.map(|line| format!(": {}", last_line(line)));
+    let last = last.map(|line| format!(": {}", truncated_line(line)));
     Some(format!("the command ended with exit code {code}{}", last.unwrap_or_default()))
 }
 
-/// Returns a line of a screen or an output as an error has it, without what exceeds [`MAX_LINE_CHARS`].
-fn last_line(line: &str) -> String {
+/// Returns a line of a screen or an output, truncated to [`MAX_LINE_CHARS`] for an error.
+fn truncated_line(line: &str) -> String {
     line.chars().take(MAX_LINE_CHARS).collect()
 }
 
 /// Returns the reason that a wait ended without a match, as a sentence without a full stop.
-fn missed(params: &Map<String, Value>, result: &Map<String, Value>) -> String {
+fn missed_wait_error(params: &Map<String, Value>, result: &Map<String, Value>) -> String {
     let text = |fields: &Map<String, Value>, name: &str| {
         fields.get(name).map(substitute::as_text).filter(|text| !text.is_empty())
     };
@@ -125,11 +125,11 @@ fn missed(params: &Map<String, Value>, result: &Map<String, Value>) -> String {
             let within = seconds
                 .and_then(|seconds| seconds.trim().parse().ok())
                 .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-                .map(|time| format!(" within {}", time::spoken(time)))
+                .map(|time| format!(" within {}", time::seconds_text(time)))
                 .unwrap_or_default();
             let question = text(result, "screen_content")
                 .filter(|_| reads.is_none() && result.get("awaiting_input") == Some(&Value::Bool(true)))
-                .and_then(|screen| screen.lines().rev().map(str::trim).find(|row| !row.is_empty()).map(last_line))
+                .and_then(|screen| screen.lines().rev().map(str::trim).find(|row| !row.is_empty()).map(truncated_line))
                 .map_or_else(String::new, |row| format!("; the program waits for input at '{row}'"));
             match reads {
                 Some(_) => format!("the program did not wait for input at {awaited}{echo}{within}"),
@@ -172,7 +172,7 @@ mod tests {
             ("run_command", json!({"success": false, "exit_code": 1, "error": "the command ended the shell"}), None),
             ("await_output", json!({"success": true, "exit_code": 1}), None),
         ] {
-            assert_eq!(command_failed(tool, &map(&result)).as_deref(), expected, "{tool} {result}");
+            assert_eq!(command_error(tool, &map(&result)).as_deref(), expected, "{tool} {result}");
         }
     }
 
@@ -218,7 +218,7 @@ mod tests {
                 "'prompt' did not come within 2s",
             ),
         ] {
-            assert_eq!(missed(&map(&params), &map(&result)), expected, "{params} {result}");
+            assert_eq!(missed_wait_error(&map(&params), &map(&result)), expected, "{params} {result}");
         }
     }
 }

@@ -1,49 +1,51 @@
 //! Replacement of variables in texts, in one pass.
 //!
-//! `{name}` becomes the variable's text, `{name|sh}`, `{name|json}` and `{name|regex}` its quoted form, and `{{name}}`
-//! the literal `{name}`. Where variables allow it, `{name.part}` reaches into a value. Everything else stays unchanged,
-//! unknown names included, so that `${HOME}`, `a{2,3}`, `{a,b}` and `{{.Names}}` survive; [`unresolved`] finds those
-//! that should not. `{secret:NAME}` is the value of an initial secret of the run. `${NAME}` stays too where `NAME` is a
-//! variable of the shell by the workflow's contract. No second pass searches the text of a variable: text from a
-//! terminal cannot inject a placeholder.
+//! `{name}` becomes the variable's text. `{name|sh}`, `{name|json}` and `{name|regex}` become its quoted form, and
+//! `{{name}}` the literal `{name}`. Where variables allow it, `{name.part}` becomes a part of a value. `{secret:NAME}`
+//! becomes the value of an initial secret of the run.
+//!
+//! Everything else stays unchanged, including unknown names, so that `${HOME}`, `a{2,3}`, `{a,b}` and `{{.Names}}`
+//! work. [`unresolved`] finds placeholders that must have a value. `${NAME}` also stays if `NAME` is a variable of the
+//! shell by the workflow's contract. The text of a variable is not searched again: text from a terminal cannot inject a
+//! placeholder.
 
 use serde_json::Value;
 
 use crate::path::value_at_path;
 
-/// Prefix of the name of a secret, as a variable.
+/// Prefix of the variable name of a secret.
 pub(crate) const SECRET: &str = "secret:";
 
 /// Source of the values of variables.
 pub trait Lookup {
-    /// Returns the value of a variable, when there is one of that name.
+    /// Returns the value of the variable with this name, if there is one.
     fn get(&self, name: &str) -> Option<&Value>;
 
-    /// Returns whether the shell expands `${name}`, regardless of values here.
+    /// Returns whether `${name}` is left to the shell, even if the variable has a value.
     fn is_of_shell(&self, name: &str) -> bool {
         let _ = name;
         false
     }
 
-    /// Returns whether `{name.part}` is a placeholder, which reaches into the value of `name`.
+    /// Returns whether `{name.part}` is a placeholder for a part of the value of `name`.
     fn has_paths(&self) -> bool {
         false
     }
 }
 
-/// A placeholder in a text, as its author wrote it.
+/// A placeholder in a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Placeholder<'t> {
     /// The name of the variable, with the path into it.
     pub(crate) name: &'t str,
-    /// True if a `$` before it leaves it to the shell, if the shell has such a variable.
+    /// True for `${name}`, which is left to the shell if the shell has such a variable.
     pub(crate) is_for_shell: bool,
-    /// True if it may be the text of a program: `${name}` and `%{name}` stay unchanged where the name is unknown.
+    /// True for `${name}` and `%{name}`, which may be meant for a program: they stay unchanged if the name is unknown.
     pub(crate) may_stay: bool,
 }
 
 impl<'t> Placeholder<'t> {
-    /// Returns whether it stands for a secret: no run starts without the secrets of its definition.
+    /// Returns whether the placeholder refers to a secret. A run cannot start without the secrets of its definition.
     pub(crate) fn is_secret(&self) -> bool {
         self.name.starts_with(SECRET)
     }
@@ -57,15 +59,15 @@ impl<'t> Placeholder<'t> {
 /// One part of a text.
 #[derive(Debug, PartialEq, Eq)]
 enum Piece<'t> {
-    /// Stays unchanged.
+    /// Text without placeholders.
     Text(&'t str),
-    /// `{{name}}`: stays too, without the outer braces.
+    /// `{{name}}`, which becomes `{name}`.
     Escaped(&'t str),
     /// `{name}` or `{name|filter}`.
-    Variable { written: &'t str, name: &'t str, filter: Option<Filter> },
+    Variable { source: &'t str, name: &'t str, filter: Option<Filter> },
 }
 
-/// Quoting of a value.
+/// Quoting of a value in a placeholder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Filter {
     /// For a POSIX shell.
@@ -81,15 +83,15 @@ pub(crate) fn has_placeholder(text: &str) -> bool {
     pieces(text, true).iter().any(|piece| !matches!(piece, Piece::Text(_)))
 }
 
-/// Returns the placeholders of a text, those that reach into a value included.
+/// Returns the placeholders of a text, including those with paths.
 pub(crate) fn placeholders(text: &str) -> impl Iterator<Item = Placeholder<'_>> {
     placeholders_in(pieces(text, true))
 }
 
 fn placeholders_in(pieces: Vec<Piece<'_>>) -> impl Iterator<Item = Placeholder<'_>> {
-    let mut before = None;
+    let mut preceding_character = None;
     pieces.into_iter().filter_map(move |piece| {
-        let character = before.take();
+        let character = preceding_character.take();
         match piece {
             Piece::Variable { name, filter, .. } => {
                 let character = character.filter(|_| filter.is_none());
@@ -97,7 +99,7 @@ fn placeholders_in(pieces: Vec<Piece<'_>>) -> impl Iterator<Item = Placeholder<'
                 Some(Placeholder { name, is_for_shell, may_stay })
             }
             Piece::Text(text) => {
-                before = text.chars().next_back();
+                preceding_character = text.chars().next_back();
                 None
             }
             Piece::Escaped(_) => None,
@@ -105,25 +107,24 @@ fn placeholders_in(pieces: Vec<Piece<'_>>) -> impl Iterator<Item = Placeholder<'
     })
 }
 
-/// Returns the first placeholder in the texts of a value that has no value and that may not stay unchanged: the name of
-/// its variable.
+/// Returns the name of the first placeholder in the texts of a value that has no value and must not stay unchanged.
 pub(crate) fn unresolved<'t>(template: &'t Value, variables: &dyn Lookup) -> Option<&'t str> {
     texts_in(template).into_iter().find_map(|text| unresolved_in(text, variables))
 }
 
-/// As [`unresolved`], for one text.
+/// Same as [`unresolved`], for one text.
 pub(crate) fn unresolved_in<'t>(text: &'t str, variables: &dyn Lookup) -> Option<&'t str> {
-    unresolved_but(text, variables, |_| false)
+    unresolved_except(text, variables, |_| false)
 }
 
-/// Like [`unresolved_in`], without the variables that get their values later.
-pub(crate) fn unresolved_but<'t>(
+/// Same as [`unresolved_in`], but ignores variables that get their values later.
+pub(crate) fn unresolved_except<'t>(
     text: &'t str,
     variables: &dyn Lookup,
     is_later: impl Fn(&str) -> bool,
 ) -> Option<&'t str> {
     let mut placeholders = placeholders_in(pieces(text, variables.has_paths()));
-    // In runs of older definitions, the reference to a secret is text.
+    // In runs of older definitions, `{secret:NAME}` is plain text.
     let may_stay =
         |placeholder: &Placeholder<'_>| placeholder.may_stay || placeholder.is_secret() || is_later(placeholder.root());
     placeholders
@@ -131,7 +132,7 @@ pub(crate) fn unresolved_but<'t>(
         .map(|placeholder| placeholder.name)
 }
 
-/// Returns the value of a variable, or the part of it that the name reaches into.
+/// Returns the value of a variable, or the part of a value at the path in the name.
 fn find<'v>(variables: &'v dyn Lookup, name: &str) -> Option<&'v Value> {
     variables.get(name).or_else(|| {
         let (root, path) = name.split_once('.')?;
@@ -146,42 +147,41 @@ pub fn text(template: &str, variables: &dyn Lookup) -> String {
     for piece in pieces(template, variables.has_paths()) {
         match piece {
             Piece::Text(text) | Piece::Escaped(text) => replaced.push_str(text),
-            Piece::Variable { written, name, filter: None }
+            Piece::Variable { source, name, filter: None }
                 if replaced.ends_with('$') && variables.is_of_shell(name) =>
             {
-                replaced.push_str(written);
+                replaced.push_str(source);
             }
-            Piece::Variable { written, name, filter } => match find(variables, name) {
+            Piece::Variable { source, name, filter } => match find(variables, name) {
                 Some(value) => replaced.push_str(&filtered(value, filter)),
-                None => replaced.push_str(written),
+                None => replaced.push_str(source),
             },
         }
     }
     replaced
 }
 
-/// Returns a text with a mark in place of each placeholder, in the form that its author wrote: `{name|sh}`.
+/// Returns a text with a mark in place of each placeholder. `mark` receives the source of the placeholder: `{name|sh}`.
 #[must_use]
 pub fn marked<'t>(template: &'t str, mut mark: impl FnMut(&'t str) -> char) -> String {
     let mut text = String::with_capacity(template.len());
     for piece in pieces(template, true) {
         match piece {
             Piece::Text(plain) | Piece::Escaped(plain) => text.push_str(plain),
-            Piece::Variable { written, .. } => text.push(mark(written)),
+            Piece::Variable { source, .. } => text.push(mark(source)),
         }
     }
     text
 }
 
-/// Returns the template of which `text` is the text, whatever the variables are: what looks like a placeholder has its
-/// braces doubled.
+/// Returns a template that always gives `text`: the braces of apparent placeholders are doubled.
 #[must_use]
 pub fn literal(text: &str) -> String {
     let mut template = String::with_capacity(text.len());
     for piece in pieces(text, true) {
         match piece {
             Piece::Text(text) => template.push_str(text),
-            Piece::Variable { written, .. } => template.extend(["{", written, "}"]),
+            Piece::Variable { source, .. } => template.extend(["{", source, "}"]),
             Piece::Escaped(inside) => template.extend(["{{", inside, "}}"]),
         }
     }
@@ -190,7 +190,7 @@ pub fn literal(text: &str) -> String {
 
 /// Returns a value with the variables of all its strings replaced.
 ///
-/// With `keep_types`, a string that is nothing but `{name}` becomes the variable's value: a number stays one.
+/// With `keep_types`, a string that consists only of `{name}` becomes the variable's value: a number stays a number.
 #[must_use]
 pub fn value(template: &Value, variables: &dyn Lookup, keep_types: bool) -> Value {
     match template {
@@ -211,7 +211,7 @@ pub fn value(template: &Value, variables: &dyn Lookup, keep_types: bool) -> Valu
     }
 }
 
-/// Returns every text in a value.
+/// Returns all texts in a value.
 pub(crate) fn texts_in(value: &Value) -> Vec<&str> {
     match value {
         Value::String(text) => vec![text],
@@ -221,7 +221,7 @@ pub(crate) fn texts_in(value: &Value) -> Vec<&str> {
     }
 }
 
-/// Returns the text form of a value: a string unchanged, nothing for null, JSON for what has parts.
+/// Returns the text form of a value: a string unchanged, an empty text for null, JSON for other values.
 #[must_use]
 pub fn as_text(value: &Value) -> String {
     match value {
@@ -231,15 +231,14 @@ pub fn as_text(value: &Value) -> String {
     }
 }
 
-/// Returns the forms in which the filters write `text`, if they differ from it: hiding the text means hiding each of
-/// them.
+/// Returns the quoted forms of `text` that do not contain it. To hide a text, hide these forms too.
 #[must_use]
 pub fn filtered_forms(text: &str) -> Vec<String> {
     let value = Value::from(text);
     let forms = [Filter::Sh, Filter::Json, Filter::Regex].map(|filter| filtered(&value, Some(filter)));
-    // Around it, a filter may put quotes and nothing else: then the text itself is what there is to hide.
-    let says_more = |form: &String| !form.contains(text);
-    let mut forms: Vec<String> = forms.into_iter().filter(says_more).collect();
+    // If a filter only adds quotes, it is enough to hide the text itself.
+    let differs = |form: &String| !form.contains(text);
+    let mut forms: Vec<String> = forms.into_iter().filter(differs).collect();
     forms.dedup();
     forms
 }
@@ -254,39 +253,39 @@ fn filtered(value: &Value, filter: Option<Filter>) -> String {
 }
 
 fn shell_quoted(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_@%+=:,./-".contains(&byte);
-    if !text.is_empty() && text.bytes().all(plain) {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_@%+=:,./-".contains(&byte);
+    if !text.is_empty() && text.bytes().all(is_plain) {
         text.to_owned()
     } else {
-        // Inside single quotes nothing is special but their end.
+        // Inside single quotes, only the closing quote is special.
         format!("'{}'", text.replace('\'', r"'\''"))
     }
 }
 
-/// Splits a text at its placeholders; with `paths`, `{name.part}` is one.
+/// Splits a text at its placeholders. With `paths`, `{name.part}` is a placeholder.
 fn pieces(text: &str, paths: bool) -> Vec<Piece<'_>> {
     let mut pieces = Vec::new();
-    let (mut begin, mut at) = (0, 0);
-    while let Some(offset) = text[at..].find('{') {
-        at += offset;
-        let Some((piece, length)) = placeholder(&text[at..], paths) else {
-            at += 1;
+    let (mut start, mut position) = (0, 0);
+    while let Some(offset) = text[position..].find('{') {
+        position += offset;
+        let Some((piece, length)) = placeholder(&text[position..], paths) else {
+            position += 1;
             continue;
         };
-        if begin < at {
-            pieces.push(Piece::Text(&text[begin..at]));
+        if start < position {
+            pieces.push(Piece::Text(&text[start..position]));
         }
         pieces.push(piece);
-        at += length;
-        begin = at;
+        position += length;
+        start = position;
     }
-    if begin < text.len() {
-        pieces.push(Piece::Text(&text[begin..]));
+    if start < text.len() {
+        pieces.push(Piece::Text(&text[start..]));
     }
     pieces
 }
 
-/// Reads the placeholder that `text` begins with, if it does, and its length.
+/// Parses a placeholder at the start of `text`, and returns it with its length.
 fn placeholder(text: &str, paths: bool) -> Option<(Piece<'_>, usize)> {
     if let Some(inside) = text.strip_prefix("{{")
         && let Some((_, _, length)) = name_and_filter(inside, paths)
@@ -295,23 +294,23 @@ fn placeholder(text: &str, paths: bool) -> Option<(Piece<'_>, usize)> {
         return Some((Piece::Escaped(&text[1..length + 3]), length + 4));
     }
     let (name, filter, length) = name_and_filter(text.strip_prefix('{')?, paths)?;
-    let written = text.get(..length + 2).filter(|written| written.ends_with('}'))?;
-    Some((Piece::Variable { written, name, filter }, written.len()))
+    let source = text.get(..length + 2).filter(|source| source.ends_with('}'))?;
+    Some((Piece::Variable { source, name, filter }, source.len()))
 }
 
-/// Reads `name` or `name|filter`, and how long it is.
+/// Parses `name` or `name|filter` at the start of `text`, and returns the parts with their total length.
 fn name_and_filter(text: &str, paths: bool) -> Option<(&str, Option<Filter>, usize)> {
-    let part = |text: &str| {
+    let part_length = |text: &str| {
         let is_part = |character: char| character.is_alphanumeric() || character == '_' || character == '-';
         text.find(|character| !is_part(character)).unwrap_or(text.len())
     };
     let prefix = if text.starts_with(SECRET) { SECRET.len() } else { 0 };
-    let mut end = prefix + part(&text[prefix..]);
+    let mut end = prefix + part_length(&text[prefix..]);
     if prefix > 0 && end == prefix {
         return None;
     }
     let name = &text[..end];
-    // A bare number counts repetitions in a pattern, and no variable has such a name.
+    // A number in braces is a repetition in a pattern. No variable has a number as its name.
     if name.starts_with('-') || name.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
@@ -319,7 +318,7 @@ fn name_and_filter(text: &str, paths: bool) -> Option<(&str, Option<Filter>, usi
         && prefix == 0
         && let Some(rest) = text[end..].strip_prefix('.')
     {
-        match part(rest) {
+        match part_length(rest) {
             0 => return None,
             length => end += 1 + length,
         }
@@ -481,7 +480,7 @@ mod tests {
             let rejoined: usize = pieces(&template, true).iter().map(|piece| match piece {
                 Piece::Text(text) => text.len(),
                 Piece::Escaped(text) => text.len() + 2,
-                Piece::Variable { written, .. } => written.len(),
+                Piece::Variable { source, .. } => source.len(),
             }).sum();
             prop_assert_eq!(rejoined, template.len());
         }

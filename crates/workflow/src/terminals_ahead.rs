@@ -1,7 +1,7 @@
-//! Terminals that the states name in which a run may continue after a question.
+//! The terminals named by the states that a run may execute after a question.
 //!
-//! A run works with terminals that it got or has opened, and with terminals that its states name. A person who answers
-//! has to see the latter as well: the approved command may run there.
+//! A run works with its given terminal, with terminals that it opened, and with terminals that its states name. A
+//! person who answers must also see the named terminals: the approved command may run there.
 
 use std::collections::BTreeSet;
 
@@ -18,13 +18,14 @@ const SESSION_ID: &str = "session_id";
 /// Terminals that states name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TerminalsAhead {
-    /// Their ids or names, with the values so far.
+    /// The ids or names, with variables replaced.
     pub sessions: Vec<String>,
-    /// Names with later values, as their author wrote them.
+    /// Names with variables that have no value yet, with placeholders.
     pub computed: Vec<String>,
 }
 
-/// Returns the terminals that the states name which a run may execute after its open gate. A run without a gate has none.
+/// Returns the terminals named by the states that a run may execute after its open gate. Empty for a run without a
+/// gate.
 #[must_use]
 pub fn terminals_ahead(definition: &Definition, history: &History) -> TerminalsAhead {
     let mut ahead = TerminalsAhead::default();
@@ -33,14 +34,14 @@ pub fn terminals_ahead(definition: &Definition, history: &History) -> TerminalsA
         GateRequest::Answer { .. } => vec![gate.step.place.as_str()],
         GateRequest::Judgement { .. } => definition.states().iter().map(State::name).collect(),
         GateRequest::Patch { proposal, .. } => {
-            // The accepted machine is not this one.
+            // If accepted, the patched machine replaces this one.
             if let Some(states) = proposal.definition.get("states") {
                 ahead.add(states, history, false);
             }
             definition.states().iter().map(State::name).collect()
         }
     };
-    for state in reached(definition, from) {
+    for state in reachable_states(definition, from) {
         for (name, value) in state.action().params() {
             match value {
                 Value::String(text) if name == SESSION_ID => ahead.add_name(text, history, false),
@@ -51,24 +52,24 @@ pub fn terminals_ahead(definition: &Definition, history: &History) -> TerminalsA
     ahead
 }
 
-/// Returns the states that a run may execute starting at these, themselves included.
-fn reached<'d>(definition: &'d Definition, from: Vec<&'d str>) -> Vec<&'d State> {
-    let (mut seen, mut open) = (BTreeSet::new(), from);
-    open.extend(definition.finally_state());
-    while let Some(name) = open.pop() {
-        if let (Some(state), true) = (definition.state(name), seen.insert(name)) {
-            open.extend(state.targets());
+/// Returns the states that a run may execute starting at `from`, including `from`.
+fn reachable_states<'d>(definition: &'d Definition, from: Vec<&'d str>) -> Vec<&'d State> {
+    let (mut visited, mut pending) = (BTreeSet::new(), from);
+    pending.extend(definition.finally_state());
+    while let Some(name) = pending.pop() {
+        if let (Some(state), true) = (definition.state(name), visited.insert(name)) {
+            pending.extend(state.targets());
             if state.asks_when_unknown() {
                 // Any state may follow.
-                open.extend(definition.states().iter().map(State::name));
+                pending.extend(definition.states().iter().map(State::name));
             }
         }
     }
-    definition.states().iter().filter(|state| seen.contains(state.name())).collect()
+    definition.states().iter().filter(|state| visited.contains(state.name())).collect()
 }
 
 impl TerminalsAhead {
-    /// Adds the terminals that a value names, at any depth. Placeholders of a nested definition are its own.
+    /// Adds the terminals that a value names, at any depth. Ignores placeholders of a nested definition.
     fn add(&mut self, value: &Value, history: &History, is_nested: bool) {
         match value {
             Value::Array(items) => items.iter().for_each(|item| self.add(item, history, is_nested)),

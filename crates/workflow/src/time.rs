@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Returns a duration as people read it: `30s`, `0.5s`.
-pub(crate) fn spoken(duration: Duration) -> String {
+/// Returns a duration as text in seconds: `30s`, `0.5s`.
+pub(crate) fn seconds_text(duration: Duration) -> String {
     format!("{}s", duration.as_secs_f64())
 }
 
@@ -22,7 +22,7 @@ pub(crate) mod seconds {
     }
 }
 
-/// As [`seconds`], for a duration that may be missing.
+/// Same as [`seconds`], for an optional duration.
 pub(crate) mod optional_seconds {
     use std::time::Duration;
 
@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn durations_are_said_as_people_read_them() {
-        assert_eq!(spoken(Duration::from_secs(30)), "30s");
-        assert_eq!(spoken(Duration::from_millis(100)), "0.1s");
+        assert_eq!(seconds_text(Duration::from_secs(30)), "30s");
+        assert_eq!(seconds_text(Duration::from_millis(100)), "0.1s");
     }
 }

@@ -1,4 +1,4 @@
-//! The few tools whose meaning the rules of a machine depend on.
+//! The tools that the rules of a machine treat specially.
 //!
 //! Everything else about a tool belongs to the catalog.
 
@@ -8,58 +8,58 @@ use serde_json::{Map, Value};
 
 /// Opens a terminal; the run closes it when it fails.
 pub const OPEN_TERMINAL: &str = "open_terminal";
-/// Runs a command in a shell, and returns its output and exit code. Bounds itself.
+/// Runs a command in a shell, and returns its output and exit code. Limits its own time.
 pub const RUN_COMMAND: &str = "run_command";
 /// Closes a terminal.
 pub const EXIT_TERMINAL: &str = "exit_terminal";
-/// Types, and waits for what follows if its parameters request it.
+/// Types a text, and waits for output if its parameters request it.
 pub const SEND_INPUT: &str = "send_input";
-/// Waits for output, within its own time-out.
+/// Waits for output, up to its own time-out.
 pub const AWAIT_OUTPUT: &str = "await_output";
-/// Writes a file, here or on another machine.
+/// Writes a file, on this or another host.
 pub const PUT_FILE: &str = "put_file";
-/// Reads a file, here or on another machine.
+/// Reads a file, on this or another host.
 pub const GET_FILE: &str = "get_file";
 
-/// The fields in which a result reports how a wait ended.
+/// The fields of a result that report the end of a wait.
 pub(crate) const WAIT_FIELDS: [&str; 3] = ["match_text", "groups", "reason"];
-/// The tool that waits for a time. Not in the catalog: the driver performs it with a timer.
+/// Waits for a duration. Not a tool of the catalog: the driver performs it with a timer.
 pub const SLEEP: &str = "sleep";
 
-/// Does nothing and does not succeed, in its author's words. Not a tool of the catalog: this crate decides it.
+/// Fails with its author's message. Not a tool of the catalog: this crate computes the outcome.
 pub const FAIL: &str = "fail";
 
-/// Gives variables values. Not a tool of the catalog: this crate decides it.
+/// Sets variables. Not a tool of the catalog: this crate computes the outcome.
 pub const SET: &str = "set";
 
-/// Ends the run as completed, with a result of any form. Decided here too.
+/// Completes the run, with a result of any form. Not a tool of the catalog: this crate computes the outcome.
 pub const RETURN: &str = "return";
 
-/// The tool that opens a gate. Not in the catalog: the answer arrives as a separate input.
+/// Opens a gate. Not a tool of the catalog: the answer arrives as a separate input.
 pub const GATE: &str = "gate";
 
-/// Runs another workflow, within the time of this run. Not a tool of the catalog either: its meaning is ours.
+/// Runs another workflow, within the time of this run. Not a tool of the catalog: the driver starts the run.
 pub const RUN_WORKFLOW: &str = "run_workflow";
 
-/// Runs several workflows at once. This crate decides its branches, each as a `run_workflow`.
+/// Runs several workflows at once. Not a tool of the catalog: this crate starts its branches, each as a `run_workflow`.
 pub const PARALLEL: &str = "parallel";
 
-/// Answers the questions of a program by rules. Not a tool of the catalog: this crate decides its turns.
+/// Answers the questions of a program by rules. Not a tool of the catalog: this crate chooses its turns.
 pub const DIALOGUE: &str = "dialogue";
 
 /// The actions that every machine has, independent of the catalog.
 pub const OF_MACHINES: &[&str] = &[DIALOGUE, SLEEP, SET, RETURN, FAIL, GATE, RUN_WORKFLOW, PARALLEL];
 
-/// The tools that call a node, and a graph of nodes. Each bounds itself when it has a time limit.
+/// The tools that call a node or a graph of nodes. Each limits its own time if it has a timeout.
 pub const CALLS: &[&str] = &["run_node", "run_graph"];
 
 /// Maximum time limit of a command.
 pub(crate) const MAX_COMMAND_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// The time limit of a state when neither it nor its action has one.
+/// The time limit of a state if neither the state nor its action has one.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Maximum duration of a sleep, which is also that of a run.
+/// Maximum duration of a sleep: the maximum time limit of a run.
 const MAX_SLEEP_SECONDS: f64 = 7200.0;
 
 /// Problem with the parameters of a sleep.
@@ -67,7 +67,7 @@ const MAX_SLEEP_SECONDS: f64 = 7200.0;
 #[error("'seconds' of a sleep must be a number from 0 to 7200, not {0}")]
 pub(crate) struct InvalidSleep(String);
 
-/// Reads how long a sleep lasts. A number written as text counts too, as with every tool.
+/// Reads the duration of a sleep. A number may also be a text, as for every tool.
 pub(crate) fn sleep_duration(params: &Map<String, Value>) -> Result<Duration, InvalidSleep> {
     let seconds = params.get("seconds");
     let number = match seconds {
@@ -81,13 +81,13 @@ pub(crate) fn sleep_duration(params: &Map<String, Value>) -> Result<Duration, In
         .ok_or_else(|| InvalidSleep(seconds.map_or_else(|| "left out".to_owned(), Value::to_string)))
 }
 
-/// Returns whether an action waits for output: an `await_output`, or a `send_input` that waits for what follows.
+/// Returns whether an action waits for output: an `await_output`, or a `send_input` with `pattern` or `until`.
 pub(crate) fn waits(tool: &str, params: &Map<String, Value>) -> bool {
     let is_there = |name: &str| params.get(name).is_some_and(|value| !value.is_null());
     tool == AWAIT_OUTPUT || (tool == SEND_INPUT && (is_there("pattern") || is_there("until")))
 }
 
-/// Returns whether a wait for output ended without the event that it waited for.
+/// Returns whether a wait for output ended without the awaited event.
 pub(crate) fn found_nothing(tool: &str, params: &Map<String, Value>, result: &Map<String, Value>) -> bool {
     if !waits(tool, params) || !succeeded(result) {
         return false;
@@ -96,29 +96,29 @@ pub(crate) fn found_nothing(tool: &str, params: &Map<String, Value>, result: &Ma
         return true;
     }
     let matched = result.get("match_text").is_some_and(|text| !text.is_null());
-    // A wait for the prompt, for quiet or for the end matches no text, and is successful without one.
-    let asked_for = params.get("until").filter(|until| !until.is_null() && *until != "match");
+    // A wait for the prompt, for quiet or for the end of the program succeeds without a match.
+    let awaited_event = params.get("until").filter(|until| !until.is_null() && *until != "match");
     let reason = result.get("reason");
-    // A shell at its prompt waits for input, too.
-    let got_it = asked_for.is_some_and(|asked| {
-        Some(asked) == reason || (*asked == "input" && reason.is_some_and(|reason| *reason == "prompt"))
+    // A shell at its prompt also waits for input.
+    let has_occurred = awaited_event.is_some_and(|event| {
+        Some(event) == reason || (*event == "input" && reason.is_some_and(|reason| *reason == "prompt"))
     });
-    !matched && !got_it
+    !matched && !has_occurred
 }
 
 /// The field of the result of a command with its output.
 pub(crate) const OUTPUT: &str = "output";
 
-/// The field that has the output with the newlines at its end, in runs of definitions that read it.
+/// The field with the output including trailing newlines, if the definition reads it.
 pub(crate) const RAW_OUTPUT: &str = "raw_output";
 
-/// The field of a `set`'s result that has the variables and their values.
+/// The field of a `set`'s result with the variables and their values.
 pub(crate) const ASSIGNED: &str = "assigned";
 
-/// The field of a `return`'s result that has the result of the run.
+/// The field of a `return`'s result with the result of the run.
 pub(crate) const RESULT: &str = "result";
 
-/// Returns the result of an action that needs no effect.
+/// Returns the result of a `set` or `return`, which is known without an effect.
 pub(crate) fn known_result(tool: &str, params: &Map<String, Value>) -> Option<Map<String, Value>> {
     let (field, value) = match tool {
         SET => (ASSIGNED, Value::Object(params.clone())),
@@ -128,7 +128,7 @@ pub(crate) fn known_result(tool: &str, params: &Map<String, Value>) -> Option<Ma
     Some(Map::from_iter([("success".to_owned(), true.into()), (field.to_owned(), value)]))
 }
 
-/// Returns whether a command was still running, or a dialogue not over, when its own time limit passed.
+/// Returns whether a command or a dialogue exceeded its own time limit.
 pub(crate) fn ran_out_of_time(tool: &str, result: &Map<String, Value>) -> bool {
     let is_true = |field: &str| result.get(field) == Some(&Value::Bool(true));
     (tool == RUN_COMMAND && is_true("timed_out")) || (tool == DIALOGUE && is_true("timeout_occurred"))
@@ -140,7 +140,7 @@ pub(crate) fn bounds_itself(tool: &str, params: &Map<String, Value>) -> bool {
         || waits(tool, params)
 }
 
-/// Returns whether an action succeeded. A result without `success` did.
+/// Returns whether an action succeeded. A result without `success` counts as success.
 pub(crate) fn succeeded(result: &Map<String, Value>) -> bool {
     result.get("success").is_none_or(|success| *success == Value::Bool(true))
 }

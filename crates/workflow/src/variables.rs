@@ -1,8 +1,8 @@
 //! The variables of a run.
 //!
-//! Layers, the first that has a name wins: names from a `set` and from named groups of waits, the results of each
-//! state's action (`{STATE_FIELD}`), the standard names as set by the last action, the initial variables of the run,
-//! later found arguments, and defaults of arguments.
+//! The variables have layers, and the first layer with a name wins: names from a `set` and from named groups of waits,
+//! the results of each state's action (`{STATE_FIELD}`), the standard names as set by the last action, the initial
+//! variables of the run, arguments from the shell, and defaults of arguments.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -36,12 +36,11 @@ pub(crate) const STANDARD_FIELDS: &[&str] = &[
     "saved_workflow_name",
 ];
 
-/// Names that a run knows without an argument, an initial variable or its own state: [`STANDARD_FIELDS`], and what a
-/// run begins with.
+/// Names that every run has as variables: [`STANDARD_FIELDS`], and the variables that the run itself sets.
 pub(crate) static STANDARD_NAMES: LazyLock<Vec<&str>> =
     LazyLock::new(|| STANDARD_FIELDS.iter().chain(&[OUTPUT, VISITS, "run_id", "workflow_name"]).copied().collect());
 
-/// The name of the number of visits to the current state.
+/// The name of the variable with the number of visits to the current state.
 pub(crate) const VISITS: &str = "visits";
 
 /// Returns the result fields that every state of a run may use under their own name. Version 5 of the rules added the
@@ -50,24 +49,23 @@ fn standard_fields(rules: Rules) -> impl Iterator<Item = &'static str> {
     STANDARD_FIELDS.iter().copied().chain(rules.has_output().then_some(OUTPUT))
 }
 
-/// The variables of a run, as of its last event.
+/// The variables of a run after its last event.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Variables {
     rules: Rules,
-    /// Values that states named: by a `set`, and named groups of waits. A null counts only where nothing else has the
-    /// name.
+    /// Values from a `set`, and from named groups of waits. A null counts only if no other layer has the name.
     named: BTreeMap<String, Value>,
+    /// Results of states, by `STATE_FIELD`.
     by_state: BTreeMap<String, Value>,
     standard: BTreeMap<String, Value>,
-    /// Number of visits to the current state. Lists of variables omit it, because they show the last state.
+    /// Number of visits to the current state. Lists of variables omit it.
     visits: Option<Value>,
     initial: Map<String, Value>,
-    /// Checked arguments, without the initial variables. Before version 5 only arguments without an export to the
-    /// shell.
+    /// Checked arguments, without the initial variables. Before version 5, only arguments without an export.
     arguments: BTreeMap<String, Value>,
     /// Defaults of arguments, which apply until an argument has another value.
     defaults: BTreeMap<String, Value>,
-    /// Names of the contract with the shell, where `${NAME}` is for the shell to expand.
+    /// Names of the contract with the shell. The shell expands `${NAME}`.
     of_shell: BTreeSet<String>,
 }
 
@@ -77,7 +75,7 @@ impl Variables {
         Self { rules, initial, ..Self::default() }
     }
 
-    /// Leaves `${NAME}` to the shell for these names, also when there is a variable of that name.
+    /// Leaves `${NAME}` to the shell for these names, even if the run has a variable with the name.
     pub(crate) fn leave_to_shell<'n>(&mut self, names: impl Iterator<Item = &'n String>) {
         self.of_shell.extend(names.filter(|name| is_of_environment(name)).cloned());
     }
@@ -103,7 +101,7 @@ impl Variables {
         self.named_value(name).or_else(|| self.unnamed_value(name)).or_else(|| self.named.get(name))
     }
 
-    /// Returns the value of a variable that no state gave this name to.
+    /// Returns the value of a variable outside the layer of named values.
     fn unnamed_value(&self, name: &str) -> Option<&Value> {
         let initial_value =
             || self.initial.get(name).or_else(|| self.arguments.get(name)).or_else(|| self.defaults.get(name));
@@ -111,22 +109,22 @@ impl Variables {
         self.by_state.get(name).or_else(|| self.standard.get(name)).or_else(visits).or_else(initial_value)
     }
 
-    /// Returns the value to which a state gave this name.
+    /// Returns the value in the layer of named values, unless it is null.
     fn named_value(&self, name: &str) -> Option<&Value> {
         self.named.get(name).filter(|value| !value.is_null())
     }
 
-    /// Returns every variable with its value. Later layers override earlier ones.
+    /// Returns all variables with their values.
     #[must_use]
     pub fn to_map(&self) -> Map<String, Value> {
-        let mut variables = self.shared();
+        let mut variables = self.without_states();
         variables.extend(self.by_state.iter().map(|(name, value)| (name.clone(), value.clone())));
         variables
     }
 
-    /// Like [`Self::to_map`], but of the variables of states, only those of `state`.
+    /// Same as [`Self::to_map`], but with the results of `state` only.
     pub(crate) fn to_map_after(&self, state: &str, result: &Map<String, Value>) -> Map<String, Value> {
-        let mut variables = self.shared();
+        let mut variables = self.without_states();
         let state_variable = |field: &String| {
             let name = format!("{state}_{field}");
             let value = self.by_state.get(&name)?.clone();
@@ -136,19 +134,19 @@ impl Variables {
         variables
     }
 
-    /// Returns the variables that do not come from a state. Secrets by reference are in no list.
-    fn shared(&self) -> Map<String, Value> {
+    /// Returns the variables without results of states and without secrets by reference.
+    fn without_states(&self) -> Map<String, Value> {
         let arguments = self.defaults.iter().chain(&self.arguments);
-        let mut shared: Map<String, Value> = arguments.map(|(name, value)| (name.clone(), value.clone())).collect();
+        let mut variables: Map<String, Value> = arguments.map(|(name, value)| (name.clone(), value.clone())).collect();
         let initial = self.initial.iter().filter(|(name, _)| !name.starts_with(SECRET));
-        shared.extend(initial.map(|(name, value)| (name.clone(), value.clone())));
-        shared.extend(self.standard.iter().map(|(name, value)| (name.clone(), value.clone())));
+        variables.extend(initial.map(|(name, value)| (name.clone(), value.clone())));
+        variables.extend(self.standard.iter().map(|(name, value)| (name.clone(), value.clone())));
         for (name, value) in &self.named {
-            if !value.is_null() || !shared.contains_key(name) {
-                shared.insert(name.clone(), value.clone());
+            if !value.is_null() || !variables.contains_key(name) {
+                variables.insert(name.clone(), value.clone());
             }
         }
-        shared
+        variables
     }
 
     /// Sets a standard variable.
@@ -166,7 +164,7 @@ impl Variables {
         self.visits = Some(visits.into());
     }
 
-    /// Takes over the result of an action. A null applies only to a name without a value.
+    /// Sets the variables from the result of an action. A null applies only to a name without a value.
     pub(crate) fn record(&mut self, state: &str, result: &Map<String, Value>) {
         let assigned = result.get(tool::ASSIGNED).and_then(Value::as_object).into_iter().flatten();
         self.named.extend(assigned.map(|(name, value)| (name.clone(), value.clone())));
@@ -177,24 +175,24 @@ impl Variables {
         }
         for name in standard_fields(self.rules) {
             if let Some(value) = standard_value(name, result)
-                && self.takes(name, value)
+                && self.accepts(name, value)
             {
                 self.set_standard(name, value.clone());
             }
         }
         for (field, value) in result {
             let name = format!("{state}_{field}");
-            if self.takes(&name, value) {
+            if self.accepts(&name, value) {
                 self.by_state.insert(name, value.clone());
             }
         }
     }
 
-    fn takes(&self, name: &str, value: &Value) -> bool {
+    fn accepts(&self, name: &str, value: &Value) -> bool {
         self.rules.null_overwrites() || !value.is_null() || self.get(name).is_none()
     }
 
-    /// Returns these variables as [`Self::record`] would leave them, without a copy.
+    /// Returns the variables after [`Self::record`] with this result, without a copy.
     pub(crate) fn after<'a>(&'a self, state: &'a str, result: &'a Map<String, Value>) -> After<'a> {
         After { before: self, state, result }
     }
@@ -214,12 +212,12 @@ impl Lookup for Variables {
     }
 }
 
-/// Returns whether a state may give this name to something: standard names keep their meaning.
+/// Returns whether a state may set a variable with this name. Standard names are reserved.
 pub(crate) fn may_be_named(name: &str) -> bool {
     !STANDARD_NAMES.contains(&name)
 }
 
-/// Returns the value that a result gives a standard name. Without an error, it is null.
+/// Returns the value of a standard name in a result. A missing `error` is null.
 fn standard_value<'a>(name: &str, result: &'a Map<String, Value>) -> Option<&'a Value> {
     match result.get(name) {
         None if name == "error" => Some(&Value::Null),
@@ -227,7 +225,7 @@ fn standard_value<'a>(name: &str, result: &'a Map<String, Value>) -> Option<&'a 
     }
 }
 
-/// Variables and one more result on top.
+/// Variables with one more result.
 #[derive(Clone, Copy)]
 pub(crate) struct After<'a> {
     before: &'a Variables,
@@ -243,8 +241,8 @@ impl Lookup for After<'_> {
             let is_standard = standard_fields(before.rules).any(|standard| standard == name);
             is_standard.then(|| standard_value(name, result)).flatten()
         };
-        let says_something = |value: &&Value| before.rules.null_overwrites() || !value.is_null();
-        let group = || groups::named_as(result, name).filter(|_| may_be_named(name));
+        let is_accepted = |value: &&Value| before.rules.null_overwrites() || !value.is_null();
+        let group = || groups::named_group(result, name).filter(|_| may_be_named(name));
         let assigned = result.get(tool::ASSIGNED).and_then(|assigned| assigned.get(name));
         let named = || {
             group().filter(|text| !text.is_null()).or_else(|| before.named_value(name).filter(|_| assigned.is_none()))
@@ -252,9 +250,9 @@ impl Lookup for After<'_> {
         assigned
             .filter(|value| !value.is_null())
             .or_else(named)
-            .or_else(|| of_this_state().filter(says_something))
+            .or_else(|| of_this_state().filter(is_accepted))
             .or_else(|| before.by_state.get(name))
-            .or_else(|| standard().filter(says_something))
+            .or_else(|| standard().filter(is_accepted))
             .or_else(|| before.unnamed_value(name))
             .or_else(of_this_state)
             .or_else(standard)

@@ -1,4 +1,4 @@
-//! The bundles of transitions that share a line, and the side of its card on which a line leaves.
+//! The bundles of transitions that share a line, and the side of the card on which the line leaves.
 
 use super::super::cards::{Card, Way};
 use super::super::layers::Layers;
@@ -12,8 +12,8 @@ pub(super) fn gather_bundles(cards: &[Card], layers: &Layers, left: &[f64]) -> V
         let begin = bundles.len();
         for (row, way) in card.rows.iter().map(|row| row.way).enumerate() {
             let Way::To { state: to, late } = way else { continue };
-            if let Some(known) = bundles[begin..].iter_mut().find(|bundle| bundle.to == to) {
-                known.rows.push((row, late));
+            if let Some(bundle) = bundles[begin..].iter_mut().find(|bundle| bundle.to == to) {
+                bundle.rows.push((row, late));
                 continue;
             }
             let course = match (layers.layer_of[from], layers.layer_of[to]) {
@@ -26,36 +26,37 @@ pub(super) fn gather_bundles(cards: &[Card], layers: &Layers, left: &[f64]) -> V
             let side = if to_left { Side::Left } else { Side::Right };
             bundles.push(Bundle { from, to, rows: vec![(row, late)], side, course, port: 0, landing: 0.5, lane: 0 });
         }
-        // A single line leaves below, so that a chain of states is one straight line.
+        // The only line of a card leaves below, so that a chain of states forms a straight line.
         if let [bundle] = &mut bundles[begin..]
             && bundle.course == Course::Next
             && bundle.rows.len() == 1
         {
             bundle.side = Side::Below;
         }
-        turn_loop(&mut bundles[begin..]);
+        choose_loop_side(&mut bundles[begin..]);
     }
     bundles
 }
 
-/// Draws the line from a card to itself on the side where it crosses fewer lines of the rows above it.
-fn turn_loop(bundles: &mut [Bundle]) {
+/// Chooses the side of a card's loop on which the loop crosses fewer lines of the rows above.
+fn choose_loop_side(bundles: &mut [Bundle]) {
     let Some(index) = bundles.iter().position(|bundle| bundle.course == Course::Loop) else { return };
     let last = bundles[index].rows.iter().map(|(row, _)| *row).max();
-    let crossed = |side: Side| {
+    let crossing_count = |side: Side| {
         let others = bundles.iter().enumerate().filter(|(other, bundle)| *other != index && bundle.side == side);
         others.flat_map(|(_, bundle)| &bundle.rows).filter(|(row, _)| Some(*row) < last).count()
     };
     let has_others =
         |side: Side| bundles.iter().enumerate().any(|(other, bundle)| other != index && bundle.side == side);
-    let to_left = (crossed(Side::Left), has_others(Side::Left)) < (crossed(Side::Right), has_others(Side::Right));
+    let to_left =
+        (crossing_count(Side::Left), has_others(Side::Left)) < (crossing_count(Side::Right), has_others(Side::Right));
     bundles[index].side = if to_left { Side::Left } else { Side::Right };
 }
 
 /// Numbers the lines on each side of each card, and returns their counts on the left and on the right.
-pub(super) fn number_ports(bundles: &mut [Bundle], cards: usize) -> Vec<(usize, usize)> {
-    let mut ports = vec![(0, 0); cards];
-    // From the last row up: the line of an upper row is outside of those below it, and crosses none of them.
+pub(super) fn number_ports(bundles: &mut [Bundle], card_count: usize) -> Vec<(usize, usize)> {
+    let mut ports = vec![(0, 0); card_count];
+    // From the last row up: the line of an upper row is outside the lines of lower rows, and crosses none of them.
     for bundle in bundles.iter_mut().rev() {
         let (left, right) = &mut ports[bundle.from];
         let count = match bundle.side {
@@ -64,7 +65,7 @@ pub(super) fn number_ports(bundles: &mut [Bundle], cards: usize) -> Vec<(usize, 
             Side::Below => continue,
         };
         bundle.port = *count;
-        // A loop is between two ports, so that it keeps its distance to its neighbours.
+        // A loop runs between two ports, so it takes both to keep its distance from other lines.
         *count += if bundle.course == Course::Loop { 2 } else { 1 };
     }
     ports

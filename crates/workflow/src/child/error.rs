@@ -5,7 +5,7 @@ use steplatch_ids::InvalidId;
 use super::DEFINITION;
 use crate::event::InvalidLimits;
 
-/// A problem of one parameter, or of all of them.
+/// A problem of one parameter, or of all parameters together.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub(crate) enum InvalidChild {
     /// No parameter names the workflow.
@@ -20,7 +20,7 @@ pub(crate) enum InvalidChild {
     /// The name is not a text.
     #[error("'workflow_name' must be a text")]
     NameType,
-    /// No workflow can have the name.
+    /// The name is not valid for a workflow.
     #[error(transparent)]
     Name(#[from] InvalidId),
     /// The variables are not an object.
@@ -32,7 +32,7 @@ pub(crate) enum InvalidChild {
 }
 
 impl InvalidChild {
-    /// Returns the parameter that the problem is about; an empty name for all of them.
+    /// Returns the name of the parameter with the problem; an empty name for all parameters together.
     pub(crate) fn param(&self) -> &'static str {
         match self {
             Self::NoWorkflow => "",

@@ -1,4 +1,4 @@
-//! Reading a condition from a definition: as an object with keys, or as a word.
+//! The parser of a condition in a definition: an object with keys, or a word.
 
 use serde_json::Value;
 
@@ -11,44 +11,45 @@ use crate::definition::{
 use crate::event::NONE_OF_THESE;
 
 impl Condition {
-    /// Reads the condition of a transition, with the `pattern` of the transition. Returns `None` if it is wrong.
+    /// Reads the condition of a transition; `pattern` is the transition's own pattern. Returns `None` for an invalid
+    /// condition.
     pub(crate) fn read(
-        findings: &mut Diagnostics,
+        diagnostics: &mut Diagnostics,
         tools: &dyn ToolCatalog,
         place: &JsonPath<'_>,
         pattern: Option<&JsonPath<'_>>,
     ) -> Option<Self> {
         match place.value {
-            Value::String(word) => read_word(findings, word, place, pattern),
+            Value::String(word) => read_word(diagnostics, word, place, pattern),
             Value::Object(_) => {
                 if let Some(pattern) = pattern {
                     let message =
                         "'pattern' belongs to a condition that is a word, write it as 'pattern_match' in the object";
-                    findings.error(&pattern.pointer, message);
+                    diagnostics.error(&pattern.pointer, message);
                 }
-                read_object(findings, tools, place)
+                read_object(diagnostics, tools, place)
             }
             other => {
                 let message = format!("a condition must be an object or a word, not {}", kind(other));
-                findings.error(&place.pointer, message);
+                diagnostics.error(&place.pointer, message);
                 None
             }
         }
     }
 }
 
-fn read_object(findings: &mut Diagnostics, tools: &dyn ToolCatalog, place: &JsonPath<'_>) -> Option<Condition> {
-    let object = findings.object(place, "a condition", &CONDITION_KEYS)?;
+fn read_object(diagnostics: &mut Diagnostics, tools: &dyn ToolCatalog, place: &JsonPath<'_>) -> Option<Condition> {
+    let object = diagnostics.object(place, "a condition", &CONDITION_KEYS)?;
     let mut description = None;
     let tests: Vec<_> = object
         .iter()
         .filter(|(_, place)| !place.value.is_null())
         .map(|(key, place)| {
             if key == "description" {
-                description = Some(read_description(findings, tools, &place)?);
+                description = Some(read_description(diagnostics, tools, &place)?);
                 return Some(Vec::new());
             }
-            Test::read(key, &place, findings)
+            Test::read(key, &place, diagnostics)
         })
         .collect();
     let tests = tests.into_iter().collect::<Option<Vec<_>>>()?.concat();
@@ -56,48 +57,48 @@ fn read_object(findings: &mut Diagnostics, tools: &dyn ToolCatalog, place: &Json
 }
 
 fn read_word(
-    findings: &mut Diagnostics,
+    diagnostics: &mut Diagnostics,
     name: &str,
     place: &JsonPath<'_>,
     pattern: Option<&JsonPath<'_>>,
 ) -> Option<Condition> {
     let word = Word::from_name(name);
     if let Some(pattern) = pattern.filter(|_| !word.is_some_and(Word::takes_pattern)) {
-        findings.error(&pattern.pointer, format!("condition \"{name}\" takes no 'pattern'"));
+        diagnostics.error(&pattern.pointer, format!("condition \"{name}\" takes no 'pattern'"));
     }
     let Some(word) = word else {
-        let or = suggestion_or_known(name, CONDITION_WORDS.iter().map(String::as_str));
-        findings.error(&place.pointer, format!("unknown condition \"{name}\"{or}"));
+        let suggestion = suggestion_or_known(name, CONDITION_WORDS.iter().map(String::as_str));
+        diagnostics.error(&place.pointer, format!("unknown condition \"{name}\"{suggestion}"));
         return None;
     };
     let test = word.test(|| {
         let Some(pattern) = pattern else {
-            findings.error(&place.pointer, format!("condition \"{name}\" needs a 'pattern' beside it"));
+            diagnostics.error(&place.pointer, format!("condition \"{name}\" needs a 'pattern' beside it"));
             return None;
         };
-        PatternText::read(pattern, "'pattern'", findings)
+        PatternText::read(pattern, "'pattern'", diagnostics)
     })?;
     Some(Condition { tests: vec![test], description: None })
 }
 
 /// Reads the description of a condition that a gate judges.
-fn read_description(findings: &mut Diagnostics, tools: &dyn ToolCatalog, place: &JsonPath<'_>) -> Option<String> {
+fn read_description(diagnostics: &mut Diagnostics, tools: &dyn ToolCatalog, place: &JsonPath<'_>) -> Option<String> {
     if !tools.has_judges() {
         let message = "a condition with 'description' is not supported by this version";
-        findings.error(&place.pointer, message);
+        diagnostics.error(&place.pointer, message);
         return None;
     }
-    let description = findings.text(place, "'description'")?;
+    let description = diagnostics.text(place, "'description'")?;
     let length = description.chars().count();
     if description.trim().is_empty() || length > MAX_DESCRIPTION_CHARS {
         let message =
             format!("what is to be judged has 1 to {MAX_DESCRIPTION_CHARS} characters, not {length} or only blanks");
-        findings.error(&place.pointer, message);
+        diagnostics.error(&place.pointer, message);
         return None;
     }
     if description == NONE_OF_THESE {
         let message = format!("'{NONE_OF_THESE}' is a choice that is there anyway");
-        findings.error(&place.pointer, message);
+        diagnostics.error(&place.pointer, message);
         return None;
     }
     Some(description.to_owned())

@@ -1,7 +1,7 @@
-//! The tests of conditions: everything about each of them.
+//! The tests of conditions.
 //!
-//! A test is a variant of [`Test`], its keys are fields of [`ConditionKeys`], and the words for it are variants of
-//! [`Word`]. The functions of [`Test`] read it, evaluate it and describe it. No other module names a test.
+//! A test is a variant of [`Test`], its keys are fields of [`ConditionKeys`], and its words are variants of [`Word`].
+//! The functions of [`Test`] read, evaluate and describe the test. No other module names a test.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use serde::de::value::Error;
 use serde_json::{Map, Value};
 use steplatch_pattern::Pattern;
 
-use super::{ConditionError, Ending, resolved};
+use super::{ConditionError, Ending, check_resolved};
 use crate::definition::{Diagnostics, JsonPath, MAX_DESCRIPTION_CHARS, OutcomeKind};
 use crate::path::value_at_path;
 use crate::substitute::{self, Lookup};
@@ -70,11 +70,11 @@ pub(crate) enum Test {
     OutcomeUnknown(bool),
 }
 
-/// A pattern, compiled as soon as it can be.
+/// A pattern, compiled in advance if it has no variables.
 #[derive(Debug, Clone)]
 pub(crate) enum PatternText {
     Compiled(Pattern),
-    /// Has variables: known only when a run comes by.
+    /// The pattern has variables, so it is compiled during a run.
     Template(String),
 }
 
@@ -83,7 +83,7 @@ fn texts(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 }
 
 impl Word {
-    /// Returns the word of that name.
+    /// Returns the word with this name.
     pub(super) fn from_name(name: &str) -> Option<Self> {
         Self::deserialize(IntoDeserializer::<Error>::into_deserializer(name)).ok()
     }
@@ -93,32 +93,32 @@ impl Word {
         matches!(self, Self::PatternMatch | Self::PatternNoMatch)
     }
 
-    /// Returns the test that the word means. `pattern` reads its pattern.
-    pub(super) fn test(self, pattern: impl FnOnce() -> Option<PatternText>) -> Option<Test> {
+    /// Returns the test that the word denotes. `read_pattern` reads its pattern.
+    pub(super) fn test(self, read_pattern: impl FnOnce() -> Option<PatternText>) -> Option<Test> {
         Some(match self {
             Self::Success => Test::Success(true),
             Self::Failure => Test::Success(false),
             Self::Timeout => Test::TimeoutOccurred(true),
-            Self::PatternMatch => Test::Pattern { pattern: pattern()?, found: true },
-            Self::PatternNoMatch => Test::Pattern { pattern: pattern()?, found: false },
+            Self::PatternMatch => Test::Pattern { pattern: read_pattern()?, found: true },
+            Self::PatternNoMatch => Test::Pattern { pattern: read_pattern()?, found: false },
         })
     }
 }
 
 impl Test {
-    /// Reads one key of a condition: several tests if it names several fields, `None` if it is wrong.
-    pub(super) fn read(key: &str, place: &JsonPath<'_>, findings: &mut Diagnostics) -> Option<Vec<Self>> {
+    /// Reads one key of a condition: several tests if the key names several fields, `None` if it is invalid.
+    pub(super) fn read(key: &str, place: &JsonPath<'_>, diagnostics: &mut Diagnostics) -> Option<Vec<Self>> {
         let quoted = format!("'{key}'");
         let test = match key {
-            "success" => Self::Success(findings.boolean(place, &quoted)?),
-            "timeout_occurred" => Self::TimeoutOccurred(findings.boolean(place, &quoted)?),
-            "outcome_unknown" => Self::OutcomeUnknown(findings.boolean(place, &quoted)?),
-            "pattern_match" => Self::Pattern { pattern: PatternText::read(place, &quoted, findings)?, found: true },
+            "success" => Self::Success(diagnostics.boolean(place, &quoted)?),
+            "timeout_occurred" => Self::TimeoutOccurred(diagnostics.boolean(place, &quoted)?),
+            "outcome_unknown" => Self::OutcomeUnknown(diagnostics.boolean(place, &quoted)?),
+            "pattern_match" => Self::Pattern { pattern: PatternText::read(place, &quoted, diagnostics)?, found: true },
             "pattern_not_match" => {
-                Self::Pattern { pattern: PatternText::read(place, &quoted, findings)?, found: false }
+                Self::Pattern { pattern: PatternText::read(place, &quoted, diagnostics)?, found: false }
             }
             "field_equals" => {
-                let fields = findings.free_object(place, &quoted)?;
+                let fields = diagnostics.free_object(place, &quoted)?;
                 let test = |(field, place): (&String, JsonPath<'_>)| Self::FieldEquals {
                     field: field.clone(),
                     value: place.value.clone(),
@@ -126,31 +126,31 @@ impl Test {
                 return Some(fields.iter().map(test).collect());
             }
             "field_contains" => {
-                let fields = findings.free_object(place, &quoted)?;
+                let fields = diagnostics.free_object(place, &quoted)?;
                 let tests: Vec<_> =
-                    fields.iter().map(|(field, place)| Self::contains(field, &place, findings)).collect();
+                    fields.iter().map(|(field, place)| Self::read_contains(field, &place, diagnostics)).collect();
                 return tests.into_iter().collect();
             }
-            // Reported as an unknown key already.
+            // The unknown key is already reported.
             _ => return None,
         };
         Some(vec![test])
     }
 
-    fn contains(field: &str, place: &JsonPath<'_>, findings: &mut Diagnostics) -> Option<Self> {
+    fn read_contains(field: &str, place: &JsonPath<'_>, diagnostics: &mut Diagnostics) -> Option<Self> {
         let text = match place.value {
             Value::Bool(_) | Value::Number(_) => place.value.to_string(),
-            _ => findings.text(place, "what 'field_contains' looks for")?.to_owned(),
+            _ => diagnostics.text(place, "what 'field_contains' looks for")?.to_owned(),
         };
         Some(Self::FieldContains { field: field.to_owned(), text })
     }
 
-    /// Returns whether it holds only after a time-out.
+    /// Returns whether the test holds only after a time-out.
     pub(crate) fn requires_timeout(&self) -> bool {
         matches!(self, Self::TimeoutOccurred(true))
     }
 
-    /// Returns whether it holds after an outcome, if that is known before the run.
+    /// Returns whether the test holds after an outcome; `None` if only a run can tell.
     pub(crate) fn is_decided_by(&self, outcome: OutcomeKind) -> Option<bool> {
         match self {
             Self::Success(expected) => Some(outcome.is_success() == *expected),
@@ -162,13 +162,12 @@ impl Test {
         }
     }
 
-    /// Returns whether it holds only if the action succeeded.
+    /// Returns whether the test holds only if the action succeeded.
     pub(crate) fn requires_success(&self) -> bool {
         matches!(self, Self::Success(true))
     }
 
-    /// Returns whether it holds only if the action brought something about: with less time, it does not hold more
-    /// often.
+    /// Returns whether the test requires output of the action: less time for the action cannot make the test hold.
     pub(crate) fn demands_output(&self) -> bool {
         match self {
             Self::Success(expected) => *expected,
@@ -182,12 +181,12 @@ impl Test {
         }
     }
 
-    /// Returns whether it holds only if no time-out occurred.
+    /// Returns whether the test holds only if no time-out occurred.
     pub(crate) fn excludes_timeout(&self) -> bool {
         matches!(self, Self::TimeoutOccurred(false))
     }
 
-    /// Returns the pattern that it searches, with whether it must be found.
+    /// Returns the pattern of the test, and true if it must be found.
     pub(crate) fn pattern(&self) -> Option<(&str, bool)> {
         match self {
             Self::Pattern { pattern, found } => Some((pattern.source(), *found)),
@@ -195,7 +194,7 @@ impl Test {
         }
     }
 
-    /// Returns the field of a result that it examines.
+    /// Returns the field of a result that the test examines.
     pub(super) fn field(&self) -> Option<&str> {
         match self {
             Self::FieldEquals { field, .. } | Self::FieldContains { field, .. } => Some(field),
@@ -203,7 +202,7 @@ impl Test {
         }
     }
 
-    /// Returns every text in which variables are replaced.
+    /// Returns all texts with variables to replace.
     pub(super) fn texts(&self) -> Vec<&str> {
         match self {
             Self::Pattern { pattern: PatternText::Template(text), .. } | Self::FieldContains { text, .. } => vec![text],
@@ -212,10 +211,10 @@ impl Test {
         }
     }
 
-    /// Describes the reason that the test holds, or returns `None` if it does not.
+    /// Returns the reason that the test holds, or `None` if it does not.
     pub(super) fn holds(&self, ending: Ending<'_>, variables: &impl Lookup) -> Result<Option<String>, ConditionError> {
         for text in self.texts() {
-            resolved(ending.rules, text, variables)?;
+            check_resolved(ending.rules, text, variables)?;
         }
         let (holds, reason) = match self {
             Self::Success(expected) => {
@@ -227,23 +226,24 @@ impl Test {
                     PatternText::Compiled(pattern) => pattern.clone(),
                     PatternText::Template(template) => Pattern::new(&substitute::text(template, variables))?,
                 };
-                let was = if *found { "was found" } else { "was not found" };
-                (ending.is_match(&compiled)? == *found, format!("pattern '{}' {was}", compiled.as_str()))
+                let verdict = if *found { "was found" } else { "was not found" };
+                (ending.is_match(&compiled)? == *found, format!("pattern '{}' {verdict}", compiled.as_str()))
             }
             Self::FieldEquals { field, value } => {
                 let expected = substitute::value(value, variables, true);
                 let reason = format!("{field} equals {expected}");
-                let without_end = expected.as_str().map(|text| Value::from(text.trim_end_matches('\n')));
+                let without_newlines = expected.as_str().map(|text| Value::from(text.trim_end_matches('\n')));
                 let is_output = field == tool::OUTPUT && ending.trimmed_output().is_some();
-                let expected = without_end.filter(|_| is_output).unwrap_or(expected);
-                (equal(field_of(ending.result, field).unwrap_or(&Value::Null), &expected), reason)
+                let expected = without_newlines.filter(|_| is_output).unwrap_or(expected);
+                (is_equal(field_of(ending.result, field).unwrap_or(&Value::Null), &expected), reason)
             }
             Self::FieldContains { field, text } => {
                 let expected = substitute::text(text, variables);
                 let actual = field_of(ending.result, field).filter(|value| !value.is_null()).map(substitute::as_text);
-                // The end of the last line is part of the output that was printed.
-                let end = ending.trimmed_output().filter(|_| field == tool::OUTPUT).map(|_| "\n").unwrap_or_default();
-                let contains = actual.is_some_and(|actual| (actual + end).contains(&expected));
+                // The command also printed the newline at the end of the last line.
+                let newline =
+                    ending.trimmed_output().filter(|_| field == tool::OUTPUT).map(|_| "\n").unwrap_or_default();
+                let contains = actual.is_some_and(|actual| (actual + newline).contains(&expected));
                 (contains, format!("{field} contains '{expected}'"))
             }
             Self::TimeoutOccurred(expected) => {
@@ -279,21 +279,21 @@ impl fmt::Display for Test {
 
 impl PatternText {
     /// Reads a pattern, and compiles it if it has no variables.
-    pub(super) fn read(place: &JsonPath<'_>, what: &str, findings: &mut Diagnostics) -> Option<Self> {
-        let source = findings.text(place, what)?;
+    pub(super) fn read(place: &JsonPath<'_>, what: &str, diagnostics: &mut Diagnostics) -> Option<Self> {
+        let source = diagnostics.text(place, what)?;
         if substitute::has_placeholder(source) {
             return Some(Self::Template(source.to_owned()));
         }
         match Pattern::new(source) {
             Ok(pattern) => Some(Self::Compiled(pattern)),
             Err(error) => {
-                findings.error(&place.pointer, error.to_string());
+                diagnostics.error(&place.pointer, error.to_string());
                 None
             }
         }
     }
 
-    /// Returns the pattern as its author wrote it.
+    /// Returns the source of the pattern, with its placeholders.
     fn source(&self) -> &str {
         match self {
             Self::Compiled(pattern) => pattern.as_str(),
@@ -302,7 +302,7 @@ impl PatternText {
     }
 }
 
-/// Returns a field of a result. A name with dots that is not itself a field reaches into objects and lists.
+/// Returns a field of a result. A name with dots that is not a field is a path into objects and lists.
 fn field_of<'a>(result: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
     result.get(path).or_else(|| {
         let (first, rest) = path.split_once('.')?;
@@ -310,8 +310,9 @@ fn field_of<'a>(result: &'a Map<String, Value>, path: &str) -> Option<&'a Value>
     })
 }
 
-/// Equality as JSON has it, for numbers by value, and a text also equals a number or boolean that reads like it.
-fn equal(actual: &Value, expected: &Value) -> bool {
+/// Returns whether two JSON values are equal. Numbers are compared by value, and a text also equals the number or
+/// boolean with the same notation.
+fn is_equal(actual: &Value, expected: &Value) -> bool {
     match (actual, expected) {
         (Value::Number(one), Value::Number(other)) => one == other || one.as_f64() == other.as_f64(),
         (Value::String(text), scalar @ (Value::Number(_) | Value::Bool(_)))
@@ -349,7 +350,7 @@ mod tests {
             (json!({"a": 1}), "a.b.c", json!(1), false),
         ] {
             let actual = field_of(result.as_object().expect("an object"), field).unwrap_or(&Value::Null);
-            assert_eq!(equal(actual, &expected), holds, "{field} of {result} equals {expected}");
+            assert_eq!(is_equal(actual, &expected), holds, "{field} of {result} equals {expected}");
         }
     }
 }

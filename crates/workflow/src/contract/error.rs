@@ -1,6 +1,6 @@
-//! Reasons that a workflow does not take its initial variables.
+//! Errors for initial variables that a workflow refuses.
 
-/// Initial variables that do not fit their schemas, and those that are missing. Messages have no values of secrets.
+/// Initial variables that are missing or do not match their schemas. Messages do not reveal secrets.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("Invalid arguments, so nothing was started: {}", .violations.join("; "))]
 pub struct InvalidVariables {

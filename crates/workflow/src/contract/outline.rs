@@ -1,11 +1,11 @@
 //! The outline of a contract for replies and logs, read from the document itself.
 //!
-//! An invalid document has an outline too, of its readable parts.
+//! The outline of an invalid document has its readable parts.
 
 use serde_json::{Map, Value, json};
 
-/// Returns the contract of a workflow: `{arguments, return_values, description}`, where both sides have the form of
-/// [`contract_variables`] and a missing description is an empty text.
+/// Returns the contract of a workflow: `{arguments, return_values, description}`. Both sides have the form of
+/// [`contract_variables`]; a missing description is an empty text.
 #[must_use]
 pub fn workflow_signature(document: &Value) -> Map<String, Value> {
     let side = |key: &str| Value::Object(document.get(key).map(contract_variables).unwrap_or_default());
@@ -19,8 +19,7 @@ pub fn workflow_signature(document: &Value) -> Map<String, Value> {
 /// Returns the variables of one side of a contract in the order of the document: `{NAME: {name, description, required,
 /// default?, secret?, schema?}}`.
 ///
-/// `required` is whether the variable needs a value from outside: false if it has a default. The outline omits the
-/// default of a secret.
+/// `required` is false if the variable has a default. The outline omits the default of a secret.
 #[must_use]
 pub fn contract_variables(side: &Value) -> Map<String, Value> {
     let entries = side.as_object().into_iter().flatten();
@@ -32,9 +31,9 @@ fn variable(name: &str, entry: &Value) -> Option<Map<String, Value>> {
         return None;
     }
     let non_null = |key: &str| entry.get(key).filter(|value| !value.is_null());
-    let is = |key: &str| non_null(key).and_then(Value::as_bool);
-    let secret = is("secret").unwrap_or(false);
-    let required = is("required").unwrap_or(true) && non_null("default").is_none();
+    let boolean = |key: &str| non_null(key).and_then(Value::as_bool);
+    let secret = boolean("secret").unwrap_or(false);
+    let required = boolean("required").unwrap_or(true) && non_null("default").is_none();
     let mut variable = Map::from_iter([
         ("name".to_owned(), name.into()),
         ("description".to_owned(), entry.as_str().unwrap_or_else(|| description_of(entry)).into()),

@@ -1,15 +1,15 @@
 //! The schema of a variable's value: a JSON Schema of a text.
 //!
-//! A shell's variables are texts, so this module supports the keywords of JSON Schema that apply to texts, and `type`
-//! reads a text as a number, a boolean, a list or an object (both as JSON). It refuses any other keyword rather than
-//! ignores it. JSON Schema 2020-12, <https://json-schema.org/draft/2020-12/json-schema-validation>.
+//! A shell's variables are texts, so this module supports the keywords of JSON Schema that apply to texts. `type` reads
+//! a text as a number, a boolean, a list or an object (the last two as JSON). Other keywords are refused, not ignored.
+//! JSON Schema 2020-12, <https://json-schema.org/draft/2020-12/json-schema-validation>.
 
 use serde_json::{Map, Value};
 use steplatch_pattern::Pattern;
 
 use crate::substitute;
 
-/// The words that are understood; the last three state nothing about the value.
+/// The supported keywords; the last three do not constrain the value.
 pub(crate) const KEYWORDS: &[&str] = &[
     "type",
     "enum",
@@ -36,10 +36,10 @@ pub struct ValueSchema {
     length: (Option<u64>, Option<u64>),
     range: (Option<f64>, Option<f64>),
     items: Option<Box<ValueSchema>>,
-    count: (Option<u64>, Option<u64>),
+    item_count: (Option<u64>, Option<u64>),
 }
 
-/// The type for reading a text.
+/// The type of the value that a text denotes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Text,
@@ -50,7 +50,7 @@ enum Kind {
     Object,
 }
 
-/// Returns the value of a text under a `type`: a list or an object in JSON. `None` if the value is the text itself.
+/// Returns the list or object that a text denotes in JSON, if `kind` requires one; otherwise `None`.
 pub(crate) fn typed(kind: Option<&str>, text: &str) -> Option<Value> {
     let value = || serde_json::from_str::<Value>(text).ok();
     match kind? {
@@ -60,30 +60,30 @@ pub(crate) fn typed(kind: Option<&str>, text: &str) -> Option<Value> {
     }
 }
 
-/// Reason that a schema is invalid, and the wrong word.
+/// Reason that a schema is invalid, and the invalid keyword.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct InvalidSchema {
-    pub(crate) word: &'static str,
+    pub(crate) keyword: &'static str,
     pub(crate) message: String,
 }
 
 impl InvalidSchema {
-    fn new(word: &'static str, message: impl Into<String>) -> Self {
-        Self { word, message: message.into() }
+    fn new(keyword: &'static str, message: impl Into<String>) -> Self {
+        Self { keyword, message: message.into() }
     }
 }
 
-/// Two schemas are equal when their rules are.
+/// Two schemas are equal if their rules are equal.
 impl PartialEq for ValueSchema {
     fn eq(&self, other: &Self) -> bool {
         let pattern = |schema: &Self| schema.pattern.as_ref().map(|pattern| pattern.as_str().to_owned());
-        (self.kind, &self.allowed, pattern(self), self.length, self.range, &self.items, self.count)
-            == (other.kind, &other.allowed, pattern(other), other.length, other.range, &other.items, other.count)
+        (self.kind, &self.allowed, pattern(self), self.length, self.range, &self.items, self.item_count)
+            == (other.kind, &other.allowed, pattern(other), other.length, other.range, &other.items, other.item_count)
     }
 }
 
 impl ValueSchema {
-    /// Reads a schema whose words are all known.
+    /// Reads a schema whose keywords are all known.
     pub(crate) fn read(fields: &Map<String, Value>) -> Result<Self, InvalidSchema> {
         let kind = match fields.get("type").map(|kind| kind.as_str().unwrap_or_default()) {
             None | Some("string") => Kind::Text,
@@ -97,9 +97,9 @@ impl ValueSchema {
                 return Err(InvalidSchema::new("type", message));
             }
         };
-        let scalar = |word: &'static str, value: &Value| match value {
+        let scalar = |keyword: &'static str, value: &Value| match value {
             Value::String(_) | Value::Number(_) | Value::Bool(_) => Ok(substitute::as_text(value)),
-            _ => Err(InvalidSchema::new(word, format!("'{word}' must have texts, numbers or booleans in it"))),
+            _ => Err(InvalidSchema::new(keyword, format!("'{keyword}' must have texts, numbers or booleans in it"))),
         };
         let allowed = match (fields.get("const"), fields.get("enum")) {
             (Some(value), _) => Some(vec![scalar("const", value)?]),
@@ -115,27 +115,27 @@ impl ValueSchema {
             Some(Some(Err(error))) => return Err(InvalidSchema::new("pattern", error.to_string())),
             Some(Some(Ok(pattern))) => Some(pattern),
         };
-        let length = |word: &'static str| match fields.get(word).map(Value::as_u64) {
-            Some(None) => Err(InvalidSchema::new(word, format!("'{word}' must be a whole number, not negative"))),
+        let length = |keyword: &'static str| match fields.get(keyword).map(Value::as_u64) {
+            Some(None) => Err(InvalidSchema::new(keyword, format!("'{keyword}' must be a whole number, not negative"))),
             length => Ok(length.flatten()),
         };
-        let bound = |word: &'static str| match fields.get(word).map(Value::as_f64) {
-            Some(None) => Err(InvalidSchema::new(word, format!("'{word}' must be a number"))),
+        let bound = |keyword: &'static str| match fields.get(keyword).map(Value::as_f64) {
+            Some(None) => Err(InvalidSchema::new(keyword, format!("'{keyword}' must be a number"))),
             bound => Ok(bound.flatten()),
         };
         let items = match fields.get("items") {
             None => None,
-            Some(Value::Object(items)) => match items.keys().find(|word| !KEYWORDS.contains(&word.as_str())) {
-                Some(word) => {
-                    return Err(InvalidSchema::new("items", format!("'{word}' is not understood in 'items'")));
+            Some(Value::Object(items)) => match items.keys().find(|keyword| !KEYWORDS.contains(&keyword.as_str())) {
+                Some(keyword) => {
+                    return Err(InvalidSchema::new("items", format!("'{keyword}' is not understood in 'items'")));
                 }
                 None => Some(Box::new(Self::read(items)?)),
             },
             Some(_) => return Err(InvalidSchema::new("items", "'items' must be a schema")),
         };
-        let of_lists = ["items", "minItems", "maxItems"].into_iter().find(|word| fields.contains_key(*word));
-        if let Some(word) = of_lists.filter(|_| kind != Kind::List) {
-            return Err(InvalidSchema::new(word, format!("'{word}' goes with \"type\": \"array\"")));
+        let list_keyword = ["items", "minItems", "maxItems"].into_iter().find(|keyword| fields.contains_key(*keyword));
+        if let Some(keyword) = list_keyword.filter(|_| kind != Kind::List) {
+            return Err(InvalidSchema::new(keyword, format!("'{keyword}' goes with \"type\": \"array\"")));
         }
         Ok(Self {
             kind,
@@ -144,11 +144,11 @@ impl ValueSchema {
             length: (length("minLength")?, length("maxLength")?),
             range: (bound("minimum")?, bound("maximum")?),
             items,
-            count: (length("minItems")?, length("maxItems")?),
+            item_count: (length("minItems")?, length("maxItems")?),
         })
     }
 
-    /// Returns the problem of a value, as the rest of a sentence that begins with its name.
+    /// Returns the problem of a value, as the rest of a sentence that begins with the variable's name.
     pub(crate) fn problem(&self, value: &str) -> Option<String> {
         let number = value.trim().parse::<f64>().ok().filter(|number| number.is_finite());
         match self.kind {
@@ -159,7 +159,7 @@ impl ValueSchema {
             Kind::Number if number.is_none() => return Some("must be a number".to_owned()),
             Kind::Boolean if !matches!(value, "true" | "false") => return Some("must be true or false".to_owned()),
             Kind::List => match typed(Some("array"), value) {
-                Some(Value::Array(items)) => return self.problem_of_items(&items),
+                Some(Value::Array(items)) => return self.items_problem(&items),
                 _ => return Some(r#"must be a list, as JSON: ["a", "b"]"#.to_owned()),
             },
             Kind::Object if typed(Some("object"), value).is_none() => {
@@ -174,12 +174,12 @@ impl ValueSchema {
         }
         let characters = value.chars().count() as u64;
         match self.length {
-            (Some(least), _) if characters < least => return Some(format!("must have at least {least} characters")),
+            (Some(min), _) if characters < min => return Some(format!("must have at least {min} characters")),
             (_, Some(max)) if characters > max => return Some(format!("must have at most {max} characters")),
             _ => {}
         }
         match (self.range, number) {
-            ((Some(least), _), Some(number)) if number < least => return Some(format!("must be at least {least}")),
+            ((Some(min), _), Some(number)) if number < min => return Some(format!("must be at least {min}")),
             ((_, Some(max)), Some(number)) if number > max => return Some(format!("must be at most {max}")),
             _ => {}
         }
@@ -193,16 +193,16 @@ impl ValueSchema {
 }
 
 impl ValueSchema {
-    fn problem_of_items(&self, items: &[Value]) -> Option<String> {
+    fn items_problem(&self, items: &[Value]) -> Option<String> {
         let count = items.len() as u64;
-        match self.count {
-            (Some(least), _) if count < least => return Some(format!("must have at least {least} items")),
+        match self.item_count {
+            (Some(min), _) if count < min => return Some(format!("must have at least {min} items")),
             (_, Some(max)) if count > max => return Some(format!("must have at most {max} items")),
             _ => {}
         }
         let schema = self.items.as_ref()?;
         let mut problems = items.iter().enumerate().filter_map(|(index, item)| {
-            // An item of a list has its own type: only a string is one.
+            // Items have JSON types: only a string is a text.
             let is_text = schema.kind != Kind::Text || item.is_string();
             let problem =
                 if is_text { schema.problem(&substitute::as_text(item)) } else { Some("must be a text".to_owned()) };
@@ -280,7 +280,7 @@ mod tests {
             (json!({"minLength": -1}), "minLength"),
             (json!({"maximum": "9"}), "maximum"),
         ] {
-            assert_eq!(schema(&words).unwrap_err().word, word, "{words}");
+            assert_eq!(schema(&words).unwrap_err().keyword, word, "{words}");
         }
     }
 }

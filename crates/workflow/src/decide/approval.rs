@@ -1,4 +1,4 @@
-//! Gates for a person that a run would pass by going on in another state.
+//! The gates for a person that a run would pass if it continued in another state.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,57 +7,64 @@ use serde_json::{Value, json};
 use crate::definition::{Definition, State};
 use crate::gateless::{GatelessNames, may_ask_person};
 
-/// Decisions of people, made or still due, about a run that waits in a state.
+/// The approvals by a person, given or still required, of a run that waits in a state.
 pub(super) struct Approvals<'d> {
     entrances: Vec<Entrance<'d>>,
-    /// The states to which the machine leads from that state, past no gate.
-    onward: BTreeSet<&'d str>,
+    /// The states that the run can reach from `waiting_state` without passing a gate.
+    reachable: BTreeSet<&'d str>,
     /// The state in which the run waits.
-    at: &'d str,
+    waiting_state: &'d str,
 }
 
-/// A way into the states of a machine, up to the next gates.
+/// A start of a path through a machine, and the states up to the next gates.
 struct Entrance<'d> {
-    /// The state that follows a gate; `None` for the beginnings of a run.
+    /// The state after a gate; `None` for the start of a run.
     approved: Option<&'d str>,
-    /// The states on the ways from there past no gate, and the next gates.
-    reached: BTreeSet<&'d str>,
+    /// The states that are reachable from there without passing a gate, and the next gates.
+    reachable: BTreeSet<&'d str>,
 }
 
-/// The states of a machine, and those that ask a person, or may.
+/// The states of a machine.
 struct GatedMachine<'d> {
     states: BTreeMap<&'d str, &'d State>,
+    /// The states that may ask a person.
     gates: BTreeSet<&'d str>,
 }
 
 impl<'d> Approvals<'d> {
-    pub(super) fn new(definition: &'d Definition, at: &'d State, gateless: &GatelessNames) -> Self {
+    pub(super) fn new(definition: &'d Definition, waiting_state: &'d State, gateless: &GatelessNames) -> Self {
         let machine = GatedMachine::new(definition, gateless);
-        let begins = [definition.initial_state()].into_iter().chain(definition.finally_state());
-        let begin = Entrance { approved: None, reached: machine.reached(begins) };
+        let starts = [definition.initial_state()].into_iter().chain(definition.finally_state());
+        let begin = Entrance { approved: None, reachable: machine.reachable(starts) };
         let gates = machine.gates.iter().filter_map(|name| machine.states.get(name));
-        let first: BTreeSet<&str> = gates.flat_map(|gate| gate.targets()).collect();
-        let led = first.into_iter().map(|first| Entrance { approved: Some(first), reached: machine.reached([first]) });
-        let entrances = [begin].into_iter().chain(led).collect();
-        // From a gate, the run continues after the answer.
-        let is_gate = machine.gates.contains(at.name());
-        let onward = if is_gate { BTreeSet::new() } else { machine.reached(at.targets()) };
-        Self { entrances, onward, at: at.name() }
+        let approved: BTreeSet<&str> = gates.flat_map(|gate| gate.targets()).collect();
+        let after_gates = approved
+            .into_iter()
+            .map(|approved| Entrance { approved: Some(approved), reachable: machine.reachable([approved]) });
+        let entrances = [begin].into_iter().chain(after_gates).collect();
+        // A run in a gate continues only after an answer.
+        let is_gate = machine.gates.contains(waiting_state.name());
+        let reachable = if is_gate { BTreeSet::new() } else { machine.reachable(waiting_state.targets()) };
+        Self { entrances, reachable, waiting_state: waiting_state.name() }
     }
 
     /// Returns whether the run passes a gate for a person by going to the state `to`.
     ///
-    /// It does not where the machine leads there past no gate, from its beginning or from where the run waits, nor
-    /// where each answer that may have led the run here leads there as well: that is a repetition. An answer approves
-    /// the state that it leads to at once, which needs another answer.
+    /// False if `to` is reachable without a gate, from the start of the run or from the state in which it waits. Also
+    /// false if each answer that may have led to the waiting state also leads to `to`: the run then repeats approved
+    /// states. The state directly after a gate always needs a new answer.
     pub(super) fn passes_gate(&self, to: &str) -> bool {
-        let begins = |entrance: &Entrance<'_>| entrance.approved.is_none() && entrance.reached.contains(to);
-        if self.onward.contains(to) || self.entrances.iter().any(begins) {
+        let is_reachable_from_start =
+            |entrance: &Entrance<'_>| entrance.approved.is_none() && entrance.reachable.contains(to);
+        if self.reachable.contains(to) || self.entrances.iter().any(is_reachable_from_start) {
             return false;
         }
         let is_approved = self.entrances.iter().any(|entrance| entrance.approved == Some(to));
-        let mut taken = self.entrances.iter().filter(|entrance| entrance.reached.contains(self.at)).peekable();
-        is_approved || taken.peek().is_none() || taken.any(|entrance| !entrance.reached.contains(to))
+        let mut possible_entrances =
+            self.entrances.iter().filter(|entrance| entrance.reachable.contains(self.waiting_state)).peekable();
+        is_approved
+            || possible_entrances.peek().is_none()
+            || possible_entrances.any(|entrance| !entrance.reachable.contains(to))
     }
 }
 
@@ -65,8 +72,8 @@ impl<'d> GatedMachine<'d> {
     fn new(definition: &'d Definition, gateless: &GatelessNames) -> Self {
         let asks = |state: &&State| {
             let action = state.action();
-            let written: Value = json!({"tool": action.tool(), "params": action.params()});
-            may_ask_person(&written, &|name| gateless.contains(name))
+            let action_value: Value = json!({"tool": action.tool(), "params": action.params()});
+            may_ask_person(&action_value, &|name| gateless.contains(name))
         };
         Self {
             states: definition.states().iter().map(|state| (state.name(), state)).collect(),
@@ -74,17 +81,17 @@ impl<'d> GatedMachine<'d> {
         }
     }
 
-    /// Returns the states on the ways from these, themselves included, past no gate, and the next gates.
-    fn reached(&self, from: impl IntoIterator<Item = &'d str>) -> BTreeSet<&'d str> {
-        let (mut seen, mut open): (BTreeSet<&'d str>, Vec<&'d str>) = (BTreeSet::new(), from.into_iter().collect());
-        while let Some(name) = open.pop() {
-            if let (Some(state), true) = (self.states.get(name), seen.insert(name))
+    /// Returns the states that are reachable from `from` without passing a gate, including `from` and the next gates.
+    fn reachable(&self, from: impl IntoIterator<Item = &'d str>) -> BTreeSet<&'d str> {
+        let (mut found, mut pending): (BTreeSet<&'d str>, Vec<&'d str>) = (BTreeSet::new(), from.into_iter().collect());
+        while let Some(name) = pending.pop() {
+            if let (Some(state), true) = (self.states.get(name), found.insert(name))
                 && !self.gates.contains(name)
             {
-                open.extend(state.targets());
+                pending.extend(state.targets());
             }
         }
-        seen
+        found
     }
 }
 

@@ -11,23 +11,23 @@ use crate::substitute::Lookup;
 use crate::tool;
 
 impl DecisionBuilder<'_> {
-    /// Takes in the end of a turn: the dialogue types the next answer, or the action has ended.
+    /// Handles the end of a turn: types the next answer, or ends the action.
     pub(super) fn end_turn(mut self, current: &CurrentStep, outcome: Outcome) -> Decision {
-        let Outcome::Finished { result: heard } = &outcome else { return self.complete(current, outcome) };
+        let Outcome::Finished { result: turn_result } = &outcome else { return self.complete(current, outcome) };
         let answers = self.history.answers();
         let next = match Dialogue::read(&current.params) {
-            Ok(dialogue) => dialogue.after(answers, heard, self.history.variables()),
+            Ok(dialogue) => dialogue.after(answers, turn_result, self.history.variables()),
             Err(invalid) => {
                 return self.complete(current, child::refused(invalid.to_string()));
             }
         };
         match next {
-            Next::Over(result) => self.complete(current, Outcome::Finished { result }),
+            Next::Ended(result) => self.complete(current, Outcome::Finished { result }),
             Next::Answer(answer) => {
                 let answers: Vec<DialogueAnswer> = answers.iter().cloned().chain([answer.clone()]).collect();
                 self.record(Event::QuestionAnswered { at: self.now, step: current.step.clone(), answer });
                 let current = current.with_time_left(self.now);
-                self.decision.effects.push(turn(&current, &answers, self.history.variables(), self.now));
+                self.decision.effects.push(turn_effect(&current, &answers, self.history.variables(), self.now));
                 self.decision
             }
         }
@@ -35,7 +35,7 @@ impl DecisionBuilder<'_> {
 }
 
 /// Returns the effect of the turn that follows these answers.
-pub(super) fn turn(
+pub(super) fn turn_effect(
     current: &CurrentStep,
     answers: &[DialogueAnswer],
     variables: &dyn Lookup,

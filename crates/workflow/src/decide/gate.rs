@@ -1,8 +1,8 @@
 //! The gates of a machine.
 //!
-//! The action `gate` puts a question, and the answer is its result. For transitions with descriptions in their
-//! conditions, a gate offers the descriptions as choices. The decision on "none of these" comes when the gate opens,
-//! while the end of the state is available.
+//! The action `gate` asks a question, and the answer is its result. If conditions of transitions have descriptions, a
+//! gate offers the descriptions as choices. The branch for "none of these" is chosen when the gate opens, because the
+//! end of the state is available then.
 
 use serde_json::{Map, Value};
 use steplatch_clock::Timestamp;
@@ -16,7 +16,7 @@ use crate::substitute::Lookup;
 use crate::variables::Variables;
 
 impl DecisionBuilder<'_> {
-    /// GateRequest which of the choices holds, and waits.
+    /// Opens a gate that asks which of the choices holds, and waits.
     pub(super) fn open_gate(
         mut self,
         step: StepId,
@@ -25,7 +25,7 @@ impl DecisionBuilder<'_> {
         context: Map<String, Value>,
     ) -> Decision {
         if self.paused {
-            return self.hold(Continuation::Judge { step, choices, otherwise, context });
+            return self.defer(Continuation::Judge { step, choices, otherwise, context });
         }
         self.record(Event::GateOpened {
             at: self.now,
@@ -37,7 +37,7 @@ impl DecisionBuilder<'_> {
         let asks = GateRequest::Judgement { choices, otherwise };
         let gate = Gate { step, asks, context, opened_at: self.now, terminals: None };
         self.decision.effects.push(Effect::DisarmDeadline);
-        self.decision.effects.extend(asking(&gate, self.now));
+        self.decision.effects.extend(gate_effects(&gate, self.now));
         self.decision
     }
 
@@ -48,17 +48,17 @@ impl DecisionBuilder<'_> {
         variables: &impl Lookup,
         terminals: &Terminals,
     ) -> Decision {
-        let (question, waits) = match Question::read(&entered.params) {
-            Ok(read) => read,
+        let (question, question_timeout) = match Question::read(&entered.params) {
+            Ok(parsed) => parsed,
             Err(error) => {
                 let error = format!("State '{}': {error}", entered.step.place);
                 return self.fail(FailureReason::BadParameters, error, terminals);
             }
         };
-        let limit = entered.limit.or(waits);
+        let limit = entered.limit.or(question_timeout);
         let expires_at = limit.map(|limit| self.now.after(limit));
-        let seen = |name: &str| Some((name.to_owned(), variables.get(name)?.clone()));
-        let context: Map<String, Value> = ["match_text", "screen_content"].into_iter().filter_map(seen).collect();
+        let variable = |name: &str| Some((name.to_owned(), variables.get(name)?.clone()));
+        let context: Map<String, Value> = ["match_text", "screen_content"].into_iter().filter_map(variable).collect();
         let (step, at) = (entered.step.clone(), self.now);
         self.record(Event::StateEntered {
             at,
@@ -79,19 +79,19 @@ impl DecisionBuilder<'_> {
         let asks = GateRequest::Answer { question, expires_at, entered };
         let gate = Gate { step, asks, context, opened_at: at, terminals: None };
         self.decision.effects.push(Effect::DisarmDeadline);
-        self.decision.effects.extend(asking(&gate, self.now));
+        self.decision.effects.extend(gate_effects(&gate, self.now));
         self.decision
     }
 
-    /// Goes on without an answer.
+    /// Ends a gate without an answer, because its time has passed.
     pub(super) fn expire_gate(mut self, gate: &Gate) -> Decision {
         let GateRequest::Answer { entered, .. } = &gate.asks else { return Decision::default() };
         self.record(Event::GateExpired { at: self.now, step: gate.step.clone() });
-        self.rearm();
+        self.arm_deadline();
         self.complete(entered, Outcome::TimedOut)
     }
 
-    /// Goes where an answer leads. An answer that is not among the choices decides nothing.
+    /// Continues with the answer to a gate. Ignores an answer that is not among the choices.
     pub(super) fn pass_gate(mut self, gate: &Gate, choice: String, by: By) -> Decision {
         let (choices, otherwise) = match &gate.asks {
             GateRequest::Patch { proposal, over } => {
@@ -100,17 +100,17 @@ impl DecisionBuilder<'_> {
             GateRequest::Judgement { choices, otherwise } => (choices, otherwise),
             GateRequest::Answer { question, .. } if !question.accepts(&choice) => return Decision::default(),
             GateRequest::Answer { question, entered, .. } => {
-                let filled = question.parse_form_answer(&choice);
-                let choice = filled.clone().map_or(choice, |filled| Value::Object(filled).to_string());
+                let form_values = question.parse_form_answer(&choice);
+                let choice = form_values.clone().map_or(choice, |form_values| Value::Object(form_values).to_string());
                 let fields =
                     [("success", true.into()), ("answer", choice.as_str().into()), ("by", by.who.as_str().into())];
                 let through = by.through.as_deref().map(|through| ("through", through.into()));
                 let fields = fields.into_iter().chain(through).map(|(name, value)| (name.to_owned(), value));
-                let result = fields.chain(filled.into_iter().flatten()).collect();
+                let result = fields.chain(form_values.into_iter().flatten()).collect();
                 self.record(Event::GateAnswered { at: self.now, step: gate.step.clone(), choice, by });
-                // The gate's time limit does not apply any more.
+                // The time limit of the gate no longer applies.
                 self.decision.effects.push(Effect::Abandon { step: gate.step.clone() });
-                self.rearm();
+                self.arm_deadline();
                 return self.complete(entered, Outcome::Finished { result });
             }
         };
@@ -125,26 +125,26 @@ impl DecisionBuilder<'_> {
         let history = self.history;
         let variables = Answered { before: history.variables(), answer: choice.as_str().into() };
         self.record(Event::GateAnswered { at: self.now, step: gate.step.clone(), choice, by });
-        self.rearm();
+        self.arm_deadline();
         self.follow(&gate.step.place, way, &variables, history.terminals())
     }
 }
 
-/// Returns the effects that bring a gate its answer, or the end of its time.
-pub(super) fn asking(gate: &Gate, now: Timestamp) -> Vec<Effect> {
+/// Returns the effects that open a gate and limit its time.
+pub(super) fn gate_effects(gate: &Gate, now: Timestamp) -> Vec<Effect> {
     let step = gate.step.clone();
     let time_limit = gate.expires_at().map(|at| at.since(gate.opened_at));
-    let expiring = time_limit
+    let expire = time_limit
         .map(|time_limit| Effect::ExpireGate { step: step.clone(), at: gate.opened_at.end_of(time_limit, now) });
     let choices = gate.choices().into_iter().map(str::to_owned).collect();
-    let asking = Effect::OpenGate {
+    let open = Effect::OpenGate {
         step: step.clone(),
         prompt: gate.prompt(),
         choices,
         form: gate.form().cloned(),
         context: gate.context.clone(),
     };
-    [asking].into_iter().chain(expiring).collect()
+    [open].into_iter().chain(expire).collect()
 }
 
 /// Variables after the answer to a gate.

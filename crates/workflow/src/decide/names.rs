@@ -1,4 +1,4 @@
-//! Description of the reason that a placeholder has no value.
+//! Error texts for placeholders without a value.
 
 use serde_json::Value;
 
@@ -7,17 +7,21 @@ use crate::definition::Definition;
 use crate::history::History;
 use crate::substitute::Lookup;
 
-/// Returns the reason that `{name}` has no value in a run so far: what would give it one, and the notation of the text
-/// itself.
-pub(super) fn no_value(definition: &Definition, history: &History, variables: &dyn Lookup, name: &str) -> String {
-    let of_state = definition.states().iter().map(crate::State::name).find(|state| {
+/// Returns the error for `{name}` without a value: the reason, and the notation of `{name}` as a literal text.
+pub(super) fn missing_value_error(
+    definition: &Definition,
+    history: &History,
+    variables: &dyn Lookup,
+    name: &str,
+) -> String {
+    let source_state = definition.states().iter().map(crate::State::name).find(|state| {
         let field = name.strip_prefix(state).and_then(|rest| rest.strip_prefix('_'));
         field.is_some_and(|field| !field.is_empty())
     });
-    if let Some(reason) = of_state.and_then(|state| omitted(variables, state, name)) {
+    if let Some(reason) = source_state.and_then(|state| omission_reason(variables, state, name)) {
         return format!("{{{name}}} has no value: {reason}");
     }
-    let reason = match of_state {
+    let reason = match source_state {
         Some(state) if history.visits(state) == 0 => format!("state '{state}' has not been executed"),
         Some(state) => format!("the last result of state '{state}' does not have it"),
         None if definition.arguments().get(name).is_some() => {
@@ -28,8 +32,8 @@ pub(super) fn no_value(definition: &Definition, history: &History, variables: &d
     format!("{{{name}}} has no value: {reason}. If it is meant as text, write {{{{{name}}}}}")
 }
 
-/// Returns the reason that `{name}` of the nested run of a state was omitted from its result, and the ways to the value.
-fn omitted(variables: &dyn Lookup, state: &str, name: &str) -> Option<String> {
+/// Returns the reason that the result of a state's nested run omits `{name}`, and other sources of the value.
+fn omission_reason(variables: &dyn Lookup, state: &str, name: &str) -> Option<String> {
     let field_of_state = |field: &str| variables.get(&format!("{state}_{field}"));
     let mut parts = name.strip_prefix(state)?.strip_prefix('_')?.split('.');
     match (parts.next()?, parts.next()) {

@@ -1,10 +1,10 @@
-//! Branches: the child runs of a `parallel`.
+//! The branches of a `parallel`: its child runs.
 
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::{Decision, DecisionBuilder, Effect, Entering, params, starting};
+use super::{Decision, DecisionBuilder, Effect, Entering, params, start_run_effect};
 use crate::child;
 use crate::definition::State;
 use crate::event::{ChildEnd, Event, Outcome};
@@ -13,49 +13,50 @@ use crate::items::{ForEach, ForEachParallel, ItemsError};
 use crate::parallel::{Branches, FAIL_FAST, ITEMS, MAX_PARALLEL, Parallel, WORKFLOWS, kept_result, left_open};
 use crate::substitute::Lookup;
 
-/// Reason for not entering a state with its items.
-pub(super) enum NotEntered {
-    /// A placeholder has no value.
+/// Reason that a state with items cannot be entered.
+pub(super) enum EntryError {
+    /// The placeholder with this name has no value.
     Unresolved(String),
+    /// The list of items is invalid.
     Items(ItemsError),
 }
 
 /// Returns the parameters of the `parallel` that runs the workflow of a state once for each item.
-pub(super) fn of_items(
+pub(super) fn item_loop_params(
     state: &State,
     for_each: &ForEach,
-    at_once: ForEachParallel,
+    parallel_loop: ForEachParallel,
     entering: &Entering<'_, impl Lookup>,
     refuses_unresolved: bool,
-) -> Result<Map<String, Value>, NotEntered> {
-    let items = for_each.resolve(entering).map_err(NotEntered::Items)?;
+) -> Result<Map<String, Value>, EntryError> {
+    let items = for_each.resolve(entering).map_err(EntryError::Items)?;
     let mut branches = Vec::with_capacity(items.len());
-    let mut shared = None;
+    let mut shared_definition = None;
     for item in &items {
         let item = Some((for_each.name.clone(), item.clone()));
         let variables = Entering { before: entering.before, visits: entering.visits.clone(), item };
         if let Some(unresolved) = state.unresolved(&variables).filter(|_| refuses_unresolved) {
-            return Err(NotEntered::Unresolved(unresolved.to_owned()));
+            return Err(EntryError::Unresolved(unresolved.to_owned()));
         }
-        // Hands no terminal down: two runs would type into it at once.
+        // Pass no terminal: several runs would type into it at once.
         let mut branch = params(state, &variables, &Terminals::default());
-        // Its placeholders are its own, so it is the same for all.
-        shared = branch.shift_remove(child::DEFINITION);
+        // The placeholders of the definition belong to the child, so all branches share one definition.
+        shared_definition = branch.shift_remove(child::DEFINITION);
         branches.push(Value::Object(branch));
     }
-    let shared = shared.map(|definition| (child::DEFINITION, definition));
+    let shared_definition = shared_definition.map(|definition| (child::DEFINITION, definition));
     let fields = [
         (WORKFLOWS, branches.into()),
         (ITEMS, items.into()),
-        (MAX_PARALLEL, at_once.at_once.into()),
-        (FAIL_FAST, at_once.fail_fast.into()),
+        (MAX_PARALLEL, parallel_loop.max_parallel.into()),
+        (FAIL_FAST, parallel_loop.fail_fast.into()),
     ];
-    Ok(fields.into_iter().chain(shared).map(|(name, value)| (name.to_owned(), value)).collect())
+    Ok(fields.into_iter().chain(shared_definition).map(|(name, value)| (name.to_owned(), value)).collect())
 }
 
-/// Returns the effects that bring the outcomes of the branches in progress, or that of the whole action where there is
-/// nothing to start.
-pub(super) fn asking(current: &CurrentStep, branches: &Branches, history: &History) -> Vec<Effect> {
+/// Returns the effects that produce the outcomes of the branches in progress. If the action is over, returns the effect
+/// that produces its outcome.
+pub(super) fn branch_effects(current: &CurrentStep, branches: &Branches, history: &History) -> Vec<Effect> {
     let answer = |outcome| vec![Effect::Answer { step: current.step.clone(), outcome }];
     match Parallel::read(&current.params) {
         Err(error) => answer(child::refused(error.to_string())),
@@ -63,20 +64,20 @@ pub(super) fn asking(current: &CurrentStep, branches: &Branches, history: &Histo
             answer(parallel.outcome(&current.step, branches, history.rules()))
         }
         Ok(parallel) => {
-            let asking = |number| branch(current, &parallel, number, current.limit, history);
-            branches.open().filter_map(asking).collect()
+            let effect = |number| branch_effect(current, &parallel, number, current.limit, history);
+            branches.open().filter_map(effect).collect()
         }
     }
 }
 
-fn branch(
+fn branch_effect(
     current: &CurrentStep,
     parallel: &Parallel<'_>,
     number: usize,
     limit: Option<Duration>,
     history: &History,
 ) -> Option<Effect> {
-    Some(starting(current.step.part(number), &parallel.branch(number)?, limit, history))
+    Some(start_run_effect(current.step.part(number), &parallel.branch(number)?, limit, history))
 }
 
 impl DecisionBuilder<'_> {
@@ -88,14 +89,14 @@ impl DecisionBuilder<'_> {
         match Parallel::read(&entered.params) {
             Ok(parallel) if !parallel.is_over(&branches) => self.begin_branches(&entered, &parallel, &mut branches),
             _ => {
-                let answer = asking(&entered, &branches, self.history);
+                let answer = branch_effects(&entered, &branches, self.history);
                 self.decision.effects.extend(answer);
             }
         }
         self.decision
     }
 
-    /// Takes in the outcome of a branch. Begins the next ones, or ends the state.
+    /// Handles the outcome of a branch: begins the next branches, or ends the state.
     pub(super) fn end_branch(mut self, current: &CurrentStep, number: usize, outcome: Outcome) -> Decision {
         let step = current.step.part(number);
         let others_wait = self.history.waiting_children().any(|waiting| *waiting != step);
@@ -110,7 +111,7 @@ impl DecisionBuilder<'_> {
         let (at, name) = (self.now, parallel.name(number));
         self.record(Event::BranchEnded { at, step: step.clone(), name, result: result.clone() });
         if !parallel.keeps_terminals(number) {
-            // Nothing else works in them.
+            // No other run uses these terminals.
             let close = |session: &str| Effect::CloseTerminal { session_id: session.to_owned() };
             self.decision.effects.extend(left_open(&result).map(close));
         }
@@ -118,14 +119,14 @@ impl DecisionBuilder<'_> {
         let is_over = parallel.is_over(&branches);
         if is_over {
             self.abandon_branches(current, &branches);
-            // The state ends with its own outcome, as any other: its conditions may need the screen.
+            // The outcome of the state must arrive as an input: its conditions may need the screen.
             let (step, outcome) =
                 (current.step.clone(), parallel.outcome(&current.step, &branches, self.history.rules()));
             self.decision.effects.push(Effect::Answer { step, outcome });
         }
         if self.history.child_waits() && (is_over || !others_wait) {
-            // It ended at its gate, and the run's clock runs again.
-            self.rearm();
+            // The last waiting branch ended at a gate, so the deadline applies again.
+            self.arm_deadline();
         }
         if !self.paused {
             self.begin_branches(current, &parallel, &mut branches);
@@ -133,8 +134,8 @@ impl DecisionBuilder<'_> {
         self.decision
     }
 
-    /// Begins the branches that waited for the end of the pause.
-    pub(super) fn go_on_with_branches(&mut self) {
+    /// Begins the branches that became due during a pause.
+    pub(super) fn begin_due_branches(&mut self) {
         let history = self.history;
         if let (Some(current), Some(branches)) = (history.current(), history.branches())
             && let Ok(parallel) = Parallel::read(&current.params)
@@ -143,14 +144,14 @@ impl DecisionBuilder<'_> {
         }
     }
 
-    /// Begins the branches that are due, and has their runs started.
+    /// Begins the branches that are due, and starts their runs.
     fn begin_branches(&mut self, current: &CurrentStep, parallel: &Parallel<'_>, branches: &mut Branches) {
         let limit = current.limit_left(self.now);
         for number in parallel.due(branches) {
             branches.begin(number);
             let (at, name) = (self.now, parallel.name(number));
             self.record(Event::BranchBegan { at, step: current.step.part(number), name });
-            let effect = branch(current, parallel, number, limit, self.history);
+            let effect = branch_effect(current, parallel, number, limit, self.history);
             self.decision.effects.extend(effect);
         }
     }

@@ -1,8 +1,7 @@
 //! Pausing and resuming of runs.
 //!
-//! An action in progress at the pause of a run continues to its end, which the history records. The decision on it
-//! comes then and waits until the run resumes, so that a run continues after a pause of a week exactly as it would have
-//! at once.
+//! An action in progress continues to its end, which the history records. The decision on its outcome is made then, and
+//! takes effect when the run resumes. So a run continues after a pause of a week exactly as it would have without one.
 
 use steplatch_ids::StepId;
 
@@ -10,29 +9,29 @@ use super::{Decision, DecisionBuilder, Effect};
 use crate::event::{Continuation, Event};
 
 impl DecisionBuilder<'_> {
-    /// Begins nothing new.
+    /// Pauses the run and its children: nothing new begins.
     pub(super) fn pause(mut self, by: String, above: bool) -> Decision {
-        if !self.history.stands_still() {
+        if !self.history.is_clock_stopped() {
             self.decision.effects.push(Effect::DisarmDeadline);
         }
-        let pausing = |step: &StepId| Effect::PauseChild { step: step.clone(), by: by.clone() };
-        self.decision.effects.extend(self.history.children().map(pausing));
+        let pause_effect = |step: &StepId| Effect::PauseChild { step: step.clone(), by: by.clone() };
+        self.decision.effects.extend(self.history.children().map(pause_effect));
         self.record(Event::Paused { at: self.now, by, above });
         self.decision
     }
 
-    /// Continues with the waiting decision.
+    /// Resumes the run and its children, and continues with the deferred decision.
     pub(super) fn resume(mut self, by: String) -> Decision {
         self.paused = false;
         self.record(Event::Resumed { at: self.now, by: by.clone() });
         if self.history.gate().is_none() && !self.history.child_waits() {
-            self.rearm();
+            self.arm_deadline();
         }
-        let resuming = |step: &StepId| Effect::ResumeChild { step: step.clone(), by: by.clone() };
-        self.decision.effects.extend(self.history.children().map(resuming));
-        self.go_on_with_branches();
+        let resume_effect = |step: &StepId| Effect::ResumeChild { step: step.clone(), by: by.clone() };
+        self.decision.effects.extend(self.history.children().map(resume_effect));
+        self.begin_due_branches();
         let history = self.history;
-        match history.held().cloned() {
+        match history.deferred().cloned() {
             None => self.decision,
             Some(Continuation::Leave { from, way }) => {
                 self.follow(&from, way, history.variables(), history.terminals())
@@ -46,14 +45,14 @@ impl DecisionBuilder<'_> {
         }
     }
 
-    /// Keeps the consequence of an end for the time after the pause.
-    pub(super) fn hold(mut self, onward: Continuation) -> Decision {
-        self.record(Event::HeldBack { at: self.now, onward });
+    /// Defers a continuation until the run resumes.
+    pub(super) fn defer(mut self, continuation: Continuation) -> Decision {
+        self.record(Event::HeldBack { at: self.now, onward: continuation });
         self.decision
     }
 
-    /// Restarts the time of the run, except during a pause.
-    pub(super) fn rearm(&mut self) {
+    /// Arms the deadline of the run, except during a pause.
+    pub(super) fn arm_deadline(&mut self) {
         if !self.paused {
             self.decision.effects.push(Effect::ArmDeadline { after: self.history.time_left(self.now) });
         }

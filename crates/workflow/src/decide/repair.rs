@@ -1,33 +1,32 @@
 //! Patches of the machine of a run that stopped at a screen which the machine does not know.
 //!
-//! A proposal opens a gate for a person over the waiting gate. If the person declines the patch, that gate waits again.
-//! If they accept it, the patched document is the run's after the answer, and the answer states where the run
-//! continues.
+//! A proposal opens a gate for a person above the open gate. If the person declines the patch, the open gate waits
+//! again. If the person accepts, the run continues with the patched document, in the state that the answer names.
 
 use steplatch_ids::StepId;
 
-use super::gate::asking;
+use super::gate::gate_effects;
 use super::{Branch, Decision, DecisionBuilder, Input, unknown};
 use crate::event::{By, Event};
 use crate::history::{Gate, GateRequest, History};
 use crate::repair::{ACCEPT_AND_ASK, DECLINE, Proposal};
 
-/// Suffix of the place of a question about a patch. No state has such a name.
-const PLACE_END: &str = "-patch";
+/// Suffix of the place of a question about a patch. No state name has this suffix.
+const PLACE_SUFFIX: &str = "-patch";
 
 /// Returns the place of the questions about patches in a state.
 fn place(state: &str) -> String {
-    format!("{state}{PLACE_END}")
+    format!("{state}{PLACE_SUFFIX}")
 }
 
 /// Returns whether a gate asks about a patch.
 #[must_use]
 pub fn asks_about_patch(gate: &StepId) -> bool {
-    gate.place.ends_with(PLACE_END)
+    gate.place.ends_with(PLACE_SUFFIX)
 }
 
-/// Returns the document that decides from this input on, if the input accepts a patch of the machine: it is the source
-/// of the definition for [`decide`](super::decide) with the input.
+/// Returns the proposal that an input accepts, if any. From this input on, its document is the definition for
+/// [`decide`](super::decide).
 #[must_use]
 pub fn accepted_patch<'h>(history: &'h History, input: &Input) -> Option<&'h Proposal> {
     let Input::GateAnswered { step, choice, .. } = input else { return None };
@@ -39,20 +38,20 @@ pub fn accepted_patch<'h>(history: &'h History, input: &Input) -> Option<&'h Pro
 }
 
 impl DecisionBuilder<'_> {
-    /// Asks a person about a patch, over the gate that waits.
+    /// Asks a person about a patch, above the open gate.
     pub(super) fn propose(mut self, proposal: Box<Proposal>) -> Decision {
-        let Some(over) = self.history.gate() else { return self.decision };
-        let (run, place) = (over.step.run.clone(), place(&over.step.place));
+        let Some(earlier_gate) = self.history.gate() else { return self.decision };
+        let (run, place) = (earlier_gate.step.run.clone(), place(&earlier_gate.step.place));
         let step = StepId { run, place, visit: self.history.proposals().saturating_add(1) };
         let proposed = Event::PatchProposed { at: self.now, step, proposal, terminals: None };
         let mut history = self.history.clone();
         history.apply(&proposed);
         self.record(proposed);
-        self.decision.effects.extend(history.gate().into_iter().flat_map(|gate| asking(gate, self.now)));
+        self.decision.effects.extend(history.gate().into_iter().flat_map(|gate| gate_effects(gate, self.now)));
         self.decision
     }
 
-    /// Continues as the answer to a proposal selects.
+    /// Continues with the answer to a proposal.
     pub(super) fn pass_patch(
         mut self,
         gate: &Gate,
@@ -68,7 +67,7 @@ impl DecisionBuilder<'_> {
         let answer = Event::GateAnswered { at: self.now, step: gate.step.clone(), choice: choice.clone(), by };
         if choice == DECLINE {
             self.record(answer);
-            self.decision.effects.extend(asking(earlier_gate, self.now));
+            self.decision.effects.extend(gate_effects(earlier_gate, self.now));
             return self.decision;
         }
         // The earlier gate no longer needs an answer.
@@ -78,17 +77,17 @@ impl DecisionBuilder<'_> {
         self.record(answer);
         let state = earlier_gate.step.place.as_str();
         if choice == ACCEPT_AND_ASK
-            && let (GateRequest::Judgement { otherwise, .. }, Some(entry)) =
+            && let (GateRequest::Judgement { otherwise, .. }, Some(state_definition)) =
                 (&earlier_gate.asks, self.definition.state(state))
         {
-            let choices = unknown::choices(self.definition, entry, self.history.gateless());
+            let choices = unknown::choices(self.definition, state_definition, self.history.gateless());
             return self.open_gate(earlier_gate.step.clone(), choices, otherwise.clone(), earlier_gate.context.clone());
         }
         let Some(chosen) = proposal.choices.iter().find(|possible| possible.description == choice) else {
             return self.decision;
         };
         let way = Branch::Go { to: chosen.next_state.clone(), because };
-        self.rearm();
+        self.arm_deadline();
         self.follow(state, way, history.variables(), history.terminals())
     }
 }

@@ -1,4 +1,4 @@
-//! A run that begins at a state of an earlier run, and takes over what that run recorded before it.
+//! A run that begins at a state of an earlier run, and takes over the events that the earlier run recorded before.
 
 use std::collections::BTreeSet;
 
@@ -6,26 +6,26 @@ use serde_json::{Value, json};
 use steplatch_clock::Timestamp;
 use steplatch_ids::StepId;
 
-use super::{Decision, DecisionBuilder, Effect, Start, started};
+use super::{Decision, DecisionBuilder, Effect, Start, started_event};
 use crate::definition::Definition;
 use crate::event::{Event, Outcome};
 use crate::history::{Gate, History};
 use crate::question::AnsweredBy;
 
-/// Failure to take over the results of an earlier run.
+/// Reason that a run cannot take over the results of an earlier run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TakeOverError {
-    /// The run has not entered the state so often.
+    /// The run has fewer visits to the state.
     #[error("the run has not entered state '{state}'{}; it entered: {}", if *.visit > 1 { format!(" {visit} times") } else { String::new() }, .entered.join(", "))]
     NotEntered {
         /// The state.
         state: String,
         /// The visit.
         visit: u32,
-        /// The states that it entered, in their order.
+        /// The states that the run entered, in order.
         entered: Vec<String>,
     },
-    /// A person decided something before the state.
+    /// A person answered a question before the state.
     #[error(
         "a person answered a question of the run before state '{state}', and the answer is for that run alone; begin at \
          '{from}' or before it"
@@ -46,10 +46,10 @@ pub enum TakeOverError {
         /// The state with the repair.
         from: String,
     },
-    /// The state belongs to the end of a run.
+    /// The state was entered as the finally state.
     #[error("state '{0}' came after the end of the run, as its finally state")]
     Finally(String),
-    /// A state with recorded results is another one now.
+    /// A state with recorded results has changed.
     #[error(
         "state '{changed}' came before '{state}' and has changed, so its result may be another one now; begin at '{changed}' or before it"
     )]
@@ -59,12 +59,12 @@ pub enum TakeOverError {
         /// The state that has changed.
         changed: String,
     },
-    /// The arguments, the host or the first state are others now.
+    /// The arguments, the host or the initial state have changed.
     #[error(
         "the workflow begins in another way now: its {0} changed, so the recorded results may be others; run it again as a whole"
     )]
     OtherBeginning(&'static str),
-    /// The definition has no such state any more.
+    /// The definition no longer has the state.
     #[error("the workflow has no state '{0}' any more")]
     Unknown(String),
 }
@@ -74,7 +74,7 @@ pub enum TakeOverError {
 pub struct RecordedPart {
     /// The events between the start and the entry of the state.
     events: Vec<Event>,
-    /// The state at which the other run begins.
+    /// The state at which the new run begins.
     state: String,
     /// The rules that the events follow.
     semantics_version: u32,
@@ -87,12 +87,12 @@ impl RecordedPart {
         self.events.len()
     }
 
-    /// Returns the part of a run, given by all its events, before the entry number `visit` of a state. The states of
-    /// that part must be the same in `definition`.
+    /// Returns the part of a run before visit number `visit` to a state. `events` are all events of the run. The states
+    /// of the part must be the same in `definition`.
     ///
     /// # Errors
     ///
-    /// If there is no such entry, or another run must not take over the part.
+    /// If there is no such visit, or another run must not take over the part.
     pub fn before(events: &[Event], definition: &Definition, state: &str, visit: u32) -> Result<Self, TakeOverError> {
         let is_entry = |step: &StepId| step.place == state && step.visit == visit;
         let Some(end) = events.iter().position(|event| entered_step(event).is_some_and(is_entry)) else {
@@ -106,7 +106,7 @@ impl RecordedPart {
         }
         let (earlier, document) = (events.get(..end).unwrap_or_default(), definition.document());
         let mut history = History::new();
-        let mut from = state.clone();
+        let mut last_state = state.clone();
         for event in earlier {
             match event {
                 Event::Started { definition: before, .. } => {
@@ -121,16 +121,16 @@ impl RecordedPart {
                     if before != Some(&document["states"][&step.place]) {
                         return Err(TakeOverError::Changed { state, changed: step.place.clone() });
                     }
-                    from.clone_from(&step.place);
+                    last_state.clone_from(&step.place);
                 }
                 Event::GateAnswered { choice, .. }
                     if history.gate().is_some_and(|gate| is_for_person(gate, choice)) =>
                 {
-                    return Err(TakeOverError::Approved { state, from });
+                    return Err(TakeOverError::Approved { state, from: last_state });
                 }
-                // A run below it has waited for an answer, maybe that of a person.
-                Event::ChildWaits { .. } => return Err(TakeOverError::Approved { state, from }),
-                Event::PatchProposed { .. } => return Err(TakeOverError::Repaired { state, from }),
+                // A child run has waited for an answer, possibly of a person.
+                Event::ChildWaits { .. } => return Err(TakeOverError::Approved { state, from: last_state }),
+                Event::PatchProposed { .. } => return Err(TakeOverError::Repaired { state, from: last_state }),
                 Event::FinallyBegan { .. } => return Err(TakeOverError::Finally(state)),
                 _ => {}
             }
@@ -140,7 +140,7 @@ impl RecordedPart {
         Ok(Self { events: earlier.iter().skip(1).cloned().collect(), state, semantics_version })
     }
 
-    /// Returns the number of the last visit to a state; 1 if the run has not entered it.
+    /// Returns the number of the last visit to a state; 1 if the run has not entered the state.
     #[must_use]
     pub fn last_visit(events: &[Event], state: &str) -> u32 {
         let visits = events.iter().filter_map(entered_step).filter(|step| step.place == state).map(|step| step.visit);
@@ -175,25 +175,25 @@ impl RecordedPart {
         sessions.into_iter().map(|session| (session.to_owned(), opened_by(session))).collect()
     }
 
-    /// Returns the names of the states that the earlier run executed from the state on, given all its events.
+    /// Returns the names of the states that the earlier run executed after the part. `events` are all its events.
     #[must_use]
     pub fn states_to_repeat<'e>(&self, events: &'e [Event]) -> BTreeSet<&'e str> {
         let later = events.get(self.events.len() + 1..).unwrap_or_default();
         later.iter().filter_map(entered_step).map(|step| step.place.as_str()).collect()
     }
 
-    /// Returns the part as it is recorded in the run that takes it over at `now`: the clock of that run begins then.
-    fn stamped(self, now: Timestamp) -> Vec<Event> {
-        let stamped = self.events.into_iter().map(|event| {
+    /// Returns the events with `now` as their time, because the clock of the new run begins then.
+    fn events_at(self, now: Timestamp) -> Vec<Event> {
+        let events = self.events.into_iter().map(|event| {
             let mut value = json!(event);
             value["at"] = json!(now);
             serde_json::from_value(value).unwrap_or(event)
         });
-        stamped.collect()
+        events.collect()
     }
 }
 
-/// Returns the step of the entry of a state.
+/// Returns the step of an event that enters a state.
 fn entered_step(event: &Event) -> Option<&StepId> {
     match event {
         Event::StateEntered { step, .. } => Some(step),
@@ -201,21 +201,21 @@ fn entered_step(event: &Event) -> Option<&StepId> {
     }
 }
 
-/// Returns whether only a person makes a choice at a gate.
+/// Returns whether only a person may make a choice at a gate.
 fn is_for_person(gate: &Gate, choice: &str) -> bool {
     gate.answered_by() == AnsweredBy::Human || gate.choices_for_person().contains(&choice)
 }
 
-/// Returns the first decision of a run that begins at a state of an earlier one.
+/// Returns the first decision of a run that begins at a state of an earlier run.
 #[must_use]
 pub fn begin_from(definition: &Definition, start: Start, part: RecordedPart, now: Timestamp) -> Decision {
     let after = start.limits.execution_timeout();
-    let mut started = started(definition, start, now);
+    let mut started = started_event(definition, start, now);
     if let Event::Started { semantics_version, .. } = &mut started {
         *semantics_version = part.semantics_version;
     }
     let (mut events, state) = (vec![started], part.state.clone());
-    events.extend(part.stamped(now));
+    events.extend(part.events_at(now));
     let history = History::from_iter(&events);
     let mut builder = DecisionBuilder::new(definition, &history, now);
     builder.decision.effects.push(Effect::ArmDeadline { after });

@@ -3,22 +3,22 @@
 use super::Effect;
 
 impl Effect {
-    /// Returns whether it ends something that the run has begun.
+    /// Returns whether the effect closes a terminal or abandons a step.
     #[must_use]
     pub fn closes(&self) -> bool {
         matches!(self, Self::CloseTerminal { .. } | Self::CloseOpened { .. } | Self::Abandon { .. })
     }
 
-    /// Splits effects into stages. Effects of one stage begin at once, and the next stage begins after the end of what
-    /// they close: a new action or run may use what they use, and a terminal stays open while an abandoned run still
-    /// waits at a gate for a person.
+    /// Splits effects into stages. Effects of one stage begin at once; the next stage begins after they have closed
+    /// their terminals and abandoned their steps. A new action or run may use those terminals, and an abandoned run may
+    /// still wait at a gate.
     #[must_use]
     pub fn stages(effects: Vec<Self>) -> Vec<Vec<Self>> {
         let mut stages: Vec<Vec<Self>> = Vec::new();
         for effect in effects {
-            let waits_for = |before: &Self| match effect {
-                Self::Perform { .. } | Self::StartRun { .. } => before.closes(),
-                Self::CloseTerminal { .. } | Self::CloseOpened { .. } => matches!(before, Self::Abandon { .. }),
+            let waits_for = |earlier: &Self| match effect {
+                Self::Perform { .. } | Self::StartRun { .. } => earlier.closes(),
+                Self::CloseTerminal { .. } | Self::CloseOpened { .. } => matches!(earlier, Self::Abandon { .. }),
                 _ => false,
             };
             match stages.last_mut().filter(|stage| !stage.iter().any(waits_for)) {

@@ -6,23 +6,22 @@ use super::Problem;
 
 /// The tools that a state may name, provided by the component that performs them.
 pub trait ToolCatalog {
-    /// Returns the names of all tools. `sleep` and `run_workflow` are not among them: they belong to
-    /// every machine.
+    /// Returns the names of all tools, without [`OF_MACHINES`](crate::tool::OF_MACHINES).
     fn tools(&self) -> Vec<String>;
 
-    /// Checks the parameters of one of these tools if they are literal.
+    /// Checks the literal parameters of a tool.
     ///
-    /// A string with a `{` may turn out to be anything, so it passes. A missing session passes too: the run fills it
-    /// in. The pointers of the problems begin at the parameters (`/timeout`).
+    /// A string with a `{` is accepted, because its value is not known yet. A missing session is accepted, because the
+    /// run supplies it. The pointers of the problems begin at the parameters (`/timeout`).
     fn check(&self, tool: &str, params: &Map<String, Value>) -> Vec<Problem>;
 
-    /// Returns the JSON Schema of a tool's parameters, whose description is that of the tool.
+    /// Returns the JSON Schema of a tool's parameters. The description of the schema describes the tool.
     fn schema(&self, tool: &str) -> Option<Value> {
         let _ = tool;
         None
     }
 
-    /// Returns the known fields of a tool's result: `None` where it may have any.
+    /// Returns the known fields of a tool's result; `None` if any field is possible.
     fn fields(&self, tool: &str) -> Option<Vec<String>> {
         let _ = tool;
         None
@@ -31,14 +30,14 @@ pub trait ToolCatalog {
     /// Returns whether the tool works on a terminal, named by its parameter `session_id`.
     fn takes_session(&self, tool: &str) -> bool;
 
-    /// Returns whether the daemon can open a gate for a described condition.
+    /// Returns whether the daemon can open a gate for a condition with a description.
     fn has_judges(&self) -> bool {
         false
     }
 
-    /// Returns whether a parameter is text, or consists of texts.
+    /// Returns whether a parameter is a text or consists of texts.
     ///
-    /// `"{exit_code}"` then becomes `"0"`; elsewhere it keeps the variable's type and becomes `0`.
+    /// In such a parameter, `"{exit_code}"` becomes the text `"0"`; in others it becomes the number `0`.
     fn takes_text(&self, tool: &str, param: &str) -> bool {
         let _ = (tool, param);
         false

@@ -1,4 +1,4 @@
-//! The reader of `arguments` and `return_values`.
+//! The parser of `arguments` and `return_values`.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use crate::contract::{Contract, ContractVariable, KEYWORDS, ValueSchema, is_of_e
 use crate::variables::may_be_named;
 use crate::{dialogue, substitute};
 
-/// The key of the side whose variables a run exports.
+/// The key of the contract side whose variables a run exports.
 pub(super) const ARGUMENTS: &str = "arguments";
 
 impl Diagnostics {
@@ -31,8 +31,8 @@ impl Diagnostics {
         Contract { variables: entries.iter().filter_map(|(name, place)| self.variable(what, name, &place)).collect() }
     }
 
-    /// Reports the names that are on both sides.
-    pub(super) fn disjoint(&mut self, document: &Object<'_>, arguments: &Contract, return_values: &Contract) {
+    /// Reports names that are both arguments and return values.
+    pub(super) fn check_disjoint(&mut self, document: &Object<'_>, arguments: &Contract, return_values: &Contract) {
         let Some(place) = document.get("return_values") else { return };
         for name in return_values.names().filter(|name| arguments.get(name).is_some()) {
             let message = format!("Environment variables cannot be both arguments and return values: {name}");
@@ -40,8 +40,8 @@ impl Diagnostics {
         }
     }
 
-    /// Warns of secret arguments that no state can use: they have no export, and no placeholder refers to their value.
-    pub(super) fn unused_secrets(&mut self, document: &Object<'_>, arguments: &Contract, states: &[State]) {
+    /// Warns about secret arguments that no state can use: they are not exported, and no placeholder refers to them.
+    pub(super) fn warn_unused_secrets(&mut self, document: &Object<'_>, arguments: &Contract, states: &[State]) {
         let Some(place) = document.get(ARGUMENTS) else { return };
         for name in arguments.iter().filter(|one| one.is_secret() && !one.is_exported()).map(ContractVariable::name) {
             let uses = |text: &str| substitute::placeholders(text).any(|one| one.root() == name && !one.is_for_shell);
@@ -59,10 +59,10 @@ impl Diagnostics {
 
     fn variable(&mut self, what: &str, name: &str, place: &JsonPath<'_>) -> Option<ContractVariable> {
         let is_argument = what == ARGUMENTS;
-        let letter = |byte: u8| if is_argument { byte.is_ascii_alphabetic() } else { byte.is_ascii_uppercase() };
+        let is_letter = |byte: u8| if is_argument { byte.is_ascii_alphabetic() } else { byte.is_ascii_uppercase() };
         let well_formed = (1..=MAX_VARIABLE_NAME_CHARS).contains(&name.len())
-            && name.bytes().next().is_some_and(letter)
-            && name.bytes().all(|byte| letter(byte) || byte.is_ascii_digit() || byte == b'_');
+            && name.bytes().next().is_some_and(is_letter)
+            && name.bytes().all(|byte| is_letter(byte) || byte.is_ascii_digit() || byte == b'_');
         if !well_formed {
             let kind = if is_argument { "Argument" } else { "Environment variable" };
             let capitals = if is_argument { "" } else { "be uppercase, " };
@@ -88,10 +88,10 @@ impl Diagnostics {
         }
         let object = self.object(place, "a variable of a contract", &VARIABLE_KEYS)?;
         if let Some(place) = object.get("name")
-            && let Some(written) = self.text(&place, "'name'")
-            && written != name
+            && let Some(declared_name) = self.text(&place, "'name'")
+            && declared_name != name
         {
-            self.error(&place.pointer, format!("'name' must be the variable's key '{name}', not '{written}'"));
+            self.error(&place.pointer, format!("'name' must be the variable's key '{name}', not '{declared_name}'"));
         }
         let description = object.get("description").and_then(|place| self.text(&place, "'description'"));
         let required = object.get("required").and_then(|place| self.boolean(&place, "'required'"));
@@ -162,17 +162,17 @@ impl Diagnostics {
 
     fn value_schema(&mut self, place: &JsonPath<'_>) -> Option<ValueSchema> {
         let object = self.free_object(place, "'schema'")?;
-        let mut known = true;
-        for word in object.fields.keys().filter(|word| !KEYWORDS.contains(&word.as_str())) {
-            let or = suggestion_or_known(word, KEYWORDS.iter().copied());
-            let message = format!("'{word}' is not understood in the schema of a variable{or}");
-            self.error(&format!("{}/{}", object.pointer, super::document::escaped(word)), message);
-            known = false;
+        let mut is_valid = true;
+        for keyword in object.fields.keys().filter(|keyword| !KEYWORDS.contains(&keyword.as_str())) {
+            let suggestion = suggestion_or_known(keyword, KEYWORDS.iter().copied());
+            let message = format!("'{keyword}' is not understood in the schema of a variable{suggestion}");
+            self.error(&format!("{}/{}", object.pointer, super::document::escaped(keyword)), message);
+            is_valid = false;
         }
         match ValueSchema::read(object.fields) {
-            Ok(schema) => known.then_some(schema),
+            Ok(schema) => is_valid.then_some(schema),
             Err(invalid) => {
-                self.error(&format!("{}/{}", object.pointer, invalid.word), invalid.message);
+                self.error(&format!("{}/{}", object.pointer, invalid.keyword), invalid.message);
                 None
             }
         }

@@ -1,4 +1,4 @@
-//! A reader of JSON documents that keeps the current place and collects the problems.
+//! Readers of JSON values, which collect problems with JSON pointers.
 
 use serde_json::{Map, Value};
 
@@ -29,15 +29,15 @@ impl Diagnostics {
             let similar = meant_key(key, known);
             let message = format!("unknown key '{key}' in {what}{}", hint(key, similar, known));
             self.error(&format!("{}/{}", place.pointer, escaped(key)), message);
-            object.meant.extend(similar.map(str::to_owned));
+            object.meant_keys.extend(similar.map(str::to_owned));
         }
         Some(object)
     }
 
-    /// Takes an object whose keys are names of its author's choice.
+    /// Reads an object whose keys are chosen by its author.
     pub(crate) fn free_object<'v>(&mut self, place: &JsonPath<'v>, what: &str) -> Option<Object<'v>> {
         match place.value {
-            Value::Object(fields) => Some(Object { fields, pointer: place.pointer.clone(), meant: Vec::new() }),
+            Value::Object(fields) => Some(Object { fields, pointer: place.pointer.clone(), meant_keys: Vec::new() }),
             other => {
                 self.error(&place.pointer, format!("{what} must be an object, not {}", kind(other)));
                 None
@@ -45,7 +45,7 @@ impl Diagnostics {
         }
     }
 
-    /// Takes a field that must be there.
+    /// Reads a required field.
     pub(crate) fn required<'v>(&mut self, object: &Object<'v>, key: &str) -> Option<JsonPath<'v>> {
         let place = object.get(key);
         if place.is_none() {
@@ -54,9 +54,10 @@ impl Diagnostics {
         place
     }
 
-    /// Reports a missing field, unless a reported unknown key is a misspelling of it. `advice` follows the message.
+    /// Reports a missing field, unless an already reported unknown key is a misspelling of the field's key. `advice`
+    /// follows the message.
     pub(crate) fn missing(&mut self, object: &Object<'_>, key: &str, advice: &str) {
-        if !object.meant.iter().any(|meant| meant == key) {
+        if !object.meant_keys.iter().any(|meant| meant == key) {
             self.error(&object.pointer, format!("'{key}' is missing{advice}"));
         }
     }
@@ -92,8 +93,8 @@ impl Diagnostics {
 pub(crate) struct Object<'v> {
     pub(crate) fields: &'v Map<String, Value>,
     pub(crate) pointer: String,
-    /// The known keys that its unknown keys probably mean.
-    meant: Vec<String>,
+    /// The known keys that unknown keys of the object probably mean.
+    meant_keys: Vec<String>,
 }
 
 impl<'v> Object<'v> {
@@ -111,12 +112,12 @@ impl<'v> Object<'v> {
     }
 }
 
-/// Writes a key as a part of a JSON pointer (RFC 6901).
+/// Returns a key as a part of a JSON pointer (RFC 6901).
 pub(crate) fn escaped(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
 
-/// Describes the kind of a value.
+/// Returns a description of a value's kind.
 pub(crate) fn kind(value: &Value) -> String {
     match value {
         Value::Null => "null".to_owned(),
@@ -128,7 +129,7 @@ pub(crate) fn kind(value: &Value) -> String {
     }
 }
 
-/// Keys that authors write who know other languages, each with the key of this one, or the text to write instead.
+/// Keys of other workflow languages, each with the corresponding key of this language.
 const SYNONYMS: [(&str, &str); 25] = [
     ("next", "next_state"),
     ("target", "next_state"),
@@ -157,11 +158,11 @@ const SYNONYMS: [(&str, &str); 25] = [
     ("steps", "states"),
 ];
 
-/// Returns the known key that an unknown one probably means: by its meaning, else by its letters.
+/// Returns the known key that an unknown key probably means: a synonym, else a similarly spelled key.
 pub(crate) fn meant_key<'k>(unknown: &str, known: &'k [String]) -> Option<&'k str> {
     let known = || known.iter().map(String::as_str);
-    let written = unknown.to_lowercase();
-    let synonym = known().find(|known| SYNONYMS.contains(&(&written, known)));
+    let lowercase = unknown.to_lowercase();
+    let synonym = known().find(|known| SYNONYMS.contains(&(&lowercase, known)));
     synonym.or_else(|| nearest(unknown, known()))
 }
 
@@ -176,23 +177,24 @@ pub(crate) fn hint(unknown: &str, similar: Option<&str>, known: &[String]) -> St
     }
 }
 
-/// Maximum size of a word, in bytes, in the search for mistyped ones.
+/// Maximum size of a word, in bytes, in the search for misspellings.
 const MAX_COMPARED_BYTES: usize = 128;
 
-/// Names the known word that an unknown one is probably meant to be: `, did you mean 'transitions'?`
+/// Returns the end of a message with the known word that an unknown word probably means: `, did you mean
+/// 'transitions'?`
 ///
-/// Returns nothing where no word is near enough.
+/// Returns an empty text if no word is similar enough.
 pub fn suggestion<'k>(unknown: &str, known: impl Iterator<Item = &'k str>) -> String {
     nearest(unknown, known).map(|candidate| format!(", did you mean '{candidate}'?")).unwrap_or_default()
 }
 
-/// As [`suggestion`], with all known words where none is near enough: `, known are name, states`.
+/// Same as [`suggestion`], but lists all known words if none is similar enough: `, known are name, states`.
 pub fn suggestion_or_known<'k>(unknown: &str, known: impl Iterator<Item = &'k str> + Clone) -> String {
     let suggestion = suggestion(unknown, known.clone());
     if suggestion.is_empty() { all_known(known) } else { suggestion }
 }
 
-/// Returns the end of a message about an unknown word: all known words.
+/// Returns the end of a message with all known words.
 fn all_known<'k>(known: impl Iterator<Item = &'k str>) -> String {
     let known: Vec<&str> = known.collect();
     match known.as_slice() {
@@ -203,10 +205,10 @@ fn all_known<'k>(known: impl Iterator<Item = &'k str>) -> String {
 }
 
 fn nearest<'k>(unknown: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
-    // A text this long is not a typing mistake, and comparing two of them takes too long.
-    let comparable = |text: &str| text.len() <= MAX_COMPARED_BYTES;
+    // A long text is not a typing mistake, and the comparison of long texts is slow.
+    let is_comparable = |text: &str| text.len() <= MAX_COMPARED_BYTES;
     known
-        .filter(|candidate| comparable(candidate) && comparable(unknown))
+        .filter(|candidate| is_comparable(candidate) && is_comparable(unknown))
         .map(|candidate| (strsim::damerau_levenshtein(&unknown.to_lowercase(), &candidate.to_lowercase()), candidate))
         .filter(|(distance, candidate)| *distance * 3 <= candidate.len().max(3))
         .min_by_key(|(distance, _)| *distance)

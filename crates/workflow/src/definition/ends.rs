@@ -1,65 +1,64 @@
-//! Possible ends of a run in a state, from the state alone.
+//! Possible ends of a run in a state, derived from the state alone.
 //!
-//! An action ends in one of a few [`OutcomeKind`]s. A run may end at an ending that no transition is sure to take and
-//! that no `on_timeout` leads on from: it completes if the action succeeded and fails if it did not, as in `decide`.
-//! The contents of fields and screens are unknown beforehand, except that a pattern either matches a text or does not.
+//! An action ends with one of a few [`OutcomeKind`]s. A run may end after an outcome that neither a transition nor
+//! `on_timeout` is certain to handle: it completes if the action succeeded and fails otherwise, as in `decide`. The
+//! contents of fields and screens are not known in advance, but a pattern either matches a text or does not.
 
 use super::State;
 use crate::condition::Condition;
 use crate::tool;
 
-/// The ways in which a run may end in a state.
+/// The possible ends of a run in a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PossibleOutcomes {
-    /// True if it may do its task.
+    /// True if the run may complete.
     pub completes: bool,
-    /// True if it may break off.
+    /// True if the run may fail.
     pub fails: bool,
 }
 
-/// The outcome of an action.
+/// The kind of an action's outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OutcomeKind {
     Succeeded,
     /// An `await_output` ended without a match.
     FoundNothing,
     Failed,
-    /// The state's limit passed.
+    /// The time limit of the state passed.
     TimedOut,
     /// The daemon stopped while the action was in progress.
     Unknown,
 }
 
 impl State {
-    /// Returns the possible ends of a run here.
+    /// Returns the possible ends of a run in this state.
     pub fn ends(&self) -> PossibleOutcomes {
-        let left: Vec<OutcomeKind> =
-            self.endings().into_iter().filter(|ending| !self.surely_leads_on(*ending)).collect();
+        let final_outcomes: Vec<OutcomeKind> =
+            self.possible_outcomes().into_iter().filter(|outcome| !self.always_continues(*outcome)).collect();
         PossibleOutcomes {
-            completes: left.iter().any(|ending| ending.is_success()),
-            // A run that may not enter the state once more fails there too.
-            fails: left.iter().any(|ending| !ending.is_success())
+            completes: final_outcomes.iter().any(|outcome| outcome.is_success()),
+            // A run also fails at the maximum number of visits.
+            fails: final_outcomes.iter().any(|outcome| !outcome.is_success())
                 || (self.max_visits.is_some() && self.on_exhausted.is_none())
-                // Its items may not be a list, or be too many.
+                // The items may not be a list, or may be too many.
                 || self.for_each.is_some(),
         }
     }
 
-    /// Returns whether a run may end here at all.
+    /// Returns whether a run may end in this state.
     pub(crate) fn may_end(&self) -> bool {
         let PossibleOutcomes { completes, fails } = self.ends();
         completes || fails
     }
 
     /// Returns the possible outcomes of the action.
-    fn endings(&self) -> Vec<OutcomeKind> {
+    fn possible_outcomes(&self) -> Vec<OutcomeKind> {
         let tool = self.action.tool();
-        let mut endings = match tool {
-            // Neither waits for an answer: one always succeeds, the other never does.
+        let mut outcomes = match tool {
             tool::SLEEP => vec![OutcomeKind::Succeeded],
             tool::SET | tool::RETURN => return vec![OutcomeKind::Succeeded],
             tool::FAIL => return vec![OutcomeKind::Failed],
-            // It gets an answer, or expires without one.
+            // The gate gets an answer or expires.
             tool::GATE if self.action.params().contains_key("timeout") => {
                 vec![OutcomeKind::Succeeded, OutcomeKind::TimedOut]
             }
@@ -73,19 +72,21 @@ impl State {
             || !tool::bounds_itself(tool, self.action.params())
             || matches!(tool, tool::RUN_COMMAND | tool::DIALOGUE)
         {
-            endings.push(OutcomeKind::TimedOut);
+            outcomes.push(OutcomeKind::TimedOut);
         }
-        endings
+        outcomes
     }
 
-    /// Returns whether the state always leads to another one.
-    fn surely_leads_on(&self, ending: OutcomeKind) -> bool {
-        let unsuccessful = matches!(ending, OutcomeKind::TimedOut | OutcomeKind::FoundNothing | OutcomeKind::Failed);
-        let late = unsuccessful && self.on_timeout().is_some();
+    /// Returns whether the state leads to another state after this outcome in every case.
+    fn always_continues(&self, outcome: OutcomeKind) -> bool {
+        let unsuccessful = matches!(outcome, OutcomeKind::TimedOut | OutcomeKind::FoundNothing | OutcomeKind::Failed);
+        let goes_to_timeout = unsuccessful && self.on_timeout().is_some();
         let conditions = || self.transitions.iter().map(|transition| &transition.condition);
-        // Conditions on one pattern only: each with whether it must match.
-        let patterns: Vec<(&str, bool)> = conditions().filter_map(|condition| ending.leaves_to(condition)).collect();
-        late || conditions().any(|condition| ending.surely_holds(condition))
+        // The patterns of conditions that depend only on a pattern, each with true if it must match.
+        let patterns: Vec<(&str, bool)> =
+            conditions().filter_map(|condition| outcome.decisive_pattern(condition)).collect();
+        goes_to_timeout
+            || conditions().any(|condition| outcome.always_satisfies(condition))
             || patterns.iter().any(|(pattern, found)| patterns.contains(&(*pattern, !*found)))
     }
 }
@@ -96,14 +97,14 @@ impl OutcomeKind {
         self == Self::Succeeded
     }
 
-    fn surely_holds(self, condition: &Condition) -> bool {
+    fn always_satisfies(self, condition: &Condition) -> bool {
         condition.description.is_none() && condition.tests.iter().all(|test| test.is_decided_by(self) == Some(true))
     }
 
-    /// Returns the one pattern that a condition depends on, if everything else in it holds.
-    fn leaves_to(self, condition: &Condition) -> Option<(&str, bool)> {
-        let mut open = condition.tests.iter().filter(|test| test.is_decided_by(self) != Some(true));
-        match (open.next()?, open.next(), &condition.description) {
+    /// Returns the pattern of a condition, and true if it must match, if the result depends only on this pattern.
+    fn decisive_pattern(self, condition: &Condition) -> Option<(&str, bool)> {
+        let mut undecided = condition.tests.iter().filter(|test| test.is_decided_by(self) != Some(true));
+        match (undecided.next()?, undecided.next(), &condition.description) {
             (test, None, None) => test.pattern(),
             _ => None,
         }

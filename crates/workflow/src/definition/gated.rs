@@ -1,4 +1,4 @@
-//! Machines that ask a person and continue in a terminal that others have opened.
+//! Advice about machines that ask a person and then act in a terminal that they did not open.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use super::{Problem, State};
 use crate::question::AnsweredBy;
 use crate::tool;
 
-/// Returns an advice for the first gate for a person, if the machine opens no terminal and acts in one.
+/// Returns advice for the first gate for a person, if the machine acts in a terminal but opens none.
 pub(super) fn advice(states: &[State]) -> Option<Problem> {
     let opens = |state: &State| state.action.tool == tool::OPEN_TERMINAL;
     let acts = |state: &State| {

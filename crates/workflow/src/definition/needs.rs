@@ -1,8 +1,8 @@
 //! Initial variables that a run requires.
 //!
-//! A placeholder is known if it names an argument, a field of a state's result or a standard variable. Any other
-//! name must be an initial variable, which a definition does not declare: the parser warns about it, and starting a run
-//! without it is an error.
+//! A placeholder is known if it names an argument, a field of a state's result or a standard variable. Any other name
+//! must be an initial variable, which a definition does not declare. The parser warns about such a name, and a run
+//! cannot start without a value for it.
 
 use std::collections::BTreeSet;
 
@@ -19,20 +19,20 @@ use crate::{dialogue, groups, items, parallel, tool};
 /// A placeholder variable that the definition does not set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct NeededVariable {
-    /// Its name, without the path into it.
+    /// The name of the variable, without a path into its value.
     name: String,
-    /// The place of the first text with it.
+    /// The JSON pointer to the first text with the placeholder.
     pointer: String,
     /// Suggestion that ends the sentence: `, did you mean 'x'?`, or a full stop.
     suggestion: String,
-    /// True if only messages of `fail` use it, where unreplaced placeholders are kept.
+    /// True if only messages of `fail` use the variable. They keep placeholders without a value.
     is_optional: bool,
 }
 
 /// Fields that the result of every action may have.
 const COMMON_RESULT_FIELDS: [&str; 4] = ["success", "error", "timeout_occurred", "outcome_unknown"];
 
-/// Collects the variables that these states need, each once, with its first location.
+/// Collects the initial variables that these states need, each once with the pointer to its first use.
 pub(super) fn collect_needs(
     tools: &dyn ToolCatalog,
     arguments: &Contract,
@@ -44,14 +44,14 @@ pub(super) fn collect_needs(
     let waits = states.iter().filter(|state| tool::waits(&state.action.tool, &state.action.params));
     let patterns = waits.flat_map(|state| groups::patterns(state.action.params()));
     let sets = states.iter().filter(|state| state.action.tool == tool::SET);
-    let set = sets.flat_map(|state| state.action.params.keys().map(String::as_str));
+    let assigned = sets.flat_map(|state| state.action.params.keys().map(String::as_str));
     let dialogues = states.iter().filter(|state| state.action.tool == tool::DIALOGUE);
     let patterns =
         patterns.filter_map(Value::as_str).chain(dialogues.flat_map(|state| dialogue::patterns(state.action.params())));
     // In a parallel `for_each`, the item is only visible in the parameters of its own run.
-    let sequential = states.iter().filter(|state| state.for_each_at_once().is_none());
+    let sequential = states.iter().filter(|state| state.for_each_parallel().is_none());
     let items = sequential.filter_map(State::for_each).map(|for_each| for_each.name.as_str());
-    let named: Vec<&str> = patterns.flat_map(groups::names_in).chain(set).chain(items).collect();
+    let assigned_names: Vec<&str> = patterns.flat_map(groups::names_in).chain(assigned).chain(items).collect();
     let is_known = |name: &str| {
         let is_field_of_state = |(state, fields): &(&str, Option<Vec<String>>)| {
             let field = name.strip_prefix(state).and_then(|rest| rest.strip_prefix('_'));
@@ -61,14 +61,14 @@ pub(super) fn collect_needs(
             })
         };
         STANDARD_NAMES.contains(&name)
-            || named.contains(&name)
+            || assigned_names.contains(&name)
             || arguments.get(name).is_some()
             || fields.iter().any(is_field_of_state)
     };
     let mut needs: Vec<NeededVariable> = Vec::new();
     let in_states = states.iter().flat_map(|state| {
         let is_optional = state.action.tool == tool::FAIL;
-        let item = state.for_each_at_once().map(|(for_each, _)| for_each.name.as_str());
+        let item = state.for_each_parallel().map(|(for_each, _)| for_each.name.as_str());
         let params = format!("/states/{}/action/", escaped(&state.name));
         let is_item = move |placeholder: &Placeholder<'_>, pointer: &str| {
             Some(placeholder.root()) == item && pointer.starts_with(&params)
@@ -96,7 +96,7 @@ pub(super) fn collect_needs(
             .flat_map(|(state, fields)| fields.iter().flatten().map(move |field| format!("{state}_{field}")));
         let known: Vec<String> = arguments
             .names()
-            .chain(named.iter().copied())
+            .chain(assigned_names.iter().copied())
             .chain(STANDARD_NAMES.iter().copied())
             .map(str::to_owned)
             .chain(state_fields)
@@ -150,7 +150,7 @@ fn result_fields(tools: &dyn ToolCatalog, state: &State) -> Option<Vec<String>> 
 fn placeholders(state: &State) -> Vec<(Placeholder<'_>, String)> {
     let pointer_of_state = format!("/states/{}", escaped(&state.name));
     let mut texts = Vec::new();
-    for (pointer, value) in state.replaced_params() {
+    for (pointer, value) in state.replaceable_params() {
         collect_texts(value, format!("{pointer_of_state}/action/params{pointer}"), &mut texts);
     }
     if let Some(for_each) = state.for_each() {
@@ -222,7 +222,7 @@ impl NeededVariable {
 }
 
 impl Definition {
-    /// Returns the warnings of a nested definition, except those about variables that are passed to it.
+    /// Returns the warnings of a nested definition, except warnings about variables in `given`, which it receives.
     pub(super) fn warnings_with(self, given: Option<&Value>) -> Vec<Problem> {
         let is_given = |name: &str| match given {
             None | Some(Value::Null) => false,
@@ -230,35 +230,35 @@ impl Definition {
             // The variables are not known until the state is entered.
             Some(_) => true,
         };
-        let unneeded: Vec<Problem> =
+        let resolved_warnings: Vec<Problem> =
             self.needs.iter().filter(|needed| is_given(&needed.name)).map(NeededVariable::warning).collect();
-        self.warnings.into_iter().filter(|warning| !unneeded.contains(warning)).collect()
+        self.warnings.into_iter().filter(|warning| !resolved_warnings.contains(warning)).collect()
     }
 
-    /// Renames initial variables to the arguments that they match except for case, unless they are themselves
-    /// variables of the definition.
-    pub fn rename_by_case(&self, given: &mut Map<String, Value>) {
+    /// Renames initial variables that differ from an argument only in case, unless the definition also uses their own
+    /// names.
+    pub fn rename_by_case(&self, variables: &mut Map<String, Value>) {
         for argument in self.arguments.iter().map(ContractVariable::name) {
             let is_meant = |name: &&String| {
                 name.eq_ignore_ascii_case(argument) && !self.needs.iter().any(|needed| needed.name == **name)
             };
-            if given.contains_key(argument) {
+            if variables.contains_key(argument) {
                 continue;
             }
-            if let Some(name) = given.keys().find(is_meant).cloned()
-                && let Some(value) = given.remove(&name)
+            if let Some(name) = variables.keys().find(is_meant).cloned()
+                && let Some(value) = variables.remove(&name)
             {
-                given.insert(argument.to_owned(), value);
+                variables.insert(argument.to_owned(), value);
             }
         }
     }
 
-    /// Checks that a run can start with these variables: arguments match their schemas, and every
-    /// variable that is needed is present. `in_shell` returns whether the shell that the run
-    /// will use may have a variable; if not, each required argument needs a value.
+    /// Checks that a run can start with these variables: arguments match their schemas, and all needed variables are
+    /// present. `is_in_shell` returns whether the run's shell may have a variable; such an argument needs no initial
+    /// value.
     ///
     /// # Errors
-    /// Returns all violations. The messages contain no secret values.
+    /// Returns all violations. The messages do not reveal secrets.
     pub fn check_start(
         &self,
         initial: &Map<String, Value>,
@@ -294,7 +294,7 @@ impl Definition {
         environments.any(|environment| environment.as_object().is_none_or(|set| set.contains_key(name)))
     }
 
-    /// Returns whether one of its states opens a terminal.
+    /// Returns whether a state opens a terminal.
     #[must_use]
     pub fn opens_terminal(&self) -> bool {
         self.states.iter().any(|state| state.action.tool == tool::OPEN_TERMINAL)

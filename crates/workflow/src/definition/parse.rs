@@ -1,4 +1,4 @@
-//! The reader of definitions, which reports all problems at once.
+//! The parser of definitions, which reports all problems at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,30 +24,29 @@ use crate::parallel::{self, InvalidParallel, Parallel};
 use crate::variables::{STANDARD_NAMES, may_be_named};
 use crate::{dialogue, items, question, tool};
 
-/// Maximum number of checked states of a machine that has too many.
+/// Maximum number of states to check in a machine with too many states.
 const MAX_CHECKED_STATES: usize = 2 * MAX_STATES;
-/// The longest is that of a run.
+/// Allowed time limits of a state. The maximum is that of a run.
 const TIMEOUT_SECONDS: std::ops::RangeInclusive<f64> = 0.1..=7200.0;
-/// As many as a run may execute.
-const VISITS: std::ops::RangeInclusive<u64> = 1..=1000;
+/// Allowed values of `max_visits`. The maximum is that of the states of a run.
+const MAX_VISITS_RANGE: std::ops::RangeInclusive<u64> = 1..=1000;
 
-/// Maximum size of a document, in bytes of JSON without white space: ten times what the largest sensible machine
-/// takes.
+/// Maximum size of a document, in bytes of JSON without white space. The largest sensible machine has a tenth of it.
 pub const MAX_DOCUMENT_BYTES: usize = 1 << 20;
 
 /// Reads a whole document.
 pub(super) fn parse(document: &Value, tools: &dyn ToolCatalog) -> Result<Definition, Problems> {
-    let bytes = length(document);
+    let bytes = json_length(document);
     if bytes > MAX_DOCUMENT_BYTES {
-        // There could be as many problems as bytes, so this does not collect them.
+        // Report no other problems: there could be as many as bytes.
         let message = format!("the definition takes {bytes} bytes, at most {MAX_DOCUMENT_BYTES} are read");
         return Err(Problems::new(vec![Problem::error("", message)]));
     }
     parse_at(document, tools, 0)
 }
 
-/// Returns the number of bytes of a document as JSON, without writing it anywhere.
-fn length(document: &Value) -> usize {
+/// Returns the number of bytes of a document as JSON, without storing the JSON.
+fn json_length(document: &Value) -> usize {
     struct Counter(usize);
 
     impl std::io::Write for Counter {
@@ -66,7 +65,7 @@ fn length(document: &Value) -> usize {
     counter.0
 }
 
-/// Returns whether a text or a key of a value has this word in it.
+/// Returns whether a text or a key of a value contains this word.
 fn mentions(value: &Value, word: &str) -> bool {
     match value {
         Value::String(text) => text.contains(word),
@@ -76,11 +75,11 @@ fn mentions(value: &Value, word: &str) -> bool {
     }
 }
 
-/// Reads a document within others, `level` levels deep.
+/// Reads a document that is nested in `level` other documents.
 fn parse_at(document: &Value, tools: &dyn ToolCatalog, level: u32) -> Result<Definition, Problems> {
-    let mut reader = Reader { tools, findings: Diagnostics::default(), level };
+    let mut reader = Reader { tools, diagnostics: Diagnostics::default(), level };
     let definition = reader.document(document);
-    let problems = reader.findings.problems;
+    let problems = reader.diagnostics.problems;
     let failed = problems.iter().any(|problem| problem.severity == Severity::Error);
     match definition {
         Some(mut definition) if !failed => {
@@ -93,65 +92,65 @@ fn parse_at(document: &Value, tools: &dyn ToolCatalog, level: u32) -> Result<Def
 
 struct Reader<'a> {
     tools: &'a dyn ToolCatalog,
-    findings: Diagnostics,
-    /// Number of other documents around this one.
+    diagnostics: Diagnostics,
+    /// Number of documents around this one.
     level: u32,
 }
 
 impl Reader<'_> {
     fn document(&mut self, document: &Value) -> Option<Definition> {
         let place = JsonPath { value: document, pointer: String::new() };
-        let object = self.findings.object(&place, "a workflow definition", &DOCUMENT_KEYS)?;
+        let object = self.diagnostics.object(&place, "a workflow definition", &DOCUMENT_KEYS)?;
         let name = object.get("name").and_then(|place| self.name(&place));
         let description = object.get("description").and_then(|place| self.description(&place));
-        let arguments = self.findings.contract(&object, "arguments");
-        let return_values = self.findings.contract(&object, "return_values");
-        self.findings.disjoint(&object, &arguments, &return_values);
-        let initial = self.findings.required(&object, "initial_state");
-        let initial_name = initial.as_ref().and_then(|place| self.findings.text(place, "'initial_state'"));
-        let states = self.findings.required(&object, "states");
-        let states = states.and_then(|place| self.findings.free_object(&place, "'states'"))?;
+        let arguments = self.diagnostics.contract(&object, "arguments");
+        let return_values = self.diagnostics.contract(&object, "return_values");
+        self.diagnostics.check_disjoint(&object, &arguments, &return_values);
+        let initial = self.diagnostics.required(&object, "initial_state");
+        let initial_name = initial.as_ref().and_then(|place| self.diagnostics.text(place, "'initial_state'"));
+        let states = self.diagnostics.required(&object, "states");
+        let states = states.and_then(|place| self.diagnostics.free_object(&place, "'states'"))?;
         if states.fields.is_empty() || states.fields.len() > MAX_STATES {
             let count = states.fields.len();
-            self.findings.error(&states.pointer, format!("a workflow has 1 to {MAX_STATES} states, not {count}"));
+            self.diagnostics.error(&states.pointer, format!("a workflow has 1 to {MAX_STATES} states, not {count}"));
         }
         if states.fields.len() > MAX_CHECKED_STATES {
-            // The search for the probable key of each of them would take too long.
+            // The search for a similar key for each state would take too long.
             return None;
         }
         if let (Some(place), Some(name)) = (&initial, initial_name)
             && !states.fields.contains_key(name)
         {
             let hint = suggestion(name, states.fields.keys().map(String::as_str));
-            self.findings.error(&place.pointer, format!("Initial state '{name}' not found in states{hint}"));
+            self.diagnostics.error(&place.pointer, format!("Initial state '{name}' not found in states{hint}"));
         }
-        let known = states.clone();
+        let all_states = states.clone();
         let finally_state = object.get("finally").and_then(|place| {
-            let name = self.findings.text(&place, "'finally'")?;
-            if !known.fields.contains_key(name) {
-                let hint = suggestion(name, known.fields.keys().map(String::as_str));
-                self.findings.error(&place.pointer, format!("the finally state '{name}' is not in states{hint}"));
+            let name = self.diagnostics.text(&place, "'finally'")?;
+            if !all_states.fields.contains_key(name) {
+                let hint = suggestion(name, all_states.fields.keys().map(String::as_str));
+                self.diagnostics.error(&place.pointer, format!("the finally state '{name}' is not in states{hint}"));
             }
             Some(name.to_owned())
         });
         let host = object.get("host").and_then(|place| self.host(&place));
-        let states = states.iter().map(|(name, place)| self.state(name, &place, &known, host.as_deref()));
+        let states = states.iter().map(|(name, place)| self.state(name, &place, &all_states, host.as_deref()));
         let states: Vec<_> = states.collect();
-        // An unreadable state has no targets, and would make others look unreachable.
+        // Without the targets of an unreadable state, other states would look unreachable.
         let states = states.into_iter().collect::<Option<Vec<State>>>()?;
-        self.findings.unused_secrets(&object, &arguments, &states);
+        self.diagnostics.warn_unused_secrets(&object, &arguments, &states);
         let initial_state = initial_name?.to_owned();
-        self.findings.problems.extend(returns::warnings(&return_values, &initial_state, &states));
-        if known.fields.contains_key(&initial_state) {
-            self.findings.problems.extend(reach::warnings(&initial_state, finally_state.as_deref(), &states));
+        self.diagnostics.problems.extend(returns::warnings(&return_values, &initial_state, &states));
+        if all_states.fields.contains_key(&initial_state) {
+            self.diagnostics.problems.extend(reach::warnings(&initial_state, finally_state.as_deref(), &states));
         }
         let document = Arc::new(document.clone());
         let warnings = Vec::new();
-        self.findings.problems.extend(waits::warnings(&states));
-        self.findings.problems.extend(stale::warnings(&states));
-        self.findings.problems.extend(entering::warnings(&states));
+        self.diagnostics.problems.extend(waits::warnings(&states));
+        self.diagnostics.problems.extend(stale::warnings(&states));
+        self.diagnostics.problems.extend(entering::warnings(&states));
         let needs = needs::collect_needs(self.tools, &arguments, &return_values, &states);
-        self.findings.problems.extend(needs.iter().map(NeededVariable::warning));
+        self.diagnostics.problems.extend(needs.iter().map(NeededVariable::warning));
         Some(Definition {
             name,
             description,
@@ -169,50 +168,50 @@ impl Reader<'_> {
     }
 
     fn name(&mut self, place: &JsonPath<'_>) -> Option<WorkflowName> {
-        let name = self.findings.text(place, "'name'")?;
+        let name = self.diagnostics.text(place, "'name'")?;
         match name.parse() {
             Ok(name) => Some(name),
             Err(error) => {
                 let error: InvalidId = error;
-                self.findings.error(&place.pointer, error.to_string());
+                self.diagnostics.error(&place.pointer, error.to_string());
                 None
             }
         }
     }
 
     fn description(&mut self, place: &JsonPath<'_>) -> Option<String> {
-        let description = self.findings.text(place, "'description'")?;
+        let description = self.diagnostics.text(place, "'description'")?;
         let length = description.chars().count();
         if length > MAX_DESCRIPTION_CHARS {
             let message = format!("'description' has {length} characters, at most {MAX_DESCRIPTION_CHARS} are allowed");
-            self.findings.error(&place.pointer, message);
+            self.diagnostics.error(&place.pointer, message);
         }
         Some(description.to_owned())
     }
 
-    /// Reads the name of a machine; it may have placeholders.
+    /// Reads the name of a host, which may have placeholders.
     fn host(&mut self, place: &JsonPath<'_>) -> Option<String> {
-        let host = self.findings.text(place, "'host'")?;
+        let host = self.diagnostics.text(place, "'host'")?;
         if host.trim().is_empty() {
-            self.findings.error(&place.pointer, "'host' is empty; omit it for this machine");
+            self.diagnostics.error(&place.pointer, "'host' is empty; omit it for this machine");
         }
         Some(host.to_owned())
     }
 
-    /// Adds the machine to an action that opens a terminal; `default_host` is that of all states. Returns whether the
-    /// state has its own.
+    /// Adds the host to an action that opens a terminal or moves a file. `default_host` is the host of the workflow.
+    /// Returns whether the state has its own host.
     fn set_host(&mut self, object: &Object<'_>, action: &mut Action, default_host: Option<&str>) -> bool {
         let own_host = object.get("host");
         let host = own_host.as_ref().and_then(|place| self.host(place));
         let has_session = action.params.get("session_id").is_some_and(|session| !session.is_null());
-        let opens = matches!(action.tool.as_str(), tool::OPEN_TERMINAL | tool::PUT_FILE | tool::GET_FILE)
+        let takes_host = matches!(action.tool.as_str(), tool::OPEN_TERMINAL | tool::PUT_FILE | tool::GET_FILE)
             || (action.tool == tool::RUN_COMMAND && !has_session);
         match (own_host, host.as_deref().or(default_host)) {
-            (Some(place), _) if !opens => {
+            (Some(place), _) if !takes_host => {
                 let message = "'host' is for a state that opens a terminal or moves a file: open_terminal, run_command without session_id, put_file and get_file";
-                self.findings.error(&place.pointer, message);
+                self.diagnostics.error(&place.pointer, message);
             }
-            (_, Some(host)) if opens && action.params.get("host").is_none() => {
+            (_, Some(host)) if takes_host && action.params.get("host").is_none() => {
                 action.params.insert("host".to_owned(), host.into());
             }
             _ => {}
@@ -225,10 +224,10 @@ impl Reader<'_> {
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
         if !well_formed {
             let message = format!("'{name}' is not a name for a state (1 to {MAX_NAME_CHARS} letters, digits or '_')");
-            self.findings.error(&place.pointer, message);
+            self.diagnostics.error(&place.pointer, message);
         }
-        let object = self.findings.object(place, "a state", &STATE_KEYS)?;
-        let mut action = self.findings.required(&object, "action").and_then(|place| self.action(&place));
+        let object = self.diagnostics.object(place, "a state", &STATE_KEYS)?;
+        let mut action = self.diagnostics.required(&object, "action").and_then(|place| self.action(&place));
         let has_own_host = action.as_mut().is_some_and(|action| self.set_host(&object, action, host));
         let transitions = object.get("transitions").map(|place| self.transitions(name, &place, known));
         let timeout = self.timeout(&object);
@@ -236,7 +235,7 @@ impl Reader<'_> {
         let max_visits = self.max_visits(&object);
         let on_exhausted = object.get("on_exhausted").and_then(|place| {
             if max_visits.is_none() {
-                self.findings.error(&place.pointer, "'on_exhausted' needs 'max_visits' beside it");
+                self.diagnostics.error(&place.pointer, "'on_exhausted' needs 'max_visits' beside it");
             }
             self.target(name, "on_exhausted", &place, known)
         });
@@ -246,7 +245,7 @@ impl Reader<'_> {
         if action.as_ref().is_some_and(|action| action.tool == tool::RETURN)
             && let Some(place) = object.get("transitions").filter(|_| !transitions.is_empty())
         {
-            self.findings.error(&place.pointer, "a return ends the run, so it has no transitions");
+            self.diagnostics.error(&place.pointer, "a return ends the run, so it has no transitions");
         }
         Some(State {
             name: name.to_owned(),
@@ -264,80 +263,86 @@ impl Reader<'_> {
 
     /// Reads the reaction of a state to an unexpected result.
     fn on_unknown(&mut self, place: &JsonPath<'_>) -> bool {
-        let word = self.findings.text(place, "'on_unknown'");
+        let word = self.diagnostics.text(place, "'on_unknown'");
         if word.is_some_and(|word| !matches!(word, "ask" | "fail")) {
-            self.findings.error(&place.pointer, "'on_unknown' is \"ask\" or \"fail\"");
+            self.diagnostics.error(&place.pointer, "'on_unknown' is \"ask\" or \"fail\"");
         }
         word == Some("ask")
     }
 
-    /// Reads the items for the executions of a state: an object, or the items alone.
+    /// Reads the items of a state: an object, or the items alone.
     fn for_each(&mut self, place: &JsonPath<'_>, action: Option<&Action>) -> Option<ForEach> {
-        if let Some(action) = action.filter(|action| items::SINGLE.contains(&action.tool.as_str())) {
-            self.findings.error(&place.pointer, format!("a {} cannot be done for each of several items", action.tool));
+        if let Some(action) = action.filter(|action| items::UNREPEATABLE_TOOLS.contains(&action.tool.as_str())) {
+            self.diagnostics
+                .error(&place.pointer, format!("a {} cannot be done for each of several items", action.tool));
         }
-        let alone = |items: &Value| ForEach {
+        let with_defaults = |items: &Value| ForEach {
             items: items.clone(),
-            name: items::ITEM.to_owned(),
-            most: items::DEFAULT_MAX_ITEMS,
+            name: items::DEFAULT_ITEM_NAME.to_owned(),
+            max_items: items::DEFAULT_MAX_ITEMS,
             parallel: None,
         };
         let for_each = match place.value {
-            Value::String(_) | Value::Array(_) => alone(place.value),
+            Value::String(_) | Value::Array(_) => with_defaults(place.value),
             _ => {
-                let object = self.findings.object(place, "'for_each'", &FOR_EACH_KEYS)?;
-                let items = self.findings.required(&object, "items")?;
+                let object = self.diagnostics.object(place, "'for_each'", &FOR_EACH_KEYS)?;
+                let items = self.diagnostics.required(&object, "items")?;
                 if !matches!(items.value, Value::String(_) | Value::Array(_)) {
                     let message = format!("'items' is a list, or a text with lines, not {}", kind(items.value));
-                    self.findings.error(&items.pointer, message);
+                    self.diagnostics.error(&items.pointer, message);
                 }
                 let name = object.get("as").and_then(|place| self.item_name(&place));
                 let max_items = object.get("max_items").and_then(|place| self.max_items(&place));
                 let parallel = self.for_each_parallel(&object, action);
-                let usual = alone(items.value);
-                ForEach { name: name.unwrap_or(usual.name), most: max_items.unwrap_or(usual.most), parallel, ..usual }
+                let defaults = with_defaults(items.value);
+                ForEach {
+                    name: name.unwrap_or(defaults.name),
+                    max_items: max_items.unwrap_or(defaults.max_items),
+                    parallel,
+                    ..defaults
+                }
             }
         };
         if let Value::Array(items) = &for_each.items
-            && items.len() > for_each.most as usize
+            && items.len() > for_each.max_items as usize
         {
-            let message = format!("{} items are more than the {} of max_items", items.len(), for_each.most);
-            self.findings.error(&place.pointer, message);
+            let message = format!("{} items are more than the {} of max_items", items.len(), for_each.max_items);
+            self.diagnostics.error(&place.pointer, message);
         }
         Some(for_each)
     }
 
-    /// Reads how many runs of a list are in progress at once.
+    /// Reads the settings for parallel child runs of a list.
     fn for_each_parallel(&mut self, for_each: &Object<'_>, action: Option<&Action>) -> Option<ForEachParallel> {
         let fail_fast = for_each.get(parallel::FAIL_FAST);
         let Some(place) = for_each.get(parallel::MAX_PARALLEL) else {
             if let Some(place) = fail_fast {
-                self.findings.error(&place.pointer, "'fail_fast' needs 'max_parallel' beside it");
+                self.diagnostics.error(&place.pointer, "'fail_fast' needs 'max_parallel' beside it");
             }
             return None;
         };
         if action.is_some_and(|action| action.tool != tool::RUN_WORKFLOW) {
             let message = "only a run_workflow is done for several items at once: put the states into a workflow of their \
                            own, which gets a terminal for each item";
-            self.findings.error(&place.pointer, message);
+            self.diagnostics.error(&place.pointer, message);
         }
-        let at_once = parallel::at_once(Some(place.value));
-        if let Err(error) = &at_once {
-            self.findings.error(&place.pointer, error.to_string());
+        let max_parallel = parallel::read_max_parallel(Some(place.value));
+        if let Err(error) = &max_parallel {
+            self.diagnostics.error(&place.pointer, error.to_string());
         }
         let is_fail_fast = match fail_fast.as_ref().map(|place| (place, place.value.as_bool())) {
             None => false,
             Some((_, Some(value))) => value,
             Some((place, None)) => {
-                self.findings.error(&place.pointer, InvalidParallel::FailFast.to_string());
+                self.diagnostics.error(&place.pointer, InvalidParallel::FailFast.to_string());
                 false
             }
         };
-        Some(ForEachParallel { at_once: at_once.ok()?, fail_fast: is_fail_fast })
+        Some(ForEachParallel { max_parallel: max_parallel.ok()?, fail_fast: is_fail_fast })
     }
 
     fn item_name(&mut self, place: &JsonPath<'_>) -> Option<String> {
-        let name = self.findings.text(place, "'as'")?;
+        let name = self.diagnostics.text(place, "'as'")?;
         let is_name = !name.is_empty()
             && name.len() <= MAX_NAME_CHARS
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
@@ -345,7 +350,7 @@ impl Reader<'_> {
         if !is_name {
             let message =
                 format!("'{name}' is not a name for an item: letters, digits or '_', and no standard variable");
-            self.findings.error(&place.pointer, message);
+            self.diagnostics.error(&place.pointer, message);
         }
         Some(name.to_owned())
     }
@@ -356,29 +361,30 @@ impl Reader<'_> {
         if max_items.is_none() {
             let message =
                 format!("'max_items' is a whole number from 1 to {}, not {}", items::MAX_ITEMS, kind(place.value));
-            self.findings.error(&place.pointer, message);
+            self.diagnostics.error(&place.pointer, message);
         }
         max_items
     }
 
-    /// Reads the name of the next state for the reason that a key names, such as `on_timeout`.
+    /// Reads the target state of a key, such as `on_timeout`.
     fn target(&mut self, state: &str, key: &str, place: &JsonPath<'_>, known: &Object<'_>) -> Option<String> {
-        let target = self.findings.text(place, &format!("'{key}'"))?;
+        let target = self.diagnostics.text(place, &format!("'{key}'"))?;
         if !known.fields.contains_key(target) {
             let (hint, cause) =
                 (suggestion(target, known.fields.keys().map(String::as_str)), key.trim_start_matches("on_"));
-            self.findings.error(&place.pointer, format!("State '{state}' {cause} target '{target}' not found{hint}"));
+            self.diagnostics
+                .error(&place.pointer, format!("State '{state}' {cause} target '{target}' not found{hint}"));
         }
         Some(target.to_owned())
     }
 
     fn max_visits(&mut self, state: &Object<'_>) -> Option<u32> {
         let place = state.get("max_visits")?;
-        let visits = place.value.as_u64().filter(|visits| VISITS.contains(visits));
+        let visits = place.value.as_u64().filter(|visits| MAX_VISITS_RANGE.contains(visits));
         if visits.is_none() {
-            let (min, max) = (VISITS.start(), VISITS.end());
+            let (min, max) = (MAX_VISITS_RANGE.start(), MAX_VISITS_RANGE.end());
             let message = format!("'max_visits' is a whole number from {min} to {max}, not {}", kind(place.value));
-            self.findings.error(&place.pointer, message);
+            self.diagnostics.error(&place.pointer, message);
         }
         visits.and_then(|visits| u32::try_from(visits).ok())
     }
@@ -387,7 +393,7 @@ impl Reader<'_> {
         let (long, short) = (state.get("timeout_seconds"), state.get("timeout"));
         if let (Some(place), Some(_)) = (&long, &short) {
             let message = "'timeout' and 'timeout_seconds' are the same key, give one of them";
-            self.findings.error(&place.pointer, message);
+            self.diagnostics.error(&place.pointer, message);
         }
         let place = short.or(long)?;
         let seconds = place.value.as_f64().filter(|seconds| TIMEOUT_SECONDS.contains(seconds));
@@ -398,24 +404,24 @@ impl Reader<'_> {
                 TIMEOUT_SECONDS.end(),
                 kind(place.value)
             );
-            self.findings.error(&place.pointer, message);
+            self.diagnostics.error(&place.pointer, message);
         }
         seconds.map(Duration::from_secs_f64)
     }
 
     fn action(&mut self, place: &JsonPath<'_>) -> Option<Action> {
-        let object = self.findings.object(place, "an action", &ACTION_KEYS)?;
+        let object = self.diagnostics.object(place, "an action", &ACTION_KEYS)?;
         let params = match object.get("params") {
-            Some(params) => self.findings.free_object(&params, "'params'")?.fields.clone(),
+            Some(params) => self.diagnostics.free_object(&params, "'params'")?.fields.clone(),
             None => Map::new(),
         };
-        let place = self.findings.required(&object, "tool")?;
-        let tool = self.findings.text(&place, "'tool'")?;
-        let mut known = self.tools.tools();
-        known.extend(tool::OF_MACHINES.iter().map(ToString::to_string));
-        if !known.iter().any(|known| known == tool) {
-            let or = suggestion_or_known(tool, known.iter().map(String::as_str));
-            self.findings.error(&place.pointer, format!("unknown tool '{tool}'{or}"));
+        let place = self.diagnostics.required(&object, "tool")?;
+        let tool = self.diagnostics.text(&place, "'tool'")?;
+        let mut known_tools = self.tools.tools();
+        known_tools.extend(tool::OF_MACHINES.iter().map(ToString::to_string));
+        if !known_tools.iter().any(|known| known == tool) {
+            let hint = suggestion_or_known(tool, known_tools.iter().map(String::as_str));
+            self.diagnostics.error(&place.pointer, format!("unknown tool '{tool}'{hint}"));
             return None;
         }
         let problems = match tool {
@@ -429,7 +435,7 @@ impl Reader<'_> {
             tool::PARALLEL => self.check_parallel(&params),
             _ => self.tools.check(tool, &params),
         };
-        self.findings.problems.extend(
+        self.diagnostics.problems.extend(
             problems
                 .into_iter()
                 .map(|problem| Problem { pointer: format!("{}/params{}", object.pointer, problem.pointer), ..problem }),
@@ -443,13 +449,14 @@ impl Reader<'_> {
         Some(Action { tool: tool.to_owned(), params, takes_session, text_params })
     }
 
-    /// Checks a `parallel`, and each of its workflows.
+    /// Checks the parameters of a `parallel`, including its workflows.
     fn check_parallel(&self, params: &Map<String, Value>) -> Vec<Problem> {
         let mut problems = unknown_keys(params, "a parallel", &PARALLEL_KEYS);
         let is_open = |name: &str| params.get(name).is_some_and(|value| value.to_string().contains('{'));
-        let known = params.iter().filter(|(name, _)| *name == parallel::WORKFLOWS || !is_open(name));
-        let known: Map<String, Value> = known.map(|(name, value)| (name.clone(), value.clone())).collect();
-        if let Err(error) = Parallel::read(&known) {
+        let literal_params = params.iter().filter(|(name, _)| *name == parallel::WORKFLOWS || !is_open(name));
+        let literal_params: Map<String, Value> =
+            literal_params.map(|(name, value)| (name.clone(), value.clone())).collect();
+        if let Err(error) = Parallel::read(&literal_params) {
             let pointer =
                 if params.contains_key(error.param()) { format!("/{}", error.param()) } else { String::new() };
             problems.push(Problem::error(pointer, error.to_string()));
@@ -458,9 +465,9 @@ impl Reader<'_> {
         for (key, entry) in parallel::entries(params).unwrap_or_default() {
             let Some(branch) = entry.as_object() else { continue };
             let pointer = format!("/{}/{}", parallel::WORKFLOWS, super::document::escaped(&key));
-            let inner = self.check_child(branch);
+            let branch_problems = self.check_child(branch);
             problems.extend(
-                inner
+                branch_problems
                     .into_iter()
                     .map(|problem| Problem { pointer: format!("{pointer}{}", problem.pointer), ..problem }),
             );
@@ -480,7 +487,7 @@ impl Reader<'_> {
         let mut problems = unknown_keys(params, "a run_workflow", &RUN_WORKFLOW_KEYS);
         let child_problems = child::problems(params, |value| value.to_string().contains('{'));
         problems.extend(child_problems.into_iter().map(|problem| {
-            // A missing parameter has no pointer.
+            // The pointer of a missing parameter is that of all parameters.
             let param = problem.param();
             let pointer = if params.contains_key(param) { format!("/{param}") } else { String::new() };
             Problem::error(pointer, problem.to_string())
@@ -491,11 +498,11 @@ impl Reader<'_> {
                 problems.push(Problem::error(format!("/{}", child::DEFINITION), message));
             }
             Some(document) if document.is_object() => {
-                let inner = match parse_at(document, self.tools, self.level + 1) {
+                let nested_problems = match parse_at(document, self.tools, self.level + 1) {
                     Ok(definition) => definition.warnings_with(params.get("initial_variables")),
                     Err(problems) => problems.into_iter().collect(),
                 };
-                problems.extend(inner.into_iter().map(|problem| {
+                problems.extend(nested_problems.into_iter().map(|problem| {
                     let pointer = format!("/{}{}", child::DEFINITION, problem.pointer);
                     Problem { pointer, ..problem }
                 }));
@@ -506,11 +513,11 @@ impl Reader<'_> {
     }
 
     fn transitions(&mut self, state: &str, place: &JsonPath<'_>, known: &Object<'_>) -> Vec<Option<Transition>> {
-        let items = self.findings.list(place, "'transitions'");
+        let items = self.diagnostics.list(place, "'transitions'");
         if items.len() > MAX_TRANSITIONS {
             let count = items.len();
             let message = format!("a state has at most {MAX_TRANSITIONS} transitions, not {count}");
-            self.findings.error(&place.pointer, message);
+            self.diagnostics.error(&place.pointer, message);
         }
         let transitions: Vec<_> = items.iter().map(|item| self.transition(state, item, known)).collect();
         self.report_ambiguous_choices(place, &transitions);
@@ -518,32 +525,32 @@ impl Reader<'_> {
     }
 
     fn transition(&mut self, state: &str, place: &JsonPath<'_>, known: &Object<'_>) -> Option<Transition> {
-        let object = self.findings.object(place, "a transition", &TRANSITION_KEYS)?;
+        let object = self.diagnostics.object(place, "a transition", &TRANSITION_KEYS)?;
         let condition = match object.get("condition") {
             None => {
-                self.findings.missing(&object, "condition", "; write {} for one that always holds");
+                self.diagnostics.missing(&object, "condition", "; write {} for one that always holds");
                 None
             }
-            Some(place) => Condition::read(&mut self.findings, self.tools, &place, object.get("pattern").as_ref()),
+            Some(place) => Condition::read(&mut self.diagnostics, self.tools, &place, object.get("pattern").as_ref()),
         };
-        let next = self.findings.required(&object, "next_state")?;
-        let next_state = self.findings.text(&next, "'next_state'")?;
+        let next = self.diagnostics.required(&object, "next_state")?;
+        let next_state = self.diagnostics.text(&next, "'next_state'")?;
         if !known.fields.contains_key(next_state) {
             let hint = suggestion(next_state, known.fields.keys().map(String::as_str));
             let message = format!("State '{state}' references non-existent state '{next_state}'{hint}");
-            self.findings.error(&next.pointer, message);
+            self.diagnostics.error(&next.pointer, message);
         }
         Some(Transition { condition: condition?, next_state: next_state.to_owned() })
     }
 
-    /// Reports indistinguishable conditions of a state in a gate.
+    /// Reports transitions of a state with the same description, which a gate could not distinguish.
     fn report_ambiguous_choices(&mut self, place: &JsonPath<'_>, transitions: &[Option<Transition>]) {
-        let described = |transition: &Option<Transition>| transition.as_ref()?.condition.description.clone();
-        let descriptions: Vec<_> = transitions.iter().map(described).collect();
+        let description = |transition: &Option<Transition>| transition.as_ref()?.condition.description.clone();
+        let descriptions: Vec<_> = transitions.iter().map(description).collect();
         for (index, description) in descriptions.iter().enumerate() {
             if description.is_some() && descriptions[..index].contains(description) {
                 let pointer = format!("{}/{index}/condition/description", place.pointer);
-                self.findings.error(&pointer, "another transition of this state has the same description");
+                self.diagnostics.error(&pointer, "another transition of this state has the same description");
             }
         }
     }
@@ -603,8 +610,8 @@ fn check_fail(params: &Map<String, Value>) -> Vec<Problem> {
 
 fn check_sleep(params: &Map<String, Value>) -> Vec<Problem> {
     let mut problems = unknown_keys(params, "a sleep", &SLEEP_KEYS);
-    let told_later = params.get("seconds").and_then(Value::as_str).is_some_and(|text| text.contains('{'));
-    if !told_later && let Err(error) = tool::sleep_duration(params) {
+    let is_open = params.get("seconds").and_then(Value::as_str).is_some_and(|text| text.contains('{'));
+    if !is_open && let Err(error) = tool::sleep_duration(params) {
         let pointer = if params.contains_key("seconds") { "/seconds" } else { "" };
         problems.push(Problem::error(pointer, error.to_string()));
     }

@@ -5,14 +5,14 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// One problem, and its place.
+/// One problem of a document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
-    /// A JSON pointer into the document; empty for the whole of it.
+    /// A JSON pointer into the document; empty for the whole document.
     pub pointer: String,
     /// The mistake, and the correct form.
     pub message: String,
-    /// Its severity: an error keeps the workflow from running.
+    /// The severity: a workflow with an error cannot run.
     pub severity: Severity,
 }
 
@@ -22,18 +22,18 @@ pub struct Problem {
 pub enum Severity {
     /// The workflow cannot run.
     Error,
-    /// The workflow can run, and its author should check it.
+    /// The workflow can run, but its author should check this part.
     Warning,
 }
 
 impl Problem {
-    /// Returns a problem that keeps the workflow from running.
+    /// Returns a problem that prevents the workflow from running.
     #[must_use]
     pub fn error(pointer: impl Into<String>, message: impl Into<String>) -> Self {
         Self { pointer: pointer.into(), message: message.into(), severity: Severity::Error }
     }
 
-    /// Returns a problem that the workflow can run with.
+    /// Returns a problem that does not prevent the workflow from running.
     #[must_use]
     pub fn warning(pointer: impl Into<String>, message: impl Into<String>) -> Self {
         Self { pointer: pointer.into(), message: message.into(), severity: Severity::Warning }
@@ -64,7 +64,7 @@ impl Problems {
         Self(problems)
     }
 
-    /// Returns the problems, in the order of the checks: from the top of the document down.
+    /// Returns the problems, in the order of the checks.
     pub fn iter(&self) -> std::slice::Iter<'_, Problem> {
         self.0.iter()
     }

@@ -1,12 +1,12 @@
-//! States that no run reaches, and states from which no run can end.
+//! Warnings about unreachable states, and about states from which no run can end.
 
 use std::collections::BTreeSet;
 
 use super::document::escaped;
 use super::{Problem, State};
 
-/// Returns the states that a run reaches from `initial`, itself included.
-pub(super) fn reached<'s>(initial: &'s str, states: &'s [State]) -> BTreeSet<&'s str> {
+/// Returns the states that a run reaches from `initial`, including `initial`.
+pub(super) fn reachable_states<'s>(initial: &'s str, states: &'s [State]) -> BTreeSet<&'s str> {
     closure(vec![initial], |from| states.iter().filter(|state| state.name == *from).flat_map(State::targets).collect())
 }
 
@@ -15,10 +15,15 @@ pub(super) fn warnings(initial: &str, finally_state: Option<&str>, states: &[Sta
     let reached = closure(std::iter::once(initial).chain(finally_state).collect(), |from| {
         states.iter().filter(|state| state.name == *from).flat_map(State::targets).collect()
     });
-    // A missing target leaves the author's intent unknown, and has a report already.
-    let leads_astray = |state: &&State| state.targets().any(|target| states.iter().all(|known| known.name != target));
-    let ending = closure(
-        states.iter().filter(|state| state.may_end() || leads_astray(state)).map(|state| state.name.as_str()).collect(),
+    // A missing target is already reported, and the intended path of the state is unknown.
+    let has_missing_target =
+        |state: &&State| state.targets().any(|target| states.iter().all(|known| known.name != target));
+    let can_end = closure(
+        states
+            .iter()
+            .filter(|state| state.may_end() || has_missing_target(state))
+            .map(|state| state.name.as_str())
+            .collect(),
         |to| {
             let leads_there = |state: &&State| state.targets().any(|target| target == to);
             states.iter().filter(leads_there).map(|state| state.name.as_str()).collect()
@@ -30,7 +35,7 @@ pub(super) fn warnings(initial: &str, finally_state: Option<&str>, states: &[Sta
         if !reached.contains(name.as_str()) {
             let message = format!("State '{name}' cannot be reached from the initial state '{initial}'");
             warnings.push(Problem::warning(pointer, message));
-        } else if !ending.contains(name.as_str()) {
+        } else if !can_end.contains(name.as_str()) {
             let message = format!("State '{name}' cannot reach an end: every way from it goes on");
             warnings.push(Problem::warning(pointer, message));
         }
@@ -39,7 +44,7 @@ pub(super) fn warnings(initial: &str, finally_state: Option<&str>, states: &[Sta
 }
 
 impl State {
-    /// Returns the states to which it leads.
+    /// Returns the states that this state leads to.
     pub(crate) fn targets(&self) -> impl Iterator<Item = &str> {
         self.transitions
             .iter()
@@ -49,13 +54,13 @@ impl State {
     }
 }
 
-/// Returns all states on the ways from `start`, itself included.
+/// Returns the transitive closure of `next` from the states `start`, including them.
 fn closure<'s>(start: Vec<&'s str>, next: impl Fn(&str) -> Vec<&'s str>) -> BTreeSet<&'s str> {
     let mut seen = BTreeSet::new();
-    let mut open = start;
-    while let Some(name) = open.pop() {
+    let mut pending = start;
+    while let Some(name) = pending.pop() {
         if seen.insert(name) {
-            open.extend(next(name));
+            pending.extend(next(name));
         }
     }
     seen

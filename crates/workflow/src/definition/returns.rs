@@ -1,4 +1,5 @@
-//! Warnings about return values that cannot be read at the end of a run: the shell is closed, or does not report variables.
+//! Warnings about return values that cannot be read at the end of a run, because the shell is closed or does not report
+//! variables.
 
 use super::document::escaped;
 use super::{Problem, State, reach};
@@ -8,10 +9,10 @@ use crate::tool;
 /// Shells that report their variables.
 const REPORTING_SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
 
-/// Returns a warning for every return value that is read from the shell although the shell may be unable to report it. It is read
-/// before a finally state, so only states reachable from the initial state count.
+/// Returns a warning for every return value that is read from the shell although the shell may be unable to report it.
+/// Return values are read before the finally state, so only states that the initial state reaches count.
 pub(super) fn warnings(return_values: &Contract, initial: &str, states: &[State]) -> Vec<Problem> {
-    let reached = reach::reached(initial, states);
+    let reached = reach::reachable_states(initial, states);
     let closing_state = states.iter().find(|state| {
         reached.contains(state.name.as_str()) && state.action.tool == tool::EXIT_TERMINAL && state.ends().completes
     });

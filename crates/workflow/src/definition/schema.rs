@@ -1,7 +1,7 @@
-//! The documentation of definitions for their authors: a JSON Schema, and a page to read.
+//! The documentation of definitions for their authors: a JSON Schema and a Markdown page.
 //!
-//! The types in `shape.rs` and `condition/test.rs`, and the catalog's description of its tools, are the source of both.
-//! JSON Schema 2020-12, <https://json-schema.org/draft/2020-12>.
+//! Both are generated from the types in `shape.rs` and `condition/test.rs`, and from the catalog's descriptions of
+//! tools. JSON Schema 2020-12, <https://json-schema.org/draft/2020-12>.
 
 use std::fmt::Write as _;
 
@@ -14,12 +14,12 @@ use crate::tool;
 
 /// Returns the JSON Schema (2020-12) of a machine over these tools.
 ///
-/// A document that has no errors for [`Definition::parse`](crate::Definition::parse) fits it; the other way round it is
-/// necessary and not enough, because a schema does not check names of states and patterns.
+/// A document without errors in [`Definition::parse`](crate::Definition::parse) matches the schema. A document that
+/// matches may still have errors, because a schema does not check state names and patterns.
 #[must_use]
 pub fn schema(tools: &dyn ToolCatalog) -> Value {
     let mut schema = schema_of::<Machine>();
-    let actions: Vec<Value> = described(tools)
+    let actions: Vec<Value> = action_schemas(tools)
         .into_iter()
         .map(|(tool, params)| {
             let mut branch = json!({
@@ -58,48 +58,48 @@ pub fn documentation(tools: &dyn ToolCatalog) -> String {
         ("Transition", schema_of::<Transition>()),
         ("Condition: all keys must hold", schema_of::<ConditionKeys>()),
     ] {
-        section(&mut page, 2, title, &schema);
+        write_section(&mut page, 2, title, &schema);
     }
     page.push_str("\n## Condition in one word\n\n| word | holds when |\n|---|---|\n");
     for word in schema_of::<Word>()["oneOf"].as_array().into_iter().flatten() {
         let text = |key: &str| word[key].as_str().unwrap_or_default().to_owned();
         let _ = writeln!(page, "| `{}` | {} |", text("const"), text("description"));
     }
-    section(&mut page, 2, "Variable of a contract", &schema_of::<VariableEntry>());
+    write_section(&mut page, 2, "Variable of a contract", &schema_of::<VariableEntry>());
     page.push_str("\n## Actions\n");
-    for (tool, params) in described(tools) {
-        section(&mut page, 3, &tool, &params);
+    for (tool, params) in action_schemas(tools) {
+        write_section(&mut page, 3, &tool, &params);
     }
     page
 }
 
-/// Returns every action with its parameters in short, in Markdown.
+/// Returns a short Markdown reference of all actions and their parameters.
 #[must_use]
 pub fn action_reference(tools: &dyn ToolCatalog) -> String {
     let mut page = String::new();
-    for (tool, params) in described(tools) {
+    for (tool, params) in action_schemas(tools) {
         let _ = write!(page, "\n## {tool}\n\n");
         let required = |name: &str| params["required"].as_array().is_some_and(|all| all.iter().any(|one| one == name));
         for (name, property) in params["properties"].as_object().into_iter().flatten() {
-            // The run fills its terminal in.
+            // The run supplies its terminal.
             if name == "session_id" && !required(name) {
                 continue;
             }
-            let must = if required(name) { ", required" } else { "" };
-            let about = property["description"].as_str().unwrap_or_default();
-            let about = about.split_once(". ").map_or(about, |(first, _)| first).replace('\n', " ");
-            let _ = writeln!(page, "- `{name}` ({}{must}): {about}{}", kind(property), bounds(property));
+            let suffix = if required(name) { ", required" } else { "" };
+            let summary = property["description"].as_str().unwrap_or_default();
+            let summary = summary.split_once(". ").map_or(summary, |(first, _)| first).replace('\n', " ");
+            let _ = writeln!(page, "- `{name}` ({}{suffix}): {summary}{}", kind(property), bounds(property));
         }
     }
     page
 }
 
-/// Every action with the schema of its parameters.
-fn described(tools: &dyn ToolCatalog) -> Vec<(String, Value)> {
+/// Returns all actions, each with the schema of its parameters.
+fn action_schemas(tools: &dyn ToolCatalog) -> Vec<(String, Value)> {
     let of_catalog = tools.tools().into_iter().map(|tool| {
         let mut params = tools.schema(&tool).unwrap_or_else(|| json!({"type": "object"}));
         if tools.takes_session(&tool) {
-            inject_session(&mut params);
+            make_session_optional(&mut params);
         }
         (tool, params)
     });
@@ -116,8 +116,8 @@ fn described(tools: &dyn ToolCatalog) -> Vec<(String, Value)> {
     of_catalog.chain(of_machines).collect()
 }
 
-/// Makes `session_id` a parameter that a machine may leave out, because the run injects its terminal.
-fn inject_session(params: &mut Value) {
+/// Makes the parameter `session_id` optional, because the run supplies its terminal.
+fn make_session_optional(params: &mut Value) {
     if let Some(Value::Array(required)) = params.get_mut("required") {
         required.retain(|name| name != "session_id");
     }
@@ -126,13 +126,13 @@ fn inject_session(params: &mut Value) {
     }
 }
 
-/// Makes the schema of a tool's parameters one of an action's: what is not text may also come from a variable.
+/// Turns the schema of a tool's parameters into that of an action's, where any value may also come from a variable.
 fn templated(params: &Value) -> Value {
     let mut properties = Map::new();
     for (name, schema) in params["properties"].as_object().into_iter().flatten() {
-        // A null counts as left out, and a string that contains a variable may become anything.
-        let open = json!([schema, {"type": "string", "pattern": r"\{"}, {"type": "null"}]);
-        let mut schema = json!({ "anyOf": open });
+        // A null counts as missing, and a string with a variable may become any value.
+        let alternatives = json!([schema, {"type": "string", "pattern": r"\{"}, {"type": "null"}]);
+        let mut schema = json!({ "anyOf": alternatives });
         if let Some(description) = params["properties"][name].get("description") {
             schema["description"] = description.clone();
         }
@@ -143,7 +143,7 @@ fn templated(params: &Value) -> Value {
     json!({"type": "object", "properties": properties, "required": required, "additionalProperties": !known})
 }
 
-fn section(page: &mut String, level: usize, title: &str, schema: &Value) {
+fn write_section(page: &mut String, level: usize, title: &str, schema: &Value) {
     let _ = write!(page, "\n{} {title}\n", "#".repeat(level));
     if let Some(description) = schema["description"].as_str() {
         let _ = write!(page, "\n{description}\n");
@@ -156,9 +156,9 @@ fn section(page: &mut String, level: usize, title: &str, schema: &Value) {
         schema["required"].as_array().is_some_and(|required| required.iter().any(|required| required == name))
     };
     for (name, property) in properties {
-        let must = if required(name) { ", required" } else { "" };
-        let about = property["description"].as_str().unwrap_or_default().replace('\n', " ").replace('|', "\\|");
-        let _ = writeln!(page, "| `{name}` | {}{must} | {about}{} |", kind(property), bounds(property));
+        let suffix = if required(name) { ", required" } else { "" };
+        let summary = property["description"].as_str().unwrap_or_default().replace('\n', " ").replace('|', "\\|");
+        let _ = writeln!(page, "| `{name}` | {}{suffix} | {summary}{} |", kind(property), bounds(property));
     }
 }
 
@@ -188,13 +188,13 @@ fn bounds(schema: &Value) -> String {
         (None, Some(max)) => Some(format!("at most {max}")),
         (None, None) => None,
     };
-    // Some descriptions say it already, in their own words.
-    let is_said = schema["description"].as_str().is_some_and(|description| description.contains("default"));
-    let is_something = |default: &&Value| !matches!(default, Value::Null | Value::Bool(false)) && **default != "";
-    let default = schema.get("default").filter(is_something).filter(|_| !is_said).map(|default| {
+    // Some descriptions already mention the default.
+    let is_described = schema["description"].as_str().is_some_and(|description| description.contains("default"));
+    let is_notable = |default: &&Value| !matches!(default, Value::Null | Value::Bool(false)) && **default != "";
+    let default = schema.get("default").filter(is_notable).filter(|_| !is_described).map(|default| {
         let text = default.as_str().map_or_else(|| default.to_string(), str::to_owned);
         format!("default {text}")
     });
-    let both: Vec<String> = range.into_iter().chain(default).collect();
-    if both.is_empty() { String::new() } else { format!(" ({})", both.join("; ")) }
+    let parts: Vec<String> = range.into_iter().chain(default).collect();
+    if parts.is_empty() { String::new() } else { format!(" ({})", parts.join("; ")) }
 }

@@ -1,12 +1,12 @@
-//! Patterns that may match the text of an earlier state again: `pattern_match` searches the whole screen, on which old
-//! output may still be.
+//! Warnings about patterns that may match old output: `pattern_match` searches the whole screen, which may still show
+//! the output of an earlier state.
 
 use super::document::escaped;
 use super::{Problem, State, reach};
 use crate::{groups, tool};
 
-/// Returns a warning for every pattern that a state searches on the screen after its input, and that may be there since
-/// an earlier state, or an earlier visit.
+/// Returns a warning for every pattern that a state searches on the screen and that an earlier state, or an earlier
+/// visit, may already have found there.
 pub(super) fn warnings(states: &[State]) -> Vec<Problem> {
     let waits = states.iter().filter(|state| matches!(state.action.tool(), tool::SEND_INPUT | tool::AWAIT_OUTPUT));
     waits.flat_map(|state| state_warnings(state, states)).collect()
@@ -20,7 +20,7 @@ fn state_warnings(state: &State, states: &[State]) -> Vec<Problem> {
         let tests = &transition.condition.tests;
         let Some(pattern) = tests.iter().filter_map(|test| test.pattern()).find(|(_, found)| *found) else { continue };
         let (pattern, _) = pattern;
-        // A wait for this pattern alone has just found it.
+        // The wait of this state was only for this pattern, and has found it in new output.
         if own_patterns[..] == [pattern] && tests.iter().any(|test| test.requires_success() || test.excludes_timeout())
         {
             continue;
@@ -43,17 +43,17 @@ fn state_warnings(state: &State, states: &[State]) -> Vec<Problem> {
     warnings
 }
 
-/// Returns whether a state that has found a pattern in a terminal may lead to another one.
+/// Returns whether the state `from` may have found a pattern on the screen before the run reaches the state `to`.
 fn may_precede(from: &State, pattern: &str, to: &State, states: &[State]) -> bool {
-    // The output of its command is not on a screen.
+    // The output of a command is not on the screen.
     if from.action.tool == tool::RUN_COMMAND {
         return false;
     }
-    let waited_for = groups::patterns(from.action.params()).any(|known| known.as_str() == Some(pattern));
+    let awaits_pattern = groups::patterns(from.action.params()).any(|known| known.as_str() == Some(pattern));
     from.transitions.iter().any(|transition| {
         let mut patterns = transition.condition.tests.iter().filter_map(|test| test.pattern());
-        let found = patterns.any(|(known, found)| found && known == pattern);
-        (found || (waited_for && from.name != to.name))
-            && reach::reached(&transition.next_state, states).contains(to.name.as_str())
+        let tests_pattern = patterns.any(|(known, found)| found && known == pattern);
+        (tests_pattern || (awaits_pattern && from.name != to.name))
+            && reach::reachable_states(&transition.next_state, states).contains(to.name.as_str())
     })
 }

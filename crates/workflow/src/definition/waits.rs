@@ -1,4 +1,4 @@
-//! Warnings about transitions that treat a wait without a match as a success, as rules before version 5 did.
+//! Warnings about transitions that treat a wait without a match as a success, as the rules before version 5 did.
 
 use super::document::escaped;
 use super::{Problem, State, Transition};
@@ -56,7 +56,7 @@ fn waits_for_quiet(state: &State) -> bool {
     groups::patterns(&state.action.params).next().is_none()
 }
 
-/// Returns whether a transition is taken for every match of the wait, so that a later one is for the other results.
+/// Returns whether a transition is taken for every match of the wait, so that later transitions handle other results.
 fn covers_matches(state: &State, transition: &Transition) -> bool {
     let pattern = state.action.params.get("pattern").and_then(serde_json::Value::as_str);
     let holds_on_match = |test: &Test| {

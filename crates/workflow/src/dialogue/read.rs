@@ -1,19 +1,19 @@
-//! Reading the parameters of a dialogue.
+//! The parser of the parameters of a dialogue.
 
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 use steplatch_pattern::Pattern;
 
-use super::{Dialogue, RULES, Rule, SECRET, TYPE};
+use super::{Dialogue, RULES, Rule, SECRET_KEY, TYPE_KEY};
 use crate::substitute::{as_text, has_placeholder};
 
 /// Maximum number of rules of a dialogue.
 pub(crate) const MAX_RULES: usize = 50;
-/// Default and upper bound of the maximum number of its answers.
+/// Default and upper bound of the maximum number of answers.
 pub(crate) const DEFAULT_MAX_ANSWERS: u32 = 20;
 pub(crate) const MAX_ANSWERS: u32 = 200;
-/// Default and upper bound of its time limit, in seconds.
+/// Default and upper bound of the time limit, in seconds.
 pub(crate) const DEFAULT_TIMEOUT_SECONDS: f64 = 60.0;
 pub(crate) const MAX_TIMEOUT_SECONDS: f64 = 3600.0;
 
@@ -21,14 +21,14 @@ pub(crate) const MAX_TIMEOUT_SECONDS: f64 = 3600.0;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct InvalidDialogue {
-    /// The place within the parameters, as a JSON pointer.
+    /// JSON pointer into the parameters.
     pub(crate) pointer: String,
     /// The problem, as a sentence without a full stop.
     pub(crate) message: String,
 }
 
 impl Dialogue {
-    /// Reads the parameters of an action, variables replaced.
+    /// Reads the parameters of an action, with variables replaced.
     ///
     /// # Errors
     /// Returns the first problem.
@@ -42,7 +42,7 @@ impl Dialogue {
     }
 }
 
-/// Returns every problem of the written parameters, in which values with placeholders are still unknown.
+/// Returns all problems of the parameters in a definition. Values with placeholders are still unknown.
 pub(crate) fn problems(params: &Map<String, Value>) -> Vec<InvalidDialogue> {
     let mut reader = Reader { problems: Vec::new(), is_final: false };
     reader.dialogue(params);
@@ -52,7 +52,7 @@ pub(crate) fn problems(params: &Map<String, Value>) -> Vec<InvalidDialogue> {
 /// The reader of a dialogue.
 struct Reader {
     problems: Vec<InvalidDialogue>,
-    /// True after the replacement of all variables.
+    /// True if all variables are replaced.
     is_final: bool,
 }
 
@@ -61,14 +61,14 @@ impl Reader {
         self.problems.push(InvalidDialogue { pointer: pointer.to_owned(), message: message.into() });
     }
 
-    /// Returns whether the value is unknown before the entry of the state.
+    /// Returns whether the value is unknown until the state is entered.
     fn is_open(&self, value: &Value) -> bool {
         !self.is_final && value.as_str().is_some_and(has_placeholder)
     }
 
     fn dialogue(&mut self, params: &Map<String, Value>) -> Dialogue {
-        let set = |key: &str| params.get(key).filter(|value| !value.is_null());
-        let rules = match set(RULES) {
+        let param = |key: &str| params.get(key).filter(|value| !value.is_null());
+        let rules = match param(RULES) {
             Some(Value::Array(rules)) if (1..=MAX_RULES).contains(&rules.len()) => {
                 rules.iter().enumerate().filter_map(|(index, rule)| self.rule(index, rule)).collect()
             }
@@ -86,7 +86,7 @@ impl Reader {
                 Vec::new()
             }
         };
-        let until = match set("until") {
+        let until = match param("until") {
             None => Vec::new(),
             Some(Value::Array(all)) => {
                 let read = |(index, one): (usize, &Value)| self.pattern(&format!("/until/{index}"), one);
@@ -94,13 +94,13 @@ impl Reader {
             }
             Some(one) => self.pattern("/until", one).into_iter().collect(),
         };
-        if let Some(value) = set("input_text").filter(|value| !value.is_string() && !value.is_number()) {
+        if let Some(value) = param("input_text").filter(|value| !value.is_string() && !value.is_number()) {
             self.add_problem("/input_text", format!("'input_text' is a text, not {value}"));
         }
         let timeout = self
-            .number("/timeout", "timeout", set("timeout"), 0.1, MAX_TIMEOUT_SECONDS)
+            .number("/timeout", "timeout", param("timeout"), 0.1, MAX_TIMEOUT_SECONDS)
             .unwrap_or(DEFAULT_TIMEOUT_SECONDS);
-        let max_answers = self.number("/max_answers", "max_answers", set("max_answers"), 1.0, f64::from(MAX_ANSWERS));
+        let max_answers = self.number("/max_answers", "max_answers", param("max_answers"), 1.0, f64::from(MAX_ANSWERS));
         Dialogue {
             rules,
             until,
@@ -115,23 +115,23 @@ impl Reader {
             self.add_problem(&pointer, "a rule is an object: {\"when\": \"pattern\", \"type\": \"text\\n\"}");
             return None;
         };
-        let set = |key: &str| keys.get(key).filter(|value| !value.is_null());
-        let when = match set("when") {
+        let key_value = |key: &str| keys.get(key).filter(|value| !value.is_null());
+        let when = match key_value("when") {
             Some(when) => self.pattern(&format!("{pointer}/when"), when),
             None => {
                 self.add_problem(&pointer, "'when' is missing: the pattern of the question");
                 None
             }
         };
-        let text = match set(TYPE) {
+        let text = match key_value(TYPE_KEY) {
             None => String::new(),
             Some(Value::String(text)) => text.clone(),
             Some(other) => {
-                self.add_problem(&format!("{pointer}/{TYPE}"), format!("'{TYPE}' is a text, not {other}"));
+                self.add_problem(&format!("{pointer}/{TYPE_KEY}"), format!("'{TYPE_KEY}' is a text, not {other}"));
                 String::new()
             }
         };
-        let keys = match set("press") {
+        let keys = match key_value("press") {
             None => Vec::new(),
             Some(Value::String(key)) => vec![key.clone()],
             Some(Value::Array(keys)) if keys.iter().all(Value::is_string) => keys.iter().map(as_text).collect(),
@@ -140,57 +140,58 @@ impl Reader {
                 Vec::new()
             }
         };
-        let (secret, name) = match set(SECRET) {
+        let (secret, name) = match key_value(SECRET_KEY) {
             None | Some(Value::Bool(false)) => (false, None),
             Some(Value::Bool(true)) => (true, None),
             Some(Value::String(name)) => (true, Some(name)),
             Some(_) => {
                 self.add_problem(
-                    &format!("{pointer}/{SECRET}"),
+                    &format!("{pointer}/{SECRET_KEY}"),
                     "'secret' is true, or the name of the argument that is typed",
                 );
                 (true, None)
             }
         };
-        if name.is_some() && set(TYPE).is_some() {
+        if name.is_some() && key_value(TYPE_KEY).is_some() {
             let message = "'secret' names what is typed, and so does 'type'; write \"secret\": true beside 'type'";
-            self.add_problem(&format!("{pointer}/{SECRET}"), message);
+            self.add_problem(&format!("{pointer}/{SECRET_KEY}"), message);
         }
         if name.is_none() && text.is_empty() && keys.is_empty() {
             self.add_problem(&pointer, "the rule has no answer: give 'type', 'press' or 'secret'");
         }
-        let times =
-            self.number(&format!("{pointer}/times"), "times", set("times"), 1.0, f64::from(MAX_ANSWERS)).map(to_u32);
-        Some(Rule { when: when?, text, keys, secret, named: name.cloned(), times })
+        let times = self
+            .number(&format!("{pointer}/times"), "times", key_value("times"), 1.0, f64::from(MAX_ANSWERS))
+            .map(to_u32);
+        Some(Rule { when: when?, text, keys, secret, secret_name: name.cloned(), times })
     }
 
-    fn pattern(&mut self, at: &str, value: &Value) -> Option<String> {
+    fn pattern(&mut self, pointer: &str, value: &Value) -> Option<String> {
         match value {
-            Value::String(pattern) if pattern.is_empty() => self.add_problem(at, "a pattern is not empty"),
+            Value::String(pattern) if pattern.is_empty() => self.add_problem(pointer, "a pattern is not empty"),
             Value::String(pattern) if self.is_open(value) => return Some(pattern.clone()),
             Value::String(pattern) => match Pattern::new(pattern) {
                 Ok(_) => return Some(pattern.clone()),
-                Err(error) => self.add_problem(at, error.to_string()),
+                Err(error) => self.add_problem(pointer, error.to_string()),
             },
-            other => self.add_problem(at, format!("a pattern is a text, not {other}")),
+            other => self.add_problem(pointer, format!("a pattern is a text, not {other}")),
         }
         None
     }
 
-    fn number(&mut self, at: &str, name: &str, value: Option<&Value>, min: f64, max: f64) -> Option<f64> {
+    fn number(&mut self, pointer: &str, name: &str, value: Option<&Value>, min: f64, max: f64) -> Option<f64> {
         let value = value?;
         if self.is_open(value) {
             return None;
         }
         let number = as_text(value).trim().parse().ok().filter(|number| (min..=max).contains(number));
         if number.is_none() {
-            self.add_problem(at, format!("'{name}' is a number from {min} to {max}, not {value}"));
+            self.add_problem(pointer, format!("'{name}' is a number from {min} to {max}, not {value}"));
         }
         number
     }
 }
 
-/// Returns a number of times, which is within its bounds.
+/// Converts a number that is known to be small.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the number was checked to be small")]
 fn to_u32(number: f64) -> u32 {
     number as u32

@@ -10,11 +10,11 @@ use crate::definition::{Problem, secret_variable, suggestion_or_known};
 use crate::event::DialogueAnswer;
 use crate::substitute::{Lookup, Placeholder, placeholders};
 
-/// The parameters that a script has. Each turn supplies the terminal and the first text.
+/// The parameters of a script. The caller supplies the terminal.
 const KEYS: [&str; 4] = ["rules", "until", "timeout", "max_answers"];
 
 /// The rules by which a caller answers the questions of a program, turn by turn: the parameters of the action
-/// `dialogue` except the terminal and the first text.
+/// `dialogue` without the terminal and the first text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DialogueScript {
     dialogue: Dialogue,
@@ -43,7 +43,7 @@ impl DialogueScript {
     /// Reads the rules.
     ///
     /// # Errors
-    /// Returns every problem, each with its place.
+    /// Returns all problems, each with its JSON pointer.
     pub fn read(params: &Map<String, Value>) -> Result<Self, Vec<Problem>> {
         let unknown = params.keys().filter(|key| !KEYS.contains(&key.as_str()));
         let unknown = unknown.map(|key| {
@@ -62,11 +62,11 @@ impl DialogueScript {
         }
     }
 
-    /// Returns the names of the secrets that its answers refer to.
+    /// Returns the names of the secrets that the answers refer to.
     #[must_use]
     pub fn secrets(&self) -> Vec<String> {
         let rules = self.params.get(super::RULES).and_then(Value::as_array).into_iter().flatten();
-        let texts = rules.filter_map(|rule| rule.get(super::TYPE)?.as_str());
+        let texts = rules.filter_map(|rule| rule.get(super::TYPE_KEY)?.as_str());
         let in_texts = texts.flat_map(placeholders).filter(Placeholder::is_secret);
         let in_texts = in_texts.filter_map(|one| one.root().strip_prefix("secret:").map(str::to_owned));
         let mut names: Vec<String> =
@@ -86,19 +86,19 @@ impl DialogueScript {
 }
 
 impl Conversation<'_> {
-    /// Returns the parameters of the next turn: the text for the terminal `session`, if any, and the patterns to await
-    /// then. `spent` is the time since the dialogue began.
+    /// Returns the parameters of the next turn: the text for the terminal `session`, if any, and the patterns to await.
+    /// `spent` is the time since the dialogue began.
     #[must_use]
     pub fn turn(&self, session: &str, spent: Duration) -> Map<String, Value> {
         let begin = [("session_id".to_owned(), session.into())];
         self.script.dialogue.turn(&Map::from_iter(begin), &self.answers, spent, &self.secrets)
     }
 
-    /// Takes in the result of a turn. Returns the dialogue's result once it has ended: `success`, `error`, `pattern`,
+    /// Handles the result of a turn. Returns the dialogue's result once it has ended: `success`, `error`, `pattern`,
     /// `match_text`, `groups`, `answers`, `answered`, `reason`, `exit_code`.
-    pub fn hear(&mut self, heard: &Map<String, Value>) -> Option<Map<String, Value>> {
-        match self.script.dialogue.after(&self.answers, heard, &self.secrets) {
-            Next::Over(result) => Some(result),
+    pub fn hear(&mut self, turn_result: &Map<String, Value>) -> Option<Map<String, Value>> {
+        match self.script.dialogue.after(&self.answers, turn_result, &self.secrets) {
+            Next::Ended(result) => Some(result),
             Next::Answer(answer) => {
                 self.answers.push(answer);
                 None
@@ -133,11 +133,11 @@ mod tests {
         for (question, answer) in [("Name ana? ", "ana\n"), ("Password: ", "p w\n"), ("Token: ", "t-42\n")] {
             let turn = talk.turn("term_1", Duration::ZERO);
             let patterns = turn["patterns"].as_array().expect("patterns").clone();
-            assert_eq!(talk.hear(&super::super::heard_in(&patterns, question)), None, "{question}");
+            assert_eq!(talk.hear(&super::super::rehearsed_turn(&patterns, question)), None, "{question}");
             assert_eq!(typed(&talk), Some(answer.into()));
         }
         let turn = talk.turn("term_1", Duration::ZERO);
-        let heard = super::super::heard_in(turn["patterns"].as_array().expect("patterns"), "all done");
+        let heard = super::super::rehearsed_turn(turn["patterns"].as_array().expect("patterns"), "all done");
         let result = talk.hear(&heard).expect("it is over");
         assert_eq!((&result["success"], &result["answers"]), (&json!(true), &json!(3)));
         assert!(!json!(result["answered"]).to_string().contains("p w"), "{result:?}");

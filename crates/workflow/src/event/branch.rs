@@ -1,4 +1,4 @@
-//! The ways on from the end of a state.
+//! The continuations of a run after the end of a state.
 
 use std::collections::BTreeMap;
 
@@ -8,15 +8,15 @@ use steplatch_ids::StepId;
 
 use super::{Choice, FailureReason, Purpose};
 
-/// The way that a run takes from a state.
+/// The branch that a run takes from a state.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Branch {
-    /// To another state.
+    /// The run continues in another state.
     Go {
         /// The next state.
         to: String,
-        /// The reason, in words.
+        /// The reason, as text.
         because: String,
     },
     /// The run completes.
@@ -30,7 +30,7 @@ pub enum Branch {
     },
 }
 
-/// A decision that waits for the end of a pause.
+/// A continuation that is deferred until the end of a pause.
 #[serde_with_macros::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -39,32 +39,32 @@ pub enum Continuation {
     Leave {
         /// The state.
         from: String,
-        /// The way that the run takes.
+        /// The branch that the run takes.
         way: Branch,
     },
-    /// A gate has to decide where a state leads.
+    /// Open a gate that decides the next state.
     Judge {
-        /// The step with the end to judge.
+        /// The step whose end is judged.
         step: StepId,
         /// The choices.
         choices: Vec<Choice>,
-        /// Branch to take if the answer is that none of them holds.
+        /// Branch to take if the answer is that no choice holds.
         otherwise: Branch,
         /// Basis of the answer.
         context: Map<String, Value>,
     },
-    /// The shell answered.
+    /// Continue after an answer of the shell.
     Contract {
         /// Purpose of the request.
         purpose: Purpose,
-        /// The variables with a known value now.
+        /// The variables whose values the answer made known.
         learned: BTreeMap<String, String>,
         /// The error, if the shell was not available.
         error: Option<String>,
-        /// The variables that it was to report.
+        /// The variables that were requested.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         read: Vec<String>,
-        /// The next state when the contract holds; none when the run is complete then.
+        /// The next state if the contract holds; `None` if the run then completes.
         then: Option<String>,
     },
 }

@@ -3,9 +3,9 @@
 use serde_json::{Number, Value, json};
 
 use super::format::Format;
-use super::kind::{Kind, Offered, offered, read_number, read_text};
+use super::kind::{Kind, Offered, read_choices, read_number, read_text};
 
-/// A plain value to fill in.
+/// A field of a form, which takes a plain value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Field {
     name: String,
@@ -16,33 +16,33 @@ pub struct Field {
     kind: Kind,
 }
 
-/// Requirement on a field of a form, as a fragment that follows its name.
+/// Problem with the value of a field, as a fragment that follows the field's name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidField {
     /// The field requires a text.
     #[error("must be filled in")]
     Missing,
     /// The field requires a value of another kind.
-    #[error("must be filled in: {wanted}")]
+    #[error("must be filled in: {expected}")]
     MissingKind {
-        /// Description of the values that the field takes.
-        wanted: String,
+        /// Description of the accepted values.
+        expected: String,
     },
     /// The value has another type or format, or is out of bounds.
-    #[error("must be {wanted}, not {given}")]
+    #[error("must be {expected}, not {actual}")]
     Wrong {
-        /// Description of the values that the field takes.
-        wanted: String,
+        /// Description of the accepted values.
+        expected: String,
         /// The value as JSON; at most 100 characters.
-        given: String,
+        actual: String,
     },
     /// The text is too short or too long.
-    #[error("must have {wanted} characters, not {given}")]
+    #[error("must have {expected} characters, not {actual}")]
     Length {
-        /// The lengths that the field takes, in words.
-        wanted: String,
+        /// Description of the accepted lengths.
+        expected: String,
         /// The length of the text, in characters.
-        given: u64,
+        actual: u64,
     },
 }
 
@@ -78,8 +78,8 @@ impl Field {
         };
         let (title, description) = (text("title", &mut problems), text("description", &mut problems));
         let kind = match word {
-            "boolean" => Kind::Truth,
-            "string" if offers => Kind::Choice(offered(about, &mut problems)),
+            "boolean" => Kind::Boolean,
+            "string" if offers => Kind::Choice(read_choices(about, &mut problems)),
             "string" => read_text(about, &mut problems),
             _ => read_number(about, word == "integer", &mut problems),
         };
@@ -95,13 +95,13 @@ impl Field {
         if problems.is_empty() { Ok(field) } else { Err(problems) }
     }
 
-    /// Returns its name, which the answer has it under.
+    /// Returns the name of the field, which is its key in the answer.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Returns its label for a person.
+    /// Returns the label of the field for people: its title, or its name.
     #[must_use]
     pub fn label(&self) -> &str {
         self.title.as_deref().unwrap_or(&self.name)
@@ -113,19 +113,19 @@ impl Field {
         self.description.as_deref()
     }
 
-    /// Returns whether its value is secret: invisible during its input, and absent from records.
+    /// Returns whether the value is secret: invisible during input, and absent from records.
     #[must_use]
     pub fn is_secret(&self) -> bool {
         matches!(self.kind, Kind::Text { format: Some(Format::Password), .. })
     }
 
-    /// Returns whether the form requires a value for it.
+    /// Returns whether the form requires a value for the field.
     #[must_use]
     pub fn is_required(&self) -> bool {
         self.required
     }
 
-    /// Describes the default, as the value of an empty field; `None` without a default.
+    /// Returns the default as text for people; `None` without a default.
     #[must_use]
     pub fn default_in_words(&self) -> Option<String> {
         self.default.as_ref().map(|default| match default {
@@ -150,32 +150,32 @@ impl Field {
         }
     }
 
-    /// Returns the accepted values of the field, in a few words, such as "a whole number from 1 to 9".
+    /// Returns a short description of the accepted values, such as "a whole number from 1 to 9".
     #[must_use]
     pub fn constraint(&self) -> String {
         match &self.kind {
             Kind::Text { format: Some(format), .. } => format.describe().to_owned(),
-            Kind::Text { least, most, .. } => match lengths(*least, *most) {
+            Kind::Text { min, max, .. } => match lengths(*min, *max) {
                 Some(lengths) => format!("a text of {lengths} characters"),
                 None => "a text".to_owned(),
             },
             Kind::Choice(offered) => format!("one of {}", values(offered)),
-            Kind::Number { whole, least, most } => {
-                let kind = if *whole { "a whole number" } else { "a number" };
-                match range(*least, *most) {
+            Kind::Number { is_whole_number, min, max } => {
+                let kind = if *is_whole_number { "a whole number" } else { "a number" };
+                match range(*min, *max) {
                     Some(range) => format!("{kind} {range}"),
                     None => kind.to_owned(),
                 }
             }
-            Kind::Truth => "yes or no".to_owned(),
+            Kind::Boolean => "yes or no".to_owned(),
         }
     }
 
-    /// Returns the value that a person's line means: a choice also by its number, and the value itself when the line is
-    /// empty.
+    /// Returns the value that a person typed as a line. A choice may be given by its number; an empty line means the
+    /// default.
     ///
     /// # Errors
-    /// What it must be.
+    /// If the field does not accept the value.
     pub fn typed(&self, line: &str) -> Result<Value, InvalidField> {
         let line = line.trim();
         if line.is_empty() {
@@ -187,44 +187,44 @@ impl Field {
                 let number = line.parse::<usize>().ok().and_then(|number| offered.get(number.checked_sub(1)?));
                 number.map(|offered| offered.value.as_str().into()).ok_or(problem)
             }
-            (_, understood) => understood,
+            (_, parsed) => parsed,
         }
     }
 
-    /// Returns the given value, or the default in its absence.
-    pub(super) fn value_or_default(&self, given: Option<&Value>) -> Result<Value, InvalidField> {
-        let empty = |value: &&Value| match value {
+    /// Returns the parsed value, or the default if there is no value.
+    pub(super) fn value_or_default(&self, value: Option<&Value>) -> Result<Value, InvalidField> {
+        let is_empty = |value: &&Value| match value {
             Value::Null => true,
-            // An unfilled form comes back with empty texts.
+            // Clients return empty texts for unfilled fields.
             Value::String(text) if text.is_empty() => {
-                self.required || !matches!(self.kind, Kind::Text { least: None, format: None, .. })
+                self.required || !matches!(self.kind, Kind::Text { min: None, format: None, .. })
             }
             _ => false,
         };
-        match given.filter(|value| !empty(value)) {
+        match value.filter(|value| !is_empty(value)) {
             Some(value) => self.parse_value(value),
             None => match &self.default {
                 Some(default) => Ok(default.clone()),
                 None if !self.required => Ok(Value::Null),
                 None if matches!(self.kind, Kind::Text { format: None, .. }) => Err(InvalidField::Missing),
-                None => Err(InvalidField::MissingKind { wanted: self.constraint() }),
+                None => Err(InvalidField::MissingKind { expected: self.constraint() }),
             },
         }
     }
 
     fn parse_value(&self, value: &Value) -> Result<Value, InvalidField> {
-        let wrong_value = |wanted: String| {
-            let given = value.to_string().chars().take(100).collect();
-            Err(InvalidField::Wrong { wanted, given })
+        let wrong_value = |expected: String| {
+            let actual = value.to_string().chars().take(100).collect();
+            Err(InvalidField::Wrong { expected, actual })
         };
         match &self.kind {
-            Kind::Text { least, most, format } => {
+            Kind::Text { min, max, format } => {
                 let Value::String(text) = value else { return wrong_value("a text".to_owned()) };
                 let length = text.chars().count() as u64;
-                if let Some(lengths) = lengths(*least, *most)
-                    && (least.is_some_and(|least| length < least) || most.is_some_and(|most| length > most))
+                if let Some(lengths) = lengths(*min, *max)
+                    && (min.is_some_and(|min| length < min) || max.is_some_and(|max| length > max))
                 {
-                    return Err(InvalidField::Length { wanted: lengths, given: length });
+                    return Err(InvalidField::Length { expected: lengths, actual: length });
                 }
                 match format {
                     Some(format) if !format.holds(text) => wrong_value(format.describe().to_owned()),
@@ -233,28 +233,28 @@ impl Field {
             }
             Kind::Choice(offered) => {
                 let text = value.as_str().unwrap_or_default();
-                let titled =
+                let has_title =
                     |offered: &&Offered| offered.title.as_deref() == Some(text) || offered.display_label() == text;
                 let found = offered.iter().find(|offered| offered.value == text);
-                match found.or_else(|| offered.iter().find(titled)) {
+                match found.or_else(|| offered.iter().find(has_title)) {
                     Some(found) => Ok(found.value.as_str().into()),
                     None => wrong_value(format!("one of {}", values(offered))),
                 }
             }
-            Kind::Number { whole, least, most } => {
-                let kind = if *whole { "a whole number" } else { "a number" };
-                let number = number(value).filter(|number| !whole || is_whole(number));
+            Kind::Number { is_whole_number, min, max } => {
+                let kind = if *is_whole_number { "a whole number" } else { "a number" };
+                let number = number(value).filter(|number| !is_whole_number || is_whole(number));
                 let Some(number) = number else { return wrong_value(kind.to_owned()) };
                 let size = number.as_f64().unwrap_or_default();
-                match range(*least, *most) {
-                    Some(range) if least.is_some_and(|least| size < least) || most.is_some_and(|most| size > most) => {
-                        Err(InvalidField::Wrong { wanted: range, given: number.to_string() })
+                match range(*min, *max) {
+                    Some(range) if min.is_some_and(|min| size < min) || max.is_some_and(|max| size > max) => {
+                        Err(InvalidField::Wrong { expected: range, actual: number.to_string() })
                     }
-                    _ if *whole => Ok(whole_number(&number)),
+                    _ if *is_whole_number => Ok(whole_number(&number)),
                     _ => Ok(Value::Number(number)),
                 }
             }
-            Kind::Truth => match value {
+            Kind::Boolean => match value {
                 Value::Bool(_) => Ok(value.clone()),
                 Value::String(text) => match text.trim().to_lowercase().as_str() {
                     "yes" | "y" | "true" => Ok(true.into()),
@@ -268,10 +268,10 @@ impl Field {
 
     pub(super) fn schema(&self) -> Value {
         let mut schema = match &self.kind {
-            Kind::Text { least, most, format } => {
+            Kind::Text { min, max, format } => {
                 let mut schema = json!({"type": "string"});
-                set(&mut schema, "minLength", *least);
-                set(&mut schema, "maxLength", *most);
+                set(&mut schema, "minLength", *min);
+                set(&mut schema, "maxLength", *max);
                 set(&mut schema, "format", format.map(Format::name));
                 schema
             }
@@ -286,13 +286,13 @@ impl Field {
                     .collect();
                 json!({"type": "string", "oneOf": offered})
             }
-            Kind::Number { whole, least, most } => {
-                let mut schema = json!({"type": if *whole { "integer" } else { "number" }});
-                set(&mut schema, "minimum", least.map(|least| bound(least, *whole)));
-                set(&mut schema, "maximum", most.map(|most| bound(most, *whole)));
+            Kind::Number { is_whole_number, min, max } => {
+                let mut schema = json!({"type": if *is_whole_number { "integer" } else { "number" }});
+                set(&mut schema, "minimum", min.map(|min| bound(min, *is_whole_number)));
+                set(&mut schema, "maximum", max.map(|max| bound(max, *is_whole_number)));
                 schema
             }
-            Kind::Truth => json!({"type": "boolean"}),
+            Kind::Boolean => json!({"type": "boolean"}),
         };
         set(&mut schema, "title", self.title.as_deref());
         set(&mut schema, "description", self.description.as_deref());
@@ -307,9 +307,9 @@ fn set(schema: &mut Value, key: &str, value: Option<impl Into<Value>>) {
     }
 }
 
-fn bound(bound: f64, whole: bool) -> Value {
+fn bound(bound: f64, is_whole_number: bool) -> Value {
     match Number::from_f64(bound) {
-        Some(number) if whole => whole_number(&number),
+        Some(number) if is_whole_number => whole_number(&number),
         Some(number) => Value::Number(number),
         None => Value::Null,
     }
@@ -348,17 +348,17 @@ fn number(value: &Value) -> Option<Number> {
     }
 }
 
-/// The largest bound up to which an f64 represents every whole number exactly.
+/// The largest number up to which an f64 represents every whole number exactly.
 const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
 
 fn is_whole(number: &Number) -> bool {
     number.is_i64() || number.as_f64().is_some_and(|size| size.fract() == 0.0 && size.abs() <= MAX_EXACT_INTEGER)
 }
 
-/// The same number, written without a fraction.
+/// Returns a whole number in the notation without a fraction.
 fn whole_number(number: &Number) -> Value {
     match number.as_i64() {
-        Some(whole) => whole.into(),
+        Some(integer) => integer.into(),
         #[allow(clippy::cast_possible_truncation, reason = "it is whole and small enough: `is_whole` was asked")]
         None => (number.as_f64().unwrap_or_default() as i64).into(),
     }

@@ -7,7 +7,7 @@ pub(super) enum Format {
     Uri,
     Date,
     DateTime,
-    /// Invisible during its input, and absent from records.
+    /// A text that is invisible during input, and absent from records.
     Password,
 }
 
@@ -38,16 +38,17 @@ impl Format {
         }
     }
 
-    /// Returns whether a text has this format. Catches typing mistakes; does not prove that the value exists.
+    /// Returns whether a text has this format. Detects typing mistakes, but does not prove that the value exists.
     pub(super) fn holds(self, text: &str) -> bool {
         match self {
             Self::Email => text.split_once('@').is_some_and(|(name, host)| {
                 !name.is_empty() && !host.is_empty() && !host.contains('@') && !text.contains(char::is_whitespace)
             }),
             Self::Uri => text.split_once(':').is_some_and(|(scheme, rest)| {
-                let plain = |character: char| character.is_ascii_alphanumeric() || "+-.".contains(character);
+                let is_scheme_character =
+                    |character: char| character.is_ascii_alphanumeric() || "+-.".contains(character);
                 scheme.starts_with(|first: char| first.is_ascii_alphabetic())
-                    && scheme.chars().all(plain)
+                    && scheme.chars().all(is_scheme_character)
                     && !rest.is_empty()
                     && !rest.contains(char::is_whitespace)
             }),
@@ -61,16 +62,16 @@ impl Format {
     }
 }
 
-/// `2026-01-31`
+/// Returns whether a text is a date such as `2026-01-31`.
 fn is_date(text: &str) -> bool {
     let parts: Vec<&str> = text.split('-').collect();
     let [year, month, day] = parts[..] else { return false };
     let (Some(year), Some(month), Some(day)) = (digits(year, 4), digits(month, 2), digits(day, 2)) else {
         return false;
     };
-    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let is_leap_year = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     let days = match month {
-        2 if leap => 29,
+        2 if is_leap_year => 29,
         2 => 28,
         4 | 6 | 9 | 11 => 30,
         1..=12 => 31,
@@ -79,18 +80,18 @@ fn is_date(text: &str) -> bool {
     (1..=days).contains(&day)
 }
 
-/// `09:30:00`, with a fraction perhaps, and `Z` or `+02:00`
+/// Returns whether a text is a time such as `09:30:00Z`, with an optional fraction, and `Z` or an offset `+02:00`.
 fn is_time(text: &str) -> bool {
     let Some(time) = text.get(..8) else { return false };
     let zone = text[8..].trim_start_matches(|character: char| character == '.' || character.is_ascii_digit());
-    let of_zone = |zone: &str| {
+    let is_offset = |zone: &str| {
         let clock = zone.strip_prefix(['+', '-']).and_then(|clock| clock.split_once(':'));
         clock.is_some_and(|(hours, minutes)| within(hours, 23) && within(minutes, 59))
     };
     let parts: Vec<&str> = time.split(':').collect();
     let [hours, minutes, seconds] = parts[..] else { return false };
-    let known_zone = matches!(zone, "Z" | "z") || of_zone(zone);
-    within(hours, 23) && within(minutes, 59) && within(seconds, 60) && known_zone
+    let is_zone = matches!(zone, "Z" | "z") || is_offset(zone);
+    within(hours, 23) && within(minutes, 59) && within(seconds, 60) && is_zone
 }
 
 fn within(text: &str, max: u32) -> bool {

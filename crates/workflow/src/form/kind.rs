@@ -4,19 +4,19 @@ use serde_json::{Map, Value};
 
 use super::format::Format;
 
-/// Maximum number of choices that a field offers.
-const MAX_OFFERED: usize = 100;
+/// Maximum number of choices of a field.
+const MAX_CHOICES: usize = 100;
 
 /// Kind of the values that a field accepts.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Kind {
-    Text { least: Option<u64>, most: Option<u64>, format: Option<Format> },
+    Text { min: Option<u64>, max: Option<u64>, format: Option<Format> },
     Choice(Vec<Offered>),
-    Number { whole: bool, least: Option<f64>, most: Option<f64> },
-    Truth,
+    Number { is_whole_number: bool, min: Option<f64>, max: Option<f64> },
+    Boolean,
 }
 
-/// A choice, and its shown title.
+/// A choice, with its title for people.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Offered {
     pub(super) value: String,
@@ -25,12 +25,12 @@ pub(super) struct Offered {
 
 impl Offered {
     fn new(value: &str, title: Option<&str>) -> Self {
-        // A shown form has titles with their values.
-        let bare = |title: &str| title.strip_suffix(&format!(" ({value})")).unwrap_or(title).to_owned();
-        Self { value: value.to_owned(), title: title.map(bare) }
+        // A form from a client has the value in the title, as `display_label` writes it.
+        let without_value = |title: &str| title.strip_suffix(&format!(" ({value})")).unwrap_or(title).to_owned();
+        Self { value: value.to_owned(), title: title.map(without_value) }
     }
 
-    /// Returns its label for a person: also the value, since that is the answer.
+    /// Returns the label of the choice for people: the title, followed by the value of the answer.
     pub(super) fn display_label(&self) -> String {
         match &self.title {
             Some(title) if *title != self.value => format!("{title} ({})", self.value),
@@ -51,8 +51,8 @@ pub(super) fn read_text(about: &Map<String, Value>, problems: &mut Vec<String>) 
             length
         }
     };
-    let (least, most) = (length("minLength"), length("maxLength"));
-    if least.zip(most).is_some_and(|(least, most)| least > most) {
+    let (min, max) = (length("minLength"), length("maxLength"));
+    if min.zip(max).is_some_and(|(min, max)| min > max) {
         problems.push("has a minLength above its maxLength".to_owned());
     }
     let format = about.get("format").filter(|format| !format.is_null()).and_then(|word| {
@@ -62,11 +62,11 @@ pub(super) fn read_text(about: &Map<String, Value>, problems: &mut Vec<String>) 
         }
         format
     });
-    Kind::Text { least, most, format }
+    Kind::Text { min, max, format }
 }
 
 /// Reads the constraints of a number.
-pub(super) fn read_number(about: &Map<String, Value>, whole: bool, problems: &mut Vec<String>) -> Kind {
+pub(super) fn read_number(about: &Map<String, Value>, is_whole_number: bool, problems: &mut Vec<String>) -> Kind {
     let mut bound = |key: &str| match about.get(key) {
         None | Some(Value::Null) => None,
         Some(value) => {
@@ -77,15 +77,15 @@ pub(super) fn read_number(about: &Map<String, Value>, whole: bool, problems: &mu
             bound
         }
     };
-    let (least, most) = (bound("minimum"), bound("maximum"));
-    if least.zip(most).is_some_and(|(least, most)| least > most) {
+    let (min, max) = (bound("minimum"), bound("maximum"));
+    if min.zip(max).is_some_and(|(min, max)| min > max) {
         problems.push("has a minimum above its maximum".to_owned());
     }
-    Kind::Number { whole, least, most }
+    Kind::Number { is_whole_number, min, max }
 }
 
-/// Reads the choices.
-pub(super) fn offered(about: &Map<String, Value>, problems: &mut Vec<String>) -> Vec<Offered> {
+/// Reads the choices of a field.
+pub(super) fn read_choices(about: &Map<String, Value>, problems: &mut Vec<String>) -> Vec<Offered> {
     let mut offered: Vec<Offered> = Vec::new();
     if let Some(list) = about.get("oneOf") {
         for item in list.as_array().into_iter().flatten() {
@@ -107,17 +107,19 @@ pub(super) fn offered(about: &Map<String, Value>, problems: &mut Vec<String>) ->
             }
         }
     }
-    if problems.is_empty() && (offered.is_empty() || offered.len() > MAX_OFFERED) {
-        problems.push(format!("offers {}; 1 to {MAX_OFFERED} texts can be chosen from", offered.len()));
+    if problems.is_empty() && (offered.is_empty() || offered.len() > MAX_CHOICES) {
+        problems.push(format!("offers {}; 1 to {MAX_CHOICES} texts can be chosen from", offered.len()));
     }
-    let same = (1..offered.len()).find(|at| offered[..*at].iter().any(|before| before.value == offered[*at].value));
-    if let Some(at) = same {
-        problems.push(format!("offers '{}' twice", offered[at].value));
+    let duplicate =
+        (1..offered.len()).find(|index| offered[..*index].iter().any(|before| before.value == offered[*index].value));
+    if let Some(index) = duplicate {
+        problems.push(format!("offers '{}' twice", offered[index].value));
     }
-    for one in &offered {
-        let is_meant = |other: &&Offered| other.value != one.value && one.title.as_ref() == Some(&other.value);
-        if let Some(other) = offered.iter().find(is_meant) {
-            problems.push(format!("shows '{}' for '{}', and offers that as well", other.value, one.value));
+    for choice in &offered {
+        let has_value_of_title =
+            |other: &&Offered| other.value != choice.value && choice.title.as_ref() == Some(&other.value);
+        if let Some(other) = offered.iter().find(has_value_of_title) {
+            problems.push(format!("shows '{}' for '{}', and offers that as well", other.value, choice.value));
         }
     }
     offered

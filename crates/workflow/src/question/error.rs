@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// A problem of one parameter, or of all of them.
+/// A problem of one parameter, or of all parameters together.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub(crate) enum InvalidQuestion {
     /// There is no prompt.
@@ -20,28 +20,28 @@ pub(crate) enum InvalidQuestion {
     /// A choice is empty, or not a text.
     #[error("each entry of 'choices' must be a text")]
     ChoiceType,
-    /// A choice is there twice.
+    /// Two choices are equal.
     #[error("'choices' has duplicate entries")]
     SameChoices,
     /// There are choices and a form.
     #[error("a gate has either 'choices' or a 'form'")]
     ChoicesAndForm,
-    /// The form is invalid: one of its problems.
+    /// A problem of the form.
     #[error("{0}")]
     Form(String),
     /// A field of the form has the name of another variable.
     #[error("'{0}' is a reserved variable; rename the field")]
     ReservedField(String),
-    /// The time limit is out of its bounds, or not a number.
+    /// The time limit is out of its allowed range, or not a number.
     #[error("'timeout' of a gate is a number of seconds from 0 to 31536000, not {0}")]
     Timeout(Value),
-    /// The word for who may answer is unknown.
+    /// The value of `answered_by` is unknown.
     #[error("'answered_by' is human, agent or anyone, not {0}")]
     AnsweredBy(Value),
 }
 
 impl InvalidQuestion {
-    /// Returns the parameter that the problem is about; an empty name for all of them.
+    /// Returns the name of the parameter with the problem; an empty name for all parameters together.
     pub(crate) fn param(&self) -> &'static str {
         match self {
             Self::NoPrompt => "",

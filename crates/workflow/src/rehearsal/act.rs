@@ -1,4 +1,4 @@
-//! The outcome of an action in a rehearsal, and its duration.
+//! The outcomes and durations of actions in a rehearsal.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use steplatch_ids::StepId;
 
 use super::stubs::{Answers, Stub, Stubs};
-use super::{CurrentState, Missing, PRINTS, Source, Used, ordinal};
+use super::{CurrentState, MissingStub, PRINTS, Source, StubUses, ordinal};
 use crate::event::Outcome;
 use crate::history::History;
 use crate::{dialogue, items, parallel, substitute, time, tool};
@@ -14,35 +14,35 @@ use crate::{dialogue, items, parallel, substitute, time, tool};
 /// The outcome of an action.
 pub(super) struct StubResult {
     pub(super) outcome: Outcome,
-    pub(super) takes: Duration,
+    pub(super) duration: Duration,
     pub(super) source: Source,
 }
 
-/// Plays the action of a state. Without a stub, it has its default outcome, if there is one.
+/// Returns the outcome of a state's action from its stub. Without a stub, returns the default outcome, if there is one.
 pub(super) fn act(
     stubs: &Stubs,
-    used: &mut Used,
+    used: &mut StubUses,
     history: &History,
     step: &StepId,
     current: &CurrentState,
-    sleeps: Option<Duration>,
-) -> Result<StubResult, Missing> {
+    sleep_duration: Option<Duration>,
+) -> Result<StubResult, MissingStub> {
     let name = step.place.as_str();
-    let written = match stubs.states.get(name) {
+    let stub_entry = match stubs.states.get(name) {
         Some(answers) => {
-            let turn = used.states.entry(name.to_owned()).or_default();
-            Some((next(answers, turn, "state", name)?, Source::State))
+            let use_index = used.states.entry(name.to_owned()).or_default();
+            Some((next_answer(answers, use_index, "state", name)?, Source::State))
         }
         None => match stubs.tools.get(&current.tool) {
             Some(answers) => {
-                let turn = used.tools.entry(current.tool.clone()).or_default();
-                Some((next(answers, turn, "tool", &current.tool)?, Source::Tool))
+                let use_index = used.tools.entry(current.tool.clone()).or_default();
+                Some((next_answer(answers, use_index, "tool", &current.tool)?, Source::Tool))
             }
             None => None,
         },
     };
-    let ends_after = sleeps.unwrap_or(Duration::ZERO);
-    let Some((stub, source)) = written else {
+    let default_duration = sleep_duration.unwrap_or(Duration::ZERO);
+    let Some((stub, source)) = stub_entry else {
         let result = default_result(name, current, history).ok_or_else(|| {
             let stub = match current.tool.as_str() {
                 tool::DIALOGUE => "{\"prints\": [\"…\"]}",
@@ -53,41 +53,41 @@ pub(super) fn act(
                  \"{name}\": {stub}, or \"timeout\""
             )
         })?;
-        return Ok(within(current, Outcome::Finished { result }, ends_after, Source::Usual));
+        return Ok(limit_duration(current, Outcome::Finished { result }, default_duration, Source::Usual));
     };
     Ok(match stub {
-        Stub::OutcomeUnknown => StubResult { outcome: Outcome::Unknown, takes: Duration::ZERO, source },
+        Stub::OutcomeUnknown => StubResult { outcome: Outcome::Unknown, duration: Duration::ZERO, source },
         Stub::Timeout => {
-            let (outcome, takes) = time_out(name, current, stubs.usual_wait)?;
-            StubResult { outcome, takes, source }
+            let (outcome, duration) = time_out(name, current, stubs.default_wait_timeout)?;
+            StubResult { outcome, duration, source }
         }
         Stub::Result(fields) if fields.contains_key(PRINTS) && current.tool != tool::DIALOGUE => {
-            match result_of_output(current, fields) {
-                Some(result) => within(current, Outcome::Finished { result }, ends_after, source),
+            match output_result(current, fields) {
+                Some(result) => limit_duration(current, Outcome::Finished { result }, default_duration, source),
                 None => {
-                    let (outcome, takes) = time_out(name, current, stubs.usual_wait)?;
-                    StubResult { outcome, takes, source }
+                    let (outcome, duration) = time_out(name, current, stubs.default_wait_timeout)?;
+                    StubResult { outcome, duration, source }
                 }
             }
         }
         Stub::Result(fields) => {
             let failed = fields.get("success") == Some(&Value::Bool(false));
             let default_result = if failed { None } else { default_result(name, current, history) };
-            let mut result = default_result.unwrap_or_else(|| session(&current.params));
+            let mut result = default_result.unwrap_or_else(|| session_result(&current.params));
             result.extend(fields.clone());
-            let takes = fields.get("elapsed_time").and_then(Value::as_f64).map(Duration::from_secs_f64);
-            within(current, Outcome::Finished { result }, takes.unwrap_or(ends_after), source)
+            let duration = fields.get("elapsed_time").and_then(Value::as_f64).map(Duration::from_secs_f64);
+            limit_duration(current, Outcome::Finished { result }, duration.unwrap_or(default_duration), source)
         }
     })
 }
 
-/// Returns the result of an action whose program prints the text of a stub and ends with its exit code. `None` if the
-/// text has no match for the wait of the action.
-fn result_of_output(current: &CurrentState, fields: &Map<String, Value>) -> Option<Map<String, Value>> {
+/// Returns the result of an action whose program prints the text of a stub and ends with the stub's exit code. `None`
+/// if the wait of the action has no match in the text.
+fn output_result(current: &CurrentState, fields: &Map<String, Value>) -> Option<Map<String, Value>> {
     let CurrentState { tool, params, .. } = current;
     let text = fields.get(PRINTS).map(substitute::as_text).unwrap_or_default();
     let exit_code = fields.get("exit_code").cloned().filter(|code| !code.is_null());
-    let mut result = session(params);
+    let mut result = session_result(params);
     result.insert("success".to_owned(), true.into());
     if tool == tool::RUN_COMMAND {
         let code = exit_code.unwrap_or_else(|| 0.into());
@@ -98,9 +98,9 @@ fn result_of_output(current: &CurrentState, fields: &Map<String, Value>) -> Opti
     let pattern = params.get("pattern").filter(|pattern| pattern.as_str().is_some_and(|pattern| !pattern.is_empty()));
     let more_patterns = params.get("patterns").and_then(Value::as_array).into_iter().flatten();
     let patterns: Vec<Value> = pattern.into_iter().chain(more_patterns).cloned().collect();
-    let heard = dialogue::heard_in(&patterns, &text);
-    if heard.contains_key("match_text") {
-        result.extend(heard.into_iter().filter(|(name, _)| name != "matched"));
+    let turn_result = dialogue::rehearsed_turn(&patterns, &text);
+    if turn_result.contains_key("match_text") {
+        result.extend(turn_result.into_iter().filter(|(name, _)| name != "matched"));
         return Some(result);
     }
     let until = params.get("until").and_then(Value::as_str).filter(|until| *until != "match");
@@ -117,48 +117,59 @@ fn result_of_output(current: &CurrentState, fields: &Map<String, Value>) -> Opti
     Some(result)
 }
 
-fn next<'s>(answers: &'s Answers<Stub>, turn: &mut usize, kind: &str, name: &str) -> Result<&'s Stub, Missing> {
-    let answer = answers.get(*turn).ok_or_else(|| {
-        let time = ordinal(*turn + 1);
+fn next_answer<'s>(
+    answers: &'s Answers<Stub>,
+    use_index: &mut usize,
+    kind: &str,
+    name: &str,
+) -> Result<&'s Stub, MissingStub> {
+    let answer = answers.get(*use_index).ok_or_else(|| {
+        let time = ordinal(*use_index + 1);
         format!(
             "There is no {time} result for {kind} '{name}'; add one to its list, or write one without a list for every time"
         )
     });
-    *turn += 1;
+    *use_index += 1;
     answer
 }
 
-/// Takes an outcome, unless the state's limit passes before it.
-fn within(current: &CurrentState, outcome: Outcome, takes: Duration, source: Source) -> StubResult {
+/// Returns an outcome after a duration, or a time-out if the time limit of the state passes before.
+fn limit_duration(current: &CurrentState, outcome: Outcome, duration: Duration, source: Source) -> StubResult {
     match current.limit {
-        Some(limit) if takes > limit => StubResult { outcome: Outcome::TimedOut, takes: limit, source },
-        _ => StubResult { outcome, takes, source },
+        Some(limit) if duration > limit => StubResult { outcome: Outcome::TimedOut, duration: limit, source },
+        _ => StubResult { outcome, duration, source },
     }
 }
 
-/// Returns a time-out: of the state, or of a wait for output with its own time limit.
-fn time_out(name: &str, current: &CurrentState, usual_wait: Option<Duration>) -> Result<(Outcome, Duration), Missing> {
+/// Returns the time-out of the state, or of an action with its own time limit.
+fn time_out(
+    name: &str,
+    current: &CurrentState,
+    default_wait_timeout: Option<Duration>,
+) -> Result<(Outcome, Duration), MissingStub> {
     let is_dialogue = current.tool == tool::DIALOGUE;
-    let own = matches!(current.tool.as_str(), tool::AWAIT_OUTPUT | tool::SEND_INPUT)
-        .then(|| own_timeout(&current.params).or(usual_wait).unwrap_or(tool::DEFAULT_TIMEOUT))
+    let own_limit = matches!(current.tool.as_str(), tool::AWAIT_OUTPUT | tool::SEND_INPUT)
+        .then(|| own_timeout(&current.params).or(default_wait_timeout).unwrap_or(tool::DEFAULT_TIMEOUT))
         .or_else(|| {
             is_dialogue.then(|| {
                 own_timeout(&current.params).unwrap_or(Duration::from_secs_f64(dialogue::DEFAULT_TIMEOUT_SECONDS))
             })
         });
-    match (current.limit, own) {
-        (Some(limit), own) if own.is_none_or(|own| own >= limit) => Ok((Outcome::TimedOut, limit)),
-        (_, Some(own)) => {
-            let mut result = session(&current.params);
+    match (current.limit, own_limit) {
+        (Some(limit), own_limit) if own_limit.is_none_or(|own_limit| own_limit >= limit) => {
+            Ok((Outcome::TimedOut, limit))
+        }
+        (_, Some(own_limit)) => {
+            let mut result = session_result(&current.params);
             let fields = [("success", json!(true)), ("match_text", Value::Null), ("timeout_occurred", json!(true))];
             result.extend(fields.map(|(name, value)| (name.to_owned(), value)));
             result.insert("reason".to_owned(), "timeout".into());
             if is_dialogue {
                 result.insert("success".to_owned(), false.into());
-                let error = format!("the dialogue did not end within {}", time::spoken(own));
+                let error = format!("the dialogue did not end within {}", time::seconds_text(own_limit));
                 result.insert("error".to_owned(), error.into());
             }
-            Ok((Outcome::Finished { result }, own))
+            Ok((Outcome::Finished { result }, own_limit))
         }
         (_, None) => {
             Err(format!("State '{name}' has no timeout, so it cannot time out; give it one or another result"))
@@ -166,7 +177,7 @@ fn time_out(name: &str, current: &CurrentState, usual_wait: Option<Duration>) ->
     }
 }
 
-/// Returns the time limit of a wait for output, if any.
+/// Returns the time limit in the parameters of an action, if any.
 fn own_timeout(params: &Map<String, Value>) -> Option<Duration> {
     let seconds = params.get("timeout").and_then(|timeout| match timeout {
         Value::String(text) => text.trim().parse().ok(),
@@ -175,10 +186,10 @@ fn own_timeout(params: &Map<String, Value>) -> Option<Duration> {
     seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
 }
 
-/// Returns the default result of an action. `None` if it is unknown, such as the output of a program.
+/// Returns the default result of an action. `None` if no default is possible, such as for the output of a program.
 fn default_result(name: &str, current: &CurrentState, history: &History) -> Option<Map<String, Value>> {
     let CurrentState { tool, params, .. } = current;
-    let mut result = session(params);
+    let mut result = session_result(params);
     result.insert("success".to_owned(), true.into());
     match tool.as_str() {
         tool::OPEN_TERMINAL => {
@@ -196,7 +207,7 @@ fn default_result(name: &str, current: &CurrentState, history: &History) -> Opti
                 result.insert("exit_code".to_owned(), 0.into());
             }
         }
-        // The questions of a program are unknown.
+        // The questions of the program are not known.
         tool::DIALOGUE if params.get("until").is_some_and(|until| !until.is_null()) => return None,
         tool::DIALOGUE => {
             result.insert("reason".to_owned(), "exit".into());
@@ -235,18 +246,18 @@ fn default_result(name: &str, current: &CurrentState, history: &History) -> Opti
             }
         }
         call if tool::CALLS.contains(&call) => {
-            let asked = |name: &str| params.get(name).cloned();
+            let param = |name: &str| params.get(name).cloned();
             result.insert("output".to_owned(), "".into());
-            result.extend(asked("node_id").or_else(|| asked("graph_id")).map(|id| ("node_id".to_owned(), id)));
-            result.extend(asked("input").map(|input| ("input".to_owned(), input)));
+            result.extend(param("node_id").or_else(|| param("graph_id")).map(|id| ("node_id".to_owned(), id)));
+            result.extend(param("input").map(|input| ("input".to_owned(), input)));
         }
         _ => {}
     }
     Some(result)
 }
 
-/// Begins a result with the terminal that the action works on.
-fn session(params: &Map<String, Value>) -> Map<String, Value> {
-    let session = params.get("session_id").filter(|session| session.is_string());
-    session.map(|session| ("session_id".to_owned(), session.clone())).into_iter().collect()
+/// Returns a result with only the terminal that the action works on.
+fn session_result(params: &Map<String, Value>) -> Map<String, Value> {
+    let session_id = params.get("session_id").filter(|session| session.is_string());
+    session_id.map(|session| ("session_id".to_owned(), session.clone())).into_iter().collect()
 }

@@ -1,10 +1,9 @@
-//! The secrets that are hidden in the report of a rehearsal.
+//! The redaction of secrets in the report of a rehearsal.
 //!
-//! People see a rehearsal, testers of machines keep it in their logs, and its stubs may come from a real run. Secrets
-//! are known by value and by name: the values of variables that a contract declares secret, and secretly typed texts,
-//! are hidden wherever they occur, in the forms that our filters write too. A secret of fewer than [`MIN_SECRET_CHARS`]
-//! characters would hide half of every text, so the redaction hides it only where it is the whole text, and in fields
-//! with the name of its variable.
+//! People see a rehearsal, logs of tests contain it, and its stubs may come from a real run. The values of variables
+//! that a contract declares secret, and secret inputs, are hidden wherever they occur, also in quoted forms. A secret
+//! with fewer than [`MIN_SECRET_CHARS`] characters would hide parts of any text, so the redaction hides it only if it
+//! is the whole text, and in fields with the name of its variable.
 
 use std::collections::BTreeSet;
 
@@ -16,22 +15,22 @@ use crate::definition::Definition;
 use crate::parallel;
 use crate::substitute::{as_text, filtered_forms};
 
-/// Minimum number of characters of a secret in the search inside other text.
+/// Minimum number of characters of a secret to hide it inside other text.
 const MIN_SECRET_CHARS: usize = 4;
 
 /// The secrets of one rehearsal.
 #[derive(Debug, Default)]
 pub(super) struct Secrets {
-    /// Variables whose values are secret.
+    /// Names of variables whose values are secret.
     names: BTreeSet<String>,
-    /// Texts that are hidden inside of any text.
+    /// Texts that are hidden inside any text.
     texts: BTreeSet<String>,
-    /// Texts that are hidden only where they are the whole text.
-    short: BTreeSet<String>,
+    /// Texts that are hidden only if they are the whole text.
+    short_texts: BTreeSet<String>,
 }
 
 impl Secrets {
-    /// Collects what the contract of a workflow declares secret: the names, and the defaults.
+    /// Collects the names and the defaults of the secret variables in a workflow's contract.
     pub(super) fn from_definition(definition: &Definition) -> Self {
         let mut secrets = Self::default();
         let contract = definition.arguments().iter().chain(definition.return_values());
@@ -49,9 +48,9 @@ impl Secrets {
         secret.iter().for_each(|value| self.learn(value));
     }
 
-    /// Collects secrets from an action's parameters: a secretly typed text, and the secrets of a nested workflow.
+    /// Collects secrets from an action's parameters: a secret input, and the secrets of a nested workflow.
     pub(super) fn learn_params(&mut self, params: &Map<String, Value>) {
-        if is_typed_unseen(params)
+        if is_secret_input(params)
             && let Some(typed) = params.get("input_text")
         {
             self.learn(&as_text(typed));
@@ -66,7 +65,7 @@ impl Secrets {
         }
     }
 
-    /// Collects what a nested workflow declares secret, at any depth. It need not be valid.
+    /// Collects the secret variables of a nested workflow, at any depth. The workflow may be invalid.
     fn learn_nested(&mut self, document: &Value) {
         for contract in ["arguments", "return_values"] {
             for (name, variable) in document[contract].as_object().into_iter().flatten() {
@@ -83,25 +82,25 @@ impl Secrets {
         }
     }
 
-    /// Collects a secret, line by line: a screen does not show more of it in one piece.
+    /// Collects a secret line by line, because a screen shows it in lines.
     fn learn(&mut self, secret: &str) {
         for line in secret.lines().map(str::trim).filter(|line| !line.is_empty()) {
             if line.chars().count() < MIN_SECRET_CHARS {
-                self.short.insert(line.to_owned());
+                self.short_texts.insert(line.to_owned());
                 continue;
             }
             let quoted = Value::from(line).to_string();
             self.texts.extend(filtered_forms(line));
-            // Without its quotes, it may be part of a longer JSON text.
+            // Without its quotes, the JSON form may be part of a longer JSON text.
             self.texts.insert(quoted[1..quoted.len() - 1].to_owned());
             self.texts.insert(line.to_owned());
         }
     }
 
-    /// Returns a rehearsal without any secret in it.
-    pub(super) fn hidden(&self, mut rehearsal: Rehearsal) -> Rehearsal {
-        for passage in &mut rehearsal.path {
-            match passage {
+    /// Returns a rehearsal with its secrets hidden.
+    pub(super) fn redact(&self, mut rehearsal: Rehearsal) -> Rehearsal {
+        for step in &mut rehearsal.path {
+            match step {
                 RehearsalStep::State { params, result, .. } => {
                     self.hide_fields(params);
                     self.hide_fields(result);
@@ -136,11 +135,11 @@ impl Secrets {
     }
 
     fn hide_fields(&self, fields: &mut Map<String, Value>) {
-        let unseen = is_typed_unseen(fields);
+        let is_secret = is_secret_input(fields);
         for (name, value) in fields {
             match value {
-                // The whole text, however short it is and whatever ends the line.
-                Value::String(typed) if unseen && name == "input_text" => HIDDEN.clone_into(typed),
+                // A secret input is hidden as a whole, even if it is short.
+                Value::String(typed) if is_secret && name == "input_text" => HIDDEN.clone_into(typed),
                 Value::Null | Value::Bool(_) | Value::Object(_) => self.hide_in(value),
                 scalar if self.names.contains(name) => *scalar = HIDDEN.into(),
                 other => self.hide_in(other),
@@ -153,7 +152,7 @@ impl Secrets {
             Value::String(text) => self.hide(text),
             Value::Number(number) => {
                 let text = number.to_string();
-                if self.texts.contains(&text) || self.short.contains(&text) {
+                if self.texts.contains(&text) || self.short_texts.contains(&text) {
                     *value = HIDDEN.into();
                 }
             }
@@ -163,9 +162,9 @@ impl Secrets {
         }
     }
 
-    /// Hides secrets in one pass; of two in one place it takes the longer, which leaves no rest behind.
+    /// Hides secrets in one pass. Of several secrets at one position, it hides the longest, so that no part remains.
     fn hide(&self, text: &mut String) {
-        if self.short.contains(text.trim()) {
+        if self.short_texts.contains(text.trim()) {
             HIDDEN.clone_into(text);
             return;
         }
@@ -175,21 +174,21 @@ impl Secrets {
         let mut hidden = String::with_capacity(text.len());
         let mut rest = text.as_str();
         while let Some(character) = rest.chars().next() {
-            let here = self.texts.iter().filter(|secret| rest.starts_with(secret.as_str()));
-            let taken = if let Some(secret) = here.max_by_key(|secret| secret.len()) {
+            let matching = self.texts.iter().filter(|secret| rest.starts_with(secret.as_str()));
+            let length = if let Some(secret) = matching.max_by_key(|secret| secret.len()) {
                 hidden.push_str(HIDDEN);
                 secret.len()
             } else {
                 hidden.push(character);
                 character.len_utf8()
             };
-            rest = &rest[taken..];
+            rest = &rest[length..];
         }
         *text = hidden;
     }
 }
 
-/// Returns whether these are the parameters of a secretly typed text.
-fn is_typed_unseen(params: &Map<String, Value>) -> bool {
+/// Returns whether parameters mark their input as secret.
+fn is_secret_input(params: &Map<String, Value>) -> bool {
     params.get("secret").is_some_and(|secret| *secret == Value::Bool(true) || *secret == "true")
 }

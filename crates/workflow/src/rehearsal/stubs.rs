@@ -1,7 +1,7 @@
-//! The stubs of a rehearsal: the results of actions, as the author of the stubs wrote them.
+//! The stubs of a rehearsal: results of actions, written by an author.
 //!
-//! A list supplies its entries in order, one a time. Using more entries than it has is an error: of the machine, or of
-//! stubs that expect fewer visits. A value that is not in a list is the answer every time.
+//! A list supplies one entry for each use, in order. More uses than entries are an error. A value outside a list is the
+//! answer for every use.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -25,8 +25,8 @@ pub struct Stubs {
     pub(super) gates: BTreeMap<String, Answers<String>>,
     pub(super) shell: BTreeMap<String, String>,
     pub(super) session_id: Option<String>,
-    /// Duration of a wait for output without a time limit, where its tool specifies it.
-    pub(super) usual_wait: Option<Duration>,
+    /// Default time limit of a wait for output, if the tool has one.
+    pub(super) default_wait_timeout: Option<Duration>,
 }
 
 /// The keys of a stub file.
@@ -43,14 +43,14 @@ pub(crate) struct StubFile {
 /// The answers to repeated uses of one stub.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Answers<T> {
-    /// The same, always.
+    /// One answer for every use.
     Always(T),
-    /// These, in order, and no more.
+    /// One answer for each use, in order.
     InOrder(Vec<T>),
 }
 
 impl<T> Answers<T> {
-    /// Returns the answer for the time `index`, counted from 0.
+    /// Returns the answer for a use; the first use has index 0.
     pub(super) fn get(&self, index: usize) -> Option<&T> {
         match self {
             Self::Always(answer) => Some(answer),
@@ -77,18 +77,18 @@ impl<T> Answers<T> {
 /// The outcome of one action.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Stub {
-    /// The action returns these fields, besides the constant ones of its tool.
+    /// The action returns these fields in addition to the default fields of its tool.
     Result(Map<String, Value>),
-    /// Time runs out first.
+    /// The action times out.
     Timeout,
-    /// The action may have happened or not.
+    /// The outcome is unknown: the action may have happened or not.
     OutcomeUnknown,
 }
 
-/// The words for an outcome without fields.
-const WORDS: [&str; 2] = ["timeout", "outcome_unknown"];
+/// The words for outcomes without fields.
+const OUTCOME_WORDS: [&str; 2] = ["timeout", "outcome_unknown"];
 
-/// Fields that actions return and whose meaning the rules define, besides the standard ones.
+/// Known fields of results in addition to the standard fields.
 const OTHER_FIELDS: [&str; 18] = [
     "timeout_occurred",
     "reason",
@@ -111,22 +111,23 @@ const OTHER_FIELDS: [&str; 18] = [
 ];
 
 impl Stubs {
-    /// Reads stubs: an object with `states` and `tools` (results by name), `gates` (answers by state), `shell`
-    /// (variables) and `session_id` (the given terminal of the run), each of them optional.
+    /// Reads stubs: an object with the optional keys `states` and `tools` (results by name), `gates` (answers by
+    /// state),
+    /// `shell` (variables) and `session_id` (the given terminal of the run).
     ///
     /// # Errors
-    /// Returns every mistake at once: a state, a tool, a variable or a key that is not there, and an answer that none
-    /// of the machine's gates offers.
+    /// Returns all problems at once: unknown states, tools, variables and keys, and answers that a gate does not offer.
     pub fn read(document: &Value, definition: &Definition, tools: &dyn ToolCatalog) -> Result<Self, Problems> {
-        let mut reading = Reading { definition, found: Diagnostics::default(), fields: fields_of(definition) };
-        let stubs = reading.file(&JsonPath { value: document, pointer: String::new() }, tools);
-        if reading.found.problems.is_empty() { Ok(stubs) } else { Err(Problems::new(reading.found.problems)) }
+        let mut reader =
+            StubReader { definition, diagnostics: Diagnostics::default(), fields: known_fields(definition) };
+        let stubs = reader.file(&JsonPath { value: document, pointer: String::new() }, tools);
+        if reader.diagnostics.problems.is_empty() { Ok(stubs) } else { Err(Problems::new(reader.diagnostics.problems)) }
     }
 
-    /// As [`Self::read`], from the text of a file.
+    /// Same as [`Self::read`], for the text of a file.
     ///
     /// # Errors
-    /// Also when the text is not JSON: one problem, with line and column.
+    /// As for [`Self::read`]. If the text is not JSON, returns one problem with line and column.
     pub fn from_text(text: &str, definition: &Definition, tools: &dyn ToolCatalog) -> Result<Self, Problems> {
         match serde_json::from_str(text) {
             Ok(document) => Self::read(&document, definition, tools),
@@ -135,29 +136,29 @@ impl Stubs {
     }
 }
 
-/// The names of fields that mean something to this machine.
-fn fields_of(definition: &Definition) -> BTreeSet<String> {
+/// Returns the names of result fields that are known, or that conditions of the machine test.
+fn known_fields(definition: &Definition) -> BTreeSet<String> {
     let transitions = definition.states().iter().flat_map(crate::State::transitions);
     let fields = transitions.flat_map(|transition| transition.condition().fields());
-    let asked_for = fields.filter_map(|field| field.split('.').next().map(str::to_owned));
-    STANDARD_FIELDS.iter().chain(&OTHER_FIELDS).map(|field| (*field).to_owned()).chain(asked_for).collect()
+    let tested_fields = fields.filter_map(|field| field.split('.').next().map(str::to_owned));
+    STANDARD_FIELDS.iter().chain(&OTHER_FIELDS).map(|field| (*field).to_owned()).chain(tested_fields).collect()
 }
 
-struct Reading<'d> {
+struct StubReader<'d> {
     definition: &'d Definition,
-    found: Diagnostics,
+    diagnostics: Diagnostics,
     fields: BTreeSet<String>,
 }
 
-impl Reading<'_> {
+impl StubReader<'_> {
     fn file(&mut self, place: &JsonPath<'_>, tools: &dyn ToolCatalog) -> Stubs {
-        let Some(file) = self.found.object(place, "a stub file", &STUB_KEYS) else { return Stubs::default() };
+        let Some(file) = self.diagnostics.object(place, "a stub file", &STUB_KEYS) else { return Stubs::default() };
         let definition = self.definition;
         let states = || definition.states().iter().map(crate::State::name);
-        let wait =
+        let seconds =
             tools.schema(tool::AWAIT_OUTPUT).and_then(|schema| schema["properties"]["timeout"]["default"].as_f64());
-        let usual_wait = wait.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-        let mut stubs = Stubs { usual_wait, ..Stubs::default() };
+        let default_wait_timeout = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        let mut stubs = Stubs { default_wait_timeout, ..Stubs::default() };
         if let Some(place) = file.get("states") {
             stubs.states = self.by_name(&place, "state", states().collect(), "in this workflow", Self::stub);
         }
@@ -168,23 +169,23 @@ impl Reading<'_> {
             stubs.tools = self.by_name(&place, "tool", known, "that a workflow can use", Self::stub);
         }
         if let Some(place) = file.get("gates") {
-            let judged = |name: &&str| {
+            let has_gate = |name: &&str| {
                 definition.state(name).is_some_and(|state| opens_gate(state) || !choices(state).is_empty())
             };
-            let known = states().filter(judged).collect();
+            let known = states().filter(has_gate).collect();
             stubs.gates = self.by_name(&place, "state", known, "that asks somebody", Self::answer);
-            self.offered(&stubs.gates);
+            self.check_gate_answers(&stubs.gates);
         }
         if let Some(place) = file.get("shell") {
             stubs.shell = self.shell(&place);
         }
         if let Some(place) = file.get("session_id") {
-            stubs.session_id = self.found.text(&place, "'session_id'").map(str::to_owned);
+            stubs.session_id = self.diagnostics.text(&place, "'session_id'").map(str::to_owned);
         }
         stubs
     }
 
-    /// Reads answers by names of something. Unknown names are errors.
+    /// Reads stubs by the names of states, tools or gates. Unknown names are errors.
     fn by_name<T>(
         &mut self,
         place: &JsonPath<'_>,
@@ -194,15 +195,15 @@ impl Reading<'_> {
         read: impl Fn(&mut Self, &JsonPath<'_>) -> Option<T>,
     ) -> BTreeMap<String, Answers<T>> {
         let mut by_name = BTreeMap::new();
-        let Some(object) = self.found.free_object(place, "this") else { return by_name };
+        let Some(object) = self.diagnostics.free_object(place, "this") else { return by_name };
         for (name, place) in object.iter() {
             if !known.contains(&name.as_str()) {
                 let hint = suggestion(name, known.iter().copied());
-                self.found.error(&place.pointer, format!("there is no {what} '{name}' {where_from}{hint}"));
+                self.diagnostics.error(&place.pointer, format!("there is no {what} '{name}' {where_from}{hint}"));
                 continue;
             }
             let answers = if place.value.is_array() {
-                let items = self.found.list(&place, "this");
+                let items = self.diagnostics.list(&place, "this");
                 Some(Answers::InOrder(items.iter().filter_map(|item| read(self, item)).collect()))
             } else {
                 read(self, &place).map(Answers::Always)
@@ -214,23 +215,23 @@ impl Reading<'_> {
 
     fn stub(&mut self, place: &JsonPath<'_>) -> Option<Stub> {
         match place.value {
-            Value::String(word) if word == WORDS[0] => Some(Stub::Timeout),
-            Value::String(word) if word == WORDS[1] => Some(Stub::OutcomeUnknown),
+            Value::String(word) if word == OUTCOME_WORDS[0] => Some(Stub::Timeout),
+            Value::String(word) if word == OUTCOME_WORDS[1] => Some(Stub::OutcomeUnknown),
             Value::String(word) => {
-                let hint = suggestion(word, WORDS.into_iter());
+                let hint = suggestion(word, OUTCOME_WORDS.into_iter());
                 let message = format!(
                     "'{word}' is no outcome: it is an object with fields, or one of {}{hint}",
-                    WORDS.join(", ")
+                    OUTCOME_WORDS.join(", ")
                 );
-                self.found.error(&place.pointer, message);
+                self.diagnostics.error(&place.pointer, message);
                 None
             }
             Value::Object(fields) => {
                 for field in fields.keys().filter(|field| !self.fields.contains(*field)).collect::<Vec<_>>() {
-                    // An unknown field may be the author's own; one that resembles a known field is a typing mistake.
+                    // Any unknown field is allowed, but a name similar to a known field is a typing mistake.
                     let hint = suggestion(field, self.fields.iter().map(String::as_str));
                     if !hint.is_empty() {
-                        self.found.error(&place.pointer, format!("nothing reads a field '{field}'{hint}"));
+                        self.diagnostics.error(&place.pointer, format!("nothing reads a field '{field}'{hint}"));
                     }
                 }
                 if let Some(elapsed) = fields.get("elapsed_time")
@@ -238,37 +239,40 @@ impl Reading<'_> {
                 {
                     let message =
                         format!("'elapsed_time' is a number of seconds from 0 to {MAX_ELAPSED_SECONDS}, not {elapsed}");
-                    self.found.error(&place.pointer, message);
+                    self.diagnostics.error(&place.pointer, message);
                 }
                 Some(Stub::Result(fields.clone()))
             }
             other => {
-                let message =
-                    format!("a result is an object with fields, or one of {}, not {}", WORDS.join(", "), kind(other));
-                self.found.error(&place.pointer, message);
+                let message = format!(
+                    "a result is an object with fields, or one of {}, not {}",
+                    OUTCOME_WORDS.join(", "),
+                    kind(other)
+                );
+                self.diagnostics.error(&place.pointer, message);
                 None
             }
         }
     }
 
     fn answer(&mut self, place: &JsonPath<'_>) -> Option<String> {
-        // The answer to a form is its fields.
+        // The answer to a form is an object.
         if place.value.is_object() {
             return Some(place.value.to_string());
         }
-        self.found.text(place, "the answer to a gate").map(str::to_owned)
+        self.diagnostics.text(place, "the answer to a gate").map(str::to_owned)
     }
 
-    /// Reports the answers that no gate offers, from the definition alone.
-    fn offered(&mut self, gates: &BTreeMap<String, Answers<String>>) {
+    /// Reports answers that their gate does not offer according to the definition.
+    fn check_gate_answers(&mut self, gates: &BTreeMap<String, Answers<String>>) {
         for (name, answers) in gates {
             let Some(state) = self.definition.state(name) else { continue };
             let choices = choices(state);
-            // The gate of an action has its own choices.
+            // The choices of a `gate` action are checked during the rehearsal.
             if opens_gate(state) {
                 continue;
             }
-            // A choice with a variable in it may become anything.
+            // A choice with a variable is not known yet.
             if choices.iter().any(|choice| choice.contains('{')) {
                 continue;
             }
@@ -276,14 +280,14 @@ impl Reading<'_> {
             for answer in answers.iter().filter(|answer| !possible().any(|choice| choice == *answer)) {
                 let offered: Vec<String> = possible().map(|choice| format!("'{choice}'")).collect();
                 let message = format!("state '{name}' does not offer '{answer}'; it offers {}", offered.join(", "));
-                self.found.error(&format!("/gates/{name}"), message);
+                self.diagnostics.error(&format!("/gates/{name}"), message);
             }
         }
     }
 
     fn shell(&mut self, place: &JsonPath<'_>) -> BTreeMap<String, String> {
         let mut variables = BTreeMap::new();
-        let Some(object) = self.found.free_object(place, "'shell'") else { return variables };
+        let Some(object) = self.diagnostics.free_object(place, "'shell'") else { return variables };
         let contract = || self.definition.arguments().names().chain(self.definition.return_values().names());
         for (name, place) in object.iter() {
             let value = match place.value {
@@ -291,7 +295,7 @@ impl Reading<'_> {
                 scalar @ (Value::Number(_) | Value::Bool(_)) => scalar.to_string(),
                 other => {
                     let message = format!("the value of a variable is a text, not {}", kind(other));
-                    self.found.error(&place.pointer, message);
+                    self.diagnostics.error(&place.pointer, message);
                     continue;
                 }
             };
@@ -300,14 +304,14 @@ impl Reading<'_> {
             } else {
                 let hint = suggestion(name, contract());
                 let message = format!("'{name}' is neither an argument nor a return value of this workflow{hint}");
-                self.found.error(&place.pointer, message);
+                self.diagnostics.error(&place.pointer, message);
             }
         }
         variables
     }
 }
 
-/// Maximum duration of a stubbed action: longer than any run.
+/// Maximum duration of a stubbed action, which exceeds the time limit of any run.
 const MAX_ELAPSED_SECONDS: f64 = 100_000.0;
 
 /// Returns whether the action of a state opens a gate.
@@ -315,7 +319,7 @@ fn opens_gate(state: &crate::State) -> bool {
     state.action().tool() == tool::GATE
 }
 
-/// Returns the descriptions that a state's gate offers, as the author wrote them.
+/// Returns the descriptions that a state's gate offers, with placeholders.
 fn choices(state: &crate::State) -> Vec<&str> {
     state.transitions().iter().filter_map(|transition| transition.condition().description()).collect()
 }

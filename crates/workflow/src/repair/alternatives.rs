@@ -1,12 +1,11 @@
-//! The alternatives that a pattern has in addition to those of another pattern.
+//! The new alternatives of a pattern compared with another pattern.
 
 use steplatch_pattern::{Alternative, Alternatives, Pattern};
 
 use crate::substitute;
 
-/// Texts that a pattern of one question or result does not match: a question, a prompt, a counter. A pattern that does
-/// matches nearly anything.
-const UNRELATED: [&str; 17] = [
+/// Sample texts, such as questions, prompts and counters. A pattern that matches one of them matches nearly anything.
+const UNRELATED_TEXTS: [&str; 17] = [
     "",
     "x",
     "0",
@@ -26,37 +25,37 @@ const UNRELATED: [&str; 17] = [
     "Zorp: quux zorp quux, zorp quux zorp; quux zorp quux zorp quux. Zorp quux zorp, quux zorp quux zorp quux zorp quux.",
 ];
 
-/// The first mark of a variable. Patterns with such a character of their own are beyond comparison.
+/// The first of the characters that mark variables. Patterns with such a character cannot be compared.
 const FIRST_MARK: char = '\u{e000}';
 
 /// An alternative that a pattern has in addition to those of another pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct NewAlternative {
-    /// The text, as its author wrote it.
+    /// The source of the alternative, with placeholders.
     pub(super) text: String,
-    /// True if it is tried before a present one, and so may take its match.
-    pub(super) is_before: bool,
-    /// A remark on it, besides that it is new.
+    /// True if the alternative precedes an existing one, and so may match in its place.
+    pub(super) precedes_known: bool,
+    /// A warning about the alternative.
     pub(super) remark: Option<Remark>,
 }
 
-/// Reason that a person should look twice at a new alternative.
+/// Reason to review a new alternative with care.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Remark {
-    /// It matches nearly anything, or is beyond comparison.
+    /// The alternative matches nearly anything, or cannot be compared.
     Anything,
-    /// It matches this recorded line, which the pattern did not match so far.
+    /// The alternative matches this recorded line, which the old pattern does not match.
     Recorded(String),
-    /// It has a group that captures, with a name or a number.
+    /// The alternative has a capturing group.
     Group,
-    /// It has an unquoted value that may be a pattern itself.
+    /// The alternative has an unquoted value, which may be a pattern itself.
     Value(String),
 }
 
-/// Patterns with marks in place of their variables.
+/// The marks that replace placeholders in patterns.
 struct Marks<'p> {
-    /// Placeholders, as their author wrote them.
-    known: Vec<&'p str>,
+    /// The placeholders, in the order of their marks.
+    placeholders: Vec<&'p str>,
 }
 
 impl<'p> Marks<'p> {
@@ -70,10 +69,10 @@ impl<'p> Marks<'p> {
             return None;
         }
         let mut is_full = false;
-        let marked = substitute::marked(pattern, |written| {
-            let index = self.known.iter().position(|known| *known == written).unwrap_or_else(|| {
-                self.known.push(written);
-                self.known.len() - 1
+        let marked_pattern = substitute::marked(pattern, |placeholder| {
+            let index = self.placeholders.iter().position(|known| *known == placeholder).unwrap_or_else(|| {
+                self.placeholders.push(placeholder);
+                self.placeholders.len() - 1
             });
             let mark = u32::try_from(index).ok().and_then(|index| char::from_u32(u32::from(FIRST_MARK) + index));
             mark.filter(|mark| Self::is_mark(*mark)).unwrap_or_else(|| {
@@ -81,41 +80,42 @@ impl<'p> Marks<'p> {
                 FIRST_MARK
             })
         });
-        Alternatives::parse(&marked).ok().filter(|_| !is_full)
+        Alternatives::parse(&marked_pattern).ok().filter(|_| !is_full)
     }
 
     fn placeholder(&self, mark: char) -> Option<&'p str> {
-        self.known.get(usize::try_from(u32::from(mark).checked_sub(u32::from(FIRST_MARK))?).ok()?).copied()
+        self.placeholders.get(usize::try_from(u32::from(mark).checked_sub(u32::from(FIRST_MARK))?).ok()?).copied()
     }
 
-    /// Returns a text with the placeholders of its variables.
-    fn written(&self, text: &str) -> String {
-        let shown = |character: char| self.placeholder(character).map_or_else(|| character.to_string(), str::to_owned);
-        text.chars().map(shown).collect()
+    /// Returns a text with its marks replaced by placeholders.
+    fn unmark(&self, text: &str) -> String {
+        let unmarked =
+            |character: char| self.placeholder(character).map_or_else(|| character.to_string(), str::to_owned);
+        text.chars().map(unmarked).collect()
     }
 }
 
-/// Returns the alternatives that the patterns `after` have in addition to those of `before`. `None` if a pattern, one
-/// of its alternatives, their order or the flags were removed or changed. `recorded` has lines of the recording.
+/// Returns the alternatives of the patterns `after` that `before` does not have. `None` if there is any other change:
+/// to an existing pattern or alternative, their order, or the flags. `recorded` has lines of the recording.
 pub(super) fn new_alternatives<'p>(
     before: &[&'p str],
     after: &[&'p str],
     recorded: &[String],
 ) -> Option<Vec<NewAlternative>> {
-    let mut marks = Marks { known: Vec::new() };
+    let mut marks = Marks { placeholders: Vec::new() };
     let mut read = |patterns: &[&'p str]| -> Option<Vec<Alternatives>> {
         patterns.iter().map(|pattern| marks.alternatives(pattern)).collect()
     };
-    let (known, given) = (read(before)?, read(after)?);
-    // Further patterns of a list follow those that are there.
-    if known.len() > given.len() {
+    let (known_patterns, new_patterns) = (read(before)?, read(after)?);
+    // New patterns of a list follow the existing ones.
+    if known_patterns.len() > new_patterns.len() {
         return None;
     }
-    for (known, given) in known.iter().zip(&given) {
-        let places = known.iter().map(|known| given.iter().position(|given| given == known));
+    for (known, after_alternatives) in known_patterns.iter().zip(&new_patterns) {
+        let places = known.iter().map(|known| after_alternatives.iter().position(|candidate| candidate == known));
         // The first matching alternative determines the match.
         let is_kept = places.collect::<Option<Vec<_>>>().is_some_and(|places| places.is_sorted());
-        if known.flags_str() != given.flags_str() || !is_kept {
+        if known.flags_str() != after_alternatives.flags_str() || !is_kept {
             return None;
         }
     }
@@ -126,15 +126,16 @@ pub(super) fn new_alternatives<'p>(
     };
     let unknown_lines: Vec<&String> = recorded.iter().filter(|line| !matches_known(line)).collect();
     let mut new = Vec::new();
-    for (index, given) in given.iter().enumerate() {
-        let known = known.get(index);
+    for (index, after_alternatives) in new_patterns.iter().enumerate() {
+        let known = known_patterns.get(index);
         let is_known = |one: &&Alternative| known.is_some_and(|known| known.iter().any(|known| known == *one));
-        let last_known = given.iter().enumerate().filter(|(_, one)| is_known(one)).map(|(at, _)| at).last();
-        for (at, one) in given.iter().enumerate().filter(|(_, one)| !is_known(one)) {
-            let (flags, text) = (given.flags_str(), marks.written(one.as_str()));
+        let last_known =
+            after_alternatives.iter().enumerate().filter(|(_, one)| is_known(one)).map(|(at, _)| at).last();
+        for (at, one) in after_alternatives.iter().enumerate().filter(|(_, one)| !is_known(one)) {
+            let (flags, text) = (after_alternatives.flags_str(), marks.unmark(one.as_str()));
             let remark = remark(flags, one.as_str(), &marks, &unknown_lines);
             let text = if known.is_none() { format!("{flags}{text}") } else { text };
-            new.push(NewAlternative { text, is_before: last_known.is_some_and(|last| at < last), remark });
+            new.push(NewAlternative { text, precedes_known: last_known.is_some_and(|last| at < last), remark });
         }
     }
     Some(new)
@@ -144,7 +145,7 @@ fn remark(flags: &str, alternative: &str, marks: &Marks<'_>, unknown_lines: &[&S
     let any = alternative.replace(Marks::is_mark, ".+");
     let Ok(pattern) = Pattern::new(&format!("{flags}{any}")) else { return Some(Remark::Anything) };
     let matches = |text: &str| pattern.is_match(text).unwrap_or(true);
-    if UNRELATED.iter().any(|text| matches(text)) {
+    if UNRELATED_TEXTS.iter().any(|text| matches(text)) {
         return Some(Remark::Anything);
     }
     if let Some(line) = unknown_lines.iter().find(|line| matches(line)) {
@@ -157,25 +158,25 @@ fn remark(flags: &str, alternative: &str, marks: &Marks<'_>, unknown_lines: &[&S
     values.find(|value| !value.ends_with("|regex}")).map(|value| Remark::Value(value.to_owned()))
 }
 
-/// Returns whether a pattern, or one of its alternatives, matches nearly anything or is beyond comparison.
+/// Returns whether an alternative of a pattern matches nearly anything. True for a pattern that cannot be compared.
 pub(super) fn matches_nearly_anything(pattern: &str) -> bool {
     let Ok(all) = Alternatives::parse(&without_variables(pattern)) else { return true };
     all.iter().any(|alternative| {
         let pattern = Pattern::new(&format!("{}{}", all.flags_str(), alternative.as_str()));
-        pattern.map_or(true, |pattern| UNRELATED.iter().any(|text| pattern.is_match(text).unwrap_or(true)))
+        pattern.map_or(true, |pattern| UNRELATED_TEXTS.iter().any(|text| pattern.is_match(text).unwrap_or(true)))
     })
 }
 
-/// Returns a pattern with its variables replaced by any text: their values are those of a run.
+/// Returns a pattern with its variables replaced by `.+`, because their values are known only in a run.
 fn without_variables(pattern: &str) -> String {
     substitute::marked(pattern, |_| FIRST_MARK).replace(FIRST_MARK, ".+")
 }
 
 impl NewAlternative {
-    /// Returns the alternative and its remark, as a fragment.
+    /// Returns the alternative and its remark, as a fragment of a sentence.
     pub(super) fn reason(&self) -> String {
         let text = &self.text;
-        let before = if self.is_before { ", tried before a present one" } else { "" };
+        let before = if self.precedes_known { ", tried before a present one" } else { "" };
         let reason = match &self.remark {
             None => format!("'{text}' as well"),
             Some(Remark::Anything) => format!("'{text}' matches nearly anything"),

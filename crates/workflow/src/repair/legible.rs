@@ -1,19 +1,20 @@
-//! Values and their changes as a person can read them whole.
+//! Display of values and their changes, safe against hostile texts.
 //!
-//! A hostile text pushes its important part out of sight, or looks like another one. A count stands for a long run of
-//! blanks, and a code for a character that is not seen or that looks like a Latin letter.
+//! A hostile text may push its important part out of sight, or look like another text. So a count replaces a long run
+//! of blanks, and a code replaces an invisible character or one that looks like a Latin letter.
 
 use serde_json::Value;
 
-/// Minimum number of consecutive blanks with a count in their place, and maximum number of characters of a text for
-/// showing it with what it has in common with another one.
+/// Minimum number of consecutive blanks that a count replaces.
 const MIN_COUNTED_BLANKS: usize = 4;
+
+/// Maximum number of characters of changed texts that are displayed with their common parts.
 const MAX_COMMON_CHARS: usize = 120;
 
-/// Number of shown characters on either side of the part in which two texts differ.
+/// Number of displayed characters before and after the part in which two texts differ.
 const CONTEXT_CHARS: usize = 20;
 
-/// Cyrillic and Greek letters with the form of a Latin one.
+/// Cyrillic and Greek letters that look like Latin letters.
 const LOOK_ALIKES: &str = "асеорхуіѕјԁһԛԝҮАВСЕНІЈКМОРЅТХαονρικυΑΒΕΖΗΙΚΜΝΟΡΤΥΧ";
 
 /// Returns whether two values are equal, with the keys of their objects in the same order: the branches of a `parallel`
@@ -22,35 +23,42 @@ pub(super) fn is_same(old: Option<&Value>, new: Option<&Value>) -> bool {
     old == new && old.map(Value::to_string) == new.map(Value::to_string)
 }
 
-/// Returns a value as its author wrote it, in the form of [`legible`].
+/// Returns a value as JSON, in the form of [`legible`].
 pub(super) fn value_text(value: &Value) -> String {
     legible(&value.to_string())
 }
 
-/// Returns a text in JSON, or one like it, with a count for each long run of blanks and a code for each character that
-/// is not seen, or is not the letter that it looks like.
+/// Returns a text, which may be JSON, with counts for long runs of blanks, and with codes for invisible characters and
+/// for letters that look like Latin letters.
 pub(super) fn legible(text: &str) -> String {
     legible_characters(&characters(text))
 }
 
-/// Describes the change of a value. For long values, it shows the complete part in which they differ.
+/// Returns a description of a value's change. For long values, it has the part in which they differ.
 pub(super) fn change(old: Option<&Value>, new: Option<&Value>) -> String {
-    let moved = if is_reordered(old, new) { "is in another order: it " } else { "" };
+    let reordering = if is_reordered(old, new) { "is in another order: it " } else { "" };
     let [old, new] = [old, new].map(|value| value.map_or_else(|| "nothing".to_owned(), Value::to_string));
     let (old, new) = (characters(&old), characters(&new));
-    let shorter = old.len().min(new.len());
-    let begin = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
-    let end = old.iter().rev().zip(new.iter().rev()).take(shorter - begin).take_while(|(old, new)| old == new).count();
-    let part = |characters: &[&str]| {
-        let (from, to) = (begin.saturating_sub(CONTEXT_CHARS), characters.len() - end.saturating_sub(CONTEXT_CHARS));
+    let min_length = old.len().min(new.len());
+    let common_start = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
+    let common_end = old
+        .iter()
+        .rev()
+        .zip(new.iter().rev())
+        .take(min_length - common_start)
+        .take_while(|(old, new)| old == new)
+        .count();
+    let changed_part = |characters: &[&str]| {
+        let (from, to) =
+            (common_start.saturating_sub(CONTEXT_CHARS), characters.len() - common_end.saturating_sub(CONTEXT_CHARS));
         let [from, to] = if old.len().max(new.len()) > MAX_COMMON_CHARS { [from, to] } else { [0, characters.len()] };
         let [before, after] = [from > 0, to < characters.len()].map(|is_cut| if is_cut { "…" } else { "" });
         format!("{before}{}{after}", legible_characters(&characters[from..to]))
     };
-    format!("{moved}was {} and is {}", part(&old), part(&new))
+    format!("{reordering}was {} and is {}", changed_part(&old), changed_part(&new))
 }
 
-/// Returns whether two lists or objects have the same parts, in another order.
+/// Returns whether two lists or objects have the same parts, in a different order.
 fn is_reordered(old: Option<&Value>, new: Option<&Value>) -> bool {
     match (old, new) {
         (Some(Value::Array(old)), Some(Value::Array(new))) => {
@@ -66,7 +74,7 @@ fn is_reordered(old: Option<&Value>, new: Option<&Value>) -> bool {
     }
 }
 
-/// Splits a text into its characters, each escaped one whole.
+/// Splits a text into its characters. An escape sequence counts as one character.
 fn characters(text: &str) -> Vec<&str> {
     let (mut characters, mut rest) = (Vec::with_capacity(text.len()), text);
     while let Some(first) = rest.chars().next() {
@@ -75,35 +83,38 @@ fn characters(text: &str) -> Vec<&str> {
             Some(escaped) => 1 + escaped.len_utf8(),
             None => first.len_utf8(),
         };
-        let (character, behind) = rest.split_at(length);
+        let (character, remainder) = rest.split_at(length);
         characters.push(character);
-        rest = behind;
+        rest = remainder;
     }
     characters
 }
 
 fn legible_characters(characters: &[&str]) -> String {
-    let (mut shown, mut rest) = (String::new(), characters);
+    let (mut output, mut rest) = (String::new(), characters);
     while let Some(first) = rest.first() {
-        let blanks = rest.iter().take_while(|character| is_blank(character)).count();
-        let word = rest.iter().take_while(|character| is_letter(character)).count();
-        if blanks >= MIN_COUNTED_BLANKS {
-            let has_ends = rest[..blanks].iter().any(|character| ["\\n", "\\r", "\n", "\r"].contains(character));
-            shown.push_str(&format!("[{blanks} blanks{}]", if has_ends { " with ends of lines" } else { "" }));
-        } else if word > 0 {
-            let may_mislead = rest[..word].iter().all(|character| character.is_ascii() || is_look_alike(character))
-                || rest[..word].iter().any(|character| character.is_ascii());
+        let blank_count = rest.iter().take_while(|character| is_blank(character)).count();
+        let word_length = rest.iter().take_while(|character| is_letter(character)).count();
+        if blank_count >= MIN_COUNTED_BLANKS {
+            let has_line_ends =
+                rest[..blank_count].iter().any(|character| ["\\n", "\\r", "\n", "\r"].contains(character));
+            output
+                .push_str(&format!("[{blank_count} blanks{}]", if has_line_ends { " with ends of lines" } else { "" }));
+        } else if word_length > 0 {
+            let may_mislead =
+                rest[..word_length].iter().all(|character| character.is_ascii() || is_look_alike(character))
+                    || rest[..word_length].iter().any(|character| character.is_ascii());
             let code = |character: &str| {
                 if may_mislead && is_look_alike(character) { code(character) } else { character.to_owned() }
             };
-            shown.extend(rest[..word].iter().map(|character| code(character)));
+            output.extend(rest[..word_length].iter().map(|character| code(character)));
         } else {
-            let unseen = first.chars().all(is_unseen);
-            shown.push_str(&if unseen { code(first) } else { (*first).to_owned() });
+            let is_invisible_text = first.chars().all(is_invisible);
+            output.push_str(&if is_invisible_text { code(first) } else { (*first).to_owned() });
         }
-        rest = &rest[if blanks >= MIN_COUNTED_BLANKS { blanks } else { word.max(1) }..];
+        rest = &rest[if blank_count >= MIN_COUNTED_BLANKS { blank_count } else { word_length.max(1) }..];
     }
-    shown
+    output
 }
 
 /// Returns the code of a character.
@@ -112,24 +123,24 @@ fn code(character: &str) -> String {
 }
 
 fn is_letter(character: &str) -> bool {
-    character.chars().all(|character| character.is_alphanumeric() && !is_unseen(character))
+    character.chars().all(|character| character.is_alphanumeric() && !is_invisible(character))
 }
 
-/// Returns whether a character takes place and shows nothing.
+/// Returns whether a character takes up space but is not visible.
 fn is_blank(character: &str) -> bool {
-    let is_empty = |character: char| character.is_whitespace() || (is_unseen(character) && !character.is_control());
+    let is_empty = |character: char| character.is_whitespace() || (is_invisible(character) && !character.is_control());
     ["\\n", "\\r", "\\t", "\\f"].contains(&character) || character.chars().all(is_empty)
 }
 
-/// Returns whether a character has no form of its own: a control character, a blank other than the space, one that
-/// turns, hides or strikes through others, and letters that are drawn as nothing.
-fn is_unseen(character: char) -> bool {
+/// Returns whether a character has no visible form: a control character, a blank other than the space, a character that
+/// reorders, hides or strikes through others, or a letter without a glyph.
+fn is_invisible(character: char) -> bool {
     match character {
         ' '..='~' => false,
         '\u{334}'..='\u{338}' | '\u{20d0}'..='\u{20ff}' => true,
         '\u{115f}' | '\u{1160}' | '\u{2800}' | '\u{3164}' | '\u{ffa0}' | '\u{34f}' | '\u{17b4}' | '\u{17b5}' => true,
         '\u{180b}'..='\u{180f}' | '\u{fe00}'..='\u{fe0f}' | '\u{e0000}'..='\u{e0fff}' => true,
-        // Behind a letter, marks of letters are printed as they are.
+        // After a letter, `escape_debug` does not escape combining marks.
         other => String::from_iter(['x', other]).escape_debug().count() > 2,
     }
 }

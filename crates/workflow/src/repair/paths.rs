@@ -1,4 +1,4 @@
-//! The ways of a machine: where each of its states leads and when, seen past states that another machine does not have.
+//! The edges between states of a machine, and the states that they reach.
 
 use std::collections::BTreeSet;
 
@@ -8,12 +8,12 @@ use crate::definition::{Definition, State};
 use crate::question::AnsweredBy;
 use crate::tool;
 
-/// One way out of a state.
+/// One edge from a state.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Edge<'d> {
-    /// Its condition, as its author wrote it.
+    /// The condition in the document.
     pub(super) condition: Value,
-    /// State that it leads to; `None` is the completion of the run.
+    /// The next state; `None` if the run completes.
     pub(super) to: Option<&'d str>,
 }
 
@@ -22,38 +22,39 @@ pub(super) fn document<'d>(definition: &'d Definition, state: &str) -> Option<&'
     definition.document().get("states")?.get(state)?.as_object()
 }
 
-/// Returns the ways out of a state, in the order of their checks.
+/// Returns the edges from a state, in the order of evaluation.
 pub(super) fn edges<'d>(definition: &'d Definition, state: &'d State) -> Vec<Edge<'d>> {
-    let written = document(definition, state.name()).and_then(|document| document.get("transitions"));
-    let written = written.and_then(Value::as_array).into_iter().flatten();
-    let transitions = state.transitions().iter().zip(written).map(|(transition, written)| {
-        let mut condition = written.clone();
+    let documents = document(definition, state.name()).and_then(|document| document.get("transitions"));
+    let documents = documents.and_then(Value::as_array).into_iter().flatten();
+    let transitions = state.transitions().iter().zip(documents).map(|(transition, document)| {
+        let mut condition = document.clone();
         if let Some(fields) = condition.as_object_mut() {
             fields.shift_remove("next_state");
         }
         Edge { condition, to: Some(transition.next_state()) }
     });
-    let late = state.on_timeout().map(|to| Edge { condition: "on_timeout".into(), to: Some(to) });
-    let exhausted = state.on_exhausted().map(|to| Edge { condition: "on_exhausted".into(), to: Some(to) });
+    let on_timeout = state.on_timeout().map(|to| Edge { condition: "on_timeout".into(), to: Some(to) });
+    let on_exhausted = state.on_exhausted().map(|to| Edge { condition: "on_exhausted".into(), to: Some(to) });
     let ends = state.ends().completes.then(|| Edge { condition: json!("end"), to: None });
-    transitions.chain(late).chain(exhausted).chain(ends).collect()
+    transitions.chain(on_timeout).chain(on_exhausted).chain(ends).collect()
 }
 
-/// Returns where an edge leads past states that are not `known`: to known ones, or to the completion of the run.
+/// Returns the targets of an edge through states that are not known: known states, or `None` for the completion of the
+/// run.
 pub(super) fn known_targets<'d>(
     definition: &'d Definition,
     edge: &Edge<'d>,
-    known: impl Fn(&str) -> bool,
+    is_known: impl Fn(&str) -> bool,
 ) -> BTreeSet<Option<&'d str>> {
-    let (mut targets, mut seen, mut open) = (BTreeSet::new(), BTreeSet::new(), vec![edge.to]);
-    while let Some(to) = open.pop() {
+    let (mut targets, mut visited, mut pending) = (BTreeSet::new(), BTreeSet::new(), vec![edge.to]);
+    while let Some(to) = pending.pop() {
         match to {
-            Some(name) if !known(name) => {
-                if let (Some(state), true) = (definition.state(name), seen.insert(name)) {
-                    open.extend(edges(definition, state).into_iter().map(|edge| edge.to));
+            Some(name) if !is_known(name) => {
+                if let (Some(state), true) = (definition.state(name), visited.insert(name)) {
+                    pending.extend(edges(definition, state).into_iter().map(|edge| edge.to));
                 }
             }
-            known => _ = targets.insert(known),
+            target => _ = targets.insert(target),
         }
     }
     targets
@@ -70,24 +71,24 @@ pub(super) fn is_human_gate(state: &State) -> bool {
     state.action().tool() == tool::GATE && who.is_none_or(|who| who == AnsweredBy::Human.name())
 }
 
-/// Returns the states that a run reaches without passing through `avoided`, from its beginning or from its finally
-/// state.
+/// Returns the states that a run reaches from its initial state or its finally state, without passing through
+/// `avoided`.
 pub(super) fn reached_without<'d>(definition: &'d Definition, avoided: &str) -> BTreeSet<&'d str> {
-    let begins = [definition.initial_state()].into_iter().chain(definition.finally_state());
-    reached_from(definition, begins, avoided)
+    let starts = [definition.initial_state()].into_iter().chain(definition.finally_state());
+    reached_from(definition, starts, avoided)
 }
 
-/// Returns the states on the ways from these without passing through `avoided`.
+/// Returns the states that are reachable from `starts` without passing through `avoided`, including `starts`.
 pub(super) fn reached_from<'d>(
     definition: &'d Definition,
-    begins: impl IntoIterator<Item = &'d str>,
+    starts: impl IntoIterator<Item = &'d str>,
     avoided: &str,
 ) -> BTreeSet<&'d str> {
-    let (mut seen, mut open): (BTreeSet<&'d str>, Vec<&'d str>) = (BTreeSet::new(), begins.into_iter().collect());
-    while let Some(name) = open.pop() {
-        if let (Some(state), true) = (definition.state(name), name != avoided && seen.insert(name)) {
-            open.extend(edges(definition, state).into_iter().filter_map(|edge| edge.to));
+    let (mut visited, mut pending): (BTreeSet<&'d str>, Vec<&'d str>) = (BTreeSet::new(), starts.into_iter().collect());
+    while let Some(name) = pending.pop() {
+        if let (Some(state), true) = (definition.state(name), name != avoided && visited.insert(name)) {
+            pending.extend(edges(definition, state).into_iter().filter_map(|edge| edge.to));
         }
     }
-    seen
+    visited
 }

@@ -1,4 +1,4 @@
-//! A proposed patch for a run, as a person sees it.
+//! A proposed patch of a run's machine, with the information for the person who decides.
 
 use std::sync::Arc;
 
@@ -7,18 +7,18 @@ use serde_json::{Map, Value};
 
 use super::Weakening;
 use super::legible::value_text;
-use crate::decide::goes_on;
+use crate::decide::continuation_choices;
 use crate::definition::Definition;
 use crate::event::{Choice, shared};
 use crate::gateless::GatelessNames;
 
-/// The answer that accepts the patch and has the run ask again where it continues.
+/// The answer that accepts the patch. The run then asks again where it continues.
 pub const ACCEPT_AND_ASK: &str = "accept, then ask where the run goes on";
 
 /// The answer that leaves the machine unchanged.
 pub const DECLINE: &str = "decline";
 
-/// A checked patch to the machine of a run that stopped at a screen that the machine does not know.
+/// A checked patch to the machine of a run that stopped at a screen which the machine does not know.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Proposal {
     /// The state that the run waits in.
@@ -28,25 +28,25 @@ pub struct Proposal {
     pub definition: Arc<Value>,
     /// The patch (RFC 6902).
     pub patch: Value,
-    /// The reason, in the words of its author.
+    /// The author's reason for the patch.
     pub reason: String,
     /// Author of the proposal.
     pub by: String,
-    /// The lines that differ.
+    /// The changed lines of the document.
     pub difference: String,
     /// Weakenings by the patch, as sentences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub weakens: Vec<String>,
-    /// The checks, as sentences.
+    /// The completed checks, as sentences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checked: Vec<String>,
-    /// Ways to continue the run with the patched machine, by the answer.
+    /// The answers that accept the patch and continue the run in a state.
     pub choices: Vec<Choice>,
 }
 
 impl Proposal {
     /// Creates a proposal from a machine that [`super::patched`] returned, for a run that waits in `state`.
-    /// `difference` has the lines that differ, and `checked` the checks.
+    /// `difference` has the changed lines, and `checked` the completed checks.
     #[must_use]
     pub fn new(
         patched: &Definition,
@@ -56,10 +56,10 @@ impl Proposal {
         difference: String,
         (weakens, checked): (&[Weakening], Vec<String>),
     ) -> Self {
-        // A person answers.
-        let choices = patched.state(state).map(|state| goes_on(patched, state, &GatelessNames::default()));
+        // A person answers, so no name needs to be gateless.
+        let choices = patched.state(state).map(|state| continuation_choices(patched, state, &GatelessNames::default()));
         let own_choices = choices.unwrap_or_default().into_iter().take(2);
-        let accepting =
+        let to_accepting_choice =
             |choice: Choice| Choice { description: format!("accept, and {}", choice.description), ..choice };
         Self {
             state: state.to_owned(),
@@ -70,7 +70,7 @@ impl Proposal {
             difference,
             weakens: weakens.iter().map(ToString::to_string).collect(),
             checked,
-            choices: own_choices.map(accepting).collect(),
+            choices: own_choices.map(to_accepting_choice).collect(),
         }
     }
 
@@ -89,7 +89,7 @@ impl Proposal {
             several => format!(" It weakens the workflow in {} ways: {}.", several.len(), several.join("; ")),
         };
         let Self { state, reason, by, .. } = self;
-        // Quoted, so that it cannot look like a part of the question.
+        // Quote the reason, so that it cannot look like a part of the question.
         let reason = value_text(&Value::from(reason.as_str()));
         format!(
             "{by} proposes a patch of the workflow in state '{state}', with the reason {reason}.{weakens} Is it accepted?"
@@ -101,7 +101,7 @@ impl Proposal {
         self.choices.iter().map(|choice| choice.description.as_str()).chain([ACCEPT_AND_ASK, DECLINE])
     }
 
-    /// Returns the basis of the answer, in addition to the screen.
+    /// Returns the context of the gate, without the screen.
     #[must_use]
     pub fn context(&self) -> Map<String, Value> {
         let mut fields = Map::new();

@@ -1,4 +1,4 @@
-//! Inputs of a patched machine without a check in between: an input after a new one, independently of its effect.
+//! Detection of an input that follows another input without a check of the first input's effect.
 
 use std::collections::BTreeSet;
 
@@ -8,8 +8,8 @@ use super::alternatives::matches_nearly_anything;
 use crate::definition::{Definition, State, Transition};
 use crate::tool;
 
-/// Returns a state that types after an input without a check of the effects of the input. A command needs no check: a
-/// shell that is not at its prompt refuses it.
+/// Returns a state that types after the state `input` without a check of its effect. A command needs no check, because
+/// a shell that is not at its prompt refuses it.
 pub(super) fn typed_unchecked_after<'d>(definition: &'d Definition, input: &'d State) -> Option<&'d str> {
     if input.action().tool() != tool::SEND_INPUT {
         return None;
@@ -28,22 +28,22 @@ pub(super) fn typed_unchecked_after<'d>(definition: &'d Definition, input: &'d S
     None
 }
 
-/// Returns the targets of a state that need no match of its wait.
+/// Returns the targets that a state may lead to without a match of its wait.
 fn unchecked_targets(state: &State) -> impl Iterator<Item = &str> {
-    let checks = waits_for_something(state);
+    let has_check = has_specific_wait(state);
     let unchecked =
-        state.transitions().iter().filter(move |transition| !(checks && transition.condition().demands_output()));
+        state.transitions().iter().filter(move |transition| !(has_check && transition.condition().demands_output()));
     unchecked.map(Transition::next_state).chain(state.on_timeout()).chain(state.on_exhausted())
 }
 
-/// Returns whether a state waits for the end of a command, or for text that few programs print.
-fn waits_for_something(state: &State) -> bool {
+/// Returns whether a state waits for the end of a command, or for a specific text.
+fn has_specific_wait(state: &State) -> bool {
     let params = state.action().params();
     let until = params.get("until").and_then(Value::as_str);
     let pattern = params.get("pattern").into_iter();
     let patterns = params.get("patterns").and_then(Value::as_array).into_iter().flatten();
     let mut patterns = pattern.chain(patterns).peekable();
-    let ends = state.action().tool() == tool::RUN_COMMAND || matches!(until, Some("prompt" | "exit"));
+    let awaits_end = state.action().tool() == tool::RUN_COMMAND || matches!(until, Some("prompt" | "exit"));
     let is_specific = |pattern: &Value| pattern.as_str().is_some_and(|pattern| !matches_nearly_anything(pattern));
-    ends || (patterns.peek().is_some() && patterns.all(is_specific))
+    awaits_end || (patterns.peek().is_some() && patterns.all(is_specific))
 }

@@ -1,9 +1,9 @@
 //! Weakenings of a machine by a patch.
 //!
 //! The list contains every change of a patch, except changes that cannot affect a check: descriptions, shorter time
-//! limits that end only the run, arguments with a default and no export, and new states that neither act nor ask, do
+//! limits that only end the run, arguments with a default and no export, and new states that neither act nor ask, do
 //! not delay a check, and lead to the same state under the same condition. So the list may contain a harmless change,
-//! and never omits a harmful one. It shows texts to type, to run or to wait for completely.
+//! but never omits a harmful one. Texts to type, to run or to wait for are complete in the list.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -21,7 +21,7 @@ use crate::tool;
 /// A change by a patch that weakens the machine, or may weaken it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Weakening {
-    /// Place, as a JSON pointer (RFC 6901) into the document before or after.
+    /// JSON pointer (RFC 6901) into the document before or after the patch.
     pub place: String,
     /// The weakening, as a sentence without a full stop.
     pub what: String,
@@ -36,7 +36,7 @@ impl fmt::Display for Weakening {
 /// Fields of the document and of a state that only describe it.
 const DESCRIPTIVE_FIELDS: [&str; 3] = ["name", "description", "$schema"];
 
-/// Actions without an effect outside the run: they ask, wait, read, set variables or end the run. All others act.
+/// Actions without an effect outside the run: they ask, wait, read, set variables or end the run. All other tools act.
 const PASSIVE_TOOLS: [&str; 8] = [
     tool::GATE,
     tool::RETURN,
@@ -51,13 +51,13 @@ const PASSIVE_TOOLS: [&str; 8] = [
 /// Actions that read a terminal without typing.
 const READING_TOOLS: [&str; 2] = [tool::AWAIT_OUTPUT, "get_screen_content"];
 
-/// Variables that a gate for a person shows.
-const SHOWN_AT_GATES: [&str; 2] = ["match_text", "screen_content"];
+/// Variables that a gate for a person displays.
+const GATE_VARIABLES: [&str; 2] = ["match_text", "screen_content"];
 
-/// Variables that the result of an action sets, and that states use under these names.
+/// Standard variables that the result of an action may set.
 const RESULT_VARIABLES: [&str; 6] = ["answer", "exit_code", "match_text", "output", "screen_content", "error"];
 
-/// Returns the weakenings of the machine `before` by the machine `after`. `recorded`: lines of the recorded output,
+/// Returns the weakenings of the machine `before` by the machine `after`. `recorded` has lines of the recorded output,
 /// which a new pattern must not match.
 #[must_use]
 pub fn weakenings(before: &Definition, after: &Definition, recorded: &[String]) -> Vec<Weakening> {
@@ -120,7 +120,7 @@ impl<'a> Comparison<'a> {
                 Some(new) if without_descriptions(new) != without_descriptions(old) => {
                     self.report(place, format!("the {what} '{name}' {}", change(Some(old), Some(new))));
                 }
-                // A person types the secret that these words request.
+                // The description tells a person which secret to type.
                 Some(new) if new != old && new.get("secret") == Some(&Value::Bool(true)) => {
                     let words = change(old.get("description"), new.get("description"));
                     self.report(
@@ -139,8 +139,8 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// Reports new arguments with an effect on existing states: an exported one is in the environment of programs, and
-    /// one may have the name of an existing variable.
+    /// Reports new arguments with an effect on existing states: exported arguments are in the environment of programs,
+    /// and an argument may have the name of an existing variable.
     fn report_new_arguments(&mut self) {
         let (before, after) = (self.before, self.after);
         let is_new = |name: &str| before.arguments().iter().all(|known| known.name() != name);
@@ -161,7 +161,7 @@ impl<'a> Comparison<'a> {
                     format!("the new argument '{name}' has the name of a variable that is used already"),
                 );
             }
-            if let Some(gate) = human_gates(after).find(|_| SHOWN_AT_GATES.contains(&name)) {
+            if let Some(gate) = human_gates(after).find(|_| GATE_VARIABLES.contains(&name)) {
                 self.report(&place, format!("the new argument '{name}' is shown at the gate '{}'", gate.name()));
             }
         }
@@ -180,7 +180,7 @@ impl<'a> Comparison<'a> {
             match (key, old.get(key), new.get(key)) {
                 ("action", Some(old), Some(new)) => self.compare_action(&place, before, old, new),
                 (_, before, after) if before == after => {}
-                // Compared by their targets.
+                // `compare_transitions` compares the targets.
                 ("transitions" | "on_timeout" | "on_exhausted", ..) => {}
                 ("timeout" | "max_visits", old, new) => self.compare_limit(&place, (before, key), old, new),
                 ("on_unknown", _, Some(new)) if *new == "ask" => {
@@ -196,10 +196,10 @@ impl<'a> Comparison<'a> {
         self.compare_transitions(&place, before, after);
     }
 
-    /// Reports a raised limit, and a lowered one if the run continues after it.
+    /// Reports a raised limit, and a lowered limit after which the run continues.
     fn compare_limit(&mut self, place: &str, (state, key): (&State, &str), old: Option<&Value>, new: Option<&Value>) {
         let number = |value: Option<&Value>| value.and_then(Value::as_f64);
-        // An action without a limit has the default one.
+        // A state without a limit has the default limit.
         let default_limit = tool::DEFAULT_TIMEOUT.as_secs_f64();
         let is_lower = match (number(old), number(new)) {
             (Some(old), Some(new)) => new <= old,
@@ -212,7 +212,7 @@ impl<'a> Comparison<'a> {
         }
         let continues = match key {
             "max_visits" => state.on_exhausted().is_some(),
-            // A state that asks lets an agent choose how the run continues.
+            // At the gate of a state that asks, an agent may choose how the run continues.
             _ => state.action().tool() == tool::GATE || state.asks_when_unknown() || may_continue_late(state),
         };
         if continues {
@@ -271,8 +271,8 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// Returns the added alternatives of a pattern, or the patterns added at the end of a list: conditions identify the
-    /// matching one by its text. `None` if the change is not an addition.
+    /// Returns the alternatives added to patterns, and the patterns added at the end of a list. In a list, existing
+    /// patterns must stay the same, because conditions compare them by text. `None` for any other change.
     fn new_alternatives(&self, old: &Value, new: &Value) -> Option<Vec<NewAlternative>> {
         fn texts(value: &Value) -> Option<Vec<&str>> {
             match value {
@@ -287,7 +287,7 @@ impl<'a> Comparison<'a> {
         new_alternatives(&old_texts, &new_texts, self.recorded).filter(|_| is_longer)
     }
 
-    /// Returns the next typed text after a state, with only passive states in between, as the end of a sentence.
+    /// Returns the texts that are typed next after a state and its passive successors, as the end of a sentence.
     fn next_typed_text(&self, name: &str) -> String {
         let typed = |name: &&str| {
             let state = self.after.state(name)?;
@@ -306,21 +306,21 @@ impl<'a> Comparison<'a> {
         if typed.is_empty() { String::new() } else { format!(", and then {}", typed.join(", or ")) }
     }
 
-    /// Returns the sources of the variables' values in a text, as far as the patch states them, as the end of a
+    /// Returns the values that the patch gives to the variables in a text, with their sources, as the end of a
     /// sentence.
     fn sources(&self, text: &str) -> String {
         let mut sentence = String::new();
         let mut known = BTreeSet::new();
-        let mut open: Vec<String> = variables_in(text).into_iter().collect();
-        while let Some(name) = open.pop().filter(|_| sentence.len() < MAX_SOURCES_BYTES) {
+        let mut pending: Vec<String> = variables_in(text).into_iter().collect();
+        while let Some(name) = pending.pop().filter(|_| sentence.len() < MAX_SOURCES_BYTES) {
             if !known.insert(name.clone()) {
                 continue;
             }
             let default = |definition: &'a Definition| {
                 definition.arguments().iter().find(|one| one.name() == name).and_then(|one| one.default())
             };
-            let given = default(self.after).filter(|given| default(self.before) != Some(*given));
-            let given = given.map(|value| (Value::from(value), "by default".to_owned()));
+            let new_default = default(self.after).filter(|new_default| default(self.before) != Some(*new_default));
+            let new_default = new_default.map(|value| (Value::from(value), "by default".to_owned()));
             let set =
                 self.after.states().iter().filter(|state| state.action().tool() == tool::SET).filter_map(|state| {
                     let value = |state: &State| state.action().params().get(&name).cloned();
@@ -328,9 +328,9 @@ impl<'a> Comparison<'a> {
                     let value = value(state).filter(|value| Some(value) != value_before.as_ref())?;
                     Some((value, format!("by '{}'", state.name())))
                 });
-            for (value, by) in given.into_iter().chain(set) {
+            for (value, by) in new_default.into_iter().chain(set) {
                 sentence.push_str(&format!(", where {{{name}}} is {} {by}", value_text(&value)));
-                open.extend(variables_in(&value.to_string()));
+                pending.extend(variables_in(&value.to_string()));
             }
         }
         sentence
@@ -348,8 +348,8 @@ impl<'a> Comparison<'a> {
         self.after.states().iter().filter(leads).map(State::name).collect()
     }
 
-    /// Returns the nearest states on the paths from a state that act, or are gates for a person. `next` has the
-    /// direction.
+    /// Returns the nearest states on the paths from a state that act or are gates for a person. `next` returns the
+    /// neighbours in one direction.
     fn active_neighbours(&self, name: &str, next: impl Fn(&str) -> Vec<&'a str>) -> BTreeSet<&'a str> {
         let is_skipped = |state: &State| PASSIVE_TOOLS.contains(&state.action().tool()) && !is_human_gate(state);
         let (mut neighbours, mut visited, mut pending) = (BTreeSet::new(), BTreeSet::new(), next(name));
@@ -369,7 +369,7 @@ impl<'a> Comparison<'a> {
         match (old, new) {
             (Value::Object(old), Value::Object(new)) => {
                 let is_same = |(key, value): (&String, &Value)| match (key.as_str(), new.get(key)) {
-                    // With the word pattern_no_match, more alternatives make a condition hold less often.
+                    // With `pattern_no_match`, more alternatives make a condition hold less often.
                     ("pattern", Some(new_value))
                         if new.get("condition").is_some_and(|word| word != "pattern_match") =>
                     {
@@ -387,14 +387,14 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// Compares the targets of a state, through new states.
+    /// Compares the targets of a state, following edges through new states.
     fn compare_transitions(&mut self, place: &str, before: &'a State, after: &'a State) {
         let (old, new) = (edges(self.before, before), edges(self.after, after));
         let mut is_kept = vec![false; old.len()];
         let mut last = 0;
         for edge in &new {
             let targets = known_targets(self.after, edge, |name| self.before.state(name).is_some());
-            // New states may return to a wait, because it types nothing.
+            // New states may return to a passive state, because it types nothing.
             let is_passive = PASSIVE_TOOLS.contains(&before.action().tool());
             for target in
                 targets.into_iter().filter(|target| *target != Some(before.name()) || edge.to == *target || !is_passive)
@@ -424,7 +424,7 @@ impl<'a> Comparison<'a> {
                         is_kept[old_index] = true;
                         last = old_index;
                     }
-                    // A repetition of the state itself.
+                    // The edge leads back to the state.
                     None if is_itself => self.report_repetition(place, before, edge),
                     None => {
                         let when = describe_condition(&edge.condition);
@@ -451,7 +451,7 @@ impl<'a> Comparison<'a> {
         self.report(format!("{place}/transitions"), format!("'{name}' is now repeated {when}"));
     }
 
-    /// Reports the effects of a new state on existing ones: their terminal, and the values that they use.
+    /// Reports the effects of a new state on existing states: on their terminal, and on the values that they use.
     fn report_new_state(&mut self, state: &State) {
         let (name, place) = (state.name(), format!("/states/{}", pointer(state.name())));
         if state.action().tool() == tool::OPEN_TERMINAL {
@@ -474,7 +474,7 @@ impl<'a> Comparison<'a> {
             |variable: &String| text.contains(&format!("<{variable}>")) || text.contains(&format!("\"{variable}\""));
         let prefix = format!("{name}_");
         let sets_fields = ![tool::SLEEP, tool::SET, tool::RETURN, tool::FAIL].contains(&state.action().tool());
-        // The result of every action sets these.
+        // The result of an action may set these variables.
         let is_of_result =
             |variable: &String| RESULT_VARIABLES.contains(&variable.as_str()) || variable.starts_with(&prefix);
         for variable in variables(self.before) {
@@ -500,8 +500,8 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// Reports the position of a new state: between a gate for a person and the approved action. For a state that types
-    /// nothing, reports three more: its result is shown at a gate, no other state names its terminal, it delays a checked
+    /// Reports a new state between a gate for a person and the approved action. For a state that types nothing, also
+    /// reports that a gate displays its result, that no other state names its terminal, and that it delays a checked
     /// input.
     fn report_position(&mut self, state: &State, place: &str) {
         let (tool, params, name) = (state.action().tool(), state.action().params(), state.name());
@@ -526,7 +526,7 @@ impl<'a> Comparison<'a> {
         let state_of = |name: &&str| self.after.state(name);
         let acts = after.iter().filter_map(state_of).any(|state| !is_human_gate(state));
         let gate = before.iter().filter_map(state_of).find(|state| acts && is_human_gate(state)).map(State::name);
-        // What acts there changes the place of the approved action; a value, its words.
+        // A state there may change the environment of the approved action, or its text by setting a variable.
         if let Some(gate) = gate.filter(|_| !is_human_gate(state)) {
             let what = format!("the new state '{name}' is between the gate '{gate}' and the approved action");
             self.report(place, what);
@@ -535,7 +535,7 @@ impl<'a> Comparison<'a> {
         if !(READING_TOOLS.contains(&tool) || tool == tool::SLEEP || is_judgement) {
             return;
         }
-        // A wait for another question is a new check, and reading the screen takes no time.
+        // A wait for a specific question is a new check, and reading the screen takes no time.
         let pattern = params.get("pattern").and_then(Value::as_str);
         let checks = params.contains_key("reads") && pattern.is_some_and(|pattern| !matches_nearly_anything(pattern));
         let waits = |state: &State| state.action().params().keys().any(|key| key == "pattern" || key == "patterns");
@@ -551,7 +551,7 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// Reports each new state that acts, with its action, and the gates for a person that its path avoids.
+    /// Reports each new state that acts, with its action, and the gates for a person that a path to it avoids.
     fn report_new_states(&mut self) {
         let gates: Vec<(&str, _)> =
             human_gates(self.before).map(|gate| (gate.name(), reached_without(self.after, gate.name()))).collect();
@@ -568,11 +568,11 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// Describes the action of a state with all of its parameters.
+    /// Returns a description of a state's action with all parameters.
     fn describe_action(&self, state: &State) -> String {
         let (tool, params) = (state.action().tool(), state.action().params());
-        // The most important parameter, with its verb.
-        let (verb, first) = match tool {
+        // The main parameter, with its verb.
+        let (verb, main_param) = match tool {
             tool::RUN_COMMAND => ("it runs", "command"),
             tool::SEND_INPUT if params.contains_key("input_text") => ("it types", "input_text"),
             tool::SEND_INPUT => ("it presses", "keys"),
@@ -587,13 +587,16 @@ impl<'a> Comparison<'a> {
             "run_graph" => ("it calls the graph", "graph_id"),
             _ => ("it does", ""),
         };
-        let mut text = match params.get(first) {
+        let mut text = match params.get(main_param) {
             Some(value) => format!("{verb} {value}"),
-            None if first.is_empty() => format!("{verb} {tool}"),
+            None if main_param.is_empty() => format!("{verb} {tool}"),
             None => verb.to_owned(),
         };
-        let other_params: Map<String, Value> =
-            params.iter().filter(|(key, _)| *key != first).map(|(key, value)| (key.clone(), value.clone())).collect();
+        let other_params: Map<String, Value> = params
+            .iter()
+            .filter(|(key, _)| *key != main_param)
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect();
         if !other_params.is_empty() {
             text = format!("{text}, with {}", Value::from(other_params));
         }
@@ -623,14 +626,14 @@ fn keys<'v>(before: &'v Map<String, Value>, after: &'v Map<String, Value>) -> im
     before.keys().chain(after.keys().filter(|key| !before.contains_key(*key))).map(String::as_str)
 }
 
-/// Returns whether a run may continue from a state after less output: by `on_timeout`, or under a condition that
+/// Returns whether a run may continue from a state without its output: by `on_timeout`, or under a condition that
 /// requires no output.
 fn may_continue_late(state: &State) -> bool {
     state.on_timeout().is_some()
         || state.transitions().iter().any(|transition| !transition.condition().demands_output())
 }
 
-/// Describes the condition of an edge.
+/// Returns a description of an edge's condition.
 fn describe_condition(condition: &Value) -> String {
     match condition.as_str() {
         Some("on_timeout") => "when its time is up".to_owned(),
@@ -648,7 +651,7 @@ fn without_descriptions(variable: &Value) -> Value {
     variable
 }
 
-/// Maximum bytes of a sentence about the sources of values, without the last source.
+/// Maximum size of a sentence about the sources of values, without its last source.
 const MAX_SOURCES_BYTES: usize = 16 << 10;
 
 fn pointer(key: &str) -> String {

@@ -1,4 +1,4 @@
-//! Actions of the person or agent in a captured session, and the inputs that they consist of.
+//! Actions of the person or agent in a captured session, and the kinds of their inputs.
 
 use steplatch_protocol::{InputKind, InputRecord};
 
@@ -9,7 +9,7 @@ pub(crate) enum Act {
     Command { command: String, directory: Option<String>, exit_code: Option<i32>, output: String },
     /// Typed text, and keys after it.
     Typed { text: String, keys: Vec<String> },
-    /// Typed text without an echo, after this row.
+    /// Text typed without an echo, after this row.
     Hidden { entered: bool, row: String },
 }
 

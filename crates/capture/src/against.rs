@@ -1,8 +1,8 @@
 //! Comparison of two captures of one procedure: differences become arguments, or text that waits generalise.
 //!
-//! The turns of both are aligned first, as a diff aligns the lines of files: turns with the same action and other
-//! values are a pair. Within a pair, typed words that differ are values of arguments, and the waits generalise printed
-//! words that differ.
+//! The turns of both captures are aligned first, as a diff aligns the lines of files: turns with the same action and
+//! different values are a pair. Within a pair, typed words that differ are values of arguments, and the waits
+//! generalise printed words that differ.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::template::{Binding, replace_word};
 use crate::turn::{Ending, Turn};
 use crate::variation::remove_volatile_text;
 
-/// The alignment of a capture with another one. All turns are those of the first capture.
+/// The alignment of two captures. Turns are indices of the first capture, except where noted.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Alignment {
     /// Values whose typed text differs in the second capture.
@@ -34,17 +34,17 @@ pub(crate) struct Difference {
     pub(crate) name: String,
     /// The value in the first capture.
     pub(crate) value: String,
-    /// The value in the second one.
+    /// The value in the second capture.
     pub(crate) other_value: String,
-    /// The turns in which it differs. In other turns, the same text is not a value of the argument.
+    /// The turns in which the value differs. In other turns, the same text is not a value of the argument.
     pub(crate) turns: Vec<usize>,
 }
 
 /// Maximum number of compared turns of each capture. A machine has fewer states.
 const MAX_TURNS: usize = 400;
 
-/// Aligns turns with those of another capture. Each side is given as all turns, and the positions of those in the
-/// procedure. `is_known`: a value and its counterpart are an input, or are both read from an earlier output.
+/// Aligns the turns of two captures. Each capture has all its turns, and the indices of the turns in the procedure.
+/// `is_known` returns true if a value is an input, or if it and its counterpart are both read from an earlier output.
 pub(crate) fn align(
     (turns, procedure_turns): (&[Turn], &[usize]),
     (other_turns, other_procedure_turns): (&[Turn], &[usize]),
@@ -82,22 +82,22 @@ pub(crate) fn align(
 struct Step<'t> {
     index: usize,
     turn: &'t Turn,
-    /// The question that it answers; empty without one.
+    /// The question that the turn answers, or an empty text.
     question: &'t str,
 }
 
 impl<'t> Step<'t> {
     fn from_turn(turns: &'t [Turn], index: usize) -> Self {
         let turn = &turns[index];
-        let before = turns[..index].iter().rev().find(|before| before.log == turn.log);
-        let question = match before.map(|before| &before.ending) {
+        let previous = turns[..index].iter().rev().find(|previous| previous.log_index == turn.log_index);
+        let question = match previous.map(|previous| &previous.ending) {
             Some(Ending::Question(line) | Ending::Password(line)) if !turn.at_prompt => line.trim(),
             _ => "",
         };
         Self { index, turn, question }
     }
 
-    /// Returns the typed text, without the end of its line.
+    /// Returns the typed text, without its line end.
     fn text(&self) -> &'t str {
         match &self.turn.act {
             Act::Command { command, .. } => command.trim(),
@@ -110,8 +110,8 @@ impl<'t> Step<'t> {
         if let Act::Typed { keys, .. } = &self.turn.act { keys } else { &[] }
     }
 
-    /// Returns whether it is a command for a shell or an interpreter, which is compared by parts. An answer is compared
-    /// as one text.
+    /// Returns whether the turn is a command for a shell or an interpreter. A command is compared word by word, an
+    /// answer as one text.
     fn is_command(&self) -> bool {
         self.turn.at_prompt
             || matches!(self.turn.act, Act::Command { .. })
@@ -154,32 +154,34 @@ const PROGRAMS_WITH_SUBCOMMANDS: [&str; 18] = [
 
 /// Returns the similarity of two steps, from 0 (different) to 10 (equal).
 fn similarity(step: &Step<'_>, other_step: &Step<'_>) -> u32 {
-    if step.turn.log != other_step.turn.log {
+    if step.turn.log_index != other_step.turn.log_index {
         return 0;
     }
     match (&step.turn.act, &other_step.turn.act) {
-        (Act::Hidden { row, .. }, Act::Hidden { row: other_row, .. }) => 5 + equal_words(row, other_row) / 2,
+        (Act::Hidden { row, .. }, Act::Hidden { row: other_row, .. }) => 5 + equal_word_tenths(row, other_row) / 2,
         (Act::Hidden { .. }, _) | (_, Act::Hidden { .. }) => 0,
         _ if step.turn.at_prompt != other_step.turn.at_prompt => 0,
         _ if step.text() == other_step.text() && step.keys() == other_step.keys() => {
             9 + u32::from(step.question == other_step.question)
         }
-        _ if !step.is_command() || !other_step.is_command() => match equal_words(step.question, other_step.question) {
-            share if share >= 5 && step.keys() == other_step.keys() => share,
-            _ => 0,
-        },
+        _ if !step.is_command() || !other_step.is_command() => {
+            match equal_word_tenths(step.question, other_step.question) {
+                share if share >= 5 && step.keys() == other_step.keys() => share,
+                _ => 0,
+            }
+        }
         _ => {
             let (words, other_words) = (split_words(step.text()), split_words(other_step.text()));
             let is_same_program = !words.is_empty() && words.first() == other_words.first();
             let has_subcommand = words.first().is_some_and(|program| PROGRAMS_WITH_SUBCOMMANDS.contains(program));
             let is_same = is_same_program && (!has_subcommand || words.get(1) == other_words.get(1));
-            if is_same { equal_words(step.text(), other_step.text()).max(1) } else { 0 }
+            if is_same { equal_word_tenths(step.text(), other_step.text()).max(1) } else { 0 }
         }
     }
 }
 
 /// Returns the share of equal words at both ends of two texts, in tenths.
-fn equal_words(one: &str, other: &str) -> u32 {
+fn equal_word_tenths(one: &str, other: &str) -> u32 {
     let (one, other) = (split_words(one), split_words(other));
     let max_words = one.len().max(other.len());
     let min_words = one.len().min(other.len());
@@ -246,7 +248,8 @@ impl Alignment {
         remove_volatile_text(&expected) == remove_volatile_text(other_output)
     }
 
-    /// Returns whether a pattern of the machine, with the values of the other capture, matches the output of its turn.
+    /// Returns whether a pattern of the machine, with the values of the other capture, matches the output of its turn
+    /// `other`.
     pub(crate) fn is_found_in(&self, pattern: &str, other: &Turn) -> bool {
         let mut pattern = pattern.to_owned();
         for argument in &self.arguments {
@@ -353,21 +356,21 @@ impl Alignment {
     }
 
     /// Returns whether two texts differ only in values of known arguments. Records this turn for these arguments.
-    fn is_explained_by_arguments(&mut self, turn: usize, text: &str, other: &str) -> bool {
+    fn is_explained_by_arguments(&mut self, turn: usize, text: &str, other_text: &str) -> bool {
         let mut explained = text.to_owned();
-        let mut used = Vec::new();
-        for (index, known) in self.arguments.iter().enumerate() {
-            let replaced_text = replace_word(&explained, &known.value, &known.other_value);
+        let mut used_arguments = Vec::new();
+        for (index, argument) in self.arguments.iter().enumerate() {
+            let replaced_text = replace_word(&explained, &argument.value, &argument.other_value);
             if replaced_text != explained {
-                used.push(index);
+                used_arguments.push(index);
                 explained = replaced_text;
             }
         }
-        let is_explained = explained == other;
-        for index in used.into_iter().filter(|_| is_explained) {
-            let known = &mut self.arguments[index];
-            if !known.turns.contains(&turn) {
-                known.turns.push(turn);
+        let is_explained = explained == other_text;
+        for index in used_arguments.into_iter().filter(|_| is_explained) {
+            let argument = &mut self.arguments[index];
+            if !argument.turns.contains(&turn) {
+                argument.turns.push(turn);
             }
         }
         is_explained
@@ -386,7 +389,7 @@ fn similar_lines<'t>(output: &'t str, other_output: &'t str) -> Vec<(&'t str, &'
     output
         .lines()
         .zip(other_output.lines())
-        .filter(|(line, other)| line != other && equal_words(line, other) >= 5)
+        .filter(|(line, other)| line != other && equal_word_tenths(line, other) >= 5)
         .collect()
 }
 
@@ -405,7 +408,7 @@ fn differences<'t>(text: &'t str, other_text: &'t str) -> Vec<(&'t str, &'t str)
     vec![(text_of_words(text, &words, begin, end), text_of_words(other_text, &other_words, begin, end))]
 }
 
-/// Returns the text of the words from `begin` on, without the last `end` ones.
+/// Returns the text of the words from `begin` on, without the last `end` words.
 fn text_of_words<'t>(text: &'t str, words: &[&'t str], begin: usize, end: usize) -> &'t str {
     let Some(part) = words.get(begin..words.len() - end) else { return "" };
     let offset = |word: &str| word.as_ptr() as usize - text.as_ptr() as usize;
@@ -495,8 +498,8 @@ fn name_in_command(command: &str, value: &str) -> String {
     let index = words.iter().position(|word| word.contains(value)).unwrap_or(0);
     let value_word = words.get(index).copied().unwrap_or_default();
     let option = value_word.split_once('=').map(|(option, _)| option);
-    let before = index.checked_sub(1).and_then(|before| words.get(before)).copied();
-    let name = option.or(before).unwrap_or_default().trim_matches('-');
+    let previous_word = index.checked_sub(1).and_then(|previous| words.get(previous)).copied();
+    let name = option.or(previous_word).unwrap_or_default().trim_matches('-');
     let name: String = name
         .chars()
         .map(|character| if character.is_ascii_alphanumeric() { character.to_ascii_uppercase() } else { '_' })

@@ -1,7 +1,6 @@
-//! Inputs typed ahead: before the question of the program, or the prompt of the shell, that reads them.
+//! Inputs typed ahead: before the question or the shell prompt that reads them.
 //!
-//! In the machine, each of them waits for its reader: the prompt of a shell, or the question after the echo of the
-//! input.
+//! In the machine, each of these inputs waits for the shell prompt, or for the question after the echo of the input.
 
 use std::borrow::Cow;
 
@@ -14,7 +13,7 @@ use crate::session_log::Moment;
 const QUESTION_ENDS: [char; 8] = ['?', ':', '>', ']', ')', '$', '#', '%'];
 
 /// Returns whether a program got an input before it waited for one.
-fn is_ahead(input: &InputRecord) -> bool {
+fn is_typed_ahead(input: &InputRecord) -> bool {
     matches!(input.kind, InputKind::Typed | InputKind::Attached)
         && input.context == "program"
         && input.awaited == Some(false)
@@ -22,7 +21,7 @@ fn is_ahead(input: &InputRecord) -> bool {
 
 /// Returns whether an input was typed ahead of its question: the row before the cursor is not a question.
 fn precedes_question(input: &InputRecord) -> bool {
-    is_ahead(input) && !is_question(input.row.as_deref().unwrap_or_default())
+    is_typed_ahead(input) && !is_question(input.row.as_deref().unwrap_or_default())
 }
 
 /// Returns whether a row ends like a question.
@@ -30,11 +29,11 @@ pub(crate) fn is_question(row: &str) -> bool {
     row.trim_end().ends_with(QUESTION_ENDS)
 }
 
-/// Maximum number of lines or keys of an input that are split. A longer input is pasted text.
-const MAX_LINES: usize = 20;
+/// Maximum number of lines or keys into which an input is split. A longer input is pasted text.
+const MAX_PARTS: usize = 20;
 
-/// Returns the entries of a log, with a separate entry for each line of an input of several lines into a program, and
-/// for each key of an input whose keys answered a question each. So each of them waits for its own question.
+/// Returns the entries of a log, with a separate entry for each line of a multi-line input to a program, and for each
+/// key of an input whose keys answered one question each. Each line or key then waits for its own question.
 pub(crate) fn split_inputs(moments: &[Moment]) -> Cow<'_, [Moment]> {
     let is_split = |moment: &Moment| lines_of(moment).is_some() || keys_of(&moment.input).is_some();
     if !moments.iter().any(is_split) {
@@ -42,22 +41,22 @@ pub(crate) fn split_inputs(moments: &[Moment]) -> Cow<'_, [Moment]> {
     }
     let mut entries: Vec<Moment> = Vec::with_capacity(moments.len());
     for (index, moment) in moments.iter().enumerate() {
-        let later = &moments[index + 1..];
+        let after = &moments[index + 1..];
         let lines = lines_of(moment).and_then(|lines| {
-            lines_after_questions(moment, &lines).or_else(|| lines_typed_ahead(moment, &lines, &entries, later))
+            lines_after_questions(moment, &lines).or_else(|| lines_typed_ahead(moment, &lines, &entries, after))
         });
-        let parts = lines.or_else(|| split_keys(moment, &entries, later));
+        let parts = lines.or_else(|| split_keys(moment, &entries, after));
         entries.extend(parts.unwrap_or_else(|| vec![moment.clone()]));
     }
     Cow::Owned(entries)
 }
 
-/// Returns the lines of an input of several lines into a program that reads lines.
+/// Returns the lines of a multi-line input to a program that reads lines.
 fn lines_of(moment: &Moment) -> Option<Vec<&str>> {
     let input = &moment.input;
     let text = input.text.as_deref()?;
-    let ends = input.keys.iter().all(|key| key == "enter" || key == "return");
-    // An empty line at the end is an input, too: it ends a block in an interpreter.
+    let ends_with_enter = input.keys.iter().all(|key| key == "enter" || key == "return");
+    // An empty last line is also an input: it ends a block in an interpreter.
     let lines: Vec<&str> = text.strip_suffix('\n').unwrap_or(text).split('\n').collect();
     let is_split = input.kind == InputKind::Typed
         && input.context == "program"
@@ -65,13 +64,13 @@ fn lines_of(moment: &Moment) -> Option<Vec<&str>> {
         && input.reads_lines
         && input.awaited.is_some()
         && !input.cut
-        && (text.ends_with('\n') && input.keys.is_empty() || input.keys.len() == 1 && ends)
-        && (2..=MAX_LINES).contains(&lines.len())
+        && (text.ends_with('\n') && input.keys.is_empty() || input.keys.len() == 1 && ends_with_enter)
+        && (2..=MAX_PARTS).contains(&lines.len())
         && !lines.iter().any(|line| line.chars().any(char::is_control));
     is_split.then_some(lines)
 }
 
-/// Returns the entry of one of the lines of an input.
+/// Returns the entry for one line of an input.
 fn line_entry(moment: &Moment, line: &str, row: Option<&str>, awaited: bool, printed: &str) -> Moment {
     let mut entry = Moment { printed: printed.to_owned(), ..moment.clone() };
     entry.input.text = Some(format!("{line}\n"));
@@ -83,24 +82,24 @@ fn line_entry(moment: &Moment, line: &str, row: Option<&str>, awaited: bool, pri
     entry
 }
 
-/// Returns an entry for each line, if the output shows each one after its question, as line editors do.
+/// Returns an entry for each line, if the output shows each line after its question, as line editors do.
 fn lines_after_questions(moment: &Moment, lines: &[&str]) -> Option<Vec<Moment>> {
     let rows: Vec<&str> = moment.printed.split_inclusive('\n').collect();
     let mut entries = Vec::new();
     let (mut begin, mut row_before) = (0, None);
     for (index, line) in lines.iter().enumerate() {
         let next = lines.get(index + 1);
-        let shown = next.map(|next| {
-            let row = (begin + 1..rows.len()).find(|at| {
-                let before = rows[*at].trim_end().strip_suffix(next.trim_end());
+        let next_echo = next.map(|next| {
+            let row = (begin + 1..rows.len()).find(|row| {
+                let before = rows[*row].trim_end().strip_suffix(next.trim_end());
                 before.is_some_and(|before| !before.trim().is_empty() && !next.trim().is_empty())
             })?;
             let before = rows[row].trim_end().strip_suffix(next.trim_end())?;
             Some((row, before))
         });
-        let (end, question) = match shown {
+        let (end, question) = match next_echo {
             None => (rows.len(), ""),
-            Some(shown) => shown?,
+            Some(echo) => echo?,
         };
         // The row of a line begins with its question, which belongs to the previous entry.
         let first = rows.get(begin).map_or("", |row| row_before.map_or(*row, |before: &str| &row[before.len()..]));
@@ -111,9 +110,9 @@ fn lines_after_questions(moment: &Moment, lines: &[&str]) -> Option<Vec<Moment>>
     Some(entries)
 }
 
-/// Returns an entry for each line, if the terminal showed all of them before the second question, and the program had a
-/// question for each line or no output.
-fn lines_typed_ahead(moment: &Moment, lines: &[&str], before: &[Moment], later: &[Moment]) -> Option<Vec<Moment>> {
+/// Returns an entry for each line, if the terminal echoed all lines before other output, and the program printed a
+/// question for each line or nothing.
+fn lines_typed_ahead(moment: &Moment, lines: &[&str], before: &[Moment], after: &[Moment]) -> Option<Vec<Moment>> {
     let echo: String = lines.iter().map(|line| format!("{line}\n")).collect();
     let printed = moment.printed.strip_prefix(&echo)?;
     let last = lines.len() - 1;
@@ -122,13 +121,13 @@ fn lines_typed_ahead(moment: &Moment, lines: &[&str], before: &[Moment], later: 
         line_entry(moment, line, (index > 0).then_some(""), false, &format!("{line}\n{printed}"))
     };
     let entries: Vec<Moment> = lines.iter().enumerate().map(entry).collect();
-    let moments = [before, &entries, later].concat();
+    let moments = [before, &entries, after].concat();
     let mut indices = before.len() + 1..before.len() + entries.len();
     let is_silent = printed.trim().is_empty();
     (is_silent || indices.all(|index| later_question(&moments, index).is_some())).then_some(entries)
 }
 
-/// Returns the keys of an input of several keys into a program that reads keys.
+/// Returns the keys of a multi-key input to a program that reads keys.
 pub(crate) fn keys_of(input: &InputRecord) -> Option<Vec<char>> {
     let keys: Vec<char> = input.text.as_deref()?.chars().collect();
     let is_split = input.kind == InputKind::Typed
@@ -138,31 +137,31 @@ pub(crate) fn keys_of(input: &InputRecord) -> Option<Vec<char>> {
         && input.awaited.is_some()
         && !input.cut
         && input.keys.is_empty()
-        && (2..=MAX_LINES).contains(&keys.len())
+        && (2..=MAX_PARTS).contains(&keys.len())
         && !keys.iter().any(|key| key.is_control());
     is_split.then_some(keys)
 }
 
-/// Returns an entry for each key of an input, where the program printed a question for each one behind the first. More
-/// questions than that are others that need no key, or were answered by the next input.
-fn split_keys(moment: &Moment, before: &[Moment], behind: &[Moment]) -> Option<Vec<Moment>> {
-    // Signs at which a row of progress or a prompt of a shell ends as well.
-    const NO_QUESTION_ENDS: [char; 3] = ['$', '#', '%'];
+/// Returns an entry for each key of an input, if the program printed a question for each key after the first. Further
+/// questions need no key, or the next input answers them.
+fn split_keys(moment: &Moment, before: &[Moment], after: &[Moment]) -> Option<Vec<Moment>> {
+    // Ends of questions that are also ends of progress rows or shell prompts.
+    const AMBIGUOUS_ENDS: [char; 3] = ['$', '#', '%'];
     let keys = keys_of(&moment.input).filter(|_| moment.input.awaited == Some(true))?;
     let text = moment.input.text.as_deref()?;
     let mut printed = moment.printed.clone();
-    printed.extend(behind.iter().take_while(|next| !is_input(&next.input)).map(|next| next.printed.as_str()));
-    // A terminal shows all of them at once, or each one behind its question, or none.
-    let (is_shown, is_shown_at_once) = (printed.starts_with(keys[0]), printed.starts_with(text));
+    printed.extend(after.iter().take_while(|next| !is_input(&next.input)).map(|next| next.printed.as_str()));
+    // A terminal echoes all keys at once, each key after its question, or no key.
+    let (is_echoed, is_echoed_at_once) = (printed.starts_with(keys[0]), printed.starts_with(text));
     let mut rest = printed.strip_prefix(text).or_else(|| printed.strip_prefix(keys[0])).unwrap_or(&printed);
-    let next = behind.iter().map(|next| &next.input).find(|next| is_input(next));
+    let next = after.iter().map(|next| &next.input).find(|next| is_input(next));
     let is_over = next.is_none_or(is_at_prompt);
-    let asked = if is_over { until_prompt(rest, before) } else { rest };
-    let mut questions: Vec<&str> = asked
+    let question_rows = if is_over { until_prompt(rest, before) } else { rest };
+    let mut questions: Vec<&str> = question_rows
         .split_inclusive('\n')
         .flat_map(questions_of_row)
-        .filter(|question| is_question(question) && !question.trim_end().ends_with(NO_QUESTION_ENDS))
-        // Behind a blank, the row ends with the answer.
+        .filter(|question| is_question(question) && !question.trim_end().ends_with(AMBIGUOUS_ENDS))
+        // If a blank precedes the line end, the line end belongs to the answer.
         .map(|question| question.strip_suffix('\n').filter(|row| row.ends_with(' ')).unwrap_or(question))
         .collect();
     if next.is_some_and(|next| !is_at_prompt(next) && next.awaited == Some(true)) {
@@ -177,16 +176,16 @@ fn split_keys(moment: &Moment, before: &[Moment], behind: &[Moment]) -> Option<V
         let end = match questions.get(index).filter(|_| index + 1 < keys.len()) {
             Some(question) => {
                 let end = rest.find(question)? + question.len();
-                // A question before a shown key is without its blank.
+                // A question before an echoed key lacks its blank.
                 end + usize::from(!question.ends_with([' ', '\n']) && rest[end..].starts_with(' '))
             }
             None => rest.len(),
         };
         let output = &rest[..end];
         rest = &rest[end..];
-        let echo = if is_shown { key.to_string() } else { String::new() };
+        let echo = if is_echoed { key.to_string() } else { String::new() };
         // Each echo except the first follows its question.
-        if !is_shown_at_once && is_shown {
+        if !is_echoed_at_once && is_echoed {
             rest = keys.get(index + 1).and_then(|next| rest.strip_prefix(*next)).unwrap_or(rest);
         }
         let printed = format!("{echo}{output}");
@@ -199,7 +198,7 @@ fn split_keys(moment: &Moment, before: &[Moment], behind: &[Moment]) -> Option<V
             None => format!("{row}{printed}"),
         };
     }
-    // The output after other entries, such as waits, belongs to those.
+    // Output after other entries, such as waits, belongs to these entries.
     let extra = printed.len() - moment.printed.len();
     if let Some(last) = entries.last_mut() {
         last.printed.truncate(last.printed.len().checked_sub(extra)?);
@@ -207,17 +206,18 @@ fn split_keys(moment: &Moment, before: &[Moment], behind: &[Moment]) -> Option<V
     Some(entries)
 }
 
-/// Returns the entries of a log. An input typed ahead that a shell read as a line becomes an input at its prompt.
+/// Returns the entries of a log. Each typed-ahead input that a shell read as a line becomes an input at the prompt.
 pub(crate) fn move_lines_to_prompt(moments: &[Moment]) -> Cow<'_, [Moment]> {
     let is_read_by_shell = |index: usize| {
         let input = &moments[index].input;
         let line = input.text.as_deref().and_then(|text| text.trim_start().lines().next()).map(str::trim);
         let later = moments[index + 1..].iter().map(|moment| &moment.input);
         let mut lines = later
-            .take_while(|next| !is_input(next) || is_ahead(next))
+            .take_while(|next| !is_input(next) || is_typed_ahead(next))
             .filter(|next| next.kind == InputKind::Entered)
             .filter_map(|next| next.text.as_deref());
-        is_ahead(input) && line.is_some_and(|line| !line.is_empty() && lines.any(|taken| taken.trim() == line))
+        is_typed_ahead(input)
+            && line.is_some_and(|line| !line.is_empty() && lines.any(|entered| entered.trim() == line))
     };
     let lines: Vec<usize> = (0..moments.len()).filter(|index| is_read_by_shell(*index)).collect();
     if lines.is_empty() {
@@ -230,16 +230,16 @@ pub(crate) fn move_lines_to_prompt(moments: &[Moment]) -> Cow<'_, [Moment]> {
     Cow::Owned(moments)
 }
 
-/// Returns the question of an input that was typed ahead. Several such inputs answer the questions after them in order.
+/// Returns the question of a typed-ahead input. Several such inputs answer the questions after them in order.
 /// `None` if the input was not typed ahead, or no text after it ends like a question.
-pub(crate) fn later_question(moments: &[Moment], at: usize) -> Option<String> {
+pub(crate) fn later_question(moments: &[Moment], input_index: usize) -> Option<String> {
     let precedes = |moment: &&Moment| precedes_question(&moment.input);
-    let input = &moments.get(at).filter(precedes)?.input;
-    // Other entries, such as waits, may be between them.
-    let inputs_before = moments[..at].iter().enumerate().rev().filter(|(_, moment)| is_input(&moment.input));
+    let input = &moments.get(input_index).filter(precedes)?.input;
+    // Other entries, such as waits, may be between the inputs.
+    let inputs_before = moments[..input_index].iter().enumerate().rev().filter(|(_, moment)| is_input(&moment.input));
     let earlier: Vec<usize> =
         inputs_before.take_while(|(_, moment)| precedes(moment)).map(|(index, _)| index).collect();
-    let begin = earlier.last().copied().unwrap_or(at);
+    let begin = earlier.last().copied().unwrap_or(input_index);
     let is_for_shell =
         |moment: &Moment| is_input(&moment.input) && moment.input.awaited == Some(false) && is_at_prompt(&moment.input);
     let belongs = |moment: &&Moment| !is_input(&moment.input) || precedes(moment) || is_for_shell(moment);
@@ -268,7 +268,7 @@ fn without_echo(moment: &Moment) -> &str {
 /// Returns the output of the last command, without the prompt after it.
 fn until_prompt<'p>(printed: &'p str, before: &[Moment]) -> &'p str {
     let output = before.iter().rev().find_map(|moment| moment.output.as_deref());
-    let is_boundary = |at: &usize| printed.is_char_boundary(*at);
+    let is_boundary = |end: &usize| printed.is_char_boundary(*end);
     match output {
         Some(output) => {
             let end = (0..=printed.len()).rev().filter(is_boundary).find(|end| output.ends_with(&printed[..*end]));
@@ -278,18 +278,18 @@ fn until_prompt<'p>(printed: &'p str, before: &[Moment]) -> &'p str {
     }
 }
 
-/// Returns the questions in a row. Each begins at the end of the previous one, because a program that has its answer
-/// prints the next question there. Choices in brackets, as in `Continue? [y/n]`, belong to the question before them. The last
-/// one includes the end of the row.
+/// Returns the questions in a row. Each question begins at the end of the previous one, where a program continues after
+/// an answer. Choices in brackets, such as `Continue? [y/n]`, belong to the question before them. The last question
+/// includes the end of the row.
 fn questions_of_row(row: &str) -> impl Iterator<Item = &str> {
     let mut begin = 0;
-    let is_end = move |(at, character): &(usize, char)| {
-        let after = &row[at + character.len_utf8()..];
+    let is_end = move |(start, character): &(usize, char)| {
+        let after = &row[start + character.len_utf8()..];
         let has_choices = after.trim_start_matches(' ').starts_with(['[', '(']);
         QUESTION_ENDS.contains(character) && (after.is_empty() || after.starts_with([' ', '\n'])) && !has_choices
     };
-    row.char_indices().filter(is_end).filter_map(move |(at, character)| {
-        let end = at + character.len_utf8();
+    row.char_indices().filter(is_end).filter_map(move |(start, character)| {
+        let end = start + character.len_utf8();
         let after = row[end..].strip_prefix(' ').unwrap_or(&row[end..]);
         let question = if after.trim_end().is_empty() { &row[begin..] } else { &row[begin..end] };
         begin = row.len() - after.len();
@@ -297,10 +297,10 @@ fn questions_of_row(row: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Returns a row without the question at its beginning that an input typed ahead has answered. The next question
-/// follows it in the same row, unless the terminal shows the answer.
-pub(crate) fn without_answered_question<'r>(moments: &[Moment], at: usize, row: &'r str) -> &'r str {
-    let answered = later_question(moments, at);
+/// Returns a row without the question at its beginning that a typed-ahead input answered. The next question follows in
+/// the same row, unless the terminal echoes the answer.
+pub(crate) fn without_answered_question<'r>(moments: &[Moment], index: usize, row: &'r str) -> &'r str {
+    let answered = later_question(moments, index);
     let after = answered.and_then(|question| row.strip_prefix(question.trim_end()));
     after.map(str::trim_start).filter(|after| !after.is_empty()).unwrap_or(row)
 }

@@ -1,16 +1,17 @@
-//! Actions of a run's states, read from its events: to compare it with a recording, or with another run.
+//! Actions of a run's states, from its events, for comparison with a recording or another run.
 
 use serde_json::Value;
 use steplatch_protocol::{RunComparison, RunDifference, RunEvent};
 
 use crate::golden::{Golden, GoldenStep};
 
-/// Maximum number of differences of a comparison, and maximum characters of a text in a difference.
+/// Maximum number of differences in a comparison.
 const MAX_DIFFERENCES: usize = 100;
+/// Maximum length of a text in a difference.
 const MAX_TEXT_CHARS: usize = 4000;
 
 /// Returns the actions of the states of a run, in order. Only commands have an output for comparison; inputs and waits
-/// have their match.
+/// have the matched text.
 #[must_use]
 pub fn run_steps(events: &[RunEvent]) -> Vec<GoldenStep> {
     let step = |event: &RunEvent| {

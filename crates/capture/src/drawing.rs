@@ -1,14 +1,14 @@
-//! Rows that a program draws in place: the first one, and their question.
+//! Rows that a program draws in place: the first row, and the question.
 //!
-//! A menu has all rows since the last entered line: its question, hints, entries and the empty rows between them. If
-//! the question is recognised, the rows above it are output.
+//! A menu consists of all rows since the last entered line: its question, hints, entries and the empty rows between
+//! them. If the question is recognised, the rows above it are output.
 
 use crate::question::{is_frame, names_subject};
 
-/// A line that was entered before a program drew.
+/// A line entered before a program drew a menu.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Entered {
-    /// The end of its row: the line at the prompt of a shell, or the question and the answer.
+    /// The end of the row: the line at a shell prompt, or the question and the answer.
     pub(crate) text: String,
     /// The row before the answer; `None` at the prompt of a shell.
     pub(crate) row: Option<String>,
@@ -29,39 +29,39 @@ impl Entered {
         }
     }
 
-    /// Returns whether a row is a question with its answer, as it was when the answer was entered.
+    /// Returns whether a row shows the question and the answer as they were entered.
     fn is_unchanged(&self, line: &str) -> bool {
         let row = self.row.as_deref().unwrap_or_default();
-        end_after(line, &self.text).is_some() || !row.is_empty() && line == row
+        text_before_end(line, &self.text).is_some() || !row.is_empty() && line == row
     }
 
-    /// Returns whether the answer is after a word of its question.
+    /// Returns whether the row before the answer has a word.
     fn has_words(&self) -> bool {
         self.row.as_deref().is_some_and(|row| row.contains(char::is_alphanumeric))
     }
 
     /// Returns the prompt before a line that ends in a row of a screen.
     fn prompt_at(&self, lines: &[&str], index: usize) -> Option<String> {
-        if let Some(prompt) = end_after(lines[index], &self.text) {
+        if let Some(prompt) = text_before_end(lines[index], &self.text) {
             return Some(prompt.to_owned());
         }
         let without_blanks = |text: &str| text.split_whitespace().collect::<String>();
         let text = without_blanks(&self.text);
-        let mut shown = String::new();
+        let mut joined_rows = String::new();
         for line in lines[..=index].iter().rev().take(MAX_WRAPPED_ROWS) {
-            shown.insert_str(0, &without_blanks(line));
-            if shown.len() >= text.len() {
-                return shown.strip_suffix(&text).filter(|_| line.len() < shown.len()).map(str::to_owned);
+            joined_rows.insert_str(0, &without_blanks(line));
+            if joined_rows.len() >= text.len() {
+                return joined_rows.strip_suffix(&text).filter(|_| line.len() < joined_rows.len()).map(str::to_owned);
             }
-            if shown.is_empty() || !text.ends_with(&shown) {
+            if joined_rows.is_empty() || !text.ends_with(&joined_rows) {
                 return None;
             }
         }
         None
     }
 
-    /// Returns whether a row is the question with its answer, as a prompt draws it in the end: with another sign before
-    /// it, without its default, and perhaps with other words for the answer.
+    /// Returns whether a row is the answered question in its final form: with another sign before it, without its
+    /// default, and perhaps with other words for the answer.
     fn is_redrawn(&self, line: &str) -> bool {
         let row = self.row.as_deref().unwrap_or_default();
         let question: Vec<&str> = split_words(row.split('(').next().unwrap_or_default()).collect();
@@ -75,45 +75,45 @@ impl Entered {
     }
 }
 
-/// Characters that a program shows in place of those of a secret.
+/// Characters that a program shows in place of a secret.
 const SECRET_MARKS: [char; 3] = ['*', '•', '▪'];
 
-/// Returns whether a row has only such characters, in a frame.
+/// Returns whether a row has only [`SECRET_MARKS`], perhaps after a frame.
 fn is_masked(line: &str) -> bool {
     let text = line.trim_start_matches(|character: char| is_frame(character) || character == ' ');
     !text.is_empty() && text.trim_end_matches(SECRET_MARKS).is_empty()
 }
 
-/// Returns the text before `end` in a line. A word does not begin within another one.
-fn end_after<'l>(line: &'l str, end: &str) -> Option<&'l str> {
+/// Returns the text before `end` at the end of a line. `end` does not begin within a word.
+fn text_before_end<'l>(line: &'l str, end: &str) -> Option<&'l str> {
     let before = line.strip_suffix(end).filter(|_| !end.is_empty())?;
     (!before.ends_with(char::is_alphanumeric) || !end.starts_with(char::is_alphanumeric)).then_some(before)
 }
 
-/// Returns the index of the first row that a program drew after the last entered line. `cursor`: the row of the cursor.
+/// Returns the index of the first row that a program drew after the last entered line. `cursor` is the cursor row.
 ///
-/// That line has a question or the cursor below it. Otherwise it is a refused answer whose question is still open, or an
-/// entry with the same text.
+/// A question or the cursor is below the entered line. Any other row with its text is a refused answer whose question
+/// is still open, or an entry of the menu.
 pub(crate) fn first_row(lines: &[&str], entered: &[Entered], cursor: Option<usize>) -> usize {
-    let is_over = |row: usize| {
+    let is_answered = |row: usize| {
         let is_above_cursor = cursor.is_some_and(|cursor| row < cursor);
         let is_answer = || entered.iter().any(|line| line.has_words() && line.is_unchanged(lines[row]));
-        (row + 1..lines.len()).any(|index| asks(lines, index)) || is_above_cursor && is_answer()
+        (row + 1..lines.len()).any(|index| is_open_question(lines, index)) || is_above_cursor && is_answer()
     };
     let ends: Vec<usize> =
         (0..lines.len()).rev().filter(|row| entered.iter().any(|line| line.ends_at(lines, *row))).collect();
-    // An entry that is pointed at looks like the line after a short prompt.
+    // An entry after a pointer looks like a line after a short prompt.
     let is_prompt = |prompt: &str| !matches!(prompt.trim(), "" | ">" | "❯" | "→" | "*" | "-");
     let is_command = |row: usize| {
         let mut commands = entered.iter().filter(|line| line.row.is_none());
         commands.any(|line| line.prompt_at(lines, row).as_deref().is_some_and(is_prompt))
     };
     let command = || ends.iter().find(|row| is_command(**row)).or(ends.last());
-    ends.iter().find(|row| is_over(**row)).or_else(command).map_or(0, |row| row + 1)
+    ends.iter().find(|row| is_answered(**row)).or_else(command).map_or(0, |row| row + 1)
 }
 
-/// Returns the first row of a prompt in plain output, such as `Press any key to continue` in the row of the cursor: its
-/// paragraph, with the last row above it that has a word. `None` if the prompt names a subject or a row may be an entry.
+/// Returns the first row of a prompt in plain output, such as `Press any key to continue`. The prompt is the paragraph
+/// at the cursor, with the last row above it that has a word. `None` if it names a subject, or a row may be an entry.
 pub(crate) fn plain_prompt(lines: &[&str], cursor: Option<usize>) -> Option<usize> {
     let last = lines.len().checked_sub(1)?;
     let is_end = |end: char| end.is_alphanumeric() || ".,:;!?)%…".contains(end);
@@ -128,13 +128,13 @@ pub(crate) fn plain_prompt(lines: &[&str], cursor: Option<usize>) -> Option<usiz
 /// The question in the rows of a drawing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DrawnQuestion {
-    /// Index of its row.
+    /// Index of the row.
     pub(crate) row: usize,
-    /// True if it names its subject, so the rows above it are not compared.
+    /// True if the question names its subject. The rows above it are not compared then.
     pub(crate) is_complete: bool,
 }
 
-/// Returns the question in the rows of a drawing: the last one with a mark, or else the first one without.
+/// Returns the question in the rows of a drawing: the last question with a mark, or else the first without one.
 pub(crate) fn drawn_question(lines: &[&str]) -> Option<DrawnQuestion> {
     let marked = (0..lines.len()).rev().find(|row| is_marked_question(lines, *row));
     if let Some(row) = marked {
@@ -147,11 +147,11 @@ pub(crate) fn drawn_question(lines: &[&str]) -> Option<DrawnQuestion> {
 }
 
 /// Returns whether a row of a screen is an open question.
-pub(crate) fn asks(lines: &[&str], row: usize) -> bool {
+pub(crate) fn is_open_question(lines: &[&str], row: usize) -> bool {
     is_marked_question(lines, row) || is_unmarked_question(lines[row])
 }
 
-/// Marks of the libraries for prompts before an open question. They draw other marks before answered ones.
+/// Marks that prompt libraries draw before an open question. Answered questions have other marks.
 const QUESTION_MARKS: [&str; 3] = ["? ", "◆ ", "▲ "];
 
 /// Returns whether a row is a question with a mark. The help of a program may have such a row too, such as `? more`.
@@ -162,7 +162,7 @@ fn is_marked_question(lines: &[&str], row: usize) -> bool {
         || next.is_some_and(|next| text.contains([':', '：', '›']) || !next.starts_with(char::is_alphanumeric))
 }
 
-/// Returns whether a row is a question without a mark. It is not indented, because entries are, and may end with a hint
+/// Returns whether a row is a question without a mark. Unlike an entry, the row is not indented. It may end with a hint
 /// in brackets.
 fn is_unmarked_question(line: &str) -> bool {
     let is_border = |character: char| is_frame(character) || character == ' ';

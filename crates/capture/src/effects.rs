@@ -1,11 +1,11 @@
 //! Effects of commands: the programs that they run, and whether these can be undone. A captured machine asks a person
 //! before each irreversible or unknown command.
 //!
-//! `shell` reads lines by the grammar of shells, and `readers` as other shells read them. `programs` judges programs by
+//! `shell` parses shell lines; `readers` finds text that other shells parse differently. `programs` judges programs by
 //! their rows in `table`, `paths` judges written files, and `sql` judges statements for databases. An unlisted or
-//! computed program, option or operand, code in another language and an unreadable line have an unknown effect. Files of
-//! the project are not read: a script, or a target of `make` or `npm`, is judged by its name and arguments, and the
-//! judgement lists it.
+//! computed program, option or operand, code in another language and an unparsable line have an unknown effect. Project
+//! files are not read: a script, or a target of `make` or `npm`, is judged by its name and arguments, and is listed in
+//! the judgement.
 
 mod paths;
 mod programs;
@@ -26,20 +26,20 @@ pub(crate) use programs::starts_with_stem;
 use shell::Judge;
 
 /// Placeholder in a line for the value of a variable.
-const MARK: char = '\u{e000}';
+const VALUE_PLACEHOLDER: char = '\u{e000}';
 
-/// Maximum characters of an input in a sentence about it.
+/// Maximum number of characters that a sentence quotes from an input.
 const MAX_SHOWN_CHARS: usize = 120;
 
-/// Effect of a command, as far as known. Of several effects, the later variant counts.
+/// Effect of a command. Among several effects, the latest variant counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) enum Effect {
-    /// Known as reversible: it shows something, adds something, or makes a change that is easy to undo.
+    /// Known to be reversible: the command shows or adds something, or makes a change that is easy to undo.
     #[default]
     Reversible,
-    /// Unknown. It counts as irreversible in every decision.
+    /// Unknown. Every decision treats it as irreversible.
     Unknown,
-    /// Known as irreversible.
+    /// Known to be irreversible.
     Irreversible,
 }
 
@@ -49,12 +49,12 @@ pub(crate) struct Judgement {
     pub(crate) effect: Effect,
     /// The part of the line that has this effect.
     pub(crate) evidence: String,
-    /// Programs of the project that it runs. Their files are not read.
+    /// Programs of the project that the line runs. Their files are not read.
     pub(crate) project_programs: Vec<String>,
 }
 
 impl Judgement {
-    /// Returns the reason to ask a person first, if there is one.
+    /// Returns the reason to ask a person before the command, if there is one.
     pub(crate) fn reason(&self) -> Option<String> {
         let evidence = &self.evidence;
         match self.effect {
@@ -100,7 +100,7 @@ pub(crate) fn reader_after(line: &str) -> Reader {
 
 /// Judges text typed for a reader.
 ///
-/// An answer to a program is not a line of a shell: it is irreversible only if it would be so in every program.
+/// Text for [`Reader::Program`] is irreversible if a shell or a database would make it so, and otherwise reversible.
 pub(crate) fn judge(line: &str, reader: Reader) -> Judgement {
     match reader {
         Reader::Shell => Judge::from_line(line).judgement,
@@ -122,8 +122,8 @@ pub(crate) fn judge(line: &str, reader: Reader) -> Judgement {
     }
 }
 
-/// Returns the irreversible and unknown inputs of the states that a patch adds or changes, and the new values of
-/// arguments that programs get. The capture did not record them, so programs of the project are unknown here.
+/// Returns the irreversible and unknown inputs of states that a patch adds or changes, and the changed defaults of
+/// exported arguments. The capture did not record these inputs, so programs of the project count as unknown.
 #[must_use]
 pub fn irreversible_inputs(before: &Definition, after: &Definition) -> Vec<Weakening> {
     let mut weakenings = environment_weakenings(before, after);
@@ -153,7 +153,7 @@ fn assignment(name: &str, value: &Value) -> String {
     format!("{name}={}", quoted(&text))
 }
 
-/// Returns the reason if an input of a state cannot be taken back.
+/// Returns the reason if an input of a state is irreversible.
 #[must_use]
 pub fn irreversible_action(definition: &Definition, state: &str) -> Option<String> {
     let inputs = state_inputs(definition, definition.state(state)?).into_iter();
@@ -167,9 +167,9 @@ pub fn irreversible_action(definition: &Definition, state: &str) -> Option<Strin
 fn judge_input(text: &str, reader: Reader) -> Judgement {
     // An unquoted value may be any text.
     let mut is_quoted = true;
-    let line = marked(text, |written| {
-        is_quoted &= written.ends_with("|sh}");
-        MARK
+    let line = marked(text, |placeholder| {
+        is_quoted &= placeholder.ends_with("|sh}");
+        VALUE_PLACEHOLDER
     });
     let is_line = reader == Reader::Shell;
     let (mut judgement, file_in_named_home) = match reader {
@@ -190,7 +190,7 @@ fn judge_input(text: &str, reader: Reader) -> Judgement {
         judgement.evidence = excerpt(text);
         judgement.effect = Effect::Unknown;
     }
-    judgement.evidence = judgement.evidence.replace(MARK, "{…}");
+    judgement.evidence = judgement.evidence.replace(VALUE_PLACEHOLDER, "{…}");
     judgement
 }
 
@@ -201,10 +201,10 @@ fn state_weakenings(before: &Definition, after: &Definition) -> Vec<Weakening> {
         if before.state(name).is_some_and(|known| state_inputs(before, known) == inputs) {
             return None;
         }
-        let unread = unread_action(state)
+        let opaque_reason = opaque_action_reason(state)
             .filter(|_| before.state(name).is_none_or(|known| known.action().params() != state.action().params()));
         let judgements = inputs.into_iter().map(|(text, reader)| judge_input(&text, reader));
-        let reasons = unread.into_iter().chain(judgements.filter_map(|judgement| judgement.reason()));
+        let reasons = opaque_reason.into_iter().chain(judgements.filter_map(|judgement| judgement.reason()));
         let reason = reasons.min_by_key(|reason| !reason.contains("cannot"))?;
         let state = if before.state(name).is_none() { "the new state" } else { "the state" };
         Some(Weakening { place: format!("/states/{name}/action"), what: format!("{state} '{name}': {reason}") })
@@ -212,11 +212,12 @@ fn state_weakenings(before: &Definition, after: &Definition) -> Vec<Weakening> {
     after.states().iter().filter_map(weakening).collect()
 }
 
-/// Returns the reason for an action whose effect is not in its text: files, procedures and other machines.
-fn unread_action(state: &State) -> Option<String> {
+/// Returns the reason to ask before an action whose text does not show its effect: a file transfer, a call of a
+/// procedure, or an action on another machine.
+fn opaque_action_reason(state: &State) -> Option<String> {
     let (name, params) = (state.action().tool(), state.action().params());
-    let what = match name {
-        // Without a file to write, it only reads.
+    let action = match name {
+        // Without a file to write, the action only reads.
         tool::GET_FILE if !params.contains_key("to") && !params.contains_key("host") => None,
         tool::PUT_FILE | tool::GET_FILE => {
             let files = ["path", "from", "to"].iter().filter_map(|name| params.get(*name)?.as_str());
@@ -229,12 +230,12 @@ fn unread_action(state: &State) -> Option<String> {
         _ => params.get("host").and_then(Value::as_str).map(|host| format!("{name} on the host {host}")),
     };
     let judgement =
-        |what: String| Judgement { effect: Effect::Unknown, evidence: excerpt(&what), project_programs: Vec::new() };
-    what.and_then(|what| judgement(what).reason())
+        |text: String| Judgement { effect: Effect::Unknown, evidence: excerpt(&text), project_programs: Vec::new() };
+    action.and_then(|text| judgement(text).reason())
 }
 
 /// Returns whether a text has keys with which a line editor changes or replaces the line. A Tab within a line completes
-/// a word; before one, it is a blank of the text.
+/// a word; a Tab before the first word is a blank.
 fn has_editing_keys(text: &str) -> bool {
     let completes = |line: &str| line.trim_start_matches([' ', '\t']).contains('\t');
     text.chars().any(|character| character.is_control() && !matches!(character, '\n' | '\r' | '\t'))
@@ -256,7 +257,7 @@ fn text_of_keys(keys: &Value) -> (String, bool) {
     (text, has_others)
 }
 
-/// Returns the texts that a state types, runs or passes on, each with its reader.
+/// Returns the texts that a state types, runs or passes to a tool, each with its reader.
 fn state_inputs(definition: &Definition, state: &State) -> Vec<(String, Reader)> {
     let params = state.action().params();
     let param = |name: &str| params.get(name).and_then(Value::as_str).map(str::to_owned);
@@ -285,7 +286,7 @@ fn state_inputs(definition: &Definition, state: &State) -> Vec<(String, Reader)>
                 if in_shell {
                     inputs.push((text, Reader::Shell));
                 } else if let Some((first, rest)) = text.split_once('\n') {
-                    // The program may have ended by then.
+                    // The program may end after the first line; a shell reads the other lines then.
                     inputs.extend([(first.to_owned(), Reader::Program), (rest.to_owned(), Reader::Shell)]);
                 } else {
                     inputs.push((text, Reader::Program));
@@ -310,20 +311,20 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// Returns whether a shell may read the text that a state types: unless each path to the state ends at the question of
-/// a program that reads.
+/// Returns whether a shell may read the text that a state types. False if every path to the state ends at the question
+/// of a program that waits for input.
 fn may_be_read_by_shell(definition: &Definition, name: &str) -> bool {
     let (mut visited, mut pending, mut is_reached) = (vec![name], vec![name], false);
     while let Some(name) = pending.pop() {
         for state in definition.states() {
-            let leads_late = [state.on_timeout(), state.on_exhausted()].contains(&Some(name));
-            if !leads_late && state.transitions().iter().all(|transition| transition.next_state() != name) {
+            let is_fallback = [state.on_timeout(), state.on_exhausted()].contains(&Some(name));
+            if !is_fallback && state.transitions().iter().all(|transition| transition.next_state() != name) {
                 continue;
             }
             is_reached = true;
             let is_passive =
                 matches!(state.action().tool(), tool::GATE | tool::SLEEP | tool::SET | "get_screen_content");
-            if !is_passive && (leads_late || !ends_at_question(state.action().params())) {
+            if !is_passive && (is_fallback || !ends_at_question(state.action().params())) {
                 return true;
             }
             if is_passive && !visited.contains(&state.name()) {
@@ -336,17 +337,17 @@ fn may_be_read_by_shell(definition: &Definition, name: &str) -> bool {
     !is_reached || entries.into_iter().flatten().any(|entry| visited.contains(&entry))
 }
 
-/// Returns whether an action ends when a program reads the answer to a question that is not a prompt of a shell.
+/// Returns whether an action waits until a program reads input after a question that is not a shell prompt.
 fn ends_at_question(params: &Map<String, Value>) -> bool {
-    let pattern = params.get("pattern").and_then(Value::as_str).map(|pattern| marked(pattern, |_| MARK));
+    let pattern = params.get("pattern").and_then(Value::as_str).map(|pattern| marked(pattern, |_| VALUE_PLACEHOLDER));
     let alternatives = pattern.and_then(|pattern| Alternatives::parse(&pattern).ok());
     params.contains_key("reads")
         && alternatives
             .is_some_and(|alternatives| alternatives.iter().all(|alternative| is_question(alternative.as_str())))
 }
 
-/// Returns whether an alternative of a pattern ends like a question, and unlike a prompt of a shell. An end that is not
-/// plain text, such as a class, may be a prompt.
+/// Returns whether an alternative of a pattern ends like a question, and not like a shell prompt. An end that is not
+/// plain text, such as a class, may match a prompt.
 fn is_question(alternative: &str) -> bool {
     let mut rest = alternative;
     let is_anchor = |rest: &str| rest.ends_with('$') && !rest.ends_with(r"\$");
@@ -374,7 +375,7 @@ fn collect_texts<'v>(value: &'v Value, texts: &mut Vec<&'v str>) {
     }
 }
 
-/// Returns the names of the programs that a line of a shell runs, each once, without directories and builtins.
+/// Returns the distinct names of the programs that a shell line runs, without directories. Omits builtins.
 #[must_use]
 pub fn programs_in_command(command: &str) -> Vec<String> {
     Judge::from_line(command).programs

@@ -14,7 +14,7 @@ use crate::variation::{remove_volatile_text, without_numbers};
 const VERSION: u32 = 1;
 
 /// Placeholder for a state that the run or the recording does not have.
-const END: &str = "the end of the run";
+const END_OF_RUN: &str = "the end of the run";
 
 /// A golden transcript.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -49,7 +49,7 @@ pub struct Proof {
     pub at: String,
     /// The version of steplatch.
     pub version: String,
-    /// Name of the host that it ran on.
+    /// Name of the host of the runs.
     pub host: String,
     /// Hash of the workflow's behaviour at that time, as computed by the library.
     pub hash: String,
@@ -100,15 +100,15 @@ impl std::fmt::Display for GoldenError {
 impl std::error::Error for GoldenError {}
 
 impl Golden {
-    /// Returns the transcript of a capture made at this time (ISO 8601, UTC).
+    /// Returns the transcript of a capture. `captured_at` is its time (ISO 8601, UTC).
     #[must_use]
-    pub fn from_captured(captured: &crate::CapturedMachine, workflow_name: &str, at: &str) -> Self {
+    pub fn from_captured(captured: &crate::CapturedMachine, workflow_name: &str, captured_at: &str) -> Self {
         let inputs =
             captured.argument_values.iter().map(|(name, value)| (name.clone(), value.as_str().into())).collect();
         let header = GoldenHeader {
             golden: VERSION,
             workflow_name: workflow_name.to_owned(),
-            captured: at.to_owned(),
+            captured: captured_at.to_owned(),
             inputs,
             proof: None,
         };
@@ -149,7 +149,7 @@ impl Golden {
         let mut differences = Vec::new();
         for (index, golden) in self.steps.iter().enumerate() {
             let Some(step) = observed.get(index).filter(|step| step.state == golden.state) else {
-                let observed = observed.get(index).map_or(END, |step| step.state.as_str());
+                let observed = observed.get(index).map_or(END_OF_RUN, |step| step.state.as_str());
                 let (state, recorded) = (golden.state.clone(), golden.state.clone());
                 differences.push(RunDifference {
                     state,
@@ -190,7 +190,12 @@ impl Golden {
         let has_same_states = differences.iter().all(|difference| difference.what != "state");
         if let Some(extra) = observed.get(self.steps.len()).filter(|_| has_same_states) {
             let (state, observed) = (extra.state.clone(), extra.state.clone());
-            differences.push(RunDifference { state, what: "state".to_owned(), recorded: END.to_owned(), observed });
+            differences.push(RunDifference {
+                state,
+                what: "state".to_owned(),
+                recorded: END_OF_RUN.to_owned(),
+                observed,
+            });
         }
         differences
     }
@@ -213,11 +218,11 @@ impl Golden {
         let steps =
             self.steps.iter().filter(|step| has_state(&step.state) && (step.answer.is_some() || step.has_outcome()));
         for step in steps {
-            let (lists, value) = match &step.answer {
+            let (stubs, value) = match &step.answer {
                 Some(answer) => (&mut gates, Value::from(answer.as_str())),
                 None => (&mut states, json!({"prints": step.prints, "exit_code": step.exit_code})),
             };
-            if let Value::Array(list) = lists.entry(step.state.clone()).or_insert_with(|| json!([])) {
+            if let Value::Array(list) = stubs.entry(step.state.clone()).or_insert_with(|| json!([])) {
                 list.push(value);
             }
         }

@@ -1,12 +1,12 @@
 //! Import of recordings by other programs as logs of inputs, for captures of lower trust.
 //!
-//! `script` and `expect` here, and the reader of asciicast files, read a recording as a [`Timeline`].
-//! [`import_recording`] converts it to a log. The import infers from texts the facts that a terminal of steplatch
-//! knows: the prompts of the shell, the entered lines, and the inputs without an echo, which are secrets. Exit codes
-//! are unknown. Pure; invalid recordings never panic.
+//! `script` and `expect`, and the reader of asciicast files, convert a recording to a [`Timeline`], and
+//! [`import_recording`] converts the timeline to a log. The import infers from texts the facts that a terminal of
+//! steplatch knows: the prompts of the shell, the entered lines, and the inputs without an echo, which are secrets.
+//! Exit codes are unknown. Pure; invalid recordings never panic.
 //!
 //! `reader` pairs inputs with the output (`lines`), `edit` reads keys as a line editor does, `echo` finds an input in
-//! the output, and `entries` writes the log, without `secrets`.
+//! the output, and `entries` writes the log, with `secrets` masked.
 
 mod echo;
 mod edit;
@@ -31,13 +31,13 @@ use reader::Reader;
 /// Maximum number of entries of a log.
 const MAX_ENTRIES: usize = 4096;
 
-/// Maximum bytes of text that one entry keeps: half from its beginning and half from its end.
+/// Maximum length of the text of an entry. Of a longer text, the entry keeps both ends.
 const MAX_PRINTED_BYTES: usize = 32 << 10;
 
 /// Event of a recorded terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TimelineEvent {
-    /// A program printed this.
+    /// Output of a program.
     Output(String),
     /// Typed text, as a terminal sends it.
     Input(String),
@@ -55,7 +55,7 @@ pub enum TimelineEvent {
 /// Content of a recording by another program.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Timeline {
-    /// The recorded command line; empty for the shell.
+    /// The recorded command line, or an empty text for the shell.
     pub command: String,
     /// The columns and rows of the screen at the beginning, if known.
     pub size: Option<(u16, u16)>,
@@ -89,8 +89,8 @@ pub trait RecordedScreen {
     fn rows(&self) -> Vec<String>;
 }
 
-/// Converts a recording to a log. `name`: its name in replies; `screen`: an empty screen. The log has no typed text
-/// that is missing in the output.
+/// Converts a recording to a log. `name` is its name in replies, and `screen` is empty. The log omits typed text that
+/// the output does not show.
 #[must_use]
 pub fn import_recording(name: &str, timeline: Timeline, screen: &mut dyn RecordedScreen) -> ImportedRecording {
     let is_shell = is_shell(&timeline.command);
@@ -114,7 +114,7 @@ pub fn import_recording(name: &str, timeline: Timeline, screen: &mut dyn Recorde
         ));
     }
     let shell = if is_shell { timeline.command.split_whitespace().next().unwrap_or_default() } else { "" };
-    // A shell with such options may not mark its prompts.
+    // A shell with other options may not mark its prompts.
     if is_shell && timeline.command.trim() != shell {
         let sentence =
             format!("the workflow opens its terminal with '{shell}', without the options of '{}'", timeline.command);
@@ -152,7 +152,7 @@ fn is_shell(command: &str) -> bool {
 }
 
 /// Returns whether a text requests a secret, which is typed without an echo.
-fn asks_for_secret(text: &str) -> bool {
+fn requests_secret(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
     let words = ["passw", "passphrase", "passcode", "secret", "token", "credential", "api key", "verification code"];
     words.iter().any(|word| text.contains(word))
@@ -170,11 +170,11 @@ fn is_same_prompt(prompt: &str, row: &str) -> bool {
         || last_character(prompt) == last_character(row) && begin(prompt) == begin(row) && begin(row).len() >= 2
 }
 
-fn floor_boundary(text: &str, at: usize) -> usize {
-    (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
+fn floor_boundary(text: &str, end: usize) -> usize {
+    (0..=end.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0)
 }
 
-/// Returns a text without its middle if it is long.
+/// Removes the middle of a long text.
 fn shorten(text: &str) -> String {
     if text.len() <= MAX_PRINTED_BYTES {
         return text.to_owned();

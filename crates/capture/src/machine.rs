@@ -1,4 +1,4 @@
-//! The states of a captured machine, and the capture itself.
+//! Capture of a machine from logs, and the states of the machine.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,8 @@ use crate::effects::{Judgement, Reader, judge, reader_after};
 use crate::menu::{ANOTHER_ENTRY, Menu, PrintedMenu};
 use crate::provenance::{DIRECTORIES, Extraction, OTHER_ROWS, find_extractions, has_word, is_data, unread_numbers};
 use crate::question::{
-    Leeway, escape, general_pattern, landmark, matches_in, names_subject, question, varying_words, without_frame,
+    Leeway, escape, general_pattern, landmark, matches_in, names_subject, question, replace_varying_words,
+    without_frame,
 };
 use crate::session_log::{KnownFacts, MASK, SessionLog};
 use crate::template::{Binding, Use, typed_template};
@@ -31,20 +32,20 @@ const WAIT_FACTOR: f64 = 5.0;
 /// Name of the state in which a run fails after a person answered no.
 const DECLINED: &str = "declined";
 
-/// Maximum number of states of a machine, without its final ones.
+/// Maximum number of states of a machine, without its final states.
 const MAX_STATES: usize = 97;
 
-/// Returns the machine that repeats the actions of these logs. Never fails: the reply lists the omitted inputs.
+/// Returns the machine that repeats the actions of these logs. Never fails: the result lists the omitted inputs.
 #[must_use]
 pub fn capture(logs: &[SessionLog], facts: &KnownFacts, request: &CaptureRequest) -> CapturedMachine {
     let (mut all_turns, mut omitted_inputs) = turns_of(logs);
     let request = &mut CaptureRequest { argument_values: argument_names(&request.argument_values), ..request.clone() };
-    let given =
+    let arguments =
         request.argument_values.iter().map(|(name, value)| Binding { value: value.clone(), name: name.clone() });
     // An argument may have the name of a known directory.
     let is_argument = |name: &str| request.argument_values.iter().any(|(argument, _)| argument == name);
     let directories = directory_bindings(facts).into_iter().filter(|binding| !is_argument(&binding.name));
-    let bindings: Vec<Binding> = given.chain(directories).filter(|binding| !binding.value.is_empty()).collect();
+    let bindings: Vec<Binding> = arguments.chain(directories).filter(|binding| !binding.value.is_empty()).collect();
     let (other_turns, _) = turns_of(&request.compare_with);
     let alignment = align_turns(&all_turns, &other_turns, &bindings, facts, request);
     let arguments = alignment.arguments.iter().map(|argument| (argument.name.clone(), argument.value.clone()));
@@ -93,10 +94,10 @@ pub fn capture(logs: &[SessionLog], facts: &KnownFacts, request: &CaptureRequest
     for (index, turn) in all_turns.iter().enumerate() {
         if reasons[index].is_none() {
             writer.select_bindings(index);
-            let previous = all_turns[..index].iter().rev().find(|previous| previous.log == turn.log);
+            let previous = all_turns[..index].iter().rev().find(|previous| previous.log_index == turn.log_index);
             let judgement = writer.add_gate(turn, previous.map(|previous| &previous.ending));
             let first = writer.states.len();
-            writer.add_turn(turn, screens_before.get(turn.log).cloned().flatten().as_deref());
+            writer.add_turn(turn, screens_before.get(turn.log_index).cloned().flatten().as_deref());
             writer.add_guess_of_project_programs(first, &judgement);
             if let Some(state) = writer.states.get(first).map(|state| state.name.clone()) {
                 for (number, row) in &unread_numbers[index] {
@@ -107,20 +108,20 @@ pub fn capture(logs: &[SessionLog], facts: &KnownFacts, request: &CaptureRequest
             }
             writer.add_differences(index, first);
         }
-        if let Some(asked) = writer.last_questions.get_mut(turn.log) {
+        if let Some(asked) = writer.last_questions.get_mut(turn.log_index) {
             noise::question(turn).unwrap_or_default().clone_into(asked);
         }
-        if let Some(chosen) = writer.chosen_labels.get_mut(turn.log) {
+        if let Some(chosen) = writer.chosen_labels.get_mut(turn.log_index) {
             let label = match &turn.menu {
                 Menu::Printed(menu) if menu.is_numbered => menu.label.as_str(),
                 Menu::None | Menu::Printed(_) | Menu::Mentioned(_) | Menu::TooLarge(_) | Menu::Drawn { .. } => "",
             };
             label.clone_into(chosen);
         }
-        if let Some(screen) = screens_before.get_mut(turn.log) {
+        if let Some(screen) = screens_before.get_mut(turn.log_index) {
             *screen = if let Ending::Screen(rows) = &turn.ending { Some(rows.clone()) } else { None };
         }
-        // The machine cannot read the output of an attempt outside it.
+        // The machine cannot read the output of an omitted turn.
         for extraction in extractions.iter().filter(|extraction| extraction.source == index && reasons[index].is_none())
         {
             writer.add_extraction(extraction, turn);
@@ -130,7 +131,7 @@ pub fn capture(logs: &[SessionLog], facts: &KnownFacts, request: &CaptureRequest
     writer.finish(request)
 }
 
-/// Returns the turns of all logs in the order of their inputs, and the inputs that are no turns.
+/// Returns the turns of all logs in the order of their inputs, and the omitted inputs.
 fn turns_of(logs: &[SessionLog]) -> (Vec<Turn>, Vec<OmittedInput>) {
     let (mut all_turns, mut omitted_inputs): (Vec<Turn>, Vec<OmittedInput>) = (Vec::new(), Vec::new());
     for (index, log) in logs.iter().enumerate() {
@@ -141,15 +142,17 @@ fn turns_of(logs: &[SessionLog]) -> (Vec<Turn>, Vec<OmittedInput>) {
     for log in 0..logs.len() {
         remove_rows_above_prompts(&mut all_turns, log);
     }
-    all_turns.sort_by(|a, b| (&a.timestamp, a.log, a.number).cmp(&(&b.timestamp, b.log, b.number)));
+    all_turns.sort_by(|a, b| (&a.timestamp, a.log_index, a.number).cmp(&(&b.timestamp, b.log_index, b.number)));
     (all_turns, omitted_inputs)
 }
 
-/// Removes the rows above the prompts of an interpreter, because they are results. Such a prompt has no word, is not the
-/// frame of a prompt, occurs several times, and is below a row that is not a question.
-fn remove_rows_above_prompts(turns: &mut [Turn], log: usize) {
+/// Removes the rows above the prompts of an interpreter, because they are results. Such a prompt has no word, is not a
+/// frame, occurs several times, and follows a row that is not a question.
+fn remove_rows_above_prompts(turns: &mut [Turn], log_index: usize) {
     let prompt = |turn: &Turn| match &turn.ending {
-        Ending::Question(line) if turn.log == log && !has_word(&escape(line)) && !without_frame(line).is_empty() => {
+        Ending::Question(line)
+            if turn.log_index == log_index && !has_word(&escape(line)) && !without_frame(line).is_empty() =>
+        {
             Some(line.trim().to_owned())
         }
         _ => None,
@@ -157,21 +160,21 @@ fn remove_rows_above_prompts(turns: &mut [Turn], log: usize) {
     let prompts: Vec<String> = turns.iter().filter_map(prompt).collect();
     for turn in turns.iter_mut() {
         let is_repeated = |line: String| prompts.iter().filter(|prompt| **prompt == line).count() > 1;
-        let asks = turn.above.last().is_some_and(|row| row.ends_with(['?', ':']));
-        if !asks && prompt(turn).is_some_and(is_repeated) {
-            turn.above.clear();
+        let follows_question = turn.rows_above.last().is_some_and(|row| row.ends_with(['?', ':']));
+        if !follows_question && prompt(turn).is_some_and(is_repeated) {
+            turn.rows_above.clear();
         }
     }
 }
 
-/// Returns for each turn the reason to omit it, if there is one.
+/// Returns the reason to omit each turn, if there is one.
 fn noise_reasons(turns: &[Turn], extractions: &[Extraction], request: &CaptureRequest) -> Vec<Option<String>> {
     noise::reasons(turns, request.keep_read_only_commands, |turn| {
         extractions.iter().any(|extraction| extraction.source == turn)
     })
 }
 
-/// Aligns the turns with those of the capture that the request compares with.
+/// Aligns the turns with the turns of the other capture in the request.
 fn align_turns(
     turns: &[Turn],
     other_turns: &[Turn],
@@ -203,7 +206,7 @@ fn align_turns(
     )
 }
 
-/// Returns values under valid names of arguments: upper-case letters, digits and `_`.
+/// Returns the values with valid argument names: upper-case letters, digits and `_`.
 fn argument_names(values: &[(String, String)]) -> Vec<(String, String)> {
     let name = |name: &str| {
         let name: String = name
@@ -216,7 +219,7 @@ fn argument_names(values: &[(String, String)]) -> Vec<(String, String)> {
     values.iter().map(|(given_name, value)| (name(given_name), value.clone())).collect()
 }
 
-/// Maximum characters of a given name that the name of an argument keeps.
+/// Maximum number of characters of a given name that the name of an argument keeps.
 const MAX_ARGUMENT_CHARS: usize = 50;
 
 /// Returns the known directories, as variables that a run takes from its client's environment.
@@ -240,14 +243,14 @@ struct DraftState {
 /// Unique names.
 #[derive(Debug, Default)]
 struct Names {
-    taken: BTreeSet<String>,
+    used_names: BTreeSet<String>,
     /// The next number to append to a name, by base name.
     next_numbers: BTreeMap<String, usize>,
 }
 
 impl Names {
     fn is_taken(&self, name: &str) -> bool {
-        self.taken.contains(name)
+        self.used_names.contains(name)
     }
 
     /// Returns the base name, with a number if it is in use.
@@ -264,7 +267,7 @@ impl Names {
         {
             self.next_numbers.insert(base.to_owned(), number + 1);
         }
-        self.taken.insert(name.clone());
+        self.used_names.insert(name.clone());
         name
     }
 }
@@ -280,9 +283,9 @@ struct MachineWriter<'r> {
     untyped_arguments: BTreeSet<String>,
     /// Differences from the other capture.
     alignment: Alignment,
-    /// The turns of that capture.
+    /// The turns of the other capture.
     other_turns: Vec<Turn>,
-    /// The variables that a text uses, with their values.
+    /// The variables that the machine uses, with their values.
     used_variables: BTreeMap<String, String>,
     secrets: Vec<SecretArgument>,
     /// The secret that the last turn typed, by log.
@@ -304,9 +307,9 @@ struct MachineWriter<'r> {
 /// A secret argument.
 struct SecretArgument {
     name: String,
-    /// The row before its first input.
+    /// The row before the first input of the secret.
     row: String,
-    /// The last line typed at a prompt before it.
+    /// The last line typed at a prompt before the secret.
     prompt_line: String,
 }
 
@@ -396,18 +399,18 @@ impl MachineWriter<'_> {
 
     /// Returns the base name of the state for an answer: from its argument, the entry that it chooses, or its text. If
     /// the answer is empty, or the name is in use, the name comes from the question.
-    fn answer_state_name(&self, log: usize, text: &str, keys: &[String]) -> String {
+    fn answer_state_name(&self, log_index: usize, text: &str, keys: &[String]) -> String {
         if let Some(argument) = self.bindings.iter().find(|binding| binding.value == text.trim()) {
             return format!("answer {}", argument.name);
         }
-        if let Some(label) = self.chosen_labels.get(log).filter(|label| !label.is_empty()) {
+        if let Some(label) = self.chosen_labels.get(log_index).filter(|label| !label.is_empty()) {
             return format!("choose {label}");
         }
         let name = format!("answer {}", answer_name(text, keys));
         let is_taken = self.state_names.is_taken(&slug(&name));
         let question = self
             .last_questions
-            .get(log)
+            .get(log_index)
             .filter(|question| !question.is_empty() && (text.trim().is_empty() || is_taken));
         question.map_or(name, |question| format!("answer {}", name_of_question(question, |_| false)))
     }
@@ -419,14 +422,14 @@ impl MachineWriter<'_> {
     }
 
     /// Returns the parameter for the terminal of a log, if there are several terminals.
-    fn session_parameter(&self, log: usize) -> Option<Value> {
-        (self.logs.len() > 1).then(|| format!("{{{}_session_id}}", open_state_name(log)).into())
+    fn session_parameter(&self, log_index: usize) -> Option<Value> {
+        (self.logs.len() > 1).then(|| format!("{{{}_session_id}}", open_state_name(log_index)).into())
     }
 
     /// Adds the states that open the terminals.
     fn add_open_states(&mut self, turns: &[Turn]) {
         for (index, log) in self.logs.iter().enumerate() {
-            if !turns.iter().any(|turn| turn.log == index) && self.logs.len() > 1 {
+            if !turns.iter().any(|turn| turn.log_index == index) && self.logs.len() > 1 {
                 continue;
             }
             let shell = if log.shell.is_empty() { "bash" } else { &log.shell };
@@ -436,7 +439,7 @@ impl MachineWriter<'_> {
             let name = open_state_name(index);
             if !directory.is_empty() && directory != self.facts.directory {
                 let (template, names) = typed_template(directory, &self.bindings, Use::Plain);
-                self.record_used(&names);
+                self.record_used_variables(&names);
                 if names.is_empty() {
                     self.add_guess(
                         &name,
@@ -462,7 +465,7 @@ impl MachineWriter<'_> {
         self.logs.iter().any(|log| log.is_imported)
     }
 
-    fn record_used(&mut self, names: &[String]) {
+    fn record_used_variables(&mut self, names: &[String]) {
         for name in names {
             let value = self.bindings.iter().find(|binding| binding.name == *name).map(|binding| binding.value.clone());
             self.used_variables.insert(name.clone(), value.unwrap_or_default());
@@ -473,7 +476,7 @@ impl MachineWriter<'_> {
     fn typed_text(&mut self, state: &str, text: &str, at_prompt: bool) -> String {
         let usage = if at_prompt { Use::Shell } else { Use::Plain };
         let (template, names) = typed_template(text, &self.bindings, usage);
-        self.record_used(&names);
+        self.record_used_variables(&names);
         self.untyped_arguments.retain(|name| !names.contains(name));
         let facts = self.facts.clone();
         for (name, value) in [("host name", &facts.host), ("user name", &facts.user)] {
@@ -486,11 +489,11 @@ impl MachineWriter<'_> {
         template
     }
 
-    /// Reports a date in typed text if it is the day of the input or near it, because the next run is on another day.
+    /// Reports a typed date on or near the day of the input, because the next run may be on another day.
     fn report_date(&mut self, state: &str, typed: &str, turn: &Turn) {
         let Some(day) = parse_day(&turn.timestamp) else { return };
-        // The log has the day in UTC. The host's day in any time zone, and the days before and after it, differ from it
-        // by at most two days.
+        // The log has the day in UTC. The day in the host's time zone differs by at most one day, and the days before
+        // and after it by at most two.
         let days = (-2..=2).filter_map(|days| day.checked_add(days.days()).ok());
         let mut forms = days.flat_map(date_forms);
         if let Some(form) = forms.find(|form| contains_number(typed, form)) {
@@ -499,20 +502,20 @@ impl MachineWriter<'_> {
         }
     }
 
-    /// Adds a gate before an input that is irreversible or unknown. `before`: the state of the program before it.
-    fn add_gate(&mut self, turn: &Turn, before: Option<&Ending>) -> Judgement {
+    /// Adds a gate before an irreversible or unknown input. `previous` is the state of the program before the input.
+    fn add_gate(&mut self, turn: &Turn, previous: Option<&Ending>) -> Judgement {
         let (text, reader) = match &turn.act {
             Act::Command { command, .. } if turn.at_prompt => (command.as_str(), Reader::Shell),
             // A line at the prompt of another program.
-            Act::Command { command, .. } => (command.as_str(), self.reader_at(turn.log, before)),
+            Act::Command { command, .. } => (command.as_str(), self.reader_at(turn.log_index, previous)),
             Act::Typed { text, .. } if turn.at_prompt => (text.trim_end(), Reader::Shell),
-            Act::Typed { text, .. } => (text.trim_end(), self.reader_at(turn.log, before)),
+            Act::Typed { text, .. } => (text.trim_end(), self.reader_at(turn.log_index, previous)),
             Act::Hidden { .. } => return Judgement::default(),
         };
         let judgement = judge(text, reader);
         let Some(reason) = judgement.reason() else { return judgement };
         let (template, names) = typed_template(text, &self.bindings, Use::Plain);
-        self.record_used(&names);
+        self.record_used_variables(&names);
         let params =
             json!({"prompt": format!("Run this? {template}"), "choices": ["yes", "no"], "answered_by": "human"});
         let params = params.as_object().cloned().unwrap_or_default();
@@ -523,12 +526,12 @@ impl MachineWriter<'_> {
         judgement
     }
 
-    /// Returns the reader of an answer: at their prompts, the shell of another machine or the client of a database;
-    /// otherwise the program.
-    fn reader_at(&self, log: usize, before: Option<&Ending>) -> Reader {
-        let Some(Ending::Question(line)) = before else { return Reader::Program };
+    /// Returns the reader of an answer: a shell of another machine or a database client at its prompt, or else the
+    /// program.
+    fn reader_at(&self, log_index: usize, previous: Option<&Ending>) -> Reader {
+        let Some(Ending::Question(line)) = previous else { return Reader::Program };
         let prompt = line.trim_end();
-        match self.prompt_lines.get(log).map(|line| reader_after(line)) {
+        match self.prompt_lines.get(log_index).map(|line| reader_after(line)) {
             Some(Reader::Shell) if prompt.ends_with(['$', '#', '%', '~']) || prompt.ends_with("~>") => Reader::Shell,
             Some(Reader::Database) if prompt.ends_with(['>', '#']) => Reader::Database,
             _ => Reader::Program,
@@ -550,14 +553,14 @@ impl MachineWriter<'_> {
 
     fn add_turn(&mut self, turn: &Turn, screen: Option<&str>) {
         if turn.at_prompt
-            && let Some(line) = self.prompt_lines.get_mut(turn.log)
+            && let Some(line) = self.prompt_lines.get_mut(turn.log_index)
         {
             match &turn.act {
                 Act::Command { command: text, .. } | Act::Typed { text, .. } => text.trim().clone_into(line),
                 Act::Hidden { .. } => line.clear(),
             }
         }
-        let typed_before = self.last_typed_secrets.get_mut(turn.log).and_then(Option::take);
+        let previous_secret = self.last_typed_secrets.get_mut(turn.log_index).and_then(Option::take);
         match &turn.act {
             Act::Command { command, directory, exit_code, output } => {
                 self.add_command(turn, command, directory.as_deref(), *exit_code, output);
@@ -566,7 +569,7 @@ impl MachineWriter<'_> {
                 let base = if turn.at_prompt {
                     self.line_state_name(text)
                 } else {
-                    self.answer_state_name(turn.log, text, keys)
+                    self.answer_state_name(turn.log_index, text, keys)
                 };
                 let name = self.free_name(&base);
                 let template = self.typed_text(&name, text, turn.at_prompt);
@@ -596,7 +599,7 @@ impl MachineWriter<'_> {
                 self.add_input(turn, &base, params, screen);
             }
             Act::Hidden { entered, row } => {
-                let (secret, base) = self.secret_argument(turn.log, row, typed_before);
+                let (secret, base) = self.secret_argument(turn.log_index, row, previous_secret);
                 let text = format!("{{{secret}}}{}", if *entered { "\n" } else { "" });
                 let params =
                     Map::from_iter([("input_text".to_owned(), text.into()), ("secret".to_owned(), true.into())]);
@@ -606,12 +609,12 @@ impl MachineWriter<'_> {
     }
 
     /// Returns the name of the secret argument typed after a row, and the base name of its state. The log has no
-    /// values, so the questions determine the equal secrets. `before`: the secret typed directly before.
-    fn secret_argument(&mut self, log: usize, row: &str, before: Option<usize>) -> (String, String) {
+    /// values, so equal questions mean equal secrets. `previous` is the secret that the previous turn typed.
+    fn secret_argument(&mut self, log_index: usize, row: &str, previous: Option<usize>) -> (String, String) {
         let row = row.trim();
-        let line = self.prompt_lines.get(log).cloned().unwrap_or_default();
-        let repeated =
-            before.filter(|before| self.secrets.get(*before).is_some_and(|secret| requests_again(row, &secret.row)));
+        let line = self.prompt_lines.get(log_index).cloned().unwrap_or_default();
+        let repeated = previous
+            .filter(|previous| self.secrets.get(*previous).is_some_and(|secret| requests_again(row, &secret.row)));
         let is_same = |secret: &SecretArgument| secret.row == row && (secret.prompt_line == line || names_owner(row));
         let known = self.secrets.iter().position(is_same);
         let (index, reason, base) = match (repeated, known) {
@@ -636,7 +639,7 @@ impl MachineWriter<'_> {
                 "another command requested it",
             );
         }
-        if let Some(typed) = self.last_typed_secrets.get_mut(log) {
+        if let Some(typed) = self.last_typed_secrets.get_mut(log_index) {
             *typed = Some(index);
         }
         (name, base)
@@ -661,7 +664,7 @@ impl MachineWriter<'_> {
         }
         params.insert("timeout".to_owned(), json!(wait_seconds(turn.elapsed)));
         if exit_code.is_none() && !self.is_imported() {
-            // A shell that reported no exit code can be made to; an interpreter is left alone.
+            // Make a shell report its exit codes. The parameter does not affect an interpreter.
             params.insert("integrate".to_owned(), true.into());
         }
         self.set_terminal(&mut params, turn);
@@ -694,7 +697,7 @@ impl MachineWriter<'_> {
     }
 
     fn set_terminal(&self, params: &mut Map<String, Value>, turn: &Turn) {
-        if let Some(session) = self.session_parameter(turn.log) {
+        if let Some(session) = self.session_parameter(turn.log_index) {
             params.insert("session_id".to_owned(), session);
         }
     }
@@ -702,14 +705,15 @@ impl MachineWriter<'_> {
     /// Returns a pattern of the client with variables in place of values.
     fn client_pattern(&mut self, state: &str, pattern: &str) -> String {
         // A pattern may contain a value literally, or escaped.
-        let shown = self.shown_bindings();
-        let escaped_bindings = shown.iter().map(|binding| Binding { value: escape(&binding.value), ..binding.clone() });
-        let mut bindings: Vec<Binding> = escaped_bindings.chain(shown.iter().cloned()).collect();
+        let printable = self.printable_bindings();
+        let escaped_bindings =
+            printable.iter().map(|binding| Binding { value: escape(&binding.value), ..binding.clone() });
+        let mut bindings: Vec<Binding> = escaped_bindings.chain(printable.iter().cloned()).collect();
         bindings.retain(|binding| !DIRECTORIES.contains(&binding.name.as_str()));
         let (template, names) = crate::template::template(pattern, &bindings, Use::Pattern, literal);
-        self.record_used(&names);
+        self.record_used_variables(&names);
         self.add_guess(state, format!("it waits for /{pattern}/"), "the client waited for it in the capture");
-        varying_words(template, &self.facts)
+        replace_varying_words(template, &self.facts)
     }
 
     /// Adds the state of an input, and the waits after it.
@@ -762,8 +766,8 @@ impl MachineWriter<'_> {
         self.add_state(&format!("after {base}"), "await_output", params, wait.condition)
     }
 
-    /// Returns the waits after an input: first those of the client, then one for the state of the program at the next
-    /// input.
+    /// Returns the waits after an input: first the waits of the client, then a wait for the state of the program at the
+    /// next input.
     fn waits_after(&mut self, turn: &Turn, state: &str, screen: Option<&str>) -> Vec<Wait> {
         let mut waits = Vec::new();
         for wait in &turn.waits {
@@ -785,12 +789,12 @@ impl MachineWriter<'_> {
             Ending::Question(_) | Ending::Password(_) | Ending::Screen(_)
                 if let Menu::Drawn { rows, output_rows, is_last, highlighted } = &turn.menu =>
             {
-                // The rows of a choice must equal the recorded ones.
+                // The rows of a choice must equal the recorded rows.
                 let leeway = if turn.leeway == Leeway::Data { Leeway::Data } else { Leeway::Nothing };
                 let (output, rows) = rows.split_at(*output_rows);
-                let bindings = self.shown_bindings();
+                let bindings = self.printable_bindings();
                 let pattern = crate::question::rows(output, rows, &bindings, &self.facts, leeway, *is_last);
-                self.record_used_in(&pattern);
+                self.record_variables_in(&pattern);
                 self.add_guess(
                     state,
                     "the screen must have the same rows in the same order",
@@ -800,7 +804,7 @@ impl MachineWriter<'_> {
                 if !highlighted.is_empty() {
                     let templates = highlighted.iter().map(|text| typed_template(text, &bindings, Use::Plain));
                     let (texts, names): (Vec<String>, Vec<Vec<String>>) = templates.unzip();
-                    self.record_used(&names.concat());
+                    self.record_used_variables(&names.concat());
                     let sentence = format!("'{}' must be highlighted on the screen", highlighted.join("', '"));
                     self.add_guess(state, sentence, "it was at the next input");
                     wait.params.push(("highlighted", texts.into()));
@@ -809,26 +813,26 @@ impl MachineWriter<'_> {
             }
             // The client may have waited for a part of the question, such as `[y/N]` or `: `.
             Ending::Question(line) | Ending::Password(line) if !line.trim().is_empty() => {
-                let bindings = self.shown_bindings();
+                let bindings = self.printable_bindings();
                 let pattern = question(line, &bindings, &self.facts, turn.leeway);
                 if pattern.is_empty() {
                     waits.push(self.quiet_wait(state));
                     return waits;
                 }
                 let has_menu = matches!(&turn.menu, Menu::Printed(_));
-                if !names_subject(line) && !has_menu && turn.above.is_empty() {
+                if !names_subject(line) && !has_menu && turn.rows_above.is_empty() {
                     self.add_guess(
                         state,
                         "nearly any question may be answered",
                         format!("many questions end with '{}'; the line above it is not compared", line.trim()),
                     );
                 }
-                // The subject of such a question is in the rows above it.
-                let pattern = match names_subject(line) || has_menu || turn.above.is_empty() {
+                // If a question does not name its subject, the rows above it do.
+                let pattern = match names_subject(line) || has_menu || turn.rows_above.is_empty() {
                     true => pattern,
                     false => {
                         let rows =
-                            turn.above.iter().map(|row| general_pattern(row, &bindings, &self.facts, turn.leeway));
+                            turn.rows_above.iter().map(|row| general_pattern(row, &bindings, &self.facts, turn.leeway));
                         format!(r"^[^\S\n]*{}\s*\n{pattern}", rows.collect::<Vec<_>>().join(r"\s*\n\s*"))
                     }
                 };
@@ -837,7 +841,7 @@ impl MachineWriter<'_> {
                     Menu::Printed(menu) if menu.is_numbered || !is_argument => {
                         self.menu_wait(state, menu, &bindings, &pattern)
                     }
-                    // What was typed may be what the program has just shown.
+                    // The answer may repeat a value that the program printed in this row.
                     Menu::Mentioned(row) if is_data(&turn.answer) && !is_argument => {
                         let sentence = format!("the row '{row}' must be unchanged");
                         self.add_guess(state, sentence, "the next input contains a value of it");
@@ -856,7 +860,7 @@ impl MachineWriter<'_> {
                     return waits;
                 }
                 if let Some(pattern) = wait.params.first().and_then(|(_, pattern)| pattern.as_str()) {
-                    self.record_used_in(pattern);
+                    self.record_variables_in(pattern);
                     self.add_guess(
                         state,
                         format!("it waits for /{pattern}/"),
@@ -874,8 +878,8 @@ impl MachineWriter<'_> {
                             format!("{count} rows are too many to compare"),
                         );
                     }
-                    let pattern = general_pattern(row, &self.shown_bindings(), &self.facts, turn.leeway);
-                    self.record_used_in(&pattern);
+                    let pattern = general_pattern(row, &self.printable_bindings(), &self.facts, turn.leeway);
+                    self.record_variables_in(&pattern);
                     self.add_guess(
                         state,
                         format!("it waits for /{pattern}/ on the screen"),
@@ -887,18 +891,18 @@ impl MachineWriter<'_> {
                 None => waits.push(self.quiet_wait(state)),
             },
             Ending::Silent(row) => {
-                let pattern = row.pattern(&self.shown_bindings(), &self.facts);
-                self.record_used_in(&pattern);
+                let pattern = row.pattern(&self.printable_bindings(), &self.facts);
+                self.record_variables_in(&pattern);
                 self.add_guess(
                     state,
                     "the program must wait for input without output",
                     "nothing was printed before the next input",
                 );
-                if turn.reads == NextRead::None {
+                if turn.next_read == NextRead::None {
                     let condition = json!({"field_equals": {"reason": "input"}, "pattern_match": pattern});
                     waits.push(Wait { params: vec![("until", "input".into())], condition, on_screen: false });
                 } else {
-                    // A match counts only where the program reads as it did.
+                    // A match counts only while the program reads in the recorded mode.
                     waits.push(Wait { on_screen: true, ..Wait::pattern(pattern) });
                 }
             }
@@ -928,19 +932,19 @@ impl MachineWriter<'_> {
         Wait { condition, ..wait }
     }
 
-    /// Returns the values that the output of a program may contain now: typed ones, ones from an output, and
-    /// directories. Output before the first input of a value does not depend on it.
-    fn shown_bindings(&self) -> Vec<Binding> {
-        let shown = self.bindings.iter().filter(|binding| !self.untyped_arguments.contains(&binding.name));
-        shown.cloned().collect()
+    /// Returns the values that the output of a program may contain now: typed values, values from an output, and
+    /// directories. Output does not depend on a value before its first input.
+    fn printable_bindings(&self) -> Vec<Binding> {
+        let printable = self.bindings.iter().filter(|binding| !self.untyped_arguments.contains(&binding.name));
+        printable.cloned().collect()
     }
 
     /// Records the variables of a pattern as used.
-    fn record_used_in(&mut self, pattern: &str) {
+    fn record_variables_in(&mut self, pattern: &str) {
         let is_used = |binding: &Binding| pattern.contains(&format!("{{{}|regex}}", binding.name));
         let names: Vec<String> =
             self.bindings.iter().filter(|binding| is_used(binding)).map(|binding| binding.name.clone()).collect();
-        self.record_used(&names);
+        self.record_used_variables(&names);
     }
 
     fn quiet_wait(&mut self, state: &str) -> Wait {
@@ -951,7 +955,7 @@ impl MachineWriter<'_> {
 
     /// Adds the state that reads a value from the output of a turn.
     fn add_extraction(&mut self, extraction: &Extraction, turn: &Turn) {
-        self.record_used_in(&extraction.pattern);
+        self.record_variables_in(&extraction.pattern);
         let state = self.states.last().map(|state| state.name.clone()).unwrap_or_default();
         let groups = OTHER_ROWS.into_iter().filter(|name| extraction.pattern.contains(&format!("(?P<{name}>")));
         let nulls: Map<String, Value> = groups.map(|name| (format!("groups.{name}"), Value::Null)).collect();
@@ -981,7 +985,7 @@ impl MachineWriter<'_> {
         self.bindings.extend(self.alignment.bindings());
         for file in files {
             let (file, names) = typed_template(file, &self.bindings, Use::Plain);
-            self.record_used(&names);
+            self.record_used_variables(&names);
             let command = format!("test -e '{}'", file.replace('\'', r"'\''"));
             let name = self.add_state(
                 "check file",
@@ -1056,7 +1060,7 @@ impl MachineWriter<'_> {
         if self.states.last().is_none_or(|last| last.condition != "success") {
             self.add_state("done", "return", Map::from_iter([("result".to_owned(), json!({}))]), Value::Null);
         }
-        let asks = self.states.iter().any(|state| state.tool == "gate");
+        let has_gate = self.states.iter().any(|state| state.tool == "gate");
         let mut states = Map::new();
         let names: Vec<String> = self.states.iter().map(|state| state.name.clone()).collect();
         for (index, state) in self.states.into_iter().enumerate() {
@@ -1075,7 +1079,7 @@ impl MachineWriter<'_> {
             }
             states.insert(state.name, document);
         }
-        if asks {
+        if has_gate {
             states.insert(
                 DECLINED.to_owned(),
                 json!({"action": {"tool": "fail", "params": {"message": "A person said no"}}}),
@@ -1118,11 +1122,11 @@ const SECRET_KINDS: [(&str, &str); 6] = [
     ("pin", "PIN"),
 ];
 
-/// Lets the last wait before an answer end only when the program reads input in the recorded mode.
+/// Makes the last wait before an answer require that the program reads input in the recorded mode.
 fn require_reading_mode(turn: &Turn, waits: &mut [Wait]) {
     let has_pattern = |wait: &&mut Wait| wait.params.iter().any(|(name, _)| *name == "pattern");
     let Some(wait) = waits.last_mut().filter(has_pattern) else { return };
-    if let Some(reads) = turn.reads.parameter() {
+    if let Some(reads) = turn.next_read.parameter() {
         wait.params.push(("reads", reads.into()));
     }
 }
@@ -1147,14 +1151,14 @@ const REPEAT_WORDS: [&str; 11] = [
     "verifying",
 ];
 
-/// Returns whether a question requests the secret again that was typed at the previous question `before`.
-fn requests_again(row: &str, before: &str) -> bool {
+/// Returns whether a question requests the secret of the previous question again.
+fn requests_again(row: &str, previous_row: &str) -> bool {
     let lower = row.to_ascii_lowercase().replace("re-", "re");
-    let asks_again =
+    let has_repeat_word =
         lower.split(|character: char| !character.is_ascii_alphabetic()).any(|word| REPEAT_WORDS.contains(&word));
     // A confirmation code is not a repeated password.
-    let [kind, kind_before] = [row, before].map(|row| secret_kind(row).map(|(_, name)| name));
-    asks_again && (kind.is_none() || kind_before.is_none() || kind == kind_before)
+    let [kind, previous_kind] = [row, previous_row].map(|row| secret_kind(row).map(|(_, name)| name));
+    has_repeat_word && (kind.is_none() || previous_kind.is_none() || kind == previous_kind)
 }
 
 /// Words in questions for secrets that do not name the owner of the secret.
@@ -1183,7 +1187,7 @@ const GENERIC_SECRET_WORDS: [&str; 22] = [
     "your",
 ];
 
-/// Returns whether a question names the owner of the secret, as `[sudo] password for ana:`.
+/// Returns whether a question names the owner of the secret, such as `[sudo] password for ana:`.
 fn names_owner(row: &str) -> bool {
     let lower = row.to_ascii_lowercase();
     let mut words = lower.split(|character: char| !character.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
@@ -1225,13 +1229,14 @@ fn arguments(
 /// Returns the logs whose last input went to a program that was still running.
 fn open_ends(turns: &[Turn], logs: usize) -> Vec<usize> {
     let is_open = |log: &usize| {
-        let last = turns.iter().rev().find(|turn| turn.log == *log);
+        let last = turns.iter().rev().find(|turn| turn.log_index == *log);
         last.is_some_and(|turn| !matches!(turn.ending, Ending::Prompt { .. }))
     };
     (0..logs).filter(is_open).collect()
 }
 
-/// Returns a sentence for each command during which another terminal got input. The machine ends the command first.
+/// Returns a sentence for each command during which another terminal got input. The machine waits for the end of
+/// the command first.
 fn overlaps(turns: &[Turn]) -> Vec<String> {
     let mut sentences = Vec::new();
     for (index, turn) in turns.iter().enumerate() {
@@ -1239,7 +1244,7 @@ fn overlaps(turns: &[Turn]) -> Vec<String> {
         let during = turns[index + 1..].iter().take_while(|later| {
             seconds_between(&turn.timestamp, &later.timestamp).is_some_and(|between| between < elapsed)
         });
-        if during.into_iter().any(|later| later.log != turn.log) {
+        if during.into_iter().any(|later| later.log_index != turn.log_index) {
             sentences.push(format!(
                 "'{command}' was still running when another terminal got input; the workflow waits for its end first"
             ));
@@ -1248,11 +1253,11 @@ fn overlaps(turns: &[Turn]) -> Vec<String> {
     sentences
 }
 
-fn open_state_name(log: usize) -> String {
-    if log == 0 { "open".to_owned() } else { format!("open_{}", log + 1) }
+fn open_state_name(log_index: usize) -> String {
+    if log_index == 0 { "open".to_owned() } else { format!("open_{}", log_index + 1) }
 }
 
-/// Returns the day of a moment (ISO 8601, UTC).
+/// Returns the day of a timestamp (ISO 8601, UTC).
 fn parse_day(timestamp: &str) -> Option<Date> {
     timestamp.split_once('T')?.0.parse().ok()
 }
@@ -1270,7 +1275,7 @@ fn date_forms(day: Date) -> [String; 6] {
     ]
 }
 
-/// Returns whether a text contains a number that is not part of a longer one.
+/// Returns whether a text contains a number that is not part of a longer number.
 fn contains_number(text: &str, number: &str) -> bool {
     let is_digit = |character: Option<char>| character.is_some_and(|character| character.is_ascii_digit());
     text.match_indices(number).any(|(start, _)| {
@@ -1290,7 +1295,7 @@ fn answer_name(text: &str, keys: &[String]) -> String {
     if text.is_empty() { keys.first().cloned().unwrap_or_else(|| "enter".to_owned()) } else { text.to_owned() }
 }
 
-/// Maximum characters of a text that the name of a state keeps.
+/// Maximum length of the name of a state, in characters.
 const MAX_NAME_CHARS: usize = 32;
 
 /// Returns the name of a state from the first words of a text.

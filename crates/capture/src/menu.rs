@@ -1,7 +1,7 @@
 //! Menus: rows that a wait requires unchanged, because the next input chooses one of them.
 //!
-//! A person chooses an entry of printed rows by its number, and one of drawn rows with keys. If a row is added, removed
-//! or moved, the same input makes another choice, so the wait compares all rows.
+//! A number chooses an entry of printed rows, and keys choose an entry of drawn rows. If a row is added, removed or
+//! moved, the same input makes another choice, so the wait compares all rows.
 
 use steplatch_pattern::Pattern;
 
@@ -29,7 +29,7 @@ pub(crate) enum Menu {
         rows: Vec<String>,
         /// Number of rows at the top that are output above the question.
         output_rows: usize,
-        /// True if the screen is empty below them.
+        /// True if the screen is empty below the rows.
         is_last: bool,
         /// Highlighted texts of the screen, such as the selected entry.
         highlighted: Vec<String>,
@@ -47,23 +47,23 @@ pub(crate) struct PrintedMenu {
     delimiters: Option<(&'static str, char)>,
     /// The label of the entry with the number.
     pub(crate) label: String,
-    /// The rows from the last heading above the block on, which state the purpose of the entries.
+    /// The rows from the last heading to the block. They state the purpose of the entries.
     title: Vec<String>,
     /// The rows of the block.
     rows: Vec<String>,
     /// The rows between the block and the question.
-    between: Vec<String>,
+    rows_between: Vec<String>,
     /// True if a row above the block contains the key.
     has_key_above: bool,
     /// True if the rows are entries with a number, such as `2) Paris`.
     pub(crate) is_numbered: bool,
 }
 
-/// Maximum number of rows of a full screen that are compared.
+/// Maximum number of compared rows of a full screen.
 const MAX_ROWS: usize = 60;
 
 /// The mark at the position of the cursor in a row of the input log.
-const CURSOR: char = '▏';
+const CURSOR_MARK: char = '▏';
 
 /// Name of the group of a pattern that matches another entry with the same number.
 pub(crate) const ANOTHER_ENTRY: &str = "another_entry";
@@ -77,7 +77,7 @@ impl Menu {
             true => highlighted.to_vec(),
             false => {
                 let cursor_row = |row: &String| row.rsplit_once(": ").map(|(text, _)| text.to_owned());
-                highlighted.iter().filter(|row| row.contains(CURSOR)).filter_map(cursor_row).collect()
+                highlighted.iter().filter(|row| row.contains(CURSOR_MARK)).filter_map(cursor_row).collect()
             }
         };
         match rows.len() {
@@ -88,8 +88,8 @@ impl Menu {
         }
     }
 
-    /// Returns the menu of the rows that a program draws in place: from below the last line in `entered`, or from its
-    /// question, to the last row. For a typed line, it begins with the row of the cursor, which is after `row`, if that
+    /// Returns the menu of the rows that a program draws in place. It begins after the last line in `entered`, or with
+    /// its question. For a typed line, it begins with the cursor row, whose text before the cursor is `row`, if that
     /// row names the subject of the question.
     pub(crate) fn from_rows_in_place(
         screen: &str,
@@ -102,7 +102,7 @@ impl Menu {
         let row = row.trim_end();
         let cursor = lines.iter().rposition(|line| !row.is_empty() && line.starts_with(row));
         let is_question = names_subject(row) && !row.starts_with(is_frame);
-        let at_cursor = cursor.filter(|_| is_line(act) && is_question);
+        let question_at_cursor = cursor.filter(|_| is_line(act) && is_question);
         let rows_of_drawing = || {
             let first = first_row(&lines, entered, cursor);
             let (drawn, is_styled) = (&lines[first..], !highlighted_from(highlighted, &lines, first).is_empty());
@@ -110,12 +110,12 @@ impl Menu {
                 Some(question) if question.is_complete => (first + question.row, first + question.row),
                 Some(question) => (first, first + question.row),
                 None => match plain_prompt(drawn, cursor.and_then(|row| row.checked_sub(first))) {
-                    Some(row) if !is_styled && !moves(act) => (first + row, lines.len() - 1),
+                    Some(row) if !is_styled && !has_movement_key(act) => (first + row, lines.len() - 1),
                     _ => (first, first),
                 },
             }
         };
-        let (first, question) = at_cursor.map_or_else(rows_of_drawing, |row| (row, row));
+        let (first, question) = question_at_cursor.map_or_else(rows_of_drawing, |row| (row, row));
         let output = filled_rows(lines[first..question].iter().copied());
         let output_rows = output.len();
         let rows: Vec<String> = output.into_iter().chain(filled_rows(lines[question..].iter().copied())).collect();
@@ -126,8 +126,9 @@ impl Menu {
         Self::Drawn { rows, output_rows, is_last: true, highlighted }
     }
 
-    /// Returns the printed menu of which an input chooses an entry: numbered as `2) Paris`, `(2) Paris`, `[2] Paris`,
-    /// `2. Paris` or `2 Paris`, or with numbers or letters in another form. The last printed line is the question.
+    /// Returns the printed menu from which an input chooses an entry: numbered as in `2) Paris`, `(2) Paris`,
+    /// `[2] Paris`, `2. Paris` or `2 Paris`, or with numbers or letters in another form. The last printed line is the
+    /// question.
     ///
     /// Enter alone chooses the default of the question, or else the row with the pointer.
     pub(crate) fn printed(printed: &str, act: &Act) -> Self {
@@ -171,7 +172,7 @@ impl Menu {
             label: lines[row].trim().to_owned(),
             rows: trimmed_lines(&lines[first..]),
             title: trimmed_lines(&lines[title..first]),
-            between: Vec::new(),
+            rows_between: Vec::new(),
             has_key_above: true,
             is_numbered: false,
         })
@@ -206,11 +207,11 @@ impl Menu {
             first += 1;
         }
         let Some(entry) = entries(lines[chosen], is_table).into_iter().rfind(is_offered) else { return Self::None };
-        let (keys, delimiters, label) = (keys_of(&numbers), entry.delimiters, entry.label.to_owned());
+        let (keys, delimiters, label) = (key_forms(&numbers), entry.delimiters, entry.label.to_owned());
         // If the chosen entry is in a block above the last one, the wait compares the rows from that entry on.
         let (first, last) = if chosen < first { (chosen, chosen) } else { (first, last) };
-        let (rows, between) = (trimmed_lines(&lines[first..=last]), trimmed_lines(&lines[last + 1..]));
-        // The first line is the previous input of the program.
+        let (rows, rows_between) = (trimmed_lines(&lines[first..=last]), trimmed_lines(&lines[last + 1..]));
+        // The first line is the echo of the previous input.
         let title = heading_index(lines, first).max(1).min(first);
         let has_key_above = is_mentioned(&keys, lines.get(1..title).unwrap_or_default());
         // The label belongs to the answer only if the answer is the number alone.
@@ -222,19 +223,19 @@ impl Menu {
             label,
             title: trimmed_lines(&lines[title..first]),
             rows,
-            between,
+            rows_between,
             has_key_above,
             is_numbered: true,
         })
     }
 
-    /// Returns the menu of rows with the answer and other short words at the same position, with all rows between it
-    /// and the question. Case does not matter.
+    /// Returns the menu of rows with the answer or other short words at one position, with all rows up to the question.
+    /// Ignores case.
     fn menu_in_any_form(printed: &str, answer: &str) -> Self {
         let words: Vec<&str> = split_words(answer).collect();
         let lines: Vec<&str> = printed.trim_end().lines().collect();
         let Some((_, lines)) = lines.split_last() else { return Self::None };
-        // The first line is the previous input of the program.
+        // The first line is the echo of the previous input.
         let lines = lines.get(1..).unwrap_or_default();
         let is_answer = |word: &str| words.iter().any(|answer| is_same_key(answer, word));
         let has_sibling_key = |position: KeyPosition, line: &str| {
@@ -254,10 +255,10 @@ impl Menu {
                 lines[..chosen].iter().rposition(|line| !is_in_block(line)).map_or(0, |above| above + 1)
             })
         });
-        // Several entries in one row, as `[S]mall / [F]ull`.
+        // Several entries in one row, such as `[S]mall / [F]ull`.
         let is_entry = |line: &str| words.iter().any(|word| is_marked(word, line) || is_in_columns(word, line));
         let row_with_marks = || lines.iter().rposition(|line| are_keys && is_entry(line));
-        // A word that begins a row, as `purge  removes all`.
+        // A word that begins a row, such as `purge  removes all`.
         let is_word = words.len() == 1 && answer.chars().count() > 1 && !is_number(answer);
         let row_with_word =
             || lines.iter().rposition(|line| is_word && KeyPosition::First.key(line).is_some_and(is_answer));
@@ -270,7 +271,7 @@ impl Menu {
         let filled = lines[first..].iter().map(|line| line.trim()).filter(|line| !line.is_empty());
         let row = lines[first..].iter().rfind(|line| split_words(line).any(is_answer)).unwrap_or(&lines[first]);
         let label = split_words(row).filter(|word| !is_answer(word)).collect::<Vec<_>>().join(" ");
-        let keys = keys_of(&words);
+        let keys = key_forms(&words);
         let title = heading_index(lines, first);
         Self::Printed(PrintedMenu {
             answer: answer.to_owned(),
@@ -278,7 +279,7 @@ impl Menu {
             label,
             title: trimmed_lines(&lines[title..first]),
             rows: filled.map(str::to_owned).collect(),
-            between: Vec::new(),
+            rows_between: Vec::new(),
             has_key_above: is_mentioned(&keys, &lines[..title]),
             keys,
             is_numbered: false,
@@ -287,7 +288,7 @@ impl Menu {
 }
 
 impl PrintedMenu {
-    /// Returns the entry that is chosen.
+    /// Returns the text of the chosen entry.
     pub(crate) fn entry(&self) -> String {
         let (open, close) = self.delimiters.map_or(("", String::new()), |(open, close)| (open, close.to_string()));
         format!("{open}{}{close} {}", self.answer, self.label).trim_end().to_owned()
@@ -307,7 +308,7 @@ impl PrintedMenu {
     /// above them.
     pub(crate) fn pattern(&self, bindings: &[Binding], facts: &KnownFacts) -> String {
         let title = self.title.iter().map(|row| general_pattern(row, bindings, facts, Leeway::Identifiers));
-        let rows = self.rows.iter().chain(&self.between);
+        let rows = self.rows.iter().chain(&self.rows_between);
         let rows: Vec<String> =
             title.chain(rows.map(|row| general_pattern(row, bindings, facts, Leeway::Nothing))).collect();
         let another = match self.excludes_same_key() {
@@ -346,21 +347,22 @@ fn has_pointer(line: &str) -> bool {
     POINTERS.iter().any(|pointer| row.starts_with(pointer)) && row.contains(char::is_alphabetic)
 }
 
-/// Returns whether a row is the choice of Enter alone: the default, or a row with a mark as `[x] logs`.
+/// Returns whether a row is the choice of Enter alone: the default, or a row with a mark such as `[x] logs`.
 fn is_default(line: &str) -> bool {
     const MARKS: [&str; 6] = ["[x] ", "[X] ", "[*] ", "(x) ", "(*) ", "(X) "];
     let row = line.trim_start();
     MARKS.iter().any(|mark| row.starts_with(mark)) || split_words(row).any(|word| word.eq_ignore_ascii_case("default"))
 }
 
-/// Returns the lines with text, without blanks around it.
+/// Returns the lines with text, trimmed.
 pub(crate) fn trimmed_lines(lines: &[&str]) -> Vec<String> {
     let filled = lines.iter().map(|line| line.trim()).filter(|line| !line.is_empty());
     filled.map(str::to_owned).collect()
 }
 
-/// Returns the forms of the keys of an answer in rows: letters in both cases, numbers also without leading zeros.
-fn keys_of(words: &[&str]) -> Vec<String> {
+/// Returns the forms that the keys of an answer have in rows: letters in both cases, numbers also without leading
+/// zeros.
+fn key_forms(words: &[&str]) -> Vec<String> {
     let forms = words.iter().flat_map(|word| {
         [(*word).to_owned(), word.to_lowercase(), word.to_uppercase(), without_leading_zeros(word).to_owned()]
     });
@@ -407,7 +409,7 @@ fn is_in_columns(key: &str, row: &str) -> bool {
         && keys.iter().flatten().any(|other_key| is_same_key(other_key, key))
 }
 
-/// Returns the pattern of a key that stands alone, as in an entry of any form.
+/// Returns the pattern of a key that stands alone, in an entry of any form.
 fn key_pattern(keys: &[String]) -> String {
     let keys = if let [key] = keys { key.clone() } else { format!("(?:{})", keys.join("|")) };
     format!(r"(?<![^\W_]|[.,-]){keys}(?![^\W_]|[.,]\d)")
@@ -415,14 +417,14 @@ fn key_pattern(keys: &[String]) -> String {
 
 /// Returns whether one of these keys stands alone in these lines.
 fn is_mentioned(keys: &[String], lines: &[&str]) -> bool {
-    Pattern::new(&key_pattern(keys)).is_ok_and(|mark| mark.is_match(&lines.join("\n")).unwrap_or(true))
+    Pattern::new(&key_pattern(keys)).is_ok_and(|pattern| pattern.is_match(&lines.join("\n")).unwrap_or(true))
 }
 
 /// Position of the key among the words of a row of a menu.
 #[derive(Debug, Clone, Copy)]
 enum KeyPosition {
     First,
-    /// As in `Press 2 to install`.
+    /// Such as in `Press 2 to install`.
     Second,
     Last,
 }
@@ -464,13 +466,14 @@ struct Entry<'l> {
 /// Returns the entries of a line: several if they are in columns.
 fn entries(line: &str, is_table: bool) -> Vec<Entry<'_>> {
     let mut entries = Vec::new();
-    let mut at = 0;
-    while let Some(begin) = line[at..].find(|character: char| character.is_ascii_digit()).map(|begin| at + begin) {
+    let mut index = 0;
+    while let Some(begin) = line[index..].find(|character: char| character.is_ascii_digit()).map(|begin| index + begin)
+    {
         let length = line[begin..].bytes().take_while(u8::is_ascii_digit).count();
-        at = begin + length;
+        index = begin + length;
         let Some((delimiters, end)) = delimiters_of(line, begin, length).filter(|_| length <= 3) else { continue };
         if let Some(label) = label(&line[end..]) {
-            entries.push(Entry { number: &line[begin..at], delimiters: Some(delimiters), label });
+            entries.push(Entry { number: &line[begin..index], delimiters: Some(delimiters), label });
         }
     }
     if entries.is_empty()
@@ -497,7 +500,7 @@ fn delimiters_of(line: &str, begin: usize, length: usize) -> Option<((&'static s
     (is_separate && line[end..].starts_with(char::is_whitespace)).then_some(((open, delimiter), end))
 }
 
-/// Returns the number at the beginning of a row of a table, after a mark of the selected row, and the rest of the row.
+/// Returns the number at the beginning of a table row, after a mark of selection, and the rest of the row.
 fn bare_number(line: &str) -> Option<(&str, &str)> {
     let row = line.trim_start_matches(|character: char| character.is_whitespace() || "*>→".contains(character));
     let digits = row.bytes().take_while(u8::is_ascii_digit).count();
@@ -513,11 +516,11 @@ fn label(text: &str) -> Option<&str> {
     label.chars().any(char::is_alphabetic).then_some(label)
 }
 
-/// Returns the highlighted rows at or below row `first` of a screen, in its order.
+/// Returns the highlighted rows at or below row `first` of a screen, in screen order.
 fn highlighted_from(highlighted: &[String], screen: &[&str], first: usize) -> Vec<String> {
     let mut next = 0;
     let mut is_below = |row: &&String| {
-        let text = row.rsplit_once(": ").map_or(row.as_str(), |(text, _)| text).replace(CURSOR, "");
+        let text = row.rsplit_once(": ").map_or(row.as_str(), |(text, _)| text).replace(CURSOR_MARK, "");
         let index = screen[next..]
             .iter()
             .position(|line| without_frame(line) == without_frame(&text))
@@ -544,15 +547,15 @@ fn is_choice(act: &Act) -> bool {
     typed.chars().count() <= 1 || is_number(typed.trim())
 }
 
-/// Returns whether an input closes a full screen or a part of it: `q`, or keys.
+/// Returns whether an input closes a full screen or a part of it: `q`, or only exit keys.
 fn is_exit_key(act: &Act) -> bool {
     let Act::Typed { text, keys } = act else { return false };
-    let is_key = text.is_empty() && keys.iter().all(|key| EXIT_KEYS.contains(&key.as_str()));
-    text.eq_ignore_ascii_case("q") || is_key
+    let has_only_exit_keys = text.is_empty() && keys.iter().all(|key| EXIT_KEYS.contains(&key.as_str()));
+    text.eq_ignore_ascii_case("q") || has_only_exit_keys
 }
 
 /// Returns whether an input has a key other than Enter and Space, such as an arrow key.
-fn moves(act: &Act) -> bool {
+fn has_movement_key(act: &Act) -> bool {
     let Act::Typed { keys, .. } = act else { return false };
     keys.iter().any(|key| !matches!(key.as_str(), "enter" | "return" | "space"))
 }

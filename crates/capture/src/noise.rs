@@ -22,10 +22,11 @@ const READ_ONLY_SUBCOMMANDS: [(&str, &[&str]); 4] = [
     ("docker", &["ps", "images", "logs", "inspect"]),
 ];
 
-/// Maximum turns between a failed command and its corrected repetition. An equal command may be at any distance.
+/// Maximum number of turns between a failed command and its corrected repetition. An equal command may be at any
+/// distance.
 const MAX_RETRY_TURNS: usize = 5;
 
-/// Returns the reason to omit each turn, if any. `is_source`: a later input uses the output of the turn.
+/// Returns the reason to omit each turn, if any. `is_source` returns true if a later input uses the turn's output.
 pub(crate) fn reasons(
     turns: &[Turn],
     keep_read_only_commands: bool,
@@ -49,8 +50,8 @@ pub(crate) fn reasons(
         .collect();
     for conversation in conversations(turns) {
         if let Some(attempt) = failed_attempt(turns, conversation.clone()) {
-            let log = turns[conversation.start].log;
-            for index in conversation.filter(|index| turns[*index].log == log) {
+            let log_index = turns[conversation.start].log_index;
+            for index in conversation.filter(|index| turns[*index].log_index == log_index) {
                 reasons[index] = Some(attempt.clone());
             }
         }
@@ -58,9 +59,9 @@ pub(crate) fn reasons(
     for index in refused_answers(turns) {
         reasons[index].get_or_insert_with(|| "it was refused, and asked for again".to_owned());
     }
-    for (index, done) in corrected_lines(turns) {
+    for (index, corrected) in corrected_lines(turns) {
         reasons[index]
-            .get_or_insert_with(|| format!("the program reported an error, and it was done again as '{done}'"));
+            .get_or_insert_with(|| format!("the program reported an error, and it was done again as '{corrected}'"));
     }
     reasons
 }
@@ -85,9 +86,9 @@ pub(crate) fn omitted_inputs(turns: &[Turn], reasons: &[Option<String>]) -> Vec<
 fn conversations(turns: &[Turn]) -> Vec<Range<usize>> {
     let begins = |index: &usize| turns[*index].at_prompt && matches!(turns[*index].act, Act::Typed { .. });
     let end = |begin: usize| {
-        let mut of_same_log = (begin..turns.len()).filter(|index| turns[*index].log == turns[begin].log);
+        let mut turns_of_log = (begin..turns.len()).filter(|index| turns[*index].log_index == turns[begin].log_index);
         let is_last = |index: &usize| matches!(turns[*index].ending, Ending::Prompt { .. });
-        of_same_log.clone().find(is_last).or(of_same_log.next_back()).map_or(begin, |last| last + 1)
+        turns_of_log.clone().find(is_last).or(turns_of_log.next_back()).map_or(begin, |last| last + 1)
     };
     (0..turns.len()).filter(begins).map(|begin| begin..end(begin)).collect()
 }
@@ -101,8 +102,8 @@ fn prompt_line(turn: &Turn) -> Option<&str> {
     }
 }
 
-/// Returns the reason to omit turns that failed and were repeated later, if they were. It names the last command in
-/// between that may have changed the conditions.
+/// Returns the reason to omit turns that failed and were repeated later, if they were. The reason names the last
+/// command between them that may have changed the conditions.
 fn failed_attempt(turns: &[Turn], attempt: Range<usize>) -> Option<String> {
     let (first, last) = (&turns[attempt.start], &turns[attempt.end - 1]);
     let failed = prompt_line(first)?;
@@ -110,7 +111,7 @@ fn failed_attempt(turns: &[Turn], attempt: Range<usize>) -> Option<String> {
     if code == 0 {
         return None;
     }
-    let later: Vec<&Turn> = turns[attempt.end..].iter().filter(|turn| turn.log == first.log).collect();
+    let later: Vec<&Turn> = turns[attempt.end..].iter().filter(|turn| turn.log_index == first.log_index).collect();
     let succeeds = |turn: &Turn| match &turn.act {
         Act::Command { exit_code, .. } => *exit_code == Some(0),
         Act::Typed { .. } | Act::Hidden { .. } => true,
@@ -122,9 +123,9 @@ fn failed_attempt(turns: &[Turn], attempt: Range<usize>) -> Option<String> {
     })?;
     let corrected = prompt_line(later[repetition])?;
     let failed_too = |turn: &Turn| matches!(turn.ending, Ending::Prompt { exit_code: Some(code) } if code != 0);
-    let only_moves = |line: &str| line.starts_with("cd ") && !line.contains(['&', ';', '|']);
+    let only_changes_directory = |line: &str| line.starts_with("cd ") && !line.contains(['&', ';', '|']);
     let changes = |turn: &&&Turn| {
-        prompt_line(turn).is_some_and(|line| !is_read_only(line) && !only_moves(line)) && !failed_too(turn)
+        prompt_line(turn).is_some_and(|line| !is_read_only(line) && !only_changes_directory(line)) && !failed_too(turn)
     };
     let first_line = |text: &str| text.lines().next().unwrap_or_default().to_owned();
     let suffix = if corrected == failed { String::new() } else { format!(" as '{}'", first_line(corrected)) };
@@ -159,7 +160,8 @@ const REFUSAL_WORDS: [&str; 15] = [
 /// Returns the answers that a program refused before it repeated its question: one answer, or a secret and its
 /// repetition.
 fn refused_answers(turns: &[Turn]) -> Vec<usize> {
-    let turn_before = |current: usize| (0..current).rev().find(|earlier| turns[*earlier].log == turns[current].log);
+    let turn_before =
+        |current: usize| (0..current).rev().find(|earlier| turns[*earlier].log_index == turns[current].log_index);
     let mut refused = Vec::new();
     for (index, turn) in turns.iter().enumerate() {
         let is_refused = is_refusal(&turn.printed) && (is_hidden(turn) || reports(&turn.printed, &REFUSAL_WORDS));
@@ -185,7 +187,7 @@ fn refused_answers(turns: &[Turn]) -> Vec<usize> {
 /// Maximum number of lines of a refusal. A program with more output accepted the answer.
 const MAX_REFUSAL_LINES: usize = 3;
 
-/// Returns whether the output between the answer, in the first line, and the next question, in the last one, is a
+/// Returns whether the output between the answer, in the first line, and the next question, in the last line, is a
 /// refusal of the answer.
 fn is_refusal(printed: &str) -> bool {
     let reply = printed.split_once('\n').map_or("", |(_, reply)| reply);
@@ -211,7 +213,7 @@ fn corrected_lines(turns: &[Turn]) -> Vec<(usize, String)> {
     let mut corrected = Vec::new();
     for (index, turn) in turns.iter().enumerate() {
         let Some((failed, prompt_text)) = typed(turn).zip(prompt(turn)) else { continue };
-        let is_same_log = |other: &&Turn| other.log == turn.log;
+        let is_same_log = |other: &&Turn| other.log_index == turn.log_index;
         let is_same_prompt =
             turns[..index].iter().rev().find(is_same_log).and_then(prompt).is_some_and(|before| before == prompt_text);
         if !is_same_prompt || !reports(&turn.printed, &ERROR_WORDS) {
@@ -230,8 +232,8 @@ fn corrected_lines(turns: &[Turn]) -> Vec<(usize, String)> {
 /// Maximum number of words in a message before the word of a refusal or an error.
 const MAX_WORDS_BEFORE: usize = 3;
 
-/// Returns whether the output after the input in the first line reports something with one of these words, near the
-/// beginning of a line. A count of zero, as in `0 errors`, `no invalid names` or `failed: 0`, is not a report.
+/// Returns whether the output has one of these words near the beginning of a line. Ignores the first line, which is the
+/// echo of the input. A count of zero, as in `0 errors`, `no invalid names` or `failed: 0`, is not a report.
 fn reports(printed: &str, words: &[&str]) -> bool {
     let reply = printed.split_once('\n').map_or("", |(_, reply)| reply).to_lowercase();
     let is_report = |line: &str| {
@@ -275,8 +277,8 @@ pub(crate) fn is_read_only(command: &str) -> bool {
     if command.is_empty() {
         return true;
     }
-    let changes = [">", "`", "$(", "\n", "<(", "-exec", "-delete", "-fprint", "-fls", "xargs", "tee "];
-    if changes.iter().any(|mark| command.contains(mark)) {
+    let change_marks = [">", "`", "$(", "\n", "<(", "-exec", "-delete", "-fprint", "-fls", "xargs", "tee "];
+    if change_marks.iter().any(|mark| command.contains(mark)) {
         return false;
     }
     let parts = command.split(['|', ';', '&']).map(str::trim);
@@ -285,15 +287,15 @@ pub(crate) fn is_read_only(command: &str) -> bool {
         let program = words.next().unwrap_or_default();
         let arguments: Vec<&str> = words.collect();
         let is_help = matches!(arguments.as_slice(), ["--help" | "--version"] | [_, "--help"]);
-        let is_shown = |(name, shown): &(&str, &[&str])| {
-            *name == program && arguments.first().is_some_and(|first| shown.contains(first))
+        let is_subcommand = |(name, subcommands): &(&str, &[&str])| {
+            *name == program && arguments.first().is_some_and(|first| subcommands.contains(first))
         };
         let is_filter = matches!(program, "grep" | "rg" | "cut" | "column" | "nl" | "find" | "echo");
         let writes = arguments.iter().any(|word| *word == "-o" || word.starts_with("--output"));
         let is_program = is_help
             || READ_ONLY_PROGRAMS.contains(&program)
             || is_filter
-            || READ_ONLY_SUBCOMMANDS.iter().any(is_shown)
+            || READ_ONLY_SUBCOMMANDS.iter().any(is_subcommand)
             || is_tail(program, &arguments);
         is_program && !(writes && program != "grep")
     })
@@ -365,7 +367,7 @@ mod tests {
         Turn {
             key_count: 0,
             answer: String::new(),
-            log: 0,
+            log_index: 0,
             timestamp: String::new(),
             number: 1,
             at_prompt: matches!(act, Act::Command { .. }),
@@ -373,12 +375,12 @@ mod tests {
             waits: Vec::new(),
             ending,
             printed: printed.to_owned(),
-            above: Vec::new(),
+            rows_above: Vec::new(),
             elapsed: None,
             screen: None,
             menu: crate::menu::Menu::None,
             leeway: crate::question::Leeway::Data,
-            reads: crate::turn::NextRead::None,
+            next_read: crate::turn::NextRead::None,
         }
     }
 

@@ -1,11 +1,11 @@
 //! Values from an earlier output: a port, an identifier, a version.
 //!
 //! A typed word comes from an earlier output if it looks like data, that output contains it, and no earlier input does.
-//! The state with the output reads it with a group, and the typed text has a variable in its place.
+//! A state reads the value from the output with a group, and a variable replaces the value in the typed text.
 //!
-//! The row of the value identifies it: the words around it, or those of the rows above or below, are unique. A run
-//! stops if a second row matches. Similar rows, as in a list of hashes, identify no value: the value is typed
-//! unchanged, and only after the recorded rows.
+//! Unique words around a value, or in the rows above or below, identify it. A run stops if a second row matches.
+//! Similar rows, as in a list of hashes, do not identify a value: it is typed unchanged, and only after the recorded
+//! rows.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -19,30 +19,30 @@ use crate::session_log::KnownFacts;
 use crate::template::{Binding, VERSION_SIGNS, is_word_character, stands_alone};
 use crate::turn::Turn;
 
-/// The variables of the directories known before any input.
+/// Variables for the directories that are known before any input.
 pub(crate) const DIRECTORIES: [&str; 2] = ["PWD", "HOME"];
 
-/// A value that a turn prints and a later one types.
+/// A value that a turn prints and a later turn types.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Extraction {
-    /// The turn that prints it.
+    /// The turn that prints the value.
     pub(crate) source: usize,
-    /// The first turn that types it.
+    /// The first turn that types the value.
     pub(crate) usage: usize,
     /// The value, and the name of its variable.
     pub(crate) binding: Binding,
-    /// The pattern with a group of that name, or of the recorded rows.
+    /// The pattern with a group named after the variable, or the pattern of the recorded rows.
     pub(crate) pattern: String,
     /// True if the machine reads the value; false if similar rows exist, so that the machine requires the recorded
     /// rows.
     pub(crate) is_read: bool,
 }
 
-/// Names of the groups of a pattern that match another row similar to the one with the value.
+/// Names of the groups of a pattern that match another row similar to the row with the value.
 pub(crate) const OTHER_ROWS: [&str; 2] = ["another_row", "another_row_below"];
 
-/// Returns the values that later inputs take from earlier outputs, in the order of their use. `bindings`: known values,
-/// which are arguments and directories.
+/// Returns the values that later inputs take from earlier outputs, in the order of their use. `bindings` are the known
+/// values: arguments and directories.
 pub(crate) fn find_extractions(turns: &[Turn], bindings: &[Binding], facts: &KnownFacts) -> Vec<Extraction> {
     let mut extractions: Vec<Extraction> = Vec::new();
     let occurrences = Occurrences::from_turns(turns);
@@ -66,20 +66,20 @@ pub(crate) fn find_extractions(turns: &[Turn], bindings: &[Binding], facts: &Kno
                 is_source.then_some((source, lines, rows))
             });
             let Some((source, lines, rows)) = source else { continue };
-            // The output before the first input of a value does not depend on it.
-            let is_shown = |binding: &&Binding| {
+            // Output does not depend on a value before its first input.
+            let is_printable = |binding: &&Binding| {
                 let is_typed = |turn: &Turn| contains_word(typed_text(&turn.act), &binding.value);
                 DIRECTORIES.contains(&binding.name.as_str()) || turns[..=source].iter().any(is_typed)
             };
-            let shown: Vec<Binding> = bindings.iter().filter(is_shown).cloned().collect();
-            let output = Output { lines: &lines, word, bindings: &shown, facts };
+            let printable: Vec<Binding> = bindings.iter().filter(is_printable).cloned().collect();
+            let output = Output { lines: &lines, word, bindings: &printable, facts };
             let (row, column) = rows[0];
-            let read = rows.iter().find_map(|(row, column)| {
+            let reading_pattern = rows.iter().find_map(|(row, column)| {
                 let name = variable_name(&lines[*row][..*column], &extractions, bindings);
                 output.reading_pattern(*row, *column, &name).map(|pattern| (name, pattern))
             });
-            let is_read = read.is_some();
-            let (name, pattern) = read.unwrap_or_else(|| {
+            let is_read = reading_pattern.is_some();
+            let (name, pattern) = reading_pattern.unwrap_or_else(|| {
                 (
                     variable_name(&lines[row][..column], &extractions, bindings),
                     output.recorded_rows_pattern(row, column),
@@ -92,8 +92,8 @@ pub(crate) fn find_extractions(turns: &[Turn], bindings: &[Binding], facts: &Kno
     extractions
 }
 
-/// Index of the turns that may contain typed words of data, by the longest part with a digit of a word, so that each
-/// text is searched once.
+/// Index of the turns that may contain typed data words, so that each text is searched once. The key is the longest
+/// part with a digit of a word.
 struct Occurrences<'t> {
     typed: HashMap<&'t str, Vec<usize>>,
     printed: HashMap<&'t str, Vec<usize>>,
@@ -102,11 +102,11 @@ struct Occurrences<'t> {
 impl<'t> Occurrences<'t> {
     fn from_turns(turns: &'t [Turn]) -> Self {
         let words = turns.iter().flat_map(|turn| data_words(typed_text(&turn.act)));
-        let wanted: HashSet<&str> = words.map(longest_part).collect();
+        let indexed_parts: HashSet<&str> = words.map(longest_part).collect();
         let index_texts = |text: fn(&Turn) -> &str| {
             let mut turns_by_part: HashMap<&'t str, Vec<usize>> = HashMap::new();
             for (index, turn) in turns.iter().enumerate() {
-                for part in parts(text(turn)).map(without_version_sign).filter(|part| wanted.contains(part)) {
+                for part in parts(text(turn)).map(without_version_sign).filter(|part| indexed_parts.contains(part)) {
                     let turns = turns_by_part.entry(part).or_default();
                     if turns.last() != Some(&index) {
                         turns.push(index);
@@ -175,7 +175,7 @@ fn data_words(text: &str) -> Vec<&str> {
     let mut ordered = Vec::new();
     for word in text.split(is_separator) {
         let word = word.trim_end_matches(['.', ':', '!', '?']);
-        // A port within an address, the last part of a path.
+        // Parts such as the port of an address, or the last name of a path.
         let parts: Vec<&str> = word.split([':', '/', '@']).collect();
         let shorter = parts.iter().copied().filter(|part| part.len() < word.len());
         let joined = parts.iter().flat_map(|part| joined_values(part));
@@ -189,7 +189,7 @@ fn data_words(text: &str) -> Vec<&str> {
 }
 
 /// Returns the numbers, versions, dates and hashes that a word joins with other text by `-` or `.`, or that follow a
-/// `v`: `1.4.2` in `v1.4.2` and in `app-1.4.2.tar.gz`. A version may have another number behind `-`.
+/// `v`: `1.4.2` in `v1.4.2` and in `app-1.4.2.tar.gz`. A version may have another number after `-`.
 fn joined_values(word: &str) -> Vec<&str> {
     let mut values = runs_of_numbers(word);
     let versions: Vec<&str> = values.iter().flat_map(|run| run.split('-')).filter(|part| part.contains('.')).collect();
@@ -216,7 +216,7 @@ fn runs_of_numbers(word: &str) -> Vec<&str> {
     runs.into_iter().map(|(begin, end)| &word[begin..end]).collect()
 }
 
-/// Returns a version without the `v` in front of it, and other text unchanged.
+/// Returns a version without the `v` before it, and other text unchanged.
 fn without_version_sign(word: &str) -> &str {
     let rest = word.strip_prefix(VERSION_SIGNS);
     rest.filter(|rest| rest.starts_with(|first: char| first.is_ascii_digit())).unwrap_or(word)
@@ -230,7 +230,7 @@ fn is_hexadecimal(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Returns whether a text is a hash, as of a commit. Decimal digits alone are a number.
+/// Returns whether a text is a hash, such as of a commit. Decimal digits alone are a number.
 fn is_hash(text: &str) -> bool {
     text.len() >= MIN_HASH_BYTES && is_hexadecimal(text) && !is_number(text)
 }
@@ -257,7 +257,7 @@ fn rows_with(lines: &[&str], word: &str) -> Vec<(usize, usize)> {
     (0..lines.len()).rev().filter_map(|row| column(lines[row]).map(|column| (row, column))).collect()
 }
 
-/// Maximum length of the line of a pattern, in bytes.
+/// Maximum length of a line that becomes a pattern.
 const MAX_LINE_BYTES: usize = 400;
 
 /// Returns the name of a variable, from the last word before its value.
@@ -292,8 +292,8 @@ const MAX_ROWS_BELOW: usize = 4;
 /// Maximum number of recorded rows that a pattern requires.
 const MAX_RECORDED_ROWS: usize = 60;
 
-/// The pattern between two rows.
-const BETWEEN: &str = r"\s*\n\s*";
+/// Pattern of the text between two rows.
+const ROW_SEPARATOR: &str = r"\s*\n\s*";
 
 /// An output with a value.
 struct Output<'o> {
@@ -310,7 +310,7 @@ impl Output<'_> {
         let value = |group: &str, bindings: &[Binding]| self.row_with_group(row, column, group, bindings);
         let class = class_of(self.word);
         let row_pattern = format!("^ *{} *$", value(&class, &[]));
-        let is_similar: Vec<bool> = self.lines.iter().map(|line| is_at_beginning(&row_pattern, line)).collect();
+        let is_similar: Vec<bool> = self.lines.iter().map(|line| matches_at_start(&row_pattern, line)).collect();
         let is_filled = |row: &usize| !self.lines[*row].trim().is_empty();
         let above = (0..row).rev().filter(is_filled).take(MAX_ROWS_ABOVE).take_while(|row| !is_similar[*row]);
         let below =
@@ -322,7 +322,7 @@ impl Output<'_> {
             let rows_above = window.iter().filter(|index| **index < row).map(|index| row_class(index, bindings));
             let rows_below = window.iter().filter(|index| **index > row).map(|index| row_class(index, bindings));
             let rows: Vec<String> = rows_above.chain([value(group, bindings)]).chain(rows_below).collect();
-            format!("^ *{} *$", rows.join(BETWEEN))
+            format!("^ *{} *$", rows.join(ROW_SEPARATOR))
         };
         let windows = [above.collect::<Vec<usize>>(), below.collect()].into_iter().flat_map(|rows| {
             (1..=rows.len()).map(move |count| {
@@ -343,19 +343,19 @@ impl Output<'_> {
         Some(format!(r"{pattern}(?P<{below}>[\s\S]*{other_row})?"))
     }
 
-    /// Returns the pattern of the rows from the first to the last one similar to that of the value, with their recorded
-    /// values, and groups that match another similar row.
+    /// Returns the pattern of the recorded rows, from the first to the last row that is similar to the row of the
+    /// value, with groups that match another similar row.
     fn recorded_rows_pattern(&self, row: usize, column: usize) -> String {
         let row_pattern = format!("^ *{} *$", self.row_with_group(row, column, &class_of(self.word), &[]));
         let similar: Vec<usize> =
-            (0..self.lines.len()).filter(|row| is_at_beginning(&row_pattern, self.lines[*row])).collect();
+            (0..self.lines.len()).filter(|row| matches_at_start(&row_pattern, self.lines[*row])).collect();
         let (first, last) = (similar.first().copied().unwrap_or(row), similar.last().copied().unwrap_or(row));
         let is_long = last - first >= MAX_RECORDED_ROWS;
         let rows = if is_long { row..row + 1 } else { first..last + 1 };
         let rows = rows.map(|row| self.lines[row].trim()).filter(|line| !line.is_empty());
         let rows =
             rows.map(|line| general_pattern(line, self.bindings, self.facts, Leeway::Nothing)).collect::<Vec<_>>();
-        let rows = format!("^ *{} *$", rows.join(BETWEEN));
+        let rows = format!("^ *{} *$", rows.join(ROW_SEPARATOR));
         if is_long {
             return rows;
         }
@@ -375,19 +375,19 @@ impl Output<'_> {
     fn matching_rows(&self, pattern: &str) -> Vec<usize> {
         let text = |row: usize| self.lines[row..].iter().take(1 + MAX_ROWS_BELOW * 4).copied().collect::<Vec<_>>();
         let is_match =
-            |row: &usize| !self.lines[*row].trim().is_empty() && is_at_beginning(pattern, &text(*row).join("\n"));
+            |row: &usize| !self.lines[*row].trim().is_empty() && matches_at_start(pattern, &text(*row).join("\n"));
         (0..self.lines.len()).filter(is_match).collect()
     }
 }
 
-/// Returns whether a pattern matches at the beginning of a text. One that needs too much work may do so.
-fn is_at_beginning(pattern: &str, text: &str) -> bool {
+/// Returns whether a pattern matches at the beginning of a text. True if the match needs too much work.
+fn matches_at_start(pattern: &str, text: &str) -> bool {
     let pattern = Pattern::new(&format!(r"(?m)\A(?:{pattern})"));
     pattern.is_ok_and(|pattern| pattern.is_match(text).unwrap_or(true))
 }
 
-/// Returns the pattern of another value of the same kind: a number, a hash, a UUID, a version, an address, or a word with
-/// other numbers and random parts in the same places. So `none`, an option or another directory is no version.
+/// Returns the pattern of another value of the same kind: a number, a hash, a UUID, a version, an address, or a word
+/// with other numbers and random parts in the same places. It does not match `none`, an option or another directory.
 fn class_of(word: &str) -> String {
     const NUMBER: &str = "[0-9]+";
     let groups: Vec<usize> = word.split('-').map(str::len).collect();
@@ -407,16 +407,16 @@ fn class_of(word: &str) -> String {
         let parts = word[directory.len()..].split('/').map(|part| if part.is_empty() { "" } else { r"[\w.+-]*\w" });
         return format!("{}{}", escape(directory), parts.collect::<Vec<_>>().join("/"));
     }
-    let (mut pattern, mut rest, mut is_behind_random) = (String::new(), word, false);
+    let (mut pattern, mut rest, mut follows_random_part) = (String::new(), word, false);
     while let Some(first) = rest.chars().next() {
         let length = rest.find(|character| !is_word_character(character)).unwrap_or(rest.len()).max(first.len_utf8());
         let (part, after) = rest.split_at(length);
         rest = after;
         // Names by people, such as `build2`, have letters and digits once.
         if count_switches(part) > 1 {
-            is_behind_random = true;
+            follows_random_part = true;
             pattern.push_str(&format!("[0-9A-Za-z_]{{{}}}", part.chars().count()));
-        } else if is_behind_random && part.bytes().all(|byte| byte.is_ascii_alphabetic()) {
+        } else if follows_random_part && part.bytes().all(|byte| byte.is_ascii_alphabetic()) {
             pattern.push_str(&format!("[A-Za-z]{{{}}}", part.len()));
         } else {
             for piece in pieces(part) {
@@ -439,19 +439,19 @@ fn pieces(word: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Returns, for each turn, the numbers of one or two digits in its line for a shell that no earlier input has and an
-/// earlier output has in a row with words, each with the last such row. They are typed unchanged: most such numbers are
-/// equal by chance.
+/// Returns, for each turn, the small numbers in its shell line that no earlier input contains, but an earlier output
+/// contains in a row with words. Each number has the last such row. The machine types it unchanged, because most small
+/// numbers are equal by chance.
 pub(crate) fn unread_numbers(turns: &[Turn]) -> Vec<Vec<(&str, &str)>> {
-    let wanted: HashSet<&str> = turns.iter().flat_map(small_numbers).collect();
+    let candidates: HashSet<&str> = turns.iter().flat_map(small_numbers).collect();
     let (mut typed, mut rows): (HashSet<&str>, HashMap<&str, &str>) = (HashSet::new(), HashMap::new());
     let mut unread = Vec::with_capacity(turns.len());
     for turn in turns {
         let untyped = small_numbers(turn).into_iter().filter(|number| !typed.contains(number));
         unread.push(untyped.filter_map(|number| rows.get(number).map(|row| (number, *row))).collect());
-        typed.extend(parts(typed_text(&turn.act)).filter(|part| wanted.contains(part)));
+        typed.extend(parts(typed_text(&turn.act)).filter(|part| candidates.contains(part)));
         for row in printed(turn).lines().filter(|row| row.len() <= MAX_LINE_BYTES) {
-            let mut numbers = parts(row).filter(|part| wanted.contains(part)).peekable();
+            let mut numbers = parts(row).filter(|part| candidates.contains(part)).peekable();
             if numbers.peek().is_some() && has_plain_word(row) {
                 rows.extend(numbers.map(|number| (number, row.trim())));
             }
@@ -460,7 +460,7 @@ pub(crate) fn unread_numbers(turns: &[Turn]) -> Vec<Vec<(&str, &str)>> {
     unread
 }
 
-/// Returns the numbers of one or two digits in the line of a turn for a shell.
+/// Returns the numbers of one or two digits in the shell line of a turn.
 fn small_numbers(turn: &Turn) -> Vec<&str> {
     if !turn.at_prompt {
         return Vec::new();
@@ -473,7 +473,7 @@ fn small_numbers(turn: &Turn) -> Vec<&str> {
     numbers
 }
 
-/// Minimum length of a hash, as of a commit.
+/// Minimum length of a hash, such as of a commit.
 const MIN_HASH_BYTES: usize = 7;
 
 /// Returns whether a pattern has a word of three or more letters outside of its classes and variables.

@@ -1,13 +1,15 @@
 //! Patterns for the output of programs: a question without an end of line, a row of a full screen, a menu.
 //!
-//! A pattern generalises text that varies between runs to its class, never to any word: a number to a number, the name
-//! of a month to the name of a month. `classes` has the classes, within the [`Leeway`].
+//! A pattern replaces text that varies between runs with its class, never with any word: a number with any number, the
+//! name of a month with the name of any month. `classes` defines the classes that a [`Leeway`] permits.
 
 mod classes;
 
 use crate::session_log::KnownFacts;
 use crate::template::{Binding, Use, template};
-pub(crate) use classes::{Leeway, TEMPORARY_DIRECTORIES, UUID_GROUPS, count_switches, varying_words, without_classes};
+pub(crate) use classes::{
+    Leeway, TEMPORARY_DIRECTORIES, UUID_GROUPS, count_switches, replace_varying_words, without_classes,
+};
 
 /// Returns the pattern of a question at the end of the output.
 pub(crate) fn question(line: &str, bindings: &[Binding], facts: &KnownFacts, leeway: Leeway) -> String {
@@ -97,7 +99,7 @@ pub(crate) fn names_subject(line: &str) -> bool {
     !words.iter().all(is_generic)
 }
 
-/// Maximum number of compared characters of a row. Of a longer row, the end is compared, which may wrap to the next
+/// Maximum number of compared characters of a row. Of a longer row, only the end is compared. It may wrap to the next
 /// row.
 const MAX_ROW_CHARS: usize = 40;
 
@@ -107,14 +109,14 @@ pub(crate) enum LastRow {
     /// The whole row.
     Whole(String),
     /// A line after the prompt of a shell. The prompt is not in the log.
-    BehindPrompt(String),
+    AfterPrompt(String),
 }
 
 impl LastRow {
     /// Returns the pattern of a screen that ends with this row.
     pub(crate) fn pattern(&self, bindings: &[Binding], facts: &KnownFacts) -> String {
         let literal = |text: &str| general_pattern(text, bindings, facts, Leeway::Nothing);
-        let (Self::Whole(row) | Self::BehindPrompt(row)) = self;
+        let (Self::Whole(row) | Self::AfterPrompt(row)) = self;
         let row = row.trim();
         let count = row.chars().count();
         if count > MAX_ROW_CHARS {
@@ -127,14 +129,14 @@ impl LastRow {
         let prefix = match self {
             Self::Whole(_) => "^ *",
             // A prompt ends with punctuation, such as `$ `. The recording does not have the prompt.
-            Self::BehindPrompt(_) => r"(?:^|[^\w\s][ \t]?)",
+            Self::AfterPrompt(_) => r"(?:^|[^\w\s][ \t]?)",
         };
         format!(r"{prefix}{}\s*\Z", literal(row))
     }
 }
 
-/// Returns the pattern of consecutive rows of a screen, with the rows of `output` above them. `is_last`: the screen is
-/// empty below them.
+/// Returns the pattern of consecutive rows of a screen, with the rows of `output` above them. If `is_last`, the screen
+/// is empty below them.
 pub(crate) fn rows(
     output: &[String],
     rows: &[String],
@@ -206,7 +208,7 @@ pub(crate) fn is_frame(character: char) -> bool {
     ('\u{2500}'..='\u{259f}').contains(&character)
 }
 
-/// Returns whether a pattern matches in a text. `^` and `$` match at lines, as in a wait.
+/// Returns whether a pattern matches in a text. `^` and `$` match at each line, as in a wait.
 pub(crate) fn matches_in(pattern: &str, text: &str) -> bool {
     let pattern = steplatch_pattern::Pattern::new(&format!("(?m){pattern}"));
     pattern.is_ok_and(|pattern| pattern.is_match(text).unwrap_or(false))
@@ -283,7 +285,7 @@ mod tests {
     fn the_last_row_is_whole_behind_a_prompt_or_the_end_of_a_longer_one() {
         let bindings = [Binding { value: "shop".to_owned(), name: "name".to_owned() }];
         let pattern = |row: LastRow| row.pattern(&bindings, &facts());
-        let line = |text: &str| LastRow::BehindPrompt(text.to_owned());
+        let line = |text: &str| LastRow::AfterPrompt(text.to_owned());
         assert_eq!(pattern(line("sh x.sh shop")), r"(?:^|[^\w\s][ \t]?)sh x\.sh {name|regex}\s*\Z");
         assert!(matches_in(&pattern(line("sh x.sh")), "ana@mill:~$ sh x.sh\n"));
         assert!(!matches_in(&pattern(line("sh x.sh")), "ana@mill:~$ sh x.sh\nErase sh x.sh"));

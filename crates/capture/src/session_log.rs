@@ -22,12 +22,12 @@ pub struct SessionLog {
     pub is_imported: bool,
 }
 
-/// An entry of the log, and the output from it up to the next one.
+/// An entry of the log, and the output before the next entry.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Moment {
     /// The entry.
     pub input: InputRecord,
-    /// The output, as lines look in the end.
+    /// The output, with the final text of each line.
     pub printed: String,
     /// Output of a command, from its beginning to its end.
     pub output: Option<String>,
@@ -44,6 +44,6 @@ pub struct KnownFacts {
     pub user: String,
     /// The name of the host.
     pub host: String,
-    /// Words that another capture of the same procedure printed otherwise, each with its other form.
+    /// Words that differ in another capture of the same procedure, each with its other form.
     pub varying: Vec<(String, String)>,
 }

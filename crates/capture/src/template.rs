@@ -34,7 +34,7 @@ pub(crate) fn template(
     escape: impl Fn(&str) -> String,
 ) -> (String, Vec<String>) {
     let (mut template, mut names) = (String::with_capacity(text.len()), Vec::new());
-    let (mut copied, mut index) = (0, 0);
+    let (mut copied_end, mut index) = (0, 0);
     while index < text.len() {
         let binding = bindings
             .iter()
@@ -48,7 +48,7 @@ pub(crate) fn template(
         let mut end = index + binding.value.len();
         let quote = if usage == Use::Shell { quote_at(text, index) } else { None };
         let fills_quotes = quote.is_some_and(|quote| text[..index].ends_with(quote) && text[end..].starts_with(quote));
-        template.push_str(&escape(&text[copied..if fills_quotes { index - 1 } else { index }]));
+        template.push_str(&escape(&text[copied_end..if fills_quotes { index - 1 } else { index }]));
         let filter = match usage {
             // In a here-document, quotes have no effect.
             Use::Shell if !text.contains("<<") => "|sh",
@@ -62,9 +62,9 @@ pub(crate) fn template(
             end += 1;
         }
         names.push(binding.name.clone());
-        (index, copied) = (end, end);
+        (index, copied_end) = (end, end);
     }
-    template.push_str(&escape(&text[copied..]));
+    template.push_str(&escape(&text[copied_end..]));
     (template, names)
 }
 
@@ -75,16 +75,16 @@ pub(crate) fn typed_template(text: &str, bindings: &[Binding], usage: Use) -> (S
 
 /// Replaces each occurrence of `part` that is a separate word.
 pub(crate) fn replace_word(text: &str, part: &str, replacement: &str) -> String {
-    let (mut result, mut copied) = (String::with_capacity(text.len()), 0);
+    let (mut result, mut copied_end) = (String::with_capacity(text.len()), 0);
     for (start, _) in text.match_indices(part).filter(|(start, _)| stands_alone(text, *start, start + part.len())) {
-        result.extend([&text[copied..start], replacement]);
-        copied = start + part.len();
+        result.extend([&text[copied_end..start], replacement]);
+        copied_end = start + part.len();
     }
-    result.push_str(&text[copied..]);
+    result.push_str(&text[copied_end..]);
     result
 }
 
-/// Letters before a version that are no part of it, as in `v1.4.2`.
+/// Letters before a version that are not part of it, as in `v1.4.2`.
 pub(crate) const VERSION_SIGNS: [char; 2] = ['v', 'V'];
 
 /// Returns whether a character is part of a word or number.
@@ -92,7 +92,7 @@ pub(crate) fn is_word_character(character: char) -> bool {
     character.is_alphanumeric() || character == '_'
 }
 
-/// Returns whether a part of a text is not part of a longer word or number. The sign of a version is no part of it.
+/// Returns whether a part of a text is a separate word or number. The letter before a version is not part of it.
 pub(crate) fn stands_alone(text: &str, begin: usize, end: usize) -> bool {
     let is_within_word = |before: Option<char>, after: Option<char>| {
         before.is_some_and(is_word_character) && after.is_some_and(is_word_character)
@@ -154,7 +154,7 @@ fn quote_at(text: &str, index: usize) -> Option<char> {
     quote.filter(|_| !text.contains("<<"))
 }
 
-/// Keys of the terminal of a person, by the bytes that it sends.
+/// Names of keys, by the bytes that a person's terminal sends.
 const KEYS: [(&str, &str); 18] = [
     ("\x1b[A", "up"),
     ("\x1b[B", "down"),

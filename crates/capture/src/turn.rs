@@ -1,7 +1,7 @@
-//! Turns: an input, with the output and the state of the program before the next one.
+//! Turns: each input, with the output and the state of the program before the next input.
 //!
-//! A command that ended without further input is one turn. A program with questions has a turn for the line that
-//! started it and one for each answer.
+//! A command that ended without further input is one turn. A program with questions has one turn for the line that
+//! started it, and one for each answer.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use crate::act::{Act, is_at_prompt, is_input, is_typed};
 use crate::ahead::{
     is_question, keys_of, later_question, move_lines_to_prompt, split_inputs, without_answered_question,
 };
-use crate::drawing::{Entered, asks, heading_index};
+use crate::drawing::{Entered, heading_index, is_open_question};
 use crate::effects::starts_with_stem;
 use crate::menu::{Menu, trimmed_lines};
 use crate::question::{LastRow, Leeway, is_frame, without_frame};
@@ -21,11 +21,11 @@ use crate::session_log::{MASK, Moment, SessionLog};
 /// An input, with its output and the state of the program after it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Turn {
-    /// Index of its log.
-    pub(crate) log: usize,
+    /// Index of the log.
+    pub(crate) log_index: usize,
     /// Time of the input (ISO 8601, UTC), for the order between terminals.
     pub(crate) timestamp: String,
-    /// The number of its entry.
+    /// Number of the log entry.
     pub(crate) number: u64,
     pub(crate) act: Act,
     /// Waits of the client that ended with a match, in order.
@@ -33,23 +33,23 @@ pub(crate) struct Turn {
     pub(crate) ending: Ending,
     /// Output up to the next input.
     pub(crate) printed: String,
-    /// Seconds to the end of the command, or of the last wait.
+    /// Seconds until the end of the command, or of the last wait.
     pub(crate) elapsed: Option<f64>,
-    /// The rows of the screen before the input, of a full-screen program.
+    /// The rows of the screen before the input, in a full-screen program.
     pub(crate) screen: Option<String>,
     /// True for an input at the prompt of a shell.
     pub(crate) at_prompt: bool,
     /// The entries that the program must show because the next input chooses one of them.
     pub(crate) menu: Menu,
     /// The heading above the question, and the rows between them.
-    pub(crate) above: Vec<String>,
-    /// Permitted variation of the question in the next run, by its answer.
+    pub(crate) rows_above: Vec<String>,
+    /// Permitted variation of the question in the next run. It depends on the answer.
     pub(crate) leeway: Leeway,
-    /// The text of its answer.
+    /// The text of the answer.
     pub(crate) answer: String,
     /// Mode in which the program reads the next input.
-    pub(crate) reads: NextRead,
-    /// Number of keys pressed at once, for a program that reads keys.
+    pub(crate) next_read: NextRead,
+    /// Number of keys typed at once for a program that reads keys, or else 0.
     pub(crate) key_count: usize,
 }
 
@@ -59,11 +59,11 @@ pub(crate) enum NextRead {
     /// There is no next input.
     #[default]
     None,
-    /// It reads a line with an echo.
+    /// A line with an echo.
     Line,
-    /// It reads input with an echo.
+    /// Input with an echo.
     Shown,
-    /// It reads a line without an echo.
+    /// A line without an echo.
     Hidden,
     /// Unknown: with or without an echo.
     Any,
@@ -73,7 +73,7 @@ impl NextRead {
     fn from_input(input: &InputRecord, is_imported: bool) -> Self {
         match input.context.as_str() {
             _ if interrupts(input) && input.awaited != Some(true) => Self::None,
-            // A recording by another program does not have the mode.
+            // An imported recording does not have the mode.
             "password" if is_imported => Self::Any,
             "password" => Self::Hidden,
             // A program that reads keys takes Enter after a line as the answer to its next question.
@@ -112,7 +112,7 @@ pub(crate) enum Ending {
     Question(String),
     /// The program read a line without showing it.
     Password(String),
-    /// The program read input without output after this row.
+    /// The program printed nothing between this row and the next input.
     Silent(LastRow),
     /// A full-screen program showed these rows.
     Screen(String),
@@ -120,12 +120,12 @@ pub(crate) enum Ending {
     Open,
 }
 
-/// Returns the turns of a log, and the inputs that are no turns.
-pub(crate) fn read_turns(index: usize, log: &SessionLog) -> (Vec<Turn>, Vec<OmittedInput>) {
+/// Returns the turns of a log, and the omitted inputs.
+pub(crate) fn read_turns(log_index: usize, log: &SessionLog) -> (Vec<Turn>, Vec<OmittedInput>) {
     let moments = split_inputs(&log.moments);
     let moments = move_lines_to_prompt(&moments);
     let mut reader = Reader {
-        index,
+        log_index,
         moments: &moments,
         is_imported: log.is_imported,
         has_resized: false,
@@ -133,9 +133,9 @@ pub(crate) fn read_turns(index: usize, log: &SessionLog) -> (Vec<Turn>, Vec<Omit
         omitted_inputs: Vec::new(),
         open_command: None,
     };
-    let mut at = 0;
-    while at < moments.len() {
-        at = reader.read_entry(at);
+    let mut entry_index = 0;
+    while entry_index < moments.len() {
+        entry_index = reader.read_entry(entry_index);
     }
     let mut turns = reader.turns;
     for turn in &mut turns {
@@ -144,71 +144,75 @@ pub(crate) fn read_turns(index: usize, log: &SessionLog) -> (Vec<Turn>, Vec<Omit
     (turns, reader.omitted_inputs)
 }
 
-/// Maximum bytes of the output of a turn.
+/// Maximum length of the output of a turn.
 const MAX_PRINTED_BYTES: usize = 64 << 10;
 
-fn floor_boundary(text: &str, at: usize) -> usize {
-    (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
+fn floor_boundary(text: &str, end: usize) -> usize {
+    (0..=end.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0)
 }
 
 /// Reader of the entries of a log.
 struct Reader<'r> {
-    index: usize,
+    log_index: usize,
     moments: &'r [Moment],
     is_imported: bool,
-    /// True if the omitted inputs have a change of size.
+    /// True if the omitted inputs include a change of size.
     has_resized: bool,
     turns: Vec<Turn>,
     omitted_inputs: Vec<OmittedInput>,
-    /// Exit code of the running command that got input, once the command has ended; `None` without such a command.
+    /// Exit code of the last command that got input: `Some(None)` while it runs, `None` without such a command.
     open_command: Option<Option<i32>>,
 }
 
 impl Reader<'_> {
-    /// Reads the entry at `at`, and returns the index of the next one.
-    fn read_entry(&mut self, at: usize) -> usize {
+    /// Reads an entry, and returns the index of the next entry.
+    fn read_entry(&mut self, entry_index: usize) -> usize {
         let moments = self.moments;
-        let input = &moments[at].input;
+        let input = &moments[entry_index].input;
         match input.kind {
             InputKind::Wait => {
-                self.add_wait(at);
-                at + 1
+                self.add_wait(entry_index);
+                entry_index + 1
             }
             InputKind::Resize => {
                 self.omit_resize();
-                at + 1
+                entry_index + 1
             }
             InputKind::Signal if input.signal == Some(2) => {
-                self.push_turn(at, Act::Typed { text: String::new(), keys: vec!["ctrl-c".to_owned()] });
-                at + 1
+                self.push_turn(entry_index, Act::Typed { text: String::new(), keys: vec!["ctrl-c".to_owned()] });
+                entry_index + 1
             }
             InputKind::Signal => {
                 let signal = input.signal.unwrap_or_default();
                 self.omit_input(format!("signal {signal}"), "no action sends this signal");
-                at + 1
+                entry_index + 1
             }
             InputKind::Command => {
-                self.add_command(at);
-                at + 1
+                self.add_command(entry_index);
+                entry_index + 1
             }
             InputKind::Entered => {
-                self.omit_untyped_line(at);
-                at + 1
+                self.omit_untyped_line(entry_index);
+                entry_index + 1
             }
-            InputKind::Typed | InputKind::Attached | InputKind::Hidden if is_at_prompt(input) => self.read_line(at),
+            InputKind::Typed | InputKind::Attached | InputKind::Hidden if is_at_prompt(input) => {
+                self.read_line(entry_index)
+            }
             InputKind::Typed | InputKind::Attached | InputKind::Hidden => {
                 let act = act_of(input);
-                self.push_turn(at, act);
-                at + 1
+                self.push_turn(entry_index, act);
+                entry_index + 1
             }
         }
     }
 
-    /// Omits a line that a shell read and no client typed: a program put it into its own terminal. A line before all
-    /// inputs belongs to an input that is no longer in the log.
-    fn omit_untyped_line(&mut self, at: usize) {
-        let Some(line) = self.moments[at].input.text.as_deref().filter(|line| !line.trim().is_empty()) else { return };
-        let before = &self.moments[..at];
+    /// Omits a line that a shell read but no client typed: a program put it into its own terminal. A line before all
+    /// inputs belongs to an input that the log no longer contains.
+    fn omit_untyped_line(&mut self, entry_index: usize) {
+        let Some(line) = self.moments[entry_index].input.text.as_deref().filter(|line| !line.trim().is_empty()) else {
+            return;
+        };
+        let before = &self.moments[..entry_index];
         let has_earlier_input = before.iter().any(|moment| is_input(&moment.input));
         let is_typed = |moment: &Moment| match moment.input.kind {
             InputKind::Hidden => true,
@@ -219,7 +223,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Omits the changes of size, as one entry: each time a person attaches the terminal, its size changes.
+    /// Omits all changes of size as one input: the size changes each time a person attaches the terminal.
     fn omit_resize(&mut self) {
         if !self.has_resized {
             self.has_resized = true;
@@ -232,44 +236,48 @@ impl Reader<'_> {
     }
 
     /// Returns the next input after an entry.
-    fn next_input(&self, at: usize) -> Option<&Moment> {
-        self.moments[at + 1..].iter().find(|moment| is_input(&moment.input))
+    fn next_input(&self, entry_index: usize) -> Option<&Moment> {
+        self.moments[entry_index + 1..].iter().find(|moment| is_input(&moment.input))
     }
 
     /// Returns whether the command of an entry got input before its end.
-    fn is_conversation(&self, at: usize) -> bool {
-        let Some(next) = self.next_input(at) else { return self.moments[at].input.reason.as_deref() != Some("ended") };
-        let command_end =
-            self.moments[at].input.output_end.filter(|_| self.moments[at].input.reason.as_deref() == Some("ended"));
+    fn is_conversation(&self, entry_index: usize) -> bool {
+        let Some(next) = self.next_input(entry_index) else {
+            return self.moments[entry_index].input.reason.as_deref() != Some("ended");
+        };
+        let command_end = self.moments[entry_index]
+            .input
+            .output_end
+            .filter(|_| self.moments[entry_index].input.reason.as_deref() == Some("ended"));
         // The output does not include a full screen, or a menu that Enter alone closes. A line that was typed ahead is
         // not an answer.
-        let answers = next.input.context == "full_screen" || next.input.awaited == Some(true);
-        let is_before = |end| next.input.offset < end || answers && next.input.offset == end;
+        let is_answer = next.input.context == "full_screen" || next.input.awaited == Some(true);
+        let is_before = |end| next.input.offset < end || is_answer && next.input.offset == end;
         !is_at_prompt(&next.input) && command_end.is_none_or(is_before)
     }
 
-    fn add_command(&mut self, at: usize) {
-        let moment = &self.moments[at];
+    fn add_command(&mut self, entry_index: usize) {
+        let moment = &self.moments[entry_index];
         let InputRecord { text, working_directory, exit_code, error, .. } = &moment.input;
         let command = text.clone().unwrap_or_default();
         if let Some(error) = error {
             return self.omit_input(command, &format!("it was not run: {error}"));
         }
-        if self.is_conversation(at) {
+        if self.is_conversation(entry_index) {
             self.open_command = Some(*exit_code);
             let directory = working_directory.as_ref().map(|directory| format!("cd {} && ", quoted(directory)));
             let text = format!("{}{command}\n", directory.unwrap_or_default());
-            return self.push_turn(at, Act::Typed { text, keys: Vec::new() });
+            return self.push_turn(entry_index, Act::Typed { text, keys: Vec::new() });
         }
         let output = moment.output.clone().unwrap_or_else(|| moment.printed.clone());
         let directory = working_directory.clone();
-        self.push_turn(at, Act::Command { command, directory, exit_code: *exit_code, output });
+        self.push_turn(entry_index, Act::Command { command, directory, exit_code: *exit_code, output });
     }
 
     /// Reads the text typed at a prompt, up to the lines that the shell read.
-    fn read_line(&mut self, at: usize) -> usize {
-        let (mut typed, mut entered_lines) = (Vec::new(), Vec::new());
-        let mut next = at;
+    fn read_line(&mut self, entry_index: usize) -> usize {
+        let (mut typed_entries, mut entered_lines) = (Vec::new(), Vec::new());
+        let mut next = entry_index;
         while let Some(moment) = self.moments.get(next) {
             let input = &moment.input;
             match input.kind {
@@ -277,39 +285,42 @@ impl Reader<'_> {
                 InputKind::Wait => {}
                 // A change of size does not end the line.
                 InputKind::Resize => self.omit_resize(),
-                _ if is_typed(input) && is_at_prompt(input) && entered_lines.is_empty() => typed.push(next),
+                _ if is_typed(input) && is_at_prompt(input) && entered_lines.is_empty() => typed_entries.push(next),
                 _ => break,
             }
             next += 1;
         }
-        let is_hidden = typed.iter().any(|at| self.moments[*at].input.kind == InputKind::Hidden);
-        let text: String = typed.iter().map(|at| edited_text(&self.moments[*at].input)).collect();
+        let is_hidden =
+            typed_entries.iter().any(|entry_index| self.moments[*entry_index].input.kind == InputKind::Hidden);
+        let text: String =
+            typed_entries.iter().map(|entry_index| edited_text(&self.moments[*entry_index].input)).collect();
         if entered_lines.is_empty() {
-            let what = if is_hidden { "text without an echo".to_owned() } else { text.trim().to_owned() };
-            let is_enter = what.is_empty();
+            let shown_text = if is_hidden { "text without an echo".to_owned() } else { text.trim().to_owned() };
+            let is_enter = shown_text.is_empty();
             if !is_enter {
-                self.omit_input(what, "the line was not entered");
+                self.omit_input(shown_text, "the line was not entered");
             }
             return next;
         }
-        let is_plain = typed.iter().all(|at| is_plain(&self.moments[*at].input)) && entered_lines.len() == 1;
-        let text = if is_plain { mask_hidden_lines(&text, &self.printed_from(at)) } else { text };
-        for (index, &entered) in entered_lines.iter().enumerate() {
+        let is_plain = typed_entries.iter().all(|entry_index| is_plain(&self.moments[*entry_index].input))
+            && entered_lines.len() == 1;
+        let text = if is_plain { mask_hidden_lines(&text, &self.printed_from(entry_index)) } else { text };
+        for (index, &line_entry) in entered_lines.iter().enumerate() {
             let is_last = index + 1 == entered_lines.len();
-            let input = &self.moments[entered].input;
+            let input = &self.moments[line_entry].input;
             let line = if is_plain { Some(text.trim_end_matches('\n').to_owned()) } else { input.text.clone() };
-            let is_conversation = is_last && self.is_conversation(entered);
+            let is_conversation = is_last && self.is_conversation(line_entry);
             if is_conversation {
                 self.open_command = Some(input.exit_code);
             }
-            let begin = if index == 0 { at } else { entered };
+            let begin = if index == 0 { entry_index } else { line_entry };
             match line.filter(|_| !is_hidden) {
                 None => self.push_turn(begin, Act::Hidden { entered: true, row: "command".to_owned() }),
                 Some(line) if is_conversation => {
                     self.push_turn(begin, Act::Typed { text: format!("{line}\n"), keys: Vec::new() });
                 }
                 Some(command) => {
-                    let output = self.moments[entered].output.clone().unwrap_or_default();
+                    let output = self.moments[line_entry].output.clone().unwrap_or_default();
                     let act = Act::Command { command, directory: None, exit_code: input.exit_code, output };
                     self.push_turn(begin, act);
                 }
@@ -318,18 +329,18 @@ impl Reader<'_> {
                 turn.elapsed = input.elapsed_time.or(turn.elapsed);
             }
         }
-        for wait in at..next {
-            if self.moments[wait].input.kind == InputKind::Wait {
-                self.add_wait(wait);
+        for index in entry_index..next {
+            if self.moments[index].input.kind == InputKind::Wait {
+                self.add_wait(index);
             }
         }
         next
     }
 
     /// Adds the wait of an entry to the turn before it.
-    fn add_wait(&mut self, at: usize) {
-        let next = self.next_input(at).map(|next| next.input.offset);
-        let input = &self.moments[at].input;
+    fn add_wait(&mut self, entry_index: usize) {
+        let next = self.next_input(entry_index).map(|next| next.input.offset);
+        let input = &self.moments[entry_index].input;
         let Some(turn) = self.turns.last_mut() else { return };
         turn.elapsed = seconds_between(&turn.timestamp, &input.timestamp).or(turn.elapsed);
         let (Some("match"), Some(pattern)) = (input.reason.as_deref(), input.pattern.clone()) else { return };
@@ -340,25 +351,25 @@ impl Reader<'_> {
         }
     }
 
-    fn push_turn(&mut self, at: usize, act: Act) {
-        let input = &self.moments[at].input;
-        let mut printed = self.printed_from(at);
+    fn push_turn(&mut self, entry_index: usize, act: Act) {
+        let input = &self.moments[entry_index].input;
+        let mut printed = self.printed_from(entry_index);
         let ending = match act {
             Act::Command { exit_code, .. } => Ending::Prompt { exit_code },
-            Act::Typed { .. } | Act::Hidden { .. } => self.ending_after(at, &printed),
+            Act::Typed { .. } | Act::Hidden { .. } => self.ending_after(entry_index, &printed),
         };
-        let next = self.next_input(at).map(|next| &next.input);
+        let next = self.next_input(entry_index).map(|next| &next.input);
         // A replay of the recording compares the whole row, which ends with the input.
-        if let Ending::Silent(LastRow::Whole(row) | LastRow::BehindPrompt(row)) = &ending {
+        if let Ending::Silent(LastRow::Whole(row) | LastRow::AfterPrompt(row)) = &ending {
             printed = format!("{row}\n");
         }
-        // Without the input that was typed ahead, the question is at this position.
+        // A run does not type ahead, so it finds the question at this position.
         if let (Ending::Question(question), Some(false)) = (&ending, next.and_then(|next| next.awaited))
             && !printed.trim_end().ends_with(question.trim_end())
         {
             printed.push_str(question);
         }
-        let menu = next.map(|next| self.menu_of_next_input(at, &ending, &printed, next)).unwrap_or_default();
+        let menu = next.map(|next| self.menu_of_next_input(entry_index, &ending, &printed, next)).unwrap_or_default();
         let leeway = match (&ending, next) {
             // A number that chooses an entry is not data.
             _ if matches!(menu, Menu::Printed(_)) => Leeway::Identifiers,
@@ -369,18 +380,18 @@ impl Reader<'_> {
             (Ending::Password(_), Some(_)) => Leeway::Identifiers,
             _ => Leeway::Data,
         };
-        let reads = next.map(|next| NextRead::from_input(next, self.is_imported)).unwrap_or_default();
-        let above = match &ending {
+        let next_read = next.map(|next| NextRead::from_input(next, self.is_imported)).unwrap_or_default();
+        let rows_above = match &ending {
             Ending::Question(question) | Ending::Password(question) => rows_above(&printed, question),
             Ending::Prompt { .. } | Ending::Silent(_) | Ending::Screen(_) | Ending::Open => Vec::new(),
         };
         self.turns.push(Turn {
             menu,
-            above,
+            rows_above,
             leeway,
             answer: next.and_then(|next| next.text.clone()).unwrap_or_default().trim().to_owned(),
-            reads,
-            log: self.index,
+            next_read,
+            log_index: self.log_index,
             timestamp: input.timestamp.clone(),
             number: input.number,
             act,
@@ -394,13 +405,13 @@ impl Reader<'_> {
         });
     }
 
-    /// Returns the menu of which the next input chooses an entry.
-    fn menu_of_next_input(&self, at: usize, ending: &Ending, printed: &str, next: &InputRecord) -> Menu {
+    /// Returns the menu from which the next input chooses an entry.
+    fn menu_of_next_input(&self, entry_index: usize, ending: &Ending, printed: &str, next: &InputRecord) -> Menu {
         let act = act_of(next);
         match (ending, &next.screen) {
             (Ending::Screen(rows), _) => Menu::from_screen(rows, &next.highlighted, &act),
             (Ending::Question(_) | Ending::Password(_), Some(screen)) => {
-                let entered = self.lines_since_prompt(at);
+                let entered = self.lines_since_prompt(entry_index);
                 Menu::from_rows_in_place(
                     screen,
                     &next.highlighted,
@@ -414,70 +425,71 @@ impl Reader<'_> {
         }
     }
 
-    /// Returns the lines that were entered up to an entry, from the last one at a prompt on.
-    fn lines_since_prompt(&self, at: usize) -> Vec<Entered> {
-        let prompt = self.moments[..=at].iter().rposition(|moment| is_at_prompt(&moment.input)).unwrap_or(0);
-        self.moments[prompt..=at].iter().filter_map(|moment| entered_line(&moment.input)).collect()
+    /// Returns the lines entered from the last prompt up to an entry.
+    fn lines_since_prompt(&self, entry_index: usize) -> Vec<Entered> {
+        let prompt = self.moments[..=entry_index].iter().rposition(|moment| is_at_prompt(&moment.input)).unwrap_or(0);
+        self.moments[prompt..=entry_index].iter().filter_map(|moment| entered_line(&moment.input)).collect()
     }
 
     /// Returns the output from an entry up to the next input.
-    fn printed_from(&self, at: usize) -> String {
-        let mut printed = self.moments[at].printed.clone();
-        let rest = self.moments[at + 1..].iter().take_while(|moment| !is_input(&moment.input));
+    fn printed_from(&self, entry_index: usize) -> String {
+        let mut printed = self.moments[entry_index].printed.clone();
+        let rest = self.moments[entry_index + 1..].iter().take_while(|moment| !is_input(&moment.input));
         printed.extend(rest.map(|moment| moment.printed.as_str()));
         printed
     }
 
     /// Returns the question of the input after an entry, if that input was typed ahead.
-    fn later_question_after(&self, at: usize) -> Option<String> {
-        let next = (at + 1..self.moments.len()).find(|index| is_input(&self.moments[*index].input))?;
+    fn later_question_after(&self, entry_index: usize) -> Option<String> {
+        let next = (entry_index + 1..self.moments.len()).find(|index| is_input(&self.moments[*index].input))?;
         later_question(self.moments, next)
     }
 
-    /// Returns the last row of the screen, if the program had no output since the input of an entry.
-    fn silent_row(&self, at: usize, printed: &str) -> Option<LastRow> {
-        let typed = |input: &InputRecord| match act_of(input) {
+    /// Returns the last row of the screen, if the program printed nothing after the input of an entry.
+    fn silent_row(&self, entry_index: usize, printed: &str) -> Option<LastRow> {
+        let typed_text = |input: &InputRecord| match act_of(input) {
             Act::Typed { text, .. } => text.trim().to_owned(),
             Act::Command { .. } | Act::Hidden { .. } => String::new(),
         };
         let printed = printed.trim();
-        if !printed.is_empty() && printed != typed(&self.moments[at].input) {
+        if !printed.is_empty() && printed != typed_text(&self.moments[entry_index].input) {
             return None;
         }
-        let row = (0..=at).rev().find_map(|index| {
+        let row = (0..=entry_index).rev().find_map(|index| {
             let Moment { input, printed, .. } = &self.moments[index];
             let last = printed.lines().map(str::trim).rfind(|line| !line.is_empty());
-            let before = || {
+            let row_before_cursor = || {
                 let row = input.row.clone().filter(|row| !row.trim().is_empty());
                 row.or_else(|| later_question(self.moments, index)).unwrap_or_default()
             };
-            let text = if is_input(input) { typed(input) } else { String::new() };
+            let text = if is_input(input) { typed_text(input) } else { String::new() };
             let (first, last_typed) = text.rsplit_once('\n').unwrap_or(("", &text));
             match last {
                 // The echo of the input, after the text before the cursor.
                 Some(last) if !text.is_empty() && last == last_typed.trim() => Some(match is_at_prompt(input) {
-                    true => LastRow::BehindPrompt(last.to_owned()),
-                    false if first.is_empty() => LastRow::Whole(format!("{}{last}", before())),
+                    true => LastRow::AfterPrompt(last.to_owned()),
+                    false if first.is_empty() => LastRow::Whole(format!("{}{last}", row_before_cursor())),
                     false => LastRow::Whole(last.to_owned()),
                 }),
                 Some(last) => Some(LastRow::Whole(last.to_owned())),
                 // Hidden text, and keys without an echo.
-                None => Some(before()).filter(|row| is_input(input) && !row.trim().is_empty()).map(LastRow::Whole),
+                None => Some(row_before_cursor())
+                    .filter(|row| is_input(input) && !row.trim().is_empty())
+                    .map(LastRow::Whole),
             }
         });
-        row.filter(|(LastRow::Whole(row) | LastRow::BehindPrompt(row))| row.len() <= MAX_QUESTION_BYTES)
+        row.filter(|(LastRow::Whole(row) | LastRow::AfterPrompt(row))| row.len() <= MAX_QUESTION_BYTES)
     }
 
     /// Returns the state of the program between an entry and the next input.
-    fn ending_after(&self, at: usize, printed: &str) -> Ending {
-        // The line that the shell read follows the typed text.
-        let next_moment = self.moments[at + 1..].iter().find(|moment| is_input(&moment.input));
-        let echoed = next_moment.and_then(|moment| question_of_echo(&moment.input, &moment.printed));
+    fn ending_after(&self, entry_index: usize, printed: &str) -> Ending {
+        let next_moment = self.moments[entry_index + 1..].iter().find(|moment| is_input(&moment.input));
+        let question_before_echo = next_moment.and_then(|moment| question_of_echo(&moment.input, &moment.printed));
         let Some(next) = next_moment.map(|moment| &moment.input) else {
             let reason = |moment: &Moment| (moment.input.kind == InputKind::Wait).then(|| moment.input.reason.clone());
-            let last_wait = self.moments[at + 1..].iter().rev().find_map(reason).flatten();
+            let last_wait = self.moments[entry_index + 1..].iter().rev().find_map(reason).flatten();
             let row = |moment: &Moment| (moment.input.kind == InputKind::Wait).then(|| moment.input.row.clone());
-            let last_row = self.moments[at + 1..].iter().rev().find_map(row).flatten();
+            let last_row = self.moments[entry_index + 1..].iter().rev().find_map(row).flatten();
             return match (self.open_command, last_wait.as_deref()) {
                 (Some(Some(code)), _) => Ending::Prompt { exit_code: Some(code) },
                 (_, Some("prompt")) => Ending::Prompt { exit_code: None },
@@ -489,30 +501,30 @@ impl Reader<'_> {
             "prompt" => Ending::Prompt { exit_code: self.open_command.flatten() },
             "full_screen" => Ending::Screen(next.screen.clone().unwrap_or_default()),
             context => {
-                // A program that waited had printed its question before the cursor.
-                if let Some(question) = echoed.filter(|_| next.awaited != Some(true)) {
+                // If the program waited for the input, its question is before the cursor.
+                if let Some(question) = question_before_echo.filter(|_| next.awaited != Some(true)) {
                     return Ending::Question(question.to_owned());
                 }
                 let row = next.row.clone().unwrap_or_default();
-                // Of a question that is longer than a row, the screen has only the last row.
+                // The screen row has only the end of a question that is longer than a row.
                 let line = printed.rsplit('\n').next().unwrap_or_default();
                 let question = question_before_cursor(line, row);
-                let question = without_answered_question(self.moments, at, &question).to_owned();
-                // No program reads a key that interrupts.
+                let question = without_answered_question(self.moments, entry_index, &question).to_owned();
+                // A program that does not wait does not read a key that interrupts.
                 let is_read = !interrupts(next) || next.awaited == Some(true);
                 let is_ahead = is_read && next.awaited == Some(false);
                 let is_blank = question.trim().is_empty();
-                // The question of an input that was typed ahead follows it.
-                let later = |question: &str| {
+                // The question for typed-ahead input follows the input.
+                let question_ahead = |question: &str| {
                     let is_open = is_ahead && !is_question(question);
-                    if is_open { self.later_question_after(at) } else { None }
+                    if is_open { self.later_question_after(entry_index) } else { None }
                 };
-                if is_blank && let Some(row) = self.silent_row(at, printed) {
-                    return later("").map_or(Ending::Silent(row), Ending::Question);
+                if is_blank && let Some(row) = self.silent_row(entry_index, printed) {
+                    return question_ahead("").map_or(Ending::Silent(row), Ending::Question);
                 }
-                let asked = if is_blank { asking_line(printed, is_read && !is_ahead) } else { None };
+                let asking_row = if is_blank { asking_line(printed, is_read && !is_ahead) } else { None };
                 let last_line = || if is_blank && is_read { asking_line(printed, true) } else { None };
-                let question = asked.or_else(|| later(&question)).or_else(last_line).unwrap_or(question);
+                let question = asking_row.or_else(|| question_ahead(&question)).or_else(last_line).unwrap_or(question);
                 if context == "password" { Ending::Password(question) } else { Ending::Question(question) }
             }
         }
@@ -521,13 +533,13 @@ impl Reader<'_> {
 
 /// Returns the question before the cursor, from the end of the output and the row of the screen.
 fn question_before_cursor(line: &str, row: String) -> String {
-    let shown = expand_tabs(line);
-    let [end, row_end] = [shown.trim_end(), row.trim_end()];
+    let expanded = expand_tabs(line);
+    let [end, row_end] = [expanded.trim_end(), row.trim_end()];
     if line.len() > MAX_QUESTION_BYTES || !end.ends_with(row.trim()) {
         return row;
     }
     // A tab at the end of the output moves the cursor, but is not in the log.
-    let is_moved = row_end.ends_with(end) && row.len() - row_end.len() > shown.len() - end.len();
+    let is_moved = row_end.ends_with(end) && row.len() - row_end.len() > expanded.len() - end.len();
     if is_moved { format!("{line}\t") } else { line.to_owned() }
 }
 
@@ -536,18 +548,18 @@ fn expand_tabs(line: &str) -> Cow<'_, str> {
     if !line.contains('\t') {
         return Cow::Borrowed(line);
     }
-    let mut shown = String::new();
+    let mut expanded = String::new();
     let mut column = 0;
     for character in line.chars() {
         let width = if character == '\t' { 8 - column % 8 } else { 1 };
         column += width;
         if character == '\t' {
-            shown.extend(std::iter::repeat_n(' ', width));
+            expanded.extend(std::iter::repeat_n(' ', width));
         } else {
-            shown.push(character);
+            expanded.push(character);
         }
     }
-    Cow::Owned(shown)
+    Cow::Owned(expanded)
 }
 
 /// Returns the rows of a menu that a program draws.
@@ -556,7 +568,7 @@ fn drawn_text(menu: &Menu) -> Option<String> {
 }
 
 /// Returns the heading above the question at the end of an output, and the rows between them. The first line is the
-/// previous input of the program.
+/// echo of the previous input.
 fn rows_above(printed: &str, question: &str) -> Vec<String> {
     let lines: Vec<&str> = printed.trim_end().lines().collect();
     match lines.split_last() {
@@ -567,29 +579,28 @@ fn rows_above(printed: &str, question: &str) -> Vec<String> {
     }
 }
 
-/// Maximum number of rows between a question and the row without a word in which it is answered.
+/// Maximum number of rows between a question and its answer row, if that row has no word.
 const MAX_ROWS_BELOW_QUESTION: usize = 5;
 
-/// Returns the index of the row that names the subject of the question below these lines: the last row with a word. If
-/// the last row of a prompt is a part of its frame, or a sign such as `> `, that word may be a placeholder, and the
-/// question is above it.
-fn subject_index(lines: &[&str], last: &str) -> usize {
+/// Returns the index of the row that names the subject of the question after these lines: the last row with a word. If
+/// `question_row` is only a frame or a sign such as `> `, that word may be a placeholder, and the question is above it.
+fn subject_index(lines: &[&str], question_row: &str) -> usize {
     let heading = heading_index(lines, lines.len());
-    if last.contains(char::is_alphanumeric) || last.trim().is_empty() {
+    if question_row.contains(char::is_alphanumeric) || question_row.trim().is_empty() {
         return heading;
     }
     let mut filled = (0..lines.len()).rev().filter(|row| !lines[*row].trim().is_empty());
-    if without_frame(last).is_empty() {
+    if without_frame(question_row).is_empty() {
         let is_outside = |row: &usize| !lines[*row].trim_start().starts_with(is_frame);
         return filled.clone().find(is_outside).or_else(|| filled.next_back()).map_or(heading, |row| row.min(heading));
     }
-    let asked = filled.take(MAX_ROWS_BELOW_QUESTION).find(|row| asks(lines, *row));
-    asked.map_or(heading, |row| row.min(heading))
+    let open_question = filled.take(MAX_ROWS_BELOW_QUESTION).find(|row| is_open_question(lines, *row));
+    open_question.map_or(heading, |row| row.min(heading))
 }
 
-/// Returns the permitted variation of a question in the next run. Only an answer with a digit, a path or an address is
-/// data, so that its question may have other numbers. Any other word may mean yes or no in some language, and the
-/// meaning of a word or key that the question offers depends on the whole question.
+/// Returns the permitted variation of a question in the next run. An answer with a digit, a path or an address is data,
+/// and its question may have other numbers. Any other word may mean yes or no in some language, and the meaning of an
+/// offered word or key depends on the whole question.
 fn leeway_of(answer: &Act, question: &str) -> Leeway {
     let Act::Typed { text, .. } = answer else { return Leeway::Identifiers };
     let is_data = |line: &str| {
@@ -602,7 +613,7 @@ fn leeway_of(answer: &Act, question: &str) -> Leeway {
     if !text.trim().is_empty() && text.trim().lines().all(is_data) { Leeway::Data } else { Leeway::Identifiers }
 }
 
-/// Stems of English words in questions whose answer removes something or is binding, even if it is a code or a number.
+/// Stems of English words in questions whose answer removes something or is binding, even a code or a number.
 const BINDING_STEMS: [&str; 34] = [
     "delet", "destr", "drop", "purg", "wip", "eras", "remov", "overwrit", "truncat", "format", "reformat", "confirm",
     "terminat", "kill", "pay", "send", "revok", "sell", "buy", "bought", "burn", "withdraw", "donat", "transfer",
@@ -654,8 +665,9 @@ impl Turn {
 const ASKING_WORDS: [&str; 7] = ["choose", "enter", "input", "pick", "press", "select", "type"];
 
 /// Returns the last line of an output, with its end, as the question of a program that reads the answer on a new line.
-/// Unless the program `reads`, only a line that asks is one. The first line is the previous input of the program.
-fn asking_line(printed: &str, reads: bool) -> Option<String> {
+/// Unless the program reads input, the line must look like a question. The first line is the echo of the previous
+/// input.
+fn asking_line(printed: &str, is_reading: bool) -> Option<String> {
     let (_, reply) = printed.split_once('\n')?;
     let line = reply.trim_end().lines().next_back()?.trim_end();
     let first = line
@@ -664,12 +676,12 @@ fn asking_line(printed: &str, reads: bool) -> Option<String> {
         .next()
         .unwrap_or_default()
         .to_ascii_lowercase();
-    let asks = reads || line.ends_with([':', '?']) || ASKING_WORDS.contains(&first.as_str());
-    (asks && !line.is_empty() && line.len() <= MAX_QUESTION_BYTES).then(|| format!("{line}\n"))
+    let is_question = is_reading || line.ends_with([':', '?']) || ASKING_WORDS.contains(&first.as_str());
+    (is_question && !line.is_empty() && line.len() <= MAX_QUESTION_BYTES).then(|| format!("{line}\n"))
 }
 
-/// Returns the question of a program that got an input while it still printed: the beginning of the line with the echo
-/// of the input. `None` if the echo is first, because the program had waited.
+/// Returns the question of a program that got an input while it still printed: the text before the echo of the input.
+/// `None` if the output begins with the echo, because the program waited.
 fn question_of_echo<'m>(input: &InputRecord, printed: &'m str) -> Option<&'m str> {
     let typed = input.text.as_deref().filter(|_| input.kind == InputKind::Typed && input.context == "program")?;
     let typed = typed.lines().next().map(str::trim).filter(|typed| !typed.is_empty())?;
@@ -695,7 +707,7 @@ fn is_plain(input: &InputRecord) -> bool {
         && input.keys.iter().all(|key| matches!(key.as_str(), "enter" | "return"))
 }
 
-/// Keys that signal a program, which does not read them.
+/// Keys that send a signal to a program, which does not read them.
 const SIGNAL_KEYS: [&str; 3] = ["ctrl-c", "ctrl-z", "ctrl-\\"];
 
 /// Returns whether an input consists of keys that signal a program.
@@ -746,8 +758,8 @@ pub(crate) fn quoted(word: &str) -> String {
     }
 }
 
-/// Returns lines typed at once at a prompt, with a mask for each line without an echo after the first one: the program
-/// that the first one started may have read it as a password.
+/// Masks each line without an echo after the first of several lines typed together at a prompt: the program that the
+/// first line started may have read it as a password.
 fn mask_hidden_lines(text: &str, printed: &str) -> String {
     if !text.trim_end_matches('\n').contains('\n') {
         return text.to_owned();
@@ -761,7 +773,7 @@ fn mask_hidden_lines(text: &str, printed: &str) -> String {
     text.split_inclusive('\n').enumerate().map(line).collect()
 }
 
-/// Returns the text of an input after the corrections of a line editor.
+/// Returns the text of an input, with a line end for Enter.
 fn edited_text(input: &InputRecord) -> String {
     match act_of(input) {
         Act::Typed { mut text, keys } => {

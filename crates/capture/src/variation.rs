@@ -1,7 +1,7 @@
 //! Removal of volatile text, which differs between runs with the same actions: identifiers, temporary paths, times,
 //! speeds.
 //!
-//! Comparisons of output ignore it. All other numbers are results, and are compared.
+//! Comparisons of output ignore volatile text. All other numbers are results, and are compared.
 
 /// Placeholder for volatile text.
 const PLACEHOLDER: &str = "…";
@@ -57,7 +57,7 @@ fn normalise_word(words: &[&str], index: usize) -> String {
         || is_labelled(core, before)
         || is_job(words, index)
         || is_uuid(core)
-        // Longer times and larger sizes have other units.
+        // A larger number may have another unit.
         || (is_unit(core) && is_number(value_of(before.trim_matches(is_delimiter))));
     if is_volatile {
         return format!("{open}{PLACEHOLDER}{close}");
@@ -292,7 +292,7 @@ fn is_quantity(word: &str) -> bool {
     match units[..] {
         [] => false,
         [unit] => is_unit(unit) || matches!(unit, "k/s" | "M/s" | "G/s" | "K/s"),
-        // Of several numbers, the last ones are smaller units of a duration.
+        // Several numbers with units are a duration.
         _ => units.iter().all(|unit| matches!(*unit, "d" | "h" | "m" | "s" | "ms" | "min")),
     }
 }

@@ -1,4 +1,4 @@
-//! The beginning of a connection: the session that it carries, and the positions to continue from.
+//! Greeting of a connection: the session that it carries, and the positions from which both sides continue.
 
 use std::io;
 
@@ -11,21 +11,21 @@ use crate::session::{Session, Violation};
 /// The first record of a connection, from the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hello {
-    /// The client. A new session of a client ends its earlier ones.
+    /// The client. A new session of a client ends its earlier sessions.
     pub client: SessionId,
     /// The session.
     pub session: SessionId,
-    /// Number of its bytes that the client has received.
+    /// Number of bytes of the session that the client has received.
     pub received: u64,
-    /// True if it begins with this connection.
+    /// True if the session begins with this connection.
     pub is_new: bool,
 }
 
 /// Reason why a server does not take a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// The server does not have the session: the session has ended, had no connection for too long, or gave way to
-    /// another one, or its process has ended.
+    /// The server does not have the session: the session or its process has ended, the session had no connection for
+    /// too long, or another session replaced it.
     #[error("the other side does not have the session any more")]
     Unknown,
     /// The server takes no sessions, for a reason that this version does not know.
@@ -41,7 +41,7 @@ impl Refusal {
         }
     }
 
-    pub(crate) const fn of_code(code: u8) -> Self {
+    pub(crate) const fn from_code(code: u8) -> Self {
         match code {
             1 => Self::Unknown,
             _ => Self::Other,
@@ -66,7 +66,7 @@ pub enum GreetError {
     Violation(#[from] Violation),
 }
 
-/// Greets as the client. `rest` receives the bytes after the welcome; they belong to [`crate::pump`].
+/// Greets as the client. `unread` receives the bytes after the welcome, for [`crate::pump`].
 ///
 /// # Errors
 /// If the server refuses, or the connection does not carry a link.
@@ -75,22 +75,22 @@ pub async fn greet(
     hello: Hello,
     reader: &mut (impl AsyncRead + Unpin),
     writer: &mut (impl AsyncWrite + Unpin),
-    rest: &mut BytesMut,
+    unread: &mut BytesMut,
 ) -> Result<(), GreetError> {
     write(&Record::Hello(hello), writer).await?;
-    match first_record(reader, rest).await? {
+    match first_record(reader, unread).await? {
         Record::Welcome(received) => Ok(session.resume(received)?),
         Record::Refused(refusal) => Err(refusal.into()),
         _ => Err(BadRecord.into()),
     }
 }
 
-/// Reads the greeting of a client. `rest` receives the bytes after it.
+/// Reads the greeting of a client. `unread` receives the bytes after the greeting.
 ///
 /// # Errors
 /// If the connection ends first, or does not carry a link.
-pub async fn read_hello(reader: &mut (impl AsyncRead + Unpin), rest: &mut BytesMut) -> Result<Hello, GreetError> {
-    match first_record(reader, rest).await? {
+pub async fn read_hello(reader: &mut (impl AsyncRead + Unpin), unread: &mut BytesMut) -> Result<Hello, GreetError> {
+    match first_record(reader, unread).await? {
         Record::Hello(hello) => Ok(hello),
         _ => Err(BadRecord.into()),
     }
@@ -119,9 +119,9 @@ pub async fn refuse(refusal: Refusal, writer: &mut (impl AsyncWrite + Unpin)) ->
 }
 
 async fn write(record: &Record, writer: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
-    let mut out = BytesMut::new();
-    record.write(&mut out);
-    writer.write_all(&out).await?;
+    let mut output = BytesMut::new();
+    record.write(&mut output);
+    writer.write_all(&output).await?;
     writer.flush().await
 }
 

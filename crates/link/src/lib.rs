@@ -1,17 +1,17 @@
 //! A byte stream between two machines that survives the loss of its connections.
 //!
-//! Two programs exchange bytes through a [`Session`]. The session outlives each connection that carries it: both sides keep
-//! what the other one has not consumed, and a new connection begins where the last one stopped. So the programs see one
-//! stream, without a byte lost or doubled, however often the network fails.
+//! Two programs exchange bytes through a [`Session`]. The session outlives each connection that carries it: each side
+//! keeps the bytes that the other side has not consumed, and a new connection continues where the last one stopped. The
+//! programs see one stream, without lost or repeated bytes, however often the network fails.
 //!
 //! A connection begins with a [`Hello`] of the client, which the server answers with a welcome or a [`Refusal`]
 //! ([`greet`], [`read_hello`], [`welcome`], [`refuse`]). Then both sides [`pump`] until the connection ends.
 //!
-//! Each side may have [`WINDOW`] bytes under way that the other side has not consumed. This bounds memory, and a slow
-//! reader slows the writer down. A silence of [`SILENCE_TIMEOUT`] counts as the loss of the other side.
+//! Each side may send [`WINDOW`] bytes that the other side has not consumed. This limits memory, and a slow reader
+//! slows the writer down. A connection without data for [`SILENCE_TIMEOUT`] counts as lost.
 //!
-//! A general transport does not serve here: multipath and migrating protocols (QUIC, MPTCP) need their own port, and
-//! the connection is one of OpenSSH, which brings the keys, the jumps and the questions of its user.
+//! Other resumable transports (QUIC, MPTCP) need their own port. A connection of a link runs through OpenSSH, which
+//! provides the keys, the jump hosts and the questions to the user.
 
 #[cfg(test)]
 mod fuzz;

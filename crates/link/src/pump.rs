@@ -1,4 +1,4 @@
-//! Carries a session over one connection: between a local stream and the other machine.
+//! Transport of a session over one connection, between a local stream and the other machine.
 
 use std::io;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use crate::session::{Received, Session, Violation};
 /// Time that a side may be silent before its connection counts as lost.
 pub const SILENCE_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Interval at which a side sends something, so that it does not count as lost.
+/// Interval at which a side sends a record, so that its connection does not count as lost.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Maximum number of encoded bytes before their write; later ones wait in the session.
+/// Number of encoded bytes above which further bytes wait in the session.
 const MAX_ENCODED_BYTES: usize = 128 << 10;
 
 /// Maximum number of bytes of one read.
@@ -31,7 +31,7 @@ pub enum Ended {
     /// Nothing arrived for [`SILENCE_TIMEOUT`]. The session can continue over another connection.
     #[error("the other side was silent for {} s", SILENCE_TIMEOUT.as_secs())]
     Silent,
-    /// The local stream has ended; the other side knows. The session has ended.
+    /// The local stream has ended, and the other side is informed. The session has ended.
     #[error("the session was closed")]
     ClosedHere,
     /// The other side has ended the session.
@@ -46,7 +46,7 @@ pub enum Ended {
 }
 
 impl Ended {
-    /// Returns whether the other side has broken the protocol, as it would over any other connection.
+    /// Returns whether the other side has violated the protocol, so that another connection would not help.
     #[must_use]
     pub fn is_violation(&self) -> bool {
         matches!(self, Self::Violation(_) | Self::Record(_))
@@ -75,31 +75,31 @@ enum Step {
     Silent,
 }
 
-/// Carries `session` between `local` and the connection of `reader` and `writer`, until either ends. `rest` is what the
-/// greeting read beyond itself.
+/// Carries `session` between `local` and the connection of `reader` and `writer`, until either ends. `unread` has the
+/// bytes that the greeting read after its record.
 ///
-/// Sends the last bytes of `local` at its end, and closes the session. Dropping the future is the loss of a
+/// At the end of `local`, sends its last bytes and closes the session. Dropping the future counts as the loss of the
 /// connection.
 pub async fn pump(
     session: &mut Session,
     local: &mut (impl AsyncRead + AsyncWrite + Unpin),
     reader: &mut (impl AsyncRead + Unpin),
     writer: &mut (impl AsyncWrite + Unpin),
-    rest: &mut BytesMut,
+    unread: &mut BytesMut,
 ) -> Ended {
     let (mut local_reader, mut local_writer) = tokio::io::split(local);
-    let mut out = BytesMut::new();
-    // The end of the report in `out`; 0 if it has none.
+    let mut output = BytesMut::new();
+    // The end of the report in `output`; 0 without a report.
     let mut report_end = 0_usize;
-    let mut portion = vec![0; READ_BYTES];
-    let (mut heard, mut spoke) = (Instant::now(), Instant::now());
+    let mut buffer = vec![0; READ_BYTES];
+    let (mut last_arrival, mut last_write) = (Instant::now(), Instant::now());
     let mut closing = Closing::No;
     loop {
         loop {
-            match Record::read(rest).map(|record| record.map(|record| session.take(record))) {
+            match Record::read(unread).map(|record| record.map(|record| session.take(record))) {
                 Ok(Some(Ok(Received::More))) => {}
                 Ok(Some(Ok(Received::Close))) => {
-                    // Delivers the bytes before the end; a closed local stream needs them no more.
+                    // Ignore the error: a closed local stream does not need the last bytes.
                     let _ = local_writer.write_all(session.incoming()).await;
                     return Ended::ClosedThere;
                 }
@@ -108,60 +108,61 @@ pub async fn pump(
                 Err(bad) => return bad.into(),
             }
         }
-        // A connection that accepts no bytes gets one report, however much it brings.
+        // A connection that accepts no bytes has only one report in `output`, however many bytes arrive.
         if session.owes_report() && report_end == 0 {
-            session.report().write(&mut out);
-            report_end = out.len();
+            session.report().write(&mut output);
+            report_end = output.len();
         }
-        while out.len() < MAX_ENCODED_BYTES {
+        while output.len() < MAX_ENCODED_BYTES {
             let Some(data) = session.next_data() else { break };
-            write_data(&mut out, data);
+            write_data(&mut output, data);
         }
-        if closing == Closing::Wanted && session.is_sent() {
-            Record::Close.write(&mut out);
+        if closing == Closing::Requested && session.is_sent() {
+            Record::Close.write(&mut output);
             closing = Closing::Announced;
         }
-        if closing == Closing::Announced && out.is_empty() {
-            // The connection may end before the last bytes have left it.
+        if closing == Closing::Announced && output.is_empty() {
+            // Ignore the error: the connection may end before it has sent the last bytes.
             let _ = writer.flush().await;
             return Ended::ClosedHere;
         }
         let room = if closing == Closing::No { session.room().min(READ_BYTES) } else { 0 };
         let step = tokio::select! {
-            // Keystrokes go out before floods come in, and the read of a record comes before the check for silence.
+            // Writing keystrokes has priority over reading a flood, and reading a record over the check for silence.
             biased;
-            written = writer.write(&out), if !out.is_empty() => Step::Written(written),
-            queued = local_reader.read(&mut portion[..room]), if room > 0 => Step::Queued(queued),
-            // Always read: the window bounds what comes, and reports of the other side make room for what goes.
-            arrived = reader.read_buf(rest) => Step::Arrived(arrived),
+            written = writer.write(&output), if !output.is_empty() => Step::Written(written),
+            queued = local_reader.read(&mut buffer[..room]), if room > 0 => Step::Queued(queued),
+            // Always read: the window limits incoming bytes, and reports of the other side make room for outgoing
+            // bytes.
+            arrived = reader.read_buf(unread) => Step::Arrived(arrived),
             delivered = local_writer.write(session.incoming()), if !session.incoming().is_empty() => {
                 Step::Delivered(delivered)
             }
-            () = tokio::time::sleep_until(spoke + HEARTBEAT_INTERVAL) => Step::Beat,
-            () = tokio::time::sleep_until(heard + SILENCE_TIMEOUT) => Step::Silent,
+            () = tokio::time::sleep_until(last_write + HEARTBEAT_INTERVAL) => Step::Beat,
+            () = tokio::time::sleep_until(last_arrival + SILENCE_TIMEOUT) => Step::Silent,
         };
         match step {
-            Step::Arrived(Ok(1..)) => heard = Instant::now(),
+            Step::Arrived(Ok(1..)) => last_arrival = Instant::now(),
             Step::Arrived(Ok(0)) | Step::Written(Ok(0)) => return Ended::Lost(io::ErrorKind::UnexpectedEof.into()),
             Step::Arrived(Err(error)) | Step::Written(Err(error)) => return Ended::Lost(error),
             Step::Written(Ok(count)) => {
-                out.advance(count);
+                output.advance(count);
                 report_end = report_end.saturating_sub(count);
-                spoke = Instant::now();
+                last_write = Instant::now();
             }
-            Step::Queued(Ok(count @ 1..)) => session.push(&portion[..count]),
-            Step::Queued(Ok(0) | Err(_)) => closing = closing.wanted(),
+            Step::Queued(Ok(count @ 1..)) => session.push(&buffer[..count]),
+            Step::Queued(Ok(0) | Err(_)) => closing = closing.requested(),
             Step::Delivered(Ok(count @ 1..)) => session.deliver(count),
             Step::Delivered(Ok(0) | Err(_)) => {
-                // The local stream reads no more.
+                // The local stream no longer reads.
                 session.deliver(session.incoming().len());
-                closing = closing.wanted();
+                closing = closing.requested();
             }
             Step::Beat => {
-                // A connection that takes nothing gets nothing more.
-                spoke = Instant::now();
-                if out.is_empty() {
-                    session.report().write(&mut out);
+                // A connection that accepts no bytes gets no further report.
+                last_write = Instant::now();
+                if output.is_empty() {
+                    session.report().write(&mut output);
                 }
             }
             Step::Silent => return Ended::Silent,
@@ -173,14 +174,14 @@ pub async fn pump(
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Closing {
     No,
-    Wanted,
+    Requested,
     Announced,
 }
 
 impl Closing {
-    const fn wanted(self) -> Self {
+    const fn requested(self) -> Self {
         match self {
-            Self::No => Self::Wanted,
+            Self::No => Self::Requested,
             other => other,
         }
     }

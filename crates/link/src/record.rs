@@ -1,6 +1,6 @@
 //! The records of a connection, with a kind, a length and a body.
 //!
-//! One byte of kind, four bytes of length (big endian, of the body alone), and the body. Numbers in bodies are eight
+//! A record is one byte of kind, four bytes of body length (big endian), and the body. Numbers in bodies are eight
 //! bytes, big endian.
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
@@ -16,10 +16,10 @@ const MAX_BODY_BYTES: usize = MAX_DATA_BYTES;
 /// Length of the kind and the length before a body, in bytes.
 const HEAD_BYTES: usize = 5;
 
-/// The first bytes of a connection, which distinguish it from one of another program.
+/// The first bytes of a greeting, which distinguish a link from another protocol.
 const MAGIC: [u8; 8] = *b"STEPLNK1";
 
-/// Identity of a session, or of the client that has it: random, so that nothing guesses it and no two are the same.
+/// Random identity of a session or a client. It is unique, and cannot be guessed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SessionId(pub [u8; 16]);
 
@@ -43,7 +43,7 @@ pub(crate) enum Record {
     Hello(Hello),
     /// The server has received this number of bytes of the session.
     Welcome(u64),
-    /// The server does not have the session, or accepts none.
+    /// The server does not have the session, or accepts no sessions.
     Refused(Refusal),
     /// The next bytes of the stream.
     Data(Bytes),
@@ -108,7 +108,7 @@ impl Record {
         let Some((head, _)) = bytes.split_first_chunk::<HEAD_BYTES>() else { return Ok(None) };
         let [kind, length @ ..] = *head;
         let length = u32::from_be_bytes(length) as usize;
-        if length > MAX_BODY_BYTES || !is_length_of(kind, length) {
+        if length > MAX_BODY_BYTES || !is_valid_length(kind, length) {
             return Err(BadRecord);
         }
         if bytes.len() < HEAD_BYTES + length {
@@ -130,7 +130,7 @@ impl Record {
                 Self::Hello(Hello { client: SessionId(client), session: SessionId(session), received, is_new })
             }
             kind::WELCOME => Self::Welcome(body.get_u64()),
-            kind::REFUSED => Self::Refused(Refusal::of_code(body.get_u8())),
+            kind::REFUSED => Self::Refused(Refusal::from_code(body.get_u8())),
             kind::DATA => Self::Data(body),
             kind::CONSUMED => Self::Consumed(body.get_u64()),
             kind::CLOSE => Self::Close,
@@ -139,7 +139,7 @@ impl Record {
     }
 }
 
-/// Appends a record of data without a copy in between.
+/// Appends a data record without an intermediate copy.
 pub(crate) fn write_data(output: &mut BytesMut, data: &[u8]) {
     let start = output.len();
     output.put_bytes(0, HEAD_BYTES);
@@ -154,7 +154,7 @@ fn fill_head(output: &mut BytesMut, start: usize, kind: u8) {
 }
 
 /// Returns whether a record of this kind may have a body of this length.
-fn is_length_of(kind: u8, length: usize) -> bool {
+fn is_valid_length(kind: u8, length: usize) -> bool {
     match kind {
         kind::HELLO => length == MAGIC.len() + 16 + 16 + 8 + 1,
         kind::WELCOME | kind::CONSUMED => length == 8,

@@ -8,10 +8,10 @@ use crate::record::{MAX_DATA_BYTES, Record};
 /// Maximum number of sent bytes that the other side has not consumed.
 pub const WINDOW: usize = 1 << 20;
 
-/// Number of consumed bytes after which an acknowledgement is sent on its own.
-const ACK_BYTES: u64 = (WINDOW / 8) as u64;
+/// Number of unreported consumed bytes that requires a report.
+const MAX_UNREPORTED_BYTES: u64 = (WINDOW / 8) as u64;
 
-/// The other side contradicts what both sides know, so the stream cannot continue.
+/// Error of the other side, after which the stream cannot continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
     /// The other side has consumed or received more than this side sent, or less than it has reported before.
@@ -25,7 +25,7 @@ pub enum Violation {
     Greeting,
 }
 
-/// Effect of a record of the other side on the driver of the session.
+/// Effect of a received record on the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Received {
     /// The session continues.
@@ -40,16 +40,16 @@ pub struct Session {
     /// Sent and queued bytes that the other side has not consumed.
     outgoing: BytesMut,
     /// The position of the first byte of `outgoing` in the stream.
-    consumed_there: u64,
+    peer_consumed: u64,
     /// Number of bytes of `outgoing` that the current connection has taken.
     sent: usize,
     /// The position after the last byte that any connection has taken.
-    offered: u64,
+    max_sent: u64,
     /// Received bytes before their delivery.
     incoming: BytesMut,
     /// The position after the last delivered byte.
-    consumed_here: u64,
-    /// The value of `consumed_here` that the other side knows.
+    consumed: u64,
+    /// The value of `consumed` that the other side knows.
     reported: u64,
 }
 
@@ -63,24 +63,24 @@ impl Session {
     /// Returns the number of received bytes, delivered or not.
     #[must_use]
     pub fn received(&self) -> u64 {
-        self.consumed_here + self.incoming.len() as u64
+        self.consumed + self.incoming.len() as u64
     }
 
-    /// Continues over a new connection. The other side has received `received_there` bytes.
+    /// Continues over a new connection. The other side has received `peer_received` bytes.
     ///
     /// # Errors
-    /// If that is impossible.
-    pub fn resume(&mut self, received_there: u64) -> Result<(), Violation> {
-        let sent = received_there.checked_sub(self.consumed_there).and_then(|sent| usize::try_from(sent).ok());
+    /// If that position is impossible.
+    pub fn resume(&mut self, peer_received: u64) -> Result<(), Violation> {
+        let sent = peer_received.checked_sub(self.peer_consumed).and_then(|sent| usize::try_from(sent).ok());
         match sent {
-            // What no connection has taken, the other side cannot have received.
-            Some(sent) if received_there <= self.offered => {
+            // The other side cannot have received bytes that no connection has taken.
+            Some(sent) if peer_received <= self.max_sent => {
                 self.sent = sent;
-                // The last connection may have lost reports, and with them the room for what comes next.
+                // Report all consumed bytes again: the last connection may have lost reports.
                 self.reported = 0;
                 Ok(())
             }
-            _ => Err(Violation::Position(received_there)),
+            _ => Err(Violation::Position(peer_received)),
         }
     }
 
@@ -100,16 +100,16 @@ impl Session {
         self.sent == self.outgoing.len()
     }
 
-    /// Returns the next bytes for the connection, which count as sent over it.
+    /// Returns the next bytes for the connection, and counts them as sent.
     pub(crate) fn next_data(&mut self) -> Option<&[u8]> {
         let start = self.sent;
         let end = self.outgoing.len().min(start + MAX_DATA_BYTES);
         self.sent = end;
-        self.offered = self.offered.max(self.consumed_there + end as u64);
+        self.max_sent = self.max_sent.max(self.peer_consumed + end as u64);
         (start < end).then(|| &self.outgoing[start..end])
     }
 
-    /// Takes a record of the other side.
+    /// Processes a received record.
     pub(crate) fn take(&mut self, record: Record) -> Result<Received, Violation> {
         match record {
             Record::Data(bytes) => self.take_data(&bytes)?,
@@ -129,13 +129,13 @@ impl Session {
     }
 
     fn take_consumed(&mut self, count: u64) -> Result<(), Violation> {
-        let consumed = count.checked_sub(self.consumed_there).and_then(|consumed| usize::try_from(consumed).ok());
+        let consumed = count.checked_sub(self.peer_consumed).and_then(|consumed| usize::try_from(consumed).ok());
         match consumed {
-            // What this connection has not sent, the other side cannot have consumed.
+            // The other side cannot have consumed bytes that this connection has not sent.
             Some(consumed) if consumed <= self.sent => {
                 self.outgoing.advance(consumed);
                 self.sent -= consumed;
-                self.consumed_there = count;
+                self.peer_consumed = count;
                 Ok(())
             }
             _ => Err(Violation::Position(count)),
@@ -150,18 +150,18 @@ impl Session {
     /// Records the delivery of `count` bytes.
     pub(crate) fn deliver(&mut self, count: usize) {
         self.incoming.advance(count);
-        self.consumed_here += count as u64;
+        self.consumed += count as u64;
     }
 
-    /// Returns whether to report the consumed bytes to the other side, so that it does not run out of room.
+    /// Returns whether to report the consumed bytes, so that the other side does not run out of room.
     pub(crate) fn owes_report(&self) -> bool {
-        self.consumed_here - self.reported >= ACK_BYTES
+        self.consumed - self.reported >= MAX_UNREPORTED_BYTES
     }
 
     /// Returns the report of the consumed bytes.
     pub(crate) fn report(&mut self) -> Record {
-        self.reported = self.consumed_here;
-        Record::Consumed(self.consumed_here)
+        self.reported = self.consumed;
+        Record::Consumed(self.consumed)
     }
 }
 

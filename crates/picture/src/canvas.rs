@@ -10,7 +10,7 @@ pub(crate) const CELL_WIDTH: i32 = 10;
 /// Rows of pixels in a cell.
 pub(crate) const CELL_HEIGHT: i32 = 20;
 
-/// An image that is being painted. Painting outside of it has no effect.
+/// An image during its painting. Painting outside the image has no effect.
 #[derive(Debug)]
 pub(crate) struct Canvas {
     pub(crate) width: i32,
@@ -30,7 +30,7 @@ pub(crate) struct Area {
 /// Coverage of each pixel of a rectangle, from 0 to 255.
 #[derive(Debug)]
 pub(crate) struct Stencil {
-    /// Its rectangle, relative to the top left of the cell.
+    /// The rectangle, relative to the top left of the cell.
     pub(crate) area: Area,
     pub(crate) coverage: Vec<u8>,
 }
@@ -42,8 +42,8 @@ impl Area {
 }
 
 impl Canvas {
-    pub(crate) fn new(width: i32, height: i32, ground: Rgb) -> Self {
-        let pixels = [ground.0, ground.1, ground.2].repeat(width as usize * height as usize);
+    pub(crate) fn new(width: i32, height: i32, background: Rgb) -> Self {
+        let pixels = [background.0, background.1, background.2].repeat(width as usize * height as usize);
         Self { width, height, pixels }
     }
 
@@ -64,20 +64,20 @@ impl Canvas {
             return;
         }
         let index = (y * self.width + x) as usize * 3;
-        let under = Rgb(self.pixels[index], self.pixels[index + 1], self.pixels[index + 2]);
-        let Rgb(red, green, blue) = mix_colours(colour, under, coverage);
+        let old_colour = Rgb(self.pixels[index], self.pixels[index + 1], self.pixels[index + 2]);
+        let Rgb(red, green, blue) = mix_colours(colour, old_colour, coverage);
         self.pixels[index..index + 3].copy_from_slice(&[red, green, blue]);
     }
 
     /// Paints through a stencil whose cell begins at (`x`, `y`). Each row moves to the right by `slant` pixels per row
     /// above `baseline`.
-    pub(crate) fn stencil(&mut self, x: i32, y: i32, stencil: &Stencil, colour: Rgb, slant: f32, baseline: i32) {
+    pub(crate) fn paint_stencil(&mut self, x: i32, y: i32, stencil: &Stencil, colour: Rgb, slant: f32, baseline: i32) {
         let area = stencil.area;
         for row in 0..area.height {
             let shift = slant * (baseline - area.y - row) as f32;
             let (integer, fraction) = (shift.floor() as i32, shift - shift.floor());
             let line = &stencil.coverage[(row * area.width) as usize..((row + 1) * area.width) as usize];
-            // A shift by a part of a pixel shares it between two neighbours.
+            // A fractional shift divides each pixel between two neighbours.
             for column in 0..=area.width {
                 let current = line.get(column as usize).copied().unwrap_or(0);
                 let left = if column > 0 { line[column as usize - 1] } else { 0 };

@@ -1,7 +1,7 @@
-//! The glyphs of characters, from the first source that has them.
+//! The glyphs of characters, each from the first source that has it.
 //!
-//! Lines and blocks are drawn (`shapes.rs`). Text comes from DejaVu Sans Mono, emoji from Noto Emoji, and what both
-//! lack from GNU Unifont, whose bitmaps of 8 by 16 and 16 by 16 pixels fit the cells without scaling. A character
+//! Lines and blocks are drawn (`shapes.rs`). Text comes from DejaVu Sans Mono, emoji from Noto Emoji, and other
+//! characters from GNU Unifont, whose bitmaps of 8 by 16 and 16 by 16 pixels fit the cells without scaling. A character
 //! without a glyph is a box.
 
 use std::collections::HashMap;
@@ -36,7 +36,7 @@ pub(crate) struct Glyphs {
     stencils: HashMap<(char, bool, bool), Option<Stencil>>,
 }
 
-/// The sources of glyphs, which tests check.
+/// Source of a glyph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
     Drawn,
@@ -47,13 +47,13 @@ pub(crate) enum Source {
 }
 
 impl Glyphs {
-    /// Returns the stencil of a character in a cell, or in two; `None` for an invisible one.
+    /// Returns the stencil of a character in one cell, or in two if `wide`. `None` for an invisible character.
     pub(crate) fn stencil(&mut self, character: char, wide: bool, bold: bool) -> Option<&Stencil> {
-        self.stencils.entry((character, wide, bold)).or_insert_with(|| make(character, wide, bold)).as_ref()
+        self.stencils.entry((character, wide, bold)).or_insert_with(|| make_stencil(character, wide, bold)).as_ref()
     }
 }
 
-/// Returns the source of a character's glyph; `None` when it has no glyph.
+/// Returns the source of a character's glyph. `None` for an invisible character.
 pub(crate) fn source(character: char, wide: bool) -> Option<Source> {
     // Joiners, variation selectors, direction marks and other characters that only control the display of others.
     let is_invisible = matches!(
@@ -64,23 +64,23 @@ pub(crate) fn source(character: char, wide: bool) -> Option<Source> {
     if is_invisible {
         return None;
     }
-    let has = |font: &FontRef<'static>| font.glyph_id(character).0 != 0;
-    Some(if shapes::has(character) && !wide {
+    let is_in = |font: &FontRef<'static>| font.glyph_id(character).0 != 0;
+    Some(if shapes::is_drawn(character) && !wide {
         Source::Drawn
-    } else if !wide && has(&FONTS.regular) {
+    } else if !wide && is_in(&FONTS.regular) {
         Source::Text
-    } else if has(&FONTS.emoji) {
+    } else if is_in(&FONTS.emoji) {
         Source::Emoji
     } else if unifont::get_glyph(character).is_some() {
         Source::Bitmap
-    } else if has(&FONTS.regular) {
+    } else if is_in(&FONTS.regular) {
         Source::Text
     } else {
         Source::Missing
     })
 }
 
-fn make(character: char, wide: bool, bold: bool) -> Option<Stencil> {
+fn make_stencil(character: char, wide: bool, bold: bool) -> Option<Stencil> {
     let width = if wide { 2 * CELL_WIDTH } else { CELL_WIDTH };
     match source(character, wide)? {
         Source::Drawn => Some(shapes::draw(character)),
@@ -91,7 +91,7 @@ fn make(character: char, wide: bool, bold: bool) -> Option<Stencil> {
         }
         Source::Emoji => fitted_stencil(&FONTS.emoji, character, width),
         Source::Bitmap => unifont::get_glyph(character).map(|glyph| bitmap_stencil(glyph, width, bold)),
-        Source::Missing => Some(hollow(width)),
+        Source::Missing => Some(box_stencil(width)),
     }
 }
 
@@ -102,26 +102,26 @@ fn outline_stencil(font: &FontRef<'static>, character: char, width: i32) -> Opti
     let advance = font.as_scaled(scale).h_advance(font.glyph_id(character));
     // A few characters are wider than the rest of the font.
     let left = (width as f32 - advance.min(width as f32)) / 2.0;
-    stencil(font, character, scale, Point { x: left, y: BASELINE as f32 })
+    glyph_stencil(font, character, scale, Point { x: left, y: BASELINE as f32 })
 }
 
-/// Returns the stencil of a glyph of any font, as large as the cells allow, in their middle.
+/// Returns the stencil of a glyph of any font, in the middle of its cells, and as large as they allow.
 fn fitted_stencil(font: &FontRef<'static>, character: char, width: i32) -> Option<Stencil> {
     const MARGIN: f32 = 0.5;
     let id = font.glyph_id(character);
     let units = font.units_per_em()?;
     let bounds = font.outline(id)?.bounds;
     let (glyph_width, glyph_height) = ((bounds.max.x - bounds.min.x).abs(), (bounds.max.y - bounds.min.y).abs());
-    let room = (width as f32 - 2.0 * MARGIN, CELL_HEIGHT as f32 - 2.0 * MARGIN);
-    // The same size for all glyphs, unless one does not fit.
-    let em = (0.8 * room.0 / units).min(room.0 / glyph_width).min(room.1 / glyph_height);
+    let max_size = (width as f32 - 2.0 * MARGIN, CELL_HEIGHT as f32 - 2.0 * MARGIN);
+    // All glyphs have the same size, unless a glyph does not fit.
+    let em = (0.8 * max_size.0 / units).min(max_size.0 / glyph_width).min(max_size.1 / glyph_height);
     let middle = ((bounds.max.x + bounds.min.x) / 2.0 * em, (bounds.max.y + bounds.min.y) / 2.0 * em);
     let position = Point { x: width as f32 / 2.0 - middle.0, y: CELL_HEIGHT as f32 / 2.0 + middle.1 };
-    stencil(font, character, PxScale::from(em * font.height_unscaled()), position)
+    glyph_stencil(font, character, PxScale::from(em * font.height_unscaled()), position)
 }
 
-fn stencil(font: &FontRef<'static>, character: char, scale: PxScale, at: Point) -> Option<Stencil> {
-    let outline = font.outline_glyph(font.glyph_id(character).with_scale_and_position(scale, at))?;
+fn glyph_stencil(font: &FontRef<'static>, character: char, scale: PxScale, position: Point) -> Option<Stencil> {
+    let outline = font.outline_glyph(font.glyph_id(character).with_scale_and_position(scale, position))?;
     let bounds = outline.px_bounds();
     let area = Area {
         x: bounds.min.x as i32,
@@ -132,7 +132,7 @@ fn stencil(font: &FontRef<'static>, character: char, scale: PxScale, at: Point) 
     let mut coverage = vec![0; area.width.max(0) as usize * area.height.max(0) as usize];
     outline.draw(|x, y, share| {
         if let Some(pixel) = coverage.get_mut((y as i32 * area.width + x as i32) as usize) {
-            // Light text on dark looks thinner than it is.
+            // Light text on a dark background looks thinner than it is.
             *pixel = (share.clamp(0.0, 1.0).powf(0.8) * 255.0) as u8;
         }
     });
@@ -143,26 +143,27 @@ fn stencil(font: &FontRef<'static>, character: char, scale: PxScale, at: Point) 
 fn bitmap_stencil(glyph: &unifont::Glyph, width: i32, bold: bool) -> Stencil {
     const SIZE: i32 = 16;
     let columns = glyph.get_width() as i32;
-    let squeeze = columns > width;
-    let shown = if squeeze { columns / 2 } else { columns };
-    let area = Area { x: (width - shown) / 2, y: (CELL_HEIGHT - SIZE) / 2, width: shown, height: SIZE };
-    let lit = |x: i32, y: i32| x >= 0 && glyph.get_pixel(x as usize, y as usize);
-    let coverage = (0..SIZE).flat_map(|y| (0..shown).map(move |x| (x, y))).map(|(x, y)| {
-        if squeeze {
-            (u8::from(lit(2 * x, y)) + u8::from(lit(2 * x + 1, y))) * 127
+    let is_squeezed = columns > width;
+    let painted_columns = if is_squeezed { columns / 2 } else { columns };
+    let area =
+        Area { x: (width - painted_columns) / 2, y: (CELL_HEIGHT - SIZE) / 2, width: painted_columns, height: SIZE };
+    let is_set = |x: i32, y: i32| x >= 0 && glyph.get_pixel(x as usize, y as usize);
+    let coverage = (0..SIZE).flat_map(|y| (0..painted_columns).map(move |x| (x, y))).map(|(x, y)| {
+        if is_squeezed {
+            (u8::from(is_set(2 * x, y)) + u8::from(is_set(2 * x + 1, y))) * 127
         } else {
-            u8::from(lit(x, y) || (bold && lit(x - 1, y))) * 255
+            u8::from(is_set(x, y) || (bold && is_set(x - 1, y))) * 255
         }
     });
     Stencil { area, coverage: coverage.collect() }
 }
 
 /// Returns the box for a character without a glyph.
-fn hollow(width: i32) -> Stencil {
+fn box_stencil(width: i32) -> Stencil {
     let area = Area { x: 1, y: 3, width: width - 2, height: 14 };
-    let edge = |x: i32, y: i32| x == 0 || y == 0 || x == area.width - 1 || y == area.height - 1;
+    let is_edge = |x: i32, y: i32| x == 0 || y == 0 || x == area.width - 1 || y == area.height - 1;
     let pixels = (0..area.height).flat_map(|y| (0..area.width).map(move |x| (x, y)));
-    Stencil { area, coverage: pixels.map(|(x, y)| u8::from(edge(x, y)) * 255).collect() }
+    Stencil { area, coverage: pixels.map(|(x, y)| u8::from(is_edge(x, y)) * 255).collect() }
 }
 
 #[cfg(test)]
@@ -189,7 +190,7 @@ mod tests {
         ];
         for (character, wide, from) in expected {
             assert_eq!(source(character, wide), from, "{character:?}");
-            let stencil = make(character, wide, false);
+            let stencil = make_stencil(character, wide, false);
             assert_eq!(stencil.is_some(), from.is_some(), "{character:?}");
             assert!(stencil.is_none_or(|stencil| stencil.coverage.iter().any(|covered| *covered > 127)));
         }
@@ -199,7 +200,7 @@ mod tests {
     fn glyphs_stay_in_their_cells() {
         for character in ['M', 'W', '@', 'g', 'Å', '|', '_', '漢', '🦀', '👨', '▶'] {
             let wide = matches!(character, '漢' | '🦀' | '👨');
-            let Area { x, y, width, height } = make(character, wide, true).unwrap().area;
+            let Area { x, y, width, height } = make_stencil(character, wide, true).unwrap().area;
             let cells = if wide { 2 * CELL_WIDTH } else { CELL_WIDTH };
             assert!(x >= -1 && x + width <= cells + 1, "{character}: {x} and {width}");
             assert!(y >= -1 && y + height <= CELL_HEIGHT + 1, "{character}: {y} and {height}");

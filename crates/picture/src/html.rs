@@ -9,75 +9,75 @@ use steplatch_terminal::{CursorShape, Picture, Rgb, Underline};
 
 use crate::look::{Look, Patch, rows};
 
-/// Returns the screen as a `<pre>`, which can be the whole of a file or a part of any page.
+/// Returns the screen as a `<pre>`, which can be a whole file or a part of any page.
 #[must_use]
 pub fn html(picture: &Picture) -> String {
     let Picture { foreground, background, cols, .. } = picture;
-    // Lines of drawings connect across rows if the line height is that of the letters.
-    let mut out = format!(
+    // Line drawings connect across rows if the line height equals the height of the letters.
+    let mut output = format!(
         "<meta charset=\"utf-8\">\n<pre style=\"display:inline-block;margin:0;padding:.5em;width:{cols}ch;\
          color:{foreground};background:{background};font:15px/17px 'DejaVu Sans Mono',Menlo,Consolas,monospace\">"
     );
     for (index, patches) in rows(picture).enumerate() {
         if index > 0 {
-            out.push('\n');
+            output.push('\n');
         }
         let mut col = 0;
         for patch in &patches {
-            out.extend(std::iter::repeat_n(' ', usize::from(patch.col.saturating_sub(col))));
-            write_patch(&mut out, patch, picture);
+            output.extend(std::iter::repeat_n(' ', usize::from(patch.col.saturating_sub(col))));
+            write_patch(&mut output, patch, picture);
             col = patch.col + patch.cols;
         }
     }
-    out.push_str("</pre>\n");
-    out
+    output.push_str("</pre>\n");
+    output
 }
 
-fn write_patch(out: &mut String, patch: &Patch<'_>, picture: &Picture) {
+fn write_patch(output: &mut String, patch: &Patch<'_>, picture: &Picture) {
     let mut style = String::new();
     write_look(&mut style, &patch.look, picture.foreground, picture.background);
-    let plain = patch.cells.iter().all(|(_, text)| text.is_ascii());
-    if plain && style.is_empty() && !patch.look.hidden {
-        patch.cells.iter().for_each(|(_, text)| escape(out, text));
+    let is_plain = patch.cells.iter().all(|(_, text)| text.is_ascii());
+    if is_plain && style.is_empty() && !patch.look.hidden {
+        patch.cells.iter().for_each(|(_, text)| escape(output, text));
         return;
     }
     // Writing to a String does not fail.
-    let _ = write!(out, "<span style=\"display:inline-block;width:{}ch;{style}\">", patch.cols);
+    let _ = write!(output, "<span style=\"display:inline-block;width:{}ch;{style}\">", patch.cols);
     for (_, text) in &patch.cells {
         if patch.look.hidden {
-            out.push_str(if patch.wide { "  " } else { " " });
+            output.push_str(if patch.wide { "  " } else { " " });
         } else if is_in_every_font(text) && !patch.wide {
-            escape(out, text);
+            escape(output, text);
         } else {
             let width = if patch.wide { 2 } else { 1 };
-            let _ = write!(out, "<span style=\"display:inline-block;width:{width}ch;line-height:1\">");
-            escape(out, text);
-            out.push_str("</span>");
+            let _ = write!(output, "<span style=\"display:inline-block;width:{width}ch;line-height:1\">");
+            escape(output, text);
+            output.push_str("</span>");
         }
     }
-    out.push_str("</span>");
+    output.push_str("</span>");
 }
 
-/// Latin, Greek, Cyrillic and lines: fonts for terminals have them in the width of a cell.
+/// Returns whether terminal fonts have a character at cell width: Latin, Greek, Cyrillic and lines.
 fn is_in_every_font(text: &str) -> bool {
     let mut characters = text.chars();
     matches!(characters.next(), Some('\0'..='\u{52f}' | '\u{2010}'..='\u{2027}' | '\u{2500}'..='\u{259f}'))
         && characters.next().is_none()
 }
 
-fn write_look(out: &mut String, look: &Look, foreground: Rgb, background: Rgb) {
+fn write_look(output: &mut String, look: &Look, foreground: Rgb, background: Rgb) {
     let _ = (|| -> std::fmt::Result {
         if look.fg != foreground {
-            write!(out, "color:{};", look.fg)?;
+            write!(output, "color:{};", look.fg)?;
         }
         if look.bg != background {
-            write!(out, "background:{};", look.bg)?;
+            write!(output, "background:{};", look.bg)?;
         }
         if look.bold {
-            out.write_str("font-weight:bold;")?;
+            output.write_str("font-weight:bold;")?;
         }
         if look.italic {
-            out.write_str("font-style:italic;")?;
+            output.write_str("font-style:italic;")?;
         }
         let line = match look.underline {
             Underline::None => "",
@@ -90,30 +90,30 @@ fn write_look(out: &mut String, look: &Look, foreground: Rgb, background: Rgb) {
         // One property for both lines; they have one colour and one kind.
         let through = if look.strike { " line-through" } else { "" };
         if !(line.is_empty() && through.is_empty()) {
-            write!(out, "text-decoration:{}", format!("{through}{line}").trim_start())?;
+            write!(output, "text-decoration:{}", format!("{through}{line}").trim_start())?;
             if look.underline_colour != look.fg {
-                write!(out, " {}", look.underline_colour)?;
+                write!(output, " {}", look.underline_colour)?;
             }
-            out.write_str(";")?;
+            output.write_str(";")?;
         }
         match look.cursor {
-            Some((CursorShape::Bar, colour)) => write!(out, "box-shadow:inset .12em 0 {colour};"),
-            Some((CursorShape::Underline, colour)) => write!(out, "box-shadow:inset 0 -.12em {colour};"),
+            Some((CursorShape::Bar, colour)) => write!(output, "box-shadow:inset .12em 0 {colour};"),
+            Some((CursorShape::Underline, colour)) => write!(output, "box-shadow:inset 0 -.12em {colour};"),
             Some((CursorShape::Block, _)) | None => Ok(()),
         }
     })();
 }
 
-fn escape(out: &mut String, text: &str) {
+fn escape(output: &mut String, text: &str) {
     for character in text.chars() {
         match character {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
+            '&' => output.push_str("&amp;"),
+            '<' => output.push_str("&lt;"),
+            '>' => output.push_str("&gt;"),
+            '"' => output.push_str("&quot;"),
             // Not a character in HTML.
-            control if control.is_control() => out.push(' '),
-            other => out.push(other),
+            control if control.is_control() => output.push(' '),
+            other => output.push(other),
         }
     }
 }

@@ -1,10 +1,11 @@
 //! Images of screens: HTML that keeps the grid, and PNG.
 //!
-//! Pure: a [`Picture`](steplatch_terminal::Picture) goes in, text or bytes come out, the same on every machine, because
-//! the fonts are part of the program. It is a separate crate so that the terminals' host need not contain fonts.
+//! Pure: converts a [`Picture`](steplatch_terminal::Picture) to text or bytes. The fonts are part of the program, so
+//! the result is the same on every machine. The separate crate keeps the fonts out of the terminals' host.
 //!
-//! Glyphs are rasterised by `ab_glyph`: no load time, small and maintained. `fontdue` takes 11 ms to load this font (it
-//! prepares every glyph), `swash` shapes text, which a grid of cells does not need, and is five times as much to build.
+//! `ab_glyph` rasterises the glyphs: it has no load time, is small and maintained. `fontdue` takes 11 ms to load this
+//! font, because it prepares every glyph. `swash` costs five times as much to build, and its text shaping is
+//! unnecessary for a grid of cells.
 
 mod canvas;
 mod glyphs;

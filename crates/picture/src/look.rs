@@ -1,4 +1,4 @@
-//! The final look of cells: with their colours and the cursor.
+//! The final look of cells, with their colours and the cursor.
 
 use steplatch_terminal::{CursorShape, Picture, Rgb, Run, Style, Underline};
 
@@ -33,7 +33,7 @@ pub(crate) fn rows(picture: &Picture) -> impl Iterator<Item = Vec<Patch<'_>>> {
     picture.rows.iter().enumerate().map(|(index, runs)| {
         let mut patches: Vec<Patch<'_>> = runs.iter().map(|run| patch(picture, run)).collect();
         if picture.cursor.is_some_and(|cursor| usize::from(cursor.row) == index) {
-            lay_cursor(picture, &mut patches);
+            add_cursor(picture, &mut patches);
         }
         patches
     })
@@ -75,25 +75,26 @@ pub(crate) fn mix_colours(upper: Rgb, lower: Rgb, share: u8) -> Rgb {
     Rgb(mix(upper.0, lower.0), mix(upper.1, lower.1), mix(upper.2, lower.2))
 }
 
-/// Splits off the patch under the cursor, or adds one, and gives it the look of the cursor.
-fn lay_cursor<'a>(picture: &Picture, patches: &mut Vec<Patch<'a>>) {
+/// Splits off the patch under the cursor, or adds a patch there, and gives it the look of the cursor.
+fn add_cursor<'a>(picture: &Picture, patches: &mut Vec<Patch<'a>>) {
     let Some(cursor) = picture.cursor else { return };
     let (begin, end) = (cursor.col, cursor.col + if cursor.wide { 2 } else { 1 });
     let under = patches.iter().position(|patch| patch.col <= begin && end <= patch.col + patch.cols);
     let (index, mut cell) = match under {
         Some(index) => {
-            let patch_below = patches.remove(index);
+            let covered_patch = patches.remove(index);
             let part = |from: u16, to: u16| Patch {
-                cells: patch_below.cells.iter().copied().filter(|(col, _)| (from..to).contains(col)).collect(),
+                cells: covered_patch.cells.iter().copied().filter(|(col, _)| (from..to).contains(col)).collect(),
                 col: from,
                 cols: to.saturating_sub(from),
-                ..patch_below.clone()
+                ..covered_patch.clone()
             };
-            let parts = [part(patch_below.col, begin), part(begin, end), part(end, patch_below.col + patch_below.cols)];
-            let before = usize::from(parts[0].cols > 0);
+            let parts =
+                [part(covered_patch.col, begin), part(begin, end), part(end, covered_patch.col + covered_patch.cols)];
+            let left_count = usize::from(parts[0].cols > 0);
             let [left, cell, right] = parts;
             patches.splice(index..index, [left, right].into_iter().filter(|part| part.cols > 0));
-            (index + before, cell)
+            (index + left_count, cell)
         }
         None => {
             let index = patches.partition_point(|patch| patch.col < begin);
@@ -104,8 +105,8 @@ fn lay_cursor<'a>(picture: &Picture, patches: &mut Vec<Patch<'a>>) {
     let colour = cursor.colour.unwrap_or(cell.look.fg);
     match cursor.shape {
         CursorShape::Block => {
-            let ground = cell.look.bg;
-            cell.look = Look { fg: ground, bg: colour, underline_colour: ground, ..cell.look };
+            let background = cell.look.bg;
+            cell.look = Look { fg: background, bg: colour, underline_colour: background, ..cell.look };
         }
         shape @ (CursorShape::Underline | CursorShape::Bar) => cell.look.cursor = Some((shape, colour)),
     }

@@ -10,10 +10,10 @@ use crate::glyphs::{BASELINE, Glyphs};
 use crate::look::{Look, Patch, rows};
 use crate::size::TooLarge;
 
-/// Pixels around the cells.
+/// Width of the margin around the cells, in pixels.
 const MARGIN: i32 = 8;
 
-/// Offset of each row of an italic letter to the right of the one below it.
+/// Offset of each row of an italic letter to the right of the row below, in pixels.
 const SLANT: f32 = 0.2;
 
 /// Returns the screen as an image: 10 by 20 pixels for each cell, and a margin of 8.
@@ -37,14 +37,14 @@ fn paint(picture: &Picture) -> Canvas {
     }
     for (row, patch) in numbered_patches(&rows) {
         let area = patch_area(row, patch);
-        underline(&mut canvas, area, &patch.look);
+        paint_underline(&mut canvas, area, &patch.look);
         if !patch.look.hidden {
             for (col, text) in &patch.cells {
                 let x = MARGIN + i32::from(*col) * CELL_WIDTH;
                 for character in text.chars() {
                     if let Some(stencil) = glyphs.stencil(character, patch.wide, patch.look.bold) {
                         let slant = if patch.look.italic { SLANT } else { 0.0 };
-                        canvas.stencil(x, area.y, stencil, patch.look.fg, slant, BASELINE - 4);
+                        canvas.paint_stencil(x, area.y, stencil, patch.look.fg, slant, BASELINE - 4);
                     }
                 }
             }
@@ -70,7 +70,7 @@ fn patch_area(row: usize, patch: &Patch<'_>) -> Area {
     cells.moved(i32::from(patch.col) * CELL_WIDTH, row as i32 * CELL_HEIGHT)
 }
 
-fn underline(canvas: &mut Canvas, cells: Area, look: &Look) {
+fn paint_underline(canvas: &mut Canvas, cells: Area, look: &Look) {
     let colour = look.underline_colour;
     let line = Area { y: cells.y + BASELINE + 1, height: 1, ..cells };
     let mut draw_dashes = |period: i32, length: i32| {
@@ -98,7 +98,7 @@ fn underline(canvas: &mut Canvas, cells: Area, look: &Look) {
     }
 }
 
-/// Encodes the pixels, with a palette if there are few colours: the file is then a third as large.
+/// Encodes the pixels. Few colours are encoded as a palette, which makes the file a third as large.
 fn encode(canvas: &Canvas) -> Vec<u8> {
     let (pixels, _) = canvas.pixels.as_chunks::<3>();
     let mut bytes = Vec::new();
@@ -121,19 +121,19 @@ fn encode(canvas: &Canvas) -> Vec<u8> {
 }
 
 fn palette_indices(pixels: &[[u8; 3]]) -> Option<(Vec<[u8; 3]>, Vec<u8>)> {
-    let (mut palette, mut known) = (Vec::new(), HashMap::new());
+    let (mut palette, mut indices_by_pixel) = (Vec::new(), HashMap::new());
     let mut indices = Vec::with_capacity(pixels.len());
     let mut last = None;
     for pixel in pixels {
-        let number = match last {
-            Some((same, number)) if same == pixel => number,
-            _ => *known.entry(*pixel).or_insert_with(|| {
+        let index = match last {
+            Some((last_pixel, index)) if last_pixel == pixel => index,
+            _ => *indices_by_pixel.entry(*pixel).or_insert_with(|| {
                 palette.push(*pixel);
                 palette.len() - 1
             }),
         };
-        last = Some((pixel, number));
-        indices.push(u8::try_from(number).ok()?);
+        last = Some((pixel, index));
+        indices.push(u8::try_from(index).ok()?);
     }
     Some((palette, indices))
 }

@@ -1,38 +1,38 @@
-//! The characters that are drawn rather than taken from a font, so that they fill their cells exactly and join their
+//! Characters that are drawn instead of taken from a font, so that they fill their cells exactly and join their
 //! neighbours: box drawing (U+2500 to U+257F), block elements (U+2580 to U+259F), braille patterns (U+2800 to U+28FF)
 //! and the separators of Powerline (U+E0B0 to U+E0B7).
 //!
-//! Names and shapes are those of the charts, <https://www.unicode.org/charts/PDF/U2500.pdf>.
+//! Names and shapes follow the charts, <https://www.unicode.org/charts/PDF/U2500.pdf>.
 
 use crate::canvas::{Area, CELL_HEIGHT, CELL_WIDTH, Stencil};
 
-/// The pixel in the middle of a cell, through which lines go.
+/// The pixel in the middle of a cell, where lines cross.
 const MIDDLE: (i32, i32) = ((CELL_WIDTH - 1) / 2, (CELL_HEIGHT - 1) / 2);
 
 /// Pixels between the middle and each line of a double line.
 const DOUBLE_LINE_OFFSET: i32 = 2;
 
-/// Pixels by which a heavy line is thicker than a light one, on each side.
+/// Pixels by which a heavy line is thicker than a light line, on each side.
 const HEAVY_EXTRA: i32 = 1;
 
 /// Returns whether `character` is drawn.
-pub(crate) fn has(character: char) -> bool {
+pub(crate) fn is_drawn(character: char) -> bool {
     matches!(character, '\u{2500}'..='\u{259f}' | '\u{2800}'..='\u{28ff}' | '\u{e0b0}'..='\u{e0b7}')
 }
 
-/// Draws a character for which [`has`] holds.
+/// Draws a character for which [`is_drawn`] returns true.
 pub(crate) fn draw(character: char) -> Stencil {
     let mut cell = Cell::default();
     match character {
-        '\u{2500}'..='\u{257f}' => cell.line(character),
-        '\u{2580}'..='\u{259f}' => cell.block(character),
-        '\u{2800}'..='\u{28ff}' => cell.braille(character as u32 - 0x2800),
-        _ => cell.powerline(character),
+        '\u{2500}'..='\u{257f}' => cell.draw_line(character),
+        '\u{2580}'..='\u{259f}' => cell.draw_block(character),
+        '\u{2800}'..='\u{28ff}' => cell.draw_braille(character as u32 - 0x2800),
+        _ => cell.draw_powerline(character),
     }
     Stencil { area: Area { x: 0, y: 0, width: CELL_WIDTH, height: CELL_HEIGHT }, coverage: cell.0.concat() }
 }
 
-/// The kind of line that goes from the middle of a cell to one of its sides.
+/// Kind of a line from the middle of a cell to one of its sides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Arm {
     None,
@@ -42,7 +42,7 @@ enum Arm {
 }
 
 /// The arms of U+2500 to U+257F: left, right, up and down; 1 is light, 2 heavy, 3 double. Characters without arms have
-/// none here.
+/// only zeros.
 const ARMS: [&[u8; 4]; 128] = [
     b"1100", b"2200", b"0011", b"0022", b"0000", b"0000", b"0000", b"0000", // ─━│┃┄┅┆┇
     b"0000", b"0000", b"0000", b"0000", b"0101", b"0201", b"0102", b"0202", // ┈┉┊┋┌┍┎┏
@@ -62,8 +62,8 @@ const ARMS: [&[u8; 4]; 128] = [
     b"2000", b"0020", b"0200", b"0002", b"1200", b"0012", b"2100", b"0021", // ╸╹╺╻╼╽╾╿
 ];
 
-/// The four sides in the order of [`ARMS`], each with its two neighbours: for left and right these are up and down, for
-/// up and down they are left and right.
+/// The four sides in the order of [`ARMS`], each with the opposite side and its two neighbours. Left and right have the
+/// neighbours up and down, and vice versa.
 const SIDES: [(usize, usize, usize, usize); 4] = [(0, 1, 2, 3), (1, 0, 2, 3), (2, 3, 0, 1), (3, 2, 0, 1)];
 
 #[derive(Debug)]
@@ -84,7 +84,8 @@ impl Cell {
         }
     }
 
-    /// Covers each pixel by its share inside the shape: `distance` is from its middle to the edge, negative inside.
+    /// Covers each pixel by its part inside a shape. `distance` returns the distance of a point to the edge, negative
+    /// inside.
     fn shade(&mut self, distance: impl Fn(f32, f32) -> f32) {
         for (y, row) in self.0.iter_mut().enumerate() {
             for (x, pixel) in row.iter_mut().enumerate() {
@@ -94,16 +95,16 @@ impl Cell {
         }
     }
 
-    fn line(&mut self, character: char) {
+    fn draw_line(&mut self, character: char) {
         let index = character as usize - 0x2500;
         match index {
-            0x04..=0x0b | 0x4c..=0x4f => self.dashes(index),
-            0x6d..=0x70 => self.arc(index),
-            0x71 => self.diagonal(false),
-            0x72 => self.diagonal(true),
+            0x04..=0x0b | 0x4c..=0x4f => self.draw_dashes(index),
+            0x6d..=0x70 => self.draw_arc(index),
+            0x71 => self.draw_diagonal(false),
+            0x72 => self.draw_diagonal(true),
             0x73 => {
-                self.diagonal(false);
-                self.diagonal(true);
+                self.draw_diagonal(false);
+                self.draw_diagonal(true);
             }
             _ => {
                 let arms = ARMS[index].map(|digit| match digit {
@@ -113,45 +114,49 @@ impl Cell {
                     _ => Arm::None,
                 });
                 for side in SIDES {
-                    self.arm(arms, side);
+                    self.draw_arm(arms, side);
                 }
             }
         }
     }
 
-    fn arm(&mut self, arms: [Arm; 4], (side, opposite, before, behind): (usize, usize, usize, usize)) {
-        let crossing = [arms[before], arms[behind]];
-        let doubles = crossing.iter().filter(|arm| **arm == Arm::Double).count();
-        let straight = arms[opposite] != Arm::None;
-        // How far beyond the middle a single line reaches, so that corners are full and double lines are met.
-        let single = match doubles {
+    fn draw_arm(
+        &mut self,
+        arms: [Arm; 4],
+        (side, opposite, first_neighbour, second_neighbour): (usize, usize, usize, usize),
+    ) {
+        let crossing = [arms[first_neighbour], arms[second_neighbour]];
+        let double_count = crossing.iter().filter(|arm| **arm == Arm::Double).count();
+        let is_straight = arms[opposite] != Arm::None;
+        // Pixels of a single line beyond the middle, so that it fills corners and meets double lines.
+        let single_reach = match double_count {
             0 if crossing.contains(&Arm::Heavy) => HEAVY_EXTRA,
             0 => 0,
-            _ if straight => 0,
+            _ if is_straight => 0,
             1 => DOUBLE_LINE_OFFSET,
             _ => -DOUBLE_LINE_OFFSET,
         };
-        let double = |near: Arm, far: Arm| match (near, far) {
+        let double_reach = |neighbour: Arm, other_neighbour: Arm| match (neighbour, other_neighbour) {
             (Arm::Double, _) => -DOUBLE_LINE_OFFSET,
             (Arm::None, Arm::Double) => DOUBLE_LINE_OFFSET,
             _ => 0,
         };
         match arms[side] {
             Arm::None => {}
-            Arm::Light => self.stroke(side, 0, 0, single),
-            Arm::Heavy => self.stroke(side, 0, HEAVY_EXTRA, single),
+            Arm::Light => self.draw_stroke(side, 0, 0, single_reach),
+            Arm::Heavy => self.draw_stroke(side, 0, HEAVY_EXTRA, single_reach),
             Arm::Double => {
-                self.stroke(side, -DOUBLE_LINE_OFFSET, 0, double(crossing[0], crossing[1]));
-                self.stroke(side, DOUBLE_LINE_OFFSET, 0, double(crossing[1], crossing[0]));
+                self.draw_stroke(side, -DOUBLE_LINE_OFFSET, 0, double_reach(crossing[0], crossing[1]));
+                self.draw_stroke(side, DOUBLE_LINE_OFFSET, 0, double_reach(crossing[1], crossing[0]));
             }
         }
     }
 
-    /// A line from a side of the cell to `reach` pixels beyond its middle, `aside` of it, and widened by `thicker`
-    /// pixels on both of its sides.
-    fn stroke(&mut self, side: usize, aside: i32, thicker: i32, reach: i32) {
+    /// Draws a line from a side of the cell to `reach` pixels beyond the middle. It is shifted by `offset` pixels, and
+    /// widened by `extra` pixels on both sides.
+    fn draw_stroke(&mut self, side: usize, offset: i32, extra: i32, reach: i32) {
         let (x, y) = MIDDLE;
-        let across = |middle: i32| middle + aside - thicker..middle + aside + thicker + 1;
+        let across = |middle: i32| middle + offset - extra..middle + offset + extra + 1;
         match side {
             0 => self.fill(0..x + reach + 1, across(y), 255),
             1 => self.fill(x - reach..CELL_WIDTH, across(y), 255),
@@ -160,29 +165,29 @@ impl Cell {
         }
     }
 
-    fn dashes(&mut self, index: usize) {
+    fn draw_dashes(&mut self, index: usize) {
         let count = match index {
             0x04..=0x07 => 3,
             0x08..=0x0b => 4,
             _ => 2,
         };
-        let thicker = if index % 2 == 1 { HEAVY_EXTRA } else { 0 };
-        let upright = index & 2 != 0;
-        let length = if upright { CELL_HEIGHT } else { CELL_WIDTH };
+        let extra = if index % 2 == 1 { HEAVY_EXTRA } else { 0 };
+        let is_vertical = index & 2 != 0;
+        let length = if is_vertical { CELL_HEIGHT } else { CELL_WIDTH };
         let (x, y) = MIDDLE;
         for dash in 0..count {
             let (begin, end) = (dash * length / count, (dash + 1) * length / count);
-            // The gap follows each dash, so that rows of them are even.
+            // A gap follows each dash, so that the dashes of neighbouring cells are even.
             let along = begin..end - ((end - begin) / 3).max(1);
-            if upright {
-                self.fill(x - thicker..x + thicker + 1, along, 255);
+            if is_vertical {
+                self.fill(x - extra..x + extra + 1, along, 255);
             } else {
-                self.fill(along, y - thicker..y + thicker + 1, 255);
+                self.fill(along, y - extra..y + extra + 1, 255);
             }
         }
     }
 
-    fn arc(&mut self, index: usize) {
+    fn draw_arc(&mut self, index: usize) {
         let (x, y) = (MIDDLE.0 as f32 + 0.5, MIDDLE.1 as f32 + 0.5);
         let radius = x;
         let (right, down) = match index {
@@ -193,24 +198,24 @@ impl Cell {
         };
         let centre = (if right { x + radius } else { x - radius }, if down { y + radius } else { y - radius });
         self.shade(|px, py| {
-            let within = (if right { px <= centre.0 } else { px >= centre.0 })
+            let is_in_quarter = (if right { px <= centre.0 } else { px >= centre.0 })
                 && (if down { py <= centre.1 } else { py >= centre.1 });
-            let off = ((px - centre.0).hypot(py - centre.1) - radius).abs() - 0.5;
-            if within { off } else { 1.0 }
+            let distance = ((px - centre.0).hypot(py - centre.1) - radius).abs() - 0.5;
+            if is_in_quarter { distance } else { 1.0 }
         });
         let (column, row) = MIDDLE;
-        let beyond = radius as i32;
+        let radius_pixels = radius as i32;
         if down {
-            self.fill(column..column + 1, row + beyond + 1..CELL_HEIGHT, 255);
+            self.fill(column..column + 1, row + radius_pixels + 1..CELL_HEIGHT, 255);
         } else {
-            self.fill(column..column + 1, 0..row - beyond + 1, 255);
+            self.fill(column..column + 1, 0..row - radius_pixels + 1, 255);
         }
         if right {
-            self.fill(column + beyond + 1..CELL_WIDTH, row..row + 1, 255);
+            self.fill(column + radius_pixels + 1..CELL_WIDTH, row..row + 1, 255);
         }
     }
 
-    fn diagonal(&mut self, falling: bool) {
+    fn draw_diagonal(&mut self, falling: bool) {
         let (width, height) = (CELL_WIDTH as f32, CELL_HEIGHT as f32);
         let length = width.hypot(height);
         self.shade(|x, y| {
@@ -219,7 +224,7 @@ impl Cell {
         });
     }
 
-    fn block(&mut self, character: char) {
+    fn draw_block(&mut self, character: char) {
         let (width, height) = (CELL_WIDTH, CELL_HEIGHT);
         let eighths = |whole: i32, parts: i32| (whole * parts + 4) / 8;
         let index = character as i32 - 0x2580;
@@ -235,9 +240,9 @@ impl Cell {
                 // Upper left, upper right, lower left, lower right.
                 const QUARTERS: [u8; 10] =
                     [0b0010, 0b0001, 0b1000, 0b1011, 0b1001, 0b1110, 0b1101, 0b0100, 0b0110, 0b0111];
-                let lit = QUARTERS[(index - 0x16) as usize];
+                let quarters = QUARTERS[(index - 0x16) as usize];
                 for (bit, x, y) in [(8, 0, 0), (4, 1, 0), (2, 0, 1), (1, 1, 1)] {
-                    if lit & bit != 0 {
+                    if quarters & bit != 0 {
                         let (left, top) = (x * width / 2, y * height / 2);
                         self.fill(left..left + width / 2, top..top + height / 2, 255);
                     }
@@ -246,7 +251,7 @@ impl Cell {
         }
     }
 
-    fn braille(&mut self, dots: u32) {
+    fn draw_braille(&mut self, dots: u32) {
         // The bit of each dot, by row: the last row was added later.
         const BITS: [(u32, u32); 4] = [(0, 3), (1, 4), (2, 5), (6, 7)];
         for (row, (left, right)) in BITS.into_iter().enumerate() {
@@ -259,21 +264,21 @@ impl Cell {
         }
     }
 
-    fn powerline(&mut self, character: char) {
+    fn draw_powerline(&mut self, character: char) {
         let (width, height) = (CELL_WIDTH as f32, CELL_HEIGHT as f32);
         let index = character as u32 - 0xe0b0;
-        // 0 and 1 point to the right, 2 and 3 to the left; the odd ones are lines. From 4 on they are round.
-        let (left, line, round) = (index & 2 != 0, index & 1 != 0, index >= 4);
+        // 0 and 1 point to the right, 2 and 3 to the left. Odd numbers are lines. 4 to 7 are round.
+        let (points_left, is_line, is_round) = (index & 2 != 0, index & 1 != 0, index >= 4);
         self.shade(|x, y| {
-            let x = if left { width - x } else { x };
-            let off = if round {
+            let x = if points_left { width - x } else { x };
+            let distance = if is_round {
                 let (across, along) = (x / width, (y - height / 2.0) / (height / 2.0));
                 (across.hypot(along) - 1.0) * width
             } else {
                 let slope = (width * 2.0).hypot(height) / height;
                 (x - width * (1.0 - (y - height / 2.0).abs() / (height / 2.0))) / slope
             };
-            if line { (off + 0.5).abs() - 0.6 } else { off }
+            if is_line { (distance + 0.5).abs() - 0.6 } else { distance }
         });
     }
 }
@@ -311,7 +316,7 @@ mod tests {
                 let expected = straight
                     .iter()
                     .find(|(kind, ..)| kind == arm)
-                    .map(|(_, flat, upright)| side(&draw(if number < 2 { *flat } else { *upright }), number));
+                    .map(|(_, flat, is_vertical)| side(&draw(if number < 2 { *flat } else { *is_vertical }), number));
                 let found = side(&stencil, number);
                 assert_eq!(found, expected.unwrap_or_else(|| vec![false; found.len()]), "{character}, side {number}");
             }

@@ -1,23 +1,23 @@
-//! The largest screen that is painted.
+//! Maximum size of a painted screen.
 
 use std::error::Error;
 use std::fmt;
 
-/// Maximum number of cells that are painted: 600 by 100, or 12 million pixels, which take 50 MB while they are painted.
+/// Maximum number of painted cells: 600 by 100, or 12 million pixels, which take 50 MB during the painting.
 const MAX_CELLS: usize = 60_000;
 
-/// A screen has too many cells to be painted.
+/// Error for a screen with too many cells to paint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooLarge {
-    /// The cells that it has.
+    /// Number of cells of the screen.
     pub cells: usize,
 }
 
 impl TooLarge {
-    /// Checks whether a screen of this size can be painted, before its cells are collected.
+    /// Checks that a screen of this size can be painted, before its cells are collected.
     ///
     /// # Errors
-    /// If it has more than 60,000 cells.
+    /// If the screen has more than 60,000 cells.
     pub fn check(cols: u16, rows: usize) -> Result<(), Self> {
         let cells = usize::from(cols) * rows;
         if cells > MAX_CELLS { Err(Self { cells }) } else { Ok(()) }

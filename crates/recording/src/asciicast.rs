@@ -1,7 +1,7 @@
-//! Writing of the lines of an asciicast file, version 3.
+//! Writer of the lines of an asciicast file, version 3.
 //!
-//! A file of lines: a header in JSON, then one event per line, as `[seconds since the event before, code, data]`; see
-//! <https://docs.asciinema.org/manual/asciicast/v3/>. Pure: takes times as parameters, and returns lines.
+//! The first line is a header in JSON. Each further line is an event: `[seconds since the previous event, code, data]`;
+//! see <https://docs.asciinema.org/manual/asciicast/v3/>. Pure: takes times as parameters, and returns lines.
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ use serde_json::json;
 pub struct Header {
     version: u8,
     term: Term,
-    /// The time of its beginning, in seconds since 1970.
+    /// Start time of the recording, in seconds since 1970.
     timestamp: u64,
-    /// Longest pause in a replay, in seconds.
+    /// Maximum pause in a replay, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     idle_time_limit: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -45,39 +45,39 @@ impl Header {
     }
 }
 
-/// The events of a recording, one line each. Times count from its beginning.
+/// Writer of the events of a recording, one line each. Times count from its beginning.
 #[derive(Debug, Default)]
 pub struct Events {
     /// The time of the last event, in milliseconds, so that rounding errors do not add up.
-    last: u64,
-    /// The first bytes of a character that is not complete yet.
-    unfinished: Vec<u8>,
+    last_millis: u64,
+    /// The first bytes of an incomplete character.
+    incomplete_bytes: Vec<u8>,
 }
 
 impl Events {
     /// Returns the event of printed bytes. `None` until a whole character has arrived.
-    pub fn output(&mut self, at: Duration, bytes: &[u8]) -> Option<String> {
-        self.unfinished.extend_from_slice(bytes);
-        let end = complete_prefix_len(&self.unfinished);
-        let text = String::from_utf8_lossy(&self.unfinished[..end]).into_owned();
-        self.unfinished.drain(..end);
-        (!text.is_empty()).then(|| self.event(at, "o", &text))
+    pub fn output(&mut self, time: Duration, bytes: &[u8]) -> Option<String> {
+        self.incomplete_bytes.extend_from_slice(bytes);
+        let end = complete_prefix_len(&self.incomplete_bytes);
+        let text = String::from_utf8_lossy(&self.incomplete_bytes[..end]).into_owned();
+        self.incomplete_bytes.drain(..end);
+        (!text.is_empty()).then(|| self.event(time, "o", &text))
     }
 
     /// Returns the event of a new size of the screen.
-    pub fn resize(&mut self, at: Duration, cols: u16, rows: u16) -> String {
-        self.event(at, "r", &format!("{cols}x{rows}"))
+    pub fn resize(&mut self, time: Duration, cols: u16, rows: u16) -> String {
+        self.event(time, "r", &format!("{cols}x{rows}"))
     }
 
-    /// Returns the event of the program's end, which is the last one.
-    pub fn exit(&mut self, at: Duration, code: i32) -> String {
-        self.event(at, "x", &code.to_string())
+    /// Returns the event of the program's end, which is the last event.
+    pub fn exit(&mut self, time: Duration, code: i32) -> String {
+        self.event(time, "x", &code.to_string())
     }
 
-    fn event(&mut self, at: Duration, code: &str, data: &str) -> String {
-        let at = u64::try_from(at.as_millis()).unwrap_or(u64::MAX).max(self.last);
-        let interval = (at - self.last) as f64 / 1000.0;
-        self.last = at;
+    fn event(&mut self, time: Duration, code: &str, data: &str) -> String {
+        let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(self.last_millis);
+        let interval = (millis - self.last_millis) as f64 / 1000.0;
+        self.last_millis = millis;
         line(&json!([interval, code, data]))
     }
 }
@@ -88,7 +88,7 @@ fn line(value: &impl Serialize) -> String {
     line
 }
 
-/// Returns the number of bytes that are whole characters, or cannot become one.
+/// Returns the number of bytes before an incomplete character at the end.
 fn complete_prefix_len(bytes: &[u8]) -> usize {
     let mut end = 0;
     while let Err(error) = std::str::from_utf8(&bytes[end..]) {

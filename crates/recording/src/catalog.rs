@@ -18,7 +18,7 @@ use crate::player::header;
 /// Maximum number of links. The oldest links are removed first; their files remain.
 const MAX_LINKS: usize = 1000;
 
-/// The directory.
+/// The catalog of recordings in a directory.
 #[derive(Debug, Clone)]
 pub struct Catalog {
     folder: PathBuf,
@@ -27,11 +27,11 @@ pub struct Catalog {
 /// The id of a recording: its start time in milliseconds since 1970, and its terminal, as `1700000000000-term_…`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RecordingId {
-    began: u64,
+    began_millis: u64,
     terminal: TerminalId,
 }
 
-/// A text is not an id of a recording.
+/// Error for a text that is not an id of a recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("it is not an id of a recording")]
 pub struct InvalidRecordingId;
@@ -39,9 +39,9 @@ pub struct InvalidRecordingId;
 /// A listed recording.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CatalogEntry {
-    /// Its id.
+    /// The id of the recording.
     pub id: RecordingId,
-    /// Its file.
+    /// The file of the recording.
     pub file: PathBuf,
     /// The length of the file in bytes.
     pub length: u64,
@@ -49,7 +49,7 @@ pub struct CatalogEntry {
     pub changed: SystemTime,
     /// The name of the terminal, or another title.
     pub title: Option<String>,
-    /// The size that the screen begins with; `None` if the file is not a recording.
+    /// The initial size of the screen. `None` if the file is not a recording.
     pub size: Option<Size>,
 }
 
@@ -57,7 +57,7 @@ impl RecordingId {
     /// Returns the start time of the recording.
     #[must_use]
     pub fn began(&self) -> SystemTime {
-        UNIX_EPOCH + Duration::from_millis(self.began)
+        UNIX_EPOCH + Duration::from_millis(self.began_millis)
     }
 
     /// Returns the terminal.
@@ -69,8 +69,8 @@ impl RecordingId {
 
 impl fmt::Display for RecordingId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // With leading zeros, the order of the names is that of the times.
-        write!(f, "{:013}-{}", self.began, self.terminal.as_str())
+        // Leading zeros make the order of names the order of times.
+        write!(f, "{:013}-{}", self.began_millis, self.terminal.as_str())
     }
 }
 
@@ -80,41 +80,43 @@ impl FromStr for RecordingId {
     fn from_str(text: &str) -> Result<Self, InvalidRecordingId> {
         let (began, terminal) = text.split_once('-').ok_or(InvalidRecordingId)?;
         let id = Self {
-            began: began.parse().map_err(|_| InvalidRecordingId)?,
+            began_millis: began.parse().map_err(|_| InvalidRecordingId)?,
             terminal: terminal.parse().map_err(|_| InvalidRecordingId)?,
         };
-        // One recording has one id.
+        // A recording has only one id, so other spellings are invalid.
         if id.to_string() == text { Ok(id) } else { Err(InvalidRecordingId) }
     }
 }
 
 impl Catalog {
-    /// Uses a directory, which need not exist.
+    /// Creates the catalog of a directory, which need not exist.
     #[must_use]
     pub fn new(folder: PathBuf) -> Self {
         Self { folder }
     }
 
-    /// Adds a file to the list. The directory exists.
+    /// Adds a link to a file. The directory must exist.
     ///
     /// # Errors
     /// If the system refuses the link.
     pub fn add(&self, file: &Path, terminal: &TerminalId, began: SystemTime) -> io::Result<RecordingId> {
         let file = std::path::absolute(file)?;
         let since = began.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let mut id =
-            RecordingId { began: u64::try_from(since.as_millis()).unwrap_or(u64::MAX), terminal: terminal.clone() };
+        let mut id = RecordingId {
+            began_millis: u64::try_from(since.as_millis()).unwrap_or(u64::MAX),
+            terminal: terminal.clone(),
+        };
         // Two recordings of a terminal can begin at the same time.
         while let Err(error) = symlink(&file, self.folder.join(id.to_string())) {
             if error.kind() != io::ErrorKind::AlreadyExists {
                 return Err(error);
             }
-            id.began += 1;
+            id.began_millis += 1;
         }
-        let all = self.ids()?;
-        for old in all.iter().take(all.len().saturating_sub(MAX_LINKS)) {
-            // Another recorder may have removed it.
-            let _ = fs::remove_file(self.folder.join(old.to_string()));
+        let ids = self.ids()?;
+        for old_id in ids.iter().take(ids.len().saturating_sub(MAX_LINKS)) {
+            // Ignore the error: another recorder may have removed the link.
+            let _ = fs::remove_file(self.folder.join(old_id.to_string()));
         }
         Ok(id)
     }
@@ -131,12 +133,12 @@ impl Catalog {
     #[must_use]
     pub fn entry(&self, id: RecordingId) -> Option<CatalogEntry> {
         let file = fs::read_link(self.folder.join(id.to_string())).ok()?;
-        let found = fs::metadata(&file).ok()?;
+        let metadata = fs::metadata(&file).ok()?;
         let header = header(&file).ok();
         Some(CatalogEntry {
             id,
-            length: found.len(),
-            changed: found.modified().unwrap_or(UNIX_EPOCH),
+            length: metadata.len(),
+            changed: metadata.modified().unwrap_or(UNIX_EPOCH),
             title: header.as_ref().and_then(|header| header.title.clone()),
             size: header.map(|header| header.size),
             file,
@@ -184,7 +186,7 @@ mod tests {
 
     #[test]
     fn an_id_is_one_name_in_the_directory() {
-        let id = RecordingId { began: 1_700_000_000_123, terminal: TerminalId::random() };
+        let id = RecordingId { began_millis: 1_700_000_000_123, terminal: TerminalId::random() };
         assert_eq!(id.to_string().parse(), Ok(id.clone()));
         for text in ["", "..", "1-x", "../1700000000123-term_0", "-term_", &format!("+{id}"), &format!("0{id}")] {
             assert!(text.parse::<RecordingId>().is_err(), "{text}");
@@ -202,7 +204,7 @@ mod tests {
             catalog.add(&file, &terminal, UNIX_EPOCH + Duration::from_millis(number as u64)).unwrap();
         }
         let ids = catalog.ids().unwrap();
-        assert_eq!((ids.len(), ids[0].began), (MAX_LINKS, 3));
+        assert_eq!((ids.len(), ids[0].began_millis), (MAX_LINKS, 3));
         assert!(file.exists());
     }
 }

@@ -10,7 +10,7 @@ const MAX_EVENTS: usize = 1_000_000;
 /// An event of a recording that a replay or an import uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RecordedEvent {
-    /// A program printed this.
+    /// Output of a program.
     Output(String),
     /// Typed input, as a terminal sends it.
     Input(String),
@@ -25,10 +25,10 @@ pub enum RecordedEvent {
     Exit(i32),
 }
 
-/// Events, each with the seconds since the beginning, and the damage that they end at.
+/// Events, each with the seconds since the beginning, and the damage after them.
 pub type RecordedEvents = (Vec<(f64, RecordedEvent)>, Option<Damage>);
 
-/// Returns the events of a recording, each with the seconds since its beginning, and the damage that they end at.
+/// Returns the events of a recording, each with the seconds since its beginning, and the damage after them.
 ///
 /// # Errors
 /// If the read of the file fails.
@@ -52,7 +52,7 @@ pub fn recorded_events(file: &mut impl BufRead) -> io::Result<RecordedEvents> {
             EventContent::Exit(code) => RecordedEvent::Exit(code),
             EventContent::Marker(_) | EventContent::Other => continue,
         };
-        events.push((event.at.as_secs_f64(), content));
+        events.push((event.time.as_secs_f64(), content));
     }
     Ok((events, None))
 }

@@ -1,11 +1,11 @@
 //! Recordings of terminals: their format, their catalog and their replay.
 //!
-//! A recording is an asciicast file, which stays where its owner wanted it (`asciicast.rs`); the catalog is a directory
-//! of links to such files (`catalog.rs`). A replay draws one with the emulator of a live terminal (`player.rs`), from
-//! the beginning or from a keyframe, and reads the file as it goes: its memory does not grow with the file. `events.rs`
-//! reads all events at once, with the typed input, for an import.
+//! A recording is an asciicast file at a path that its owner selects (`asciicast.rs`); the catalog is a directory of
+//! links to these files (`catalog.rs`). A replay draws a recording with the emulator of a live terminal (`player.rs`),
+//! from the beginning or from a keyframe. It reads the file step by step, so its memory does not grow with the file.
+//! `events.rs` reads all events at once, with the typed input, for an import.
 //!
-//! Nothing here masks secrets: the daemon masks screens where they leave it, as the screens of live terminals.
+//! This crate does not mask secrets: the daemon masks the screens that it sends, as for live terminals.
 
 mod asciicast;
 mod catalog;

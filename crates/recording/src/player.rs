@@ -1,7 +1,7 @@
-//! The replay of one recording: the screen at any time of it.
+//! The replay of a recording: its screen at any time.
 //!
-//! Reads the file during the replay. Keyframes at intervals make seeking backwards fast. There are none while a program
-//! uses the alternate screen, so the player draws such a part from its beginning. Follows a file that grows.
+//! The player reads the file during the replay, and follows a growing file. Keyframes make seeking backwards fast. They
+//! cannot be in the alternate screen, so the player draws such a part from its beginning.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, Seek as _, SeekFrom};
@@ -14,7 +14,7 @@ use steplatch_terminal::{Exit, Replay, ScreenUpdate};
 use crate::reader::{self, Damage, Event, EventContent, FileHeader, FilePosition};
 
 /// Minimum output between two keyframes, in bytes.
-const KEYFRAME_DISTANCE: u64 = 256 << 10;
+const MIN_KEYFRAME_DISTANCE: u64 = 256 << 10;
 
 /// Maximum number of keyframes.
 const MAX_KEYFRAMES: u64 = 64;
@@ -37,7 +37,7 @@ pub enum OpenError {
     /// The path is a directory, or a device.
     #[error("it is not a regular file")]
     NotAFile,
-    /// The file does not begin as a recording.
+    /// The file does not begin with the header of a recording.
     #[error("it is not a recording in the format asciicast: {0}")]
     NotARecording(Damage),
 }
@@ -45,13 +45,13 @@ pub enum OpenError {
 /// A marker in a recording.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Marker {
-    /// Its time since the beginning.
+    /// Time since the beginning.
     pub at: Duration,
-    /// Its label.
+    /// The label.
     pub label: String,
 }
 
-/// A recording and the screen at one time of it.
+/// A recording, and its screen at one time.
 #[derive(Debug)]
 pub struct Player {
     file: BufReader<File>,
@@ -59,7 +59,7 @@ pub struct Player {
     beginning: FilePosition,
     /// Position after the last drawn event.
     position: FilePosition,
-    at: Duration,
+    time: Duration,
     /// The next event, and the position after it.
     next: Option<(Event, FilePosition)>,
     replay: Replay,
@@ -72,7 +72,7 @@ pub struct Player {
 /// A screen, and the position of the next event in the recording.
 #[derive(Debug)]
 struct Keyframe {
-    at: Duration,
+    time: Duration,
     position: FilePosition,
     size: steplatch_terminal::Size,
     text: String,
@@ -102,7 +102,7 @@ pub(crate) fn header(path: &Path) -> Result<FileHeader, OpenError> {
 }
 
 impl Player {
-    /// Opens a recording, and reads it once for its length, its markers and its damage.
+    /// Opens a recording, and reads it once for its duration, its markers and its damage.
     ///
     /// # Errors
     /// If the read of the file fails, or it is not a recording.
@@ -117,7 +117,7 @@ impl Player {
             header,
             beginning,
             position: beginning,
-            at: Duration::ZERO,
+            time: Duration::ZERO,
             next: None,
             replay,
             exit: None,
@@ -146,12 +146,12 @@ impl Player {
         self.file.seek(SeekFrom::Start(self.scan.position.offset))?;
         loop {
             match reader::read_event(&mut self.file, &self.header, &mut self.scan.position)? {
-                Ok(Some(Event { at, content })) => {
-                    self.scan.end = at;
+                Ok(Some(Event { time, content })) => {
+                    self.scan.end = time;
                     if let EventContent::Marker(label) = content
                         && self.scan.markers.len() < MAX_MARKERS
                     {
-                        self.scan.markers.push(Marker { at, label });
+                        self.scan.markers.push(Marker { at: time, label });
                     }
                 }
                 Ok(None) => break,
@@ -165,7 +165,7 @@ impl Player {
         Ok(true)
     }
 
-    /// Returns the title that the file has, if it has one.
+    /// Returns the title, if the file has one.
     #[must_use]
     pub fn title(&self) -> Option<&str> {
         self.header.title.as_deref()
@@ -177,13 +177,13 @@ impl Player {
         self.header.timestamp
     }
 
-    /// Returns the longest pause that a replay should make, if the file has one.
+    /// Returns the maximum pause of a replay, if the file has one.
     #[must_use]
     pub fn idle_limit(&self) -> Option<Duration> {
         self.header.idle_limit
     }
 
-    /// Returns the duration of its readable part.
+    /// Returns the duration of the readable part of the file.
     #[must_use]
     pub fn duration(&self) -> Duration {
         self.scan.end
@@ -204,15 +204,15 @@ impl Player {
     /// Returns the time of the last drawn event, in whole milliseconds.
     #[must_use]
     pub fn at(&self) -> Duration {
-        self.at
+        self.time
     }
 
-    /// Returns the time of the next event; `None` after the last readable one.
+    /// Returns the time of the next event; `None` after the last readable event.
     ///
     /// # Errors
     /// If the read of the file fails.
     pub fn next_at(&mut self) -> io::Result<Option<Duration>> {
-        Ok(self.peek()?.map(|event| event.at))
+        Ok(self.peek()?.map(|event| event.time))
     }
 
     /// Returns the screen.
@@ -231,23 +231,23 @@ impl Player {
     ///
     /// # Errors
     /// If the read of the file fails.
-    pub fn seek(&mut self, at: Duration) -> io::Result<()> {
-        let keyframe_count = self.keyframes.partition_point(|keyframe| keyframe.at <= at);
+    pub fn seek(&mut self, time: Duration) -> io::Result<()> {
+        let keyframe_count = self.keyframes.partition_point(|keyframe| keyframe.time <= time);
         let keyframe = keyframe_count.checked_sub(1).and_then(|index| self.keyframes.get(index));
-        if at < self.at || keyframe.is_some_and(|keyframe| keyframe.position.offset > self.position.offset) {
-            let (replay, position, reached) = match keyframe {
+        if time < self.time || keyframe.is_some_and(|keyframe| keyframe.position.offset > self.position.offset) {
+            let (replay, position, start_time) = match keyframe {
                 Some(keyframe) => {
                     let mut replay = Replay::new(keyframe.size);
                     replay.draw(&keyframe.text);
-                    (replay, keyframe.position, keyframe.at)
+                    (replay, keyframe.position, keyframe.time)
                 }
                 None => (Replay::new(self.header.size), self.beginning, Duration::ZERO),
             };
-            (self.replay, self.position, self.at) = (replay, position, reached);
+            (self.replay, self.position, self.time) = (replay, position, start_time);
             (self.exit, self.held_since, self.next) = (None, None, None);
             self.return_to_position()?;
         }
-        while self.peek()?.is_some_and(|event| event.at <= at) {
+        while self.peek()?.is_some_and(|event| event.time <= time) {
             if let Some((event, position_after)) = self.next.take() {
                 self.draw(event, position_after);
             }
@@ -259,15 +259,15 @@ impl Player {
         if self.next.is_none() && self.position.offset < self.scan.position.offset {
             let mut position_after = self.position;
             let event = reader::read_event(&mut self.file, &self.header, &mut position_after)?;
-            // The scan of the file ended before any damage.
+            // The scanned part of the file has no damage.
             self.next = event.ok().flatten().map(|event| (event, position_after));
         }
         Ok(self.next.as_ref().map(|(event, _)| event))
     }
 
     fn draw(&mut self, event: Event, position_after: FilePosition) {
-        let Event { at, content } = event;
-        if self.held_since.is_some_and(|since| at > since + MAX_HOLD_TIME) {
+        let Event { time, content } = event;
+        if self.held_since.is_some_and(|since| time > since + MAX_HOLD_TIME) {
             self.replay.release();
             self.held_since = None;
         }
@@ -277,14 +277,14 @@ impl Player {
             EventContent::Exit(code) => self.exit = Some(code),
             EventContent::Marker(_) | EventContent::Input(_) | EventContent::Other => {}
         }
-        self.held_since = if self.replay.is_held_back() { self.held_since.or(Some(at)) } else { None };
-        (self.position, self.at) = (position_after, at);
+        self.held_since = if self.replay.is_held_back() { self.held_since.or(Some(time)) } else { None };
+        (self.position, self.time) = (position_after, time);
         self.add_keyframe();
     }
 
-    /// Adds a keyframe of the screen if the last one is far enough before it.
+    /// Adds a keyframe of the screen if the last keyframe is far enough before the position.
     fn add_keyframe(&mut self) {
-        let distance = KEYFRAME_DISTANCE.max(self.scan.length / MAX_KEYFRAMES);
+        let distance = MIN_KEYFRAME_DISTANCE.max(self.scan.length / MAX_KEYFRAMES);
         let last = self.keyframes.last().map_or(self.beginning.offset, |keyframe| keyframe.position.offset);
         if self.position.offset < last + distance || self.keyframes.len() as u64 >= MAX_KEYFRAMES || self.exit.is_some()
         {
@@ -292,7 +292,7 @@ impl Player {
         }
         if let Some(text) = self.replay.keyframe() {
             let size = self.replay.size();
-            self.keyframes.push(Keyframe { at: self.at, position: self.position, size, text });
+            self.keyframes.push(Keyframe { time: self.time, position: self.position, size, text });
         }
     }
 

@@ -1,4 +1,4 @@
-//! Reading of the lines of an asciicast file, versions 2 and 3.
+//! Reader of the lines of an asciicast file, versions 2 and 3.
 //!
 //! A file is not trusted: it may end anywhere and contain anything. The reader returns everything before the first
 //! damaged line, and the damage as a value.
@@ -15,10 +15,10 @@ const MAX_LINE_BYTES: u64 = 8 << 20;
 /// Maximum duration of a recording.
 const MAX_DURATION: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-/// Half of a millisecond.
+/// Half of a millisecond, added to round a time.
 const HALF_MILLISECOND: Duration = Duration::from_micros(500);
 
-/// Reason why a file is unreadable from some line on.
+/// Reason why the rest of a file is unreadable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
     /// A line is not an event.
@@ -83,19 +83,19 @@ pub(crate) enum EventContent {
 /// An event and its time since the beginning, in whole milliseconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Event {
-    pub(crate) at: Duration,
+    pub(crate) time: Duration,
     pub(crate) content: EventContent,
 }
 
 /// Position in a file, after a line.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct FilePosition {
-    /// Bytes before it.
+    /// Number of bytes before the position.
     pub(crate) offset: u64,
-    /// Lines before it.
+    /// Number of lines before the position.
     pub(crate) lines: u64,
-    /// The exact time of the last event before it.
-    pub(crate) at: Duration,
+    /// The exact time of the last event before the position.
+    pub(crate) time: Duration,
 }
 
 impl FileHeader {
@@ -122,7 +122,7 @@ impl FileHeader {
 /// Reads the header.
 ///
 /// # Errors
-/// If the read of the file fails; inside, when it does not begin with a header.
+/// If the read of the file fails. The inner result is an error if the file does not begin with a header.
 pub(crate) fn read_header(
     file: &mut impl BufRead,
     position: &mut FilePosition,
@@ -139,36 +139,37 @@ pub(crate) fn read_header(
 /// Reads the next event. At the end of the file, and before damage, the position remains unchanged.
 ///
 /// # Errors
-/// If the read of the file fails; inside, if the next line is not an event.
+/// If the read of the file fails. The inner result is an error if the next line is not an event.
 pub(crate) fn read_event(
     file: &mut impl BufRead,
     header: &FileHeader,
     position: &mut FilePosition,
 ) -> io::Result<Result<Option<Event>, Damage>> {
     loop {
-        let before = *position;
+        let previous = *position;
         let (text, is_complete) = match read_line(file, position)? {
             Line::End => return Ok(Ok(None)),
             Line::Complete(text) => (text, true),
             Line::Incomplete(text) => (text, false),
             Line::Damaged(damage) => {
-                *position = before;
+                *position = previous;
                 return Ok(Err(damage));
             }
         };
         if is_complete && (text.trim().is_empty() || text.starts_with('#')) {
             continue;
         }
-        match parse_event(&text, header.version, before.at) {
-            Ok((at, content)) => {
-                position.at = at;
-                // Rounded, so that a time in milliseconds remains equal.
-                let at = Duration::from_millis(u64::try_from((at + HALF_MILLISECOND).as_millis()).unwrap_or(u64::MAX));
-                return Ok(Ok(Some(Event { at, content })));
+        match parse_event(&text, header.version, previous.time) {
+            Ok((time, content)) => {
+                position.time = time;
+                // Round the time, so that whole milliseconds stay unchanged.
+                let time =
+                    Duration::from_millis(u64::try_from((time + HALF_MILLISECOND).as_millis()).unwrap_or(u64::MAX));
+                return Ok(Ok(Some(Event { time, content })));
             }
             Err(defect) => {
-                *position = before;
-                let line = before.lines + 1;
+                *position = previous;
+                let line = previous.lines + 1;
                 return Ok(Err(if is_complete { Damage::Line { line, defect } } else { Damage::CutOff { line } }));
             }
         }
@@ -176,12 +177,12 @@ pub(crate) fn read_event(
 }
 
 /// Parses an event: its exact time since the beginning, and its content.
-fn parse_event(line: &str, version: u8, before: Duration) -> Result<(Duration, EventContent), String> {
+fn parse_event(line: &str, version: u8, previous_time: Duration) -> Result<(Duration, EventContent), String> {
     let (time, code, data): (f64, String, String) =
         serde_json::from_str(line).map_err(|error| format!("it is not an event: {error}"))?;
     let time = Duration::try_from_secs_f64(time.max(0.0)).map_err(|_| "its time is not a valid time".to_owned())?;
-    let at = if version == 2 { time.max(before) } else { before.saturating_add(time) };
-    if at > MAX_DURATION {
+    let event_time = if version == 2 { time.max(previous_time) } else { previous_time.saturating_add(time) };
+    if event_time > MAX_DURATION {
         return Err("its time is more than ten years after the beginning".to_owned());
     }
     let size = |data: &str| {
@@ -196,7 +197,7 @@ fn parse_event(line: &str, version: u8, before: Duration) -> Result<(Duration, E
         "x" => EventContent::Exit(data.trim().parse().map_err(|_| "it has no exit code")?),
         _ => EventContent::Other,
     };
-    Ok((at, content))
+    Ok((event_time, content))
 }
 
 enum Line {

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use super::table::list_contains;
 
-/// Directories of the system, with files that programs run or trust.
+/// System directories, with files that programs run or trust.
 const SYSTEM_DIRECTORIES: &str =
     "/etc /usr /bin /sbin /lib /lib32 /lib64 /boot /dev /sys /proc /var /opt /root /run /srv /Library /System";
 
-/// Files of the home directory that shells and programs read at their start.
+/// Files in the home directory that shells and programs read at startup.
 const HOME_STARTUP_FILES: &str =
     ".bashrc .bash_profile .bash_login .profile .zshrc .zshenv .zprofile .zlogin .gitconfig .netrc";
 
@@ -17,29 +17,29 @@ const AUTOMATIC_FILES: &str = ".envrc .npmrc .yarnrc .yarnrc.yml .pnpmfile.cjs .
     .irbrc .pryrc .bash_aliases .bash_logout .zlogout .xinitrc .xprofile .xsession .pam_environment .curlrc .wgetrc .psqlrc .my.cnf .hgrc .screenrc \
     .mailcap .gitmodules .gitattributes .cargo .husky .bin";
 
-/// Directories of the home directory whose programs a shell finds by their names.
+/// Directories below the home directory in which shells find programs by name.
 const PROGRAM_DIRECTORIES: &str = "~/bin ~/go/bin";
 
-/// Ends of the names of scripts.
+/// File extensions of scripts.
 const SCRIPT_EXTENSIONS: &str =
     "sh bash zsh fish ksh csh py pl rb js mjs cjs ts php lua ps1 bat cmd command desktop service";
 
-/// Files from which programs of the project take their commands.
+/// Files that contain the commands of build programs.
 const BUILD_FILES: &str = "Makefile makefile GNUmakefile package.json justfile Justfile Rakefile CMakeLists.txt build.gradle build.gradle.kts pom.xml \
     build.rs Cargo.toml Taskfile.yml tox.ini noxfile.py setup.py setup.cfg pyproject.toml conftest.py manage.py Dockerfile compose.yml compose.yaml \
     docker-compose.yml docker-compose.yaml";
 
-/// Maximum number of directories that are followed.
+/// Maximum number of possible directories. Above it, any directory is possible.
 const MAX_DIRECTORIES: usize = 16;
 
-/// Working directories that a line may have reached. A `cd` may fail, so the earlier ones stay possible.
+/// Possible working directories of a line. A `cd` may fail, so earlier directories stay possible.
 #[derive(Debug, Clone)]
 pub(super) struct Directories {
-    /// The possible ones: absolute, below `~`, or relative to the one of the start, which is empty.
+    /// Known directories: absolute, below `~`, or relative to the initial directory, which is empty.
     possible: BTreeSet<String>,
-    /// True if it may be any directory.
+    /// True if any directory is possible.
     is_unknown: bool,
-    /// The ones before each `pushd`.
+    /// Known directories before each `pushd`.
     pushed: Vec<BTreeSet<String>>,
 }
 
@@ -50,10 +50,10 @@ impl Default for Directories {
 }
 
 impl Directories {
-    /// Adds the target of `cd`. `None` if it is unknown.
+    /// Adds the target of `cd`. `None` is an unknown target.
     pub(super) fn enter(&mut self, target: Option<&str>) {
         let Some(target) = target.filter(|target| *target != "-") else { return self.forget() };
-        let entered: Vec<String> = self.possible.iter().map(|directory| resolve(directory, target)).collect();
+        let entered: Vec<String> = self.possible.iter().map(|directory| resolve_directory(directory, target)).collect();
         self.possible.extend(entered);
         self.is_unknown |= self.possible.len() > MAX_DIRECTORIES;
     }
@@ -64,7 +64,7 @@ impl Directories {
         self.enter(target.filter(|target| !target.starts_with('+')));
     }
 
-    /// Returns to the directories before the last `pushd`.
+    /// Adds the directories before the last `pushd`.
     pub(super) fn pop(&mut self) {
         match self.pushed.pop() {
             Some(directories) => self.possible.extend(directories),
@@ -77,13 +77,13 @@ impl Directories {
         self.is_unknown = true;
     }
 
-    /// Returns the known places that a path may name. The flag is true if it may be any other place.
+    /// Returns the known places that a path may name. The flag is true if it may name any other place, too.
     pub(super) fn locate(&self, path: &str) -> (BTreeSet<String>, bool) {
         let path = normalized(path);
         if path.starts_with(['/', '~']) {
             return (BTreeSet::from([path]), false);
         }
-        (self.possible.iter().map(|directory| located(directory, &path)).collect(), self.is_unknown)
+        (self.possible.iter().map(|directory| resolve_file(directory, &path)).collect(), self.is_unknown)
     }
 
     /// Returns whether a path may name a protected place, as far as the directories are known.
@@ -97,15 +97,15 @@ impl Directories {
     }
 }
 
-/// Returns a path without empty parts and single dots. Two dots stay: a link may be before them.
+/// Returns a path without empty parts and single dots. Keeps two dots: a symbolic link may precede them.
 pub(super) fn normalized(path: &str) -> String {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
     let root = if path.starts_with('/') { "/" } else { "" };
     format!("{root}{}", parts.join("/"))
 }
 
-/// Returns the directory to which `cd` leads. The shell drops a part before two dots.
-fn resolve(directory: &str, target: &str) -> String {
+/// Returns the directory that `cd` enters. Two dots remove the part before them.
+fn resolve_directory(directory: &str, target: &str) -> String {
     let target = normalized(target);
     if target.starts_with('~') {
         return target;
@@ -118,8 +118,8 @@ fn resolve(directory: &str, target: &str) -> String {
     })
 }
 
-/// Returns the place of a relative path in a directory.
-fn located(directory: &str, path: &str) -> String {
+/// Resolves a relative path of a file in a directory.
+fn resolve_file(directory: &str, path: &str) -> String {
     let (mut directory, mut rest) = (directory.to_owned(), path);
     while !directory.is_empty()
         && let Some(after) = rest.strip_prefix("..").filter(|after| after.is_empty() || after.starts_with('/'))
@@ -150,27 +150,27 @@ fn parent(directory: &str) -> String {
     }
 }
 
-/// Returns whether a path is in a directory of the system, or is a hidden file or all of a home directory.
+/// Returns whether a path is in a system directory, is a home directory, or is a hidden file in one.
 pub(super) fn is_protected_path(path: &str) -> bool {
     let path = &normalized(path);
-    // Enough `../` lead to the root, or to the home directory.
+    // Enough `../` lead to the root or the home directory.
     let path_rest = path.trim_start_matches("../");
-    let is_up = path.starts_with("../");
-    let absolute = if is_up { format!("/{path_rest}") } else { path.clone() };
+    let leads_up = path.starts_with("../");
+    let absolute = if leads_up { format!("/{path_rest}") } else { path.clone() };
     let is_within = |directory: &str| {
         absolute == directory || absolute.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/'))
     };
     let in_home_directory = in_named_home(&absolute)
         .map(|rest| rest.split_once('/').map_or("", |(_, rest)| rest))
         .or(path.strip_prefix("~/"));
-    let first = path_rest.split('/').next().unwrap_or_default();
+    let first_part = path_rest.split('/').next().unwrap_or_default();
     list_contains("/ ~ /home /Users", path)
         || in_home_directory.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         || path.contains("/../")
         || SYSTEM_DIRECTORIES.split_whitespace().any(is_within)
         || path.split('/').any(|part| list_contains(".ssh .git", part))
-        || is_up && first.starts_with('.')
-        || list_contains(HOME_STARTUP_FILES, first)
+        || leads_up && first_part.starts_with('.')
+        || list_contains(HOME_STARTUP_FILES, first_part)
 }
 
 /// Returns whether a file belongs to another user, or is read or run automatically.
@@ -182,12 +182,12 @@ pub(super) fn is_trusted_file(path: &str) -> bool {
     is_found_by_name || is_in_other_home || path.split('/').any(|part| list_contains(AUTOMATIC_FILES, part))
 }
 
-/// Returns the part of a path after the directory of all home directories.
+/// Returns the part of a path after `/home/` or `/Users/`.
 pub(super) fn in_named_home(path: &str) -> Option<&str> {
     ["/home/", "/Users/"].iter().find_map(|homes| path.strip_prefix(homes))
 }
 
-/// Returns whether a path leads only upwards.
+/// Returns whether a path consists of `..` only.
 pub(super) fn is_ancestor(path: &str) -> bool {
     let path = normalized(path);
     !path.is_empty() && path.split('/').all(|part| part == "..")
@@ -198,7 +198,7 @@ pub(super) fn is_script(path: &str) -> bool {
     file_name(path).rsplit_once('.').is_some_and(|(_, extension)| list_contains(SCRIPT_EXTENSIONS, extension))
 }
 
-/// Returns whether programs of the project take their commands from a file.
+/// Returns whether a file contains the commands of build programs.
 pub(super) fn is_build_file(name: &str) -> bool {
     list_contains(BUILD_FILES, name)
 }

@@ -1,4 +1,4 @@
-//! Known programs, by the table of them. An unlisted program, option or operand is unknown.
+//! Judgement of commands by the table of known programs. An unlisted program, option or operand is unknown.
 
 use super::Effect::{Irreversible, Reversible, Unknown};
 use super::paths::{
@@ -10,7 +10,7 @@ use super::shell::{
 use super::sql;
 use super::table::{CommandOption, Input, Meaning, Operand, Row, ValuePlace, list_contains, matches_word, meanings};
 
-/// Stems of words which mean that a command of the project deletes or publishes something.
+/// Stems of words that suggest that a project command deletes or publishes something.
 const DESTRUCTIVE_STEMS: [&str; 39] = [
     "clean",
     "distclean",
@@ -53,11 +53,11 @@ const DESTRUCTIVE_STEMS: [&str; 39] = [
     "unpublish",
 ];
 
-/// Further stems for the names of targets and scripts only: in arguments, they often name a kind of build.
+/// Further stems for the names of targets and scripts only. In arguments, they often name a build profile.
 const DESTRUCTIVE_NAME_STEMS: [&str; 1] = ["releas"];
 
 /// Variables that change only the wording, time or amount of output. All others may change a program, file or place
-/// that a command uses. This list has the harmless ones, because a list of the harmful ones is never complete.
+/// that a command uses. The list has the harmless variables, because a list of harmful ones is never complete.
 const HARMLESS_VARIABLES: &str = "LANG LANGUAGE TZ TERM COLORTERM COLUMNS LINES NO_COLOR CLICOLOR CLICOLOR_FORCE FORCE_COLOR CI DEBUG VERBOSE QUIET \
     RUST_LOG RUST_BACKTRACE CARGO_TERM_COLOR CARGO_INCREMENTAL CARGO_NET_OFFLINE NODE_ENV RAILS_ENV RACK_ENV APP_ENV FLASK_ENV FLASK_DEBUG DJANGO_DEBUG \
     PYTHONUNBUFFERED PYTHONDONTWRITEBYTECODE PYTHONHASHSEED PYTHONIOENCODING PYTHONUTF8 DEBIAN_FRONTEND NEEDRESTART_MODE CGO_ENABLED GOOS GOARCH \
@@ -76,7 +76,7 @@ const PROGRAM_VARIABLES: &str = "GIT_SSH GIT_SSH_COMMAND GIT_EDITOR GIT_PAGER GI
 /// Names of shells.
 const SHELLS: &str = "sh bash dash zsh ksh mksh ash fish rbash";
 
-/// Returns whether a word begins with a stem of the list. A stem of two letters has to be the whole word.
+/// Returns whether a word begins with a stem of the list. A stem of two letters must be the whole word.
 pub(crate) fn starts_with_stem(stems: &[&str], word: &str) -> bool {
     stems.iter().any(|stem| word.starts_with(stem) && (stem.len() > 2 || word == *stem))
 }
@@ -96,17 +96,17 @@ struct ParsedCommand<'w> {
     row: &'static Row,
     options: Vec<(&'static CommandOption, Option<Argument>)>,
     operands: Vec<&'w Argument>,
-    /// Index of the operand from which on all words have one meaning.
+    /// Index of the first of the last words, if these share one meaning.
     rest_index: Option<usize>,
     /// Index of the first word after `--`, if these words belong to another program.
     after_dashes_index: Option<usize>,
-    /// Commands in its arguments, up to a semicolon.
+    /// Commands in the arguments, each up to a semicolon (`find -exec`).
     commands: Vec<&'w [Argument]>,
     /// Index of the subcommand of the program.
     subcommand_index: Option<usize>,
     /// True if every option is listed and no word can expand to options.
     is_known: bool,
-    /// True if it only prints its help.
+    /// True if the command only prints its help.
     is_help: bool,
 }
 
@@ -138,25 +138,25 @@ impl<'w> ParsedCommand<'w> {
             is_known: true,
             is_help: false,
         };
-        let (mut index, mut has_ended) = (0, false);
+        let (mut index, mut options_ended) = (0, false);
         while let Some(word) = arguments.get(index) {
             index += 1;
             let text = if word.is_fixed { word.text.as_str() } else { word.text.trim_matches(['"', '\'']) };
             let row = parsed.row;
-            let may_name = parsed.operands.is_empty() && !has_ended;
-            if may_name && let Some(command) = word.fixed().and_then(|name| row.command(name)) {
+            let may_be_subcommand = parsed.operands.is_empty() && !options_ended;
+            if may_be_subcommand && let Some(command) = word.fixed().and_then(|name| row.command(name)) {
                 (parsed.row, parsed.subcommand_index) = (command, Some(index - 1));
                 if command.from_name.is_some() {
                     break;
                 }
                 continue;
             }
-            if !has_ended && text == "--" {
+            if !options_ended && text == "--" {
                 if !row.operands_after_dashes.is_empty() {
                     parsed.after_dashes_index = Some(index);
                     break;
                 }
-                has_ended = true;
+                options_ended = true;
                 continue;
             }
             if index == 1 && row.has_option_bundle && !text.starts_with('-') {
@@ -169,18 +169,18 @@ impl<'w> ParsedCommand<'w> {
             let is_alone = parsed.operands.is_empty() && parsed.options.is_empty();
             if text == "--help" && index == arguments.len() && is_alone && parsed.is_known {
                 parsed.is_help = true;
-            } else if is_option && !has_ended {
+            } else if is_option && !options_ended {
                 index = parsed.read_option(text, word, arguments, index);
-            } else if parsed.read_operand(word, has_ended, index - 1) {
+            } else if parsed.read_operand(word, options_ended, index - 1) {
                 break;
             }
         }
         parsed
     }
 
-    /// Reads an operand. Returns whether it includes all further words.
-    fn read_operand(&mut self, word: &'w Argument, has_ended: bool, index: usize) -> bool {
-        self.is_known &= has_ended || self.row.takes_any_option || !may_be_options(word);
+    /// Reads an operand. Returns true if its meaning applies to all further words.
+    fn read_operand(&mut self, word: &'w Argument, options_ended: bool, index: usize) -> bool {
+        self.is_known &= options_ended || self.row.takes_any_option || !may_be_options(word);
         if self.row.meaning_at(self.operands.len()).is_some_and(Meaning::takes_rest) {
             self.rest_index = Some(index);
             return true;
@@ -224,13 +224,13 @@ impl<'w> ParsedCommand<'w> {
         index
     }
 
-    fn has(&self, name: &str) -> bool {
+    fn has_option(&self, name: &str) -> bool {
         self.options.iter().any(|(option, _)| option.is_named(name))
     }
 }
 
 impl Judge {
-    /// Judges variables that a command gets (`is_exported`), or that only the shell gets.
+    /// Judges assigned variables. Commands get only exported variables.
     pub(super) fn judge_variables(&mut self, variables: &[(String, Argument)], is_exported: bool) {
         let is_exported = is_exported || self.exports_all;
         for (name, value) in variables {
@@ -257,7 +257,7 @@ impl Judge {
                         && !program.is_empty()
                         && !list_contains(SHELLS, program) =>
                 {
-                    // Its arguments may be code, and a path is not judged by the name of a program.
+                    // Arguments may be code, and a path may lead to an unlisted program.
                     if program.contains(|character: char| character.is_whitespace() || character == '/') {
                         self.record_effect(Unknown, &format!("{name}={program}"));
                     }
@@ -269,11 +269,11 @@ impl Judge {
         }
     }
 
-    /// Records the value of a variable. After a second, different one it is unknown.
+    /// Records the value of a variable. A second, different value makes it unknown.
     fn record_value(&mut self, name: &str, value: Argument) {
-        let known = self.assigned_values.entry(name.to_owned()).or_insert_with(|| value.clone());
-        if known.text != value.text || known.is_fixed != value.is_fixed {
-            *known = Argument::unknown();
+        let recorded = self.assigned_values.entry(name.to_owned()).or_insert_with(|| value.clone());
+        if recorded.text != value.text || recorded.is_fixed != value.is_fixed {
+            *recorded = Argument::unknown();
         }
     }
 
@@ -282,14 +282,14 @@ impl Judge {
         self.assigned_values.get(name).cloned().unwrap_or_else(Argument::unknown)
     }
 
-    /// Judges an arithmetic expression: it may assign a variable that the shell acts on.
+    /// Judges an arithmetic expression: it may assign a variable that the shell itself uses.
     pub(super) fn judge_arithmetic(&mut self, expression: &str) {
         if arithmetic_assignments(expression).into_iter().any(|name| list_contains(SHELL_VARIABLES, name)) {
             self.record_effect(Unknown, expression);
         }
     }
 
-    /// Judges a written file: a change of a file of the system is hard to undo, and an unknown file may be one.
+    /// Judges a written file: a change to a system file is hard to undo, and an unknown file may be a system file.
     pub(super) fn judge_written_file(&mut self, file: &Argument) {
         let path = file.text.as_str();
         let is_harmless =
@@ -327,7 +327,7 @@ impl Judge {
         let targets: Vec<Argument> = arguments.iter().filter(is_target).map(|word| self.value_of(word)).collect();
         let target = match targets.as_slice() {
             [] if name == "cd" => Some("~"),
-            // A directory for temporary files.
+            // A new temporary directory.
             [word] if word.text.trim_matches('"').starts_with("$(mktemp -d") => Some("/tmp/new"),
             [word] => word.fixed(),
             _ => None,
@@ -339,7 +339,7 @@ impl Judge {
         }
     }
 
-    /// Returns a word, or the value that the line assigned if it is a variable.
+    /// Returns the assigned value of a word that is a variable, or else the word.
     fn value_of(&self, word: &Argument) -> Argument {
         let name = word.text.trim_matches('"').strip_prefix('$').unwrap_or_default();
         let name = name.strip_prefix('{').and_then(|name| name.strip_suffix('}')).unwrap_or(name);
@@ -354,17 +354,17 @@ impl Judge {
         let Some((first, arguments)) = words.split_first() else { return };
         let command_line = join_words(words);
         let Some(program) = first.fixed() else {
-            // The variable may hold a program that runs another, as in `$SUDO rm`.
+            // The variable may hold a program that runs another one, such as `$SUDO rm`.
             self.record_effect(Unknown, &command_line);
             if arguments.first().is_some_and(|word| word.is_fixed) {
-                let known = self.programs.len();
+                let program_count = self.programs.len();
                 self.judge_command(arguments, stdin);
-                self.programs.truncate(known);
+                self.programs.truncate(program_count);
             }
             return;
         };
         if self.is_function(program) {
-            // Its body was judged where it was defined.
+            // The definition of the function was judged.
             if !self.directories.are_harmless() {
                 self.record_effect(Unknown, &command_line);
             }
@@ -440,23 +440,23 @@ impl Judge {
         if list_contains("cd pushd popd", name) {
             self.change_directory(name, arguments);
         }
-        // By default, it publishes the files to every host of the network.
-        if name == "http.server" && !parsed.has("-b") && !parsed.has("--bind") {
+        // By default, the server publishes files to every host of the network.
+        if name == "http.server" && !parsed.has_option("-b") && !parsed.has_option("--bind") {
             self.record_effect(Unknown, command_line);
         }
         let extracts = match name {
-            "tar" | "bsdtar" => ["-x", "--extract", "--get"].iter().any(|option| parsed.has(option)),
-            "unzip" => !["-l", "-t", "-p", "-Z"].iter().any(|option| parsed.has(option)),
+            "tar" | "bsdtar" => ["-x", "--extract", "--get"].iter().any(|option| parsed.has_option(option)),
+            "unzip" => !["-l", "-t", "-p", "-Z"].iter().any(|option| parsed.has_option(option)),
             _ => false,
         };
-        if extracts && !["-C", "--directory", "-d"].iter().any(|option| parsed.has(option)) {
+        if extracts && !["-C", "--directory", "-d"].iter().any(|option| parsed.has_option(option)) {
             self.judge_written_file(&Argument { text: ".".to_owned(), is_fixed: true });
         }
         // A build runs its own programs.
         if list_contains("cargo cmake", name) && self.has_written("") {
             self.record_effect(Unknown, command_line);
         }
-        // The command behind these begins in another directory.
+        // With these options, the command starts in another directory.
         let directory_options: &[&str] = match name {
             "sudo" | "doas" => &["-i", "--login", "-D", "--chdir", "-R"],
             "su" | "runuser" => &["-", "-l", "--login"],
@@ -464,13 +464,13 @@ impl Judge {
             "unshare" | "nsenter" => &["-R", "--root", "--wd"],
             _ => &[],
         };
-        if name == "chroot" || directory_options.iter().any(|option| parsed.has(option)) {
+        if name == "chroot" || directory_options.iter().any(|option| parsed.has_option(option)) {
             self.directories.forget();
         }
-        // The address names the file.
+        // The address determines the file name.
         let takes_remote_name = match name {
-            "curl" => parsed.has("-O") || parsed.has("--remote-name"),
-            "wget" => !parsed.has("-O") && !parsed.has("--output-document"),
+            "curl" => parsed.has_option("-O") || parsed.has_option("--remote-name"),
+            "wget" => !parsed.has_option("-O") && !parsed.has_option("--output-document"),
             _ => false,
         };
         if takes_remote_name {
@@ -500,12 +500,12 @@ impl Judge {
             }
             self.judge_command(&command, stdin);
         }
-        if let (Some(meaning), Some(at)) = (&row.from_name, parsed.subcommand_index) {
-            let known = self.programs.len();
-            self.judge_rest(meaning, &arguments[at..], stdin, command_line);
-            // The command is a part of this program.
-            if self.programs.get(known).is_some_and(|name| *name == arguments[at].text) {
-                self.programs.remove(known);
+        if let (Some(meaning), Some(index)) = (&row.from_name, parsed.subcommand_index) {
+            let program_count = self.programs.len();
+            self.judge_rest(meaning, &arguments[index..], stdin, command_line);
+            // The subcommand belongs to this program.
+            if self.programs.get(program_count).is_some_and(|name| *name == arguments[index].text) {
+                self.programs.remove(program_count);
             }
             return;
         }
@@ -525,37 +525,37 @@ impl Judge {
             }
             None => self.record_effect(Unknown, command_line),
         }
-        if let Some(at) = parsed.after_dashes_index {
-            self.judge_after_dashes(&row.operands_after_dashes, &arguments[at..], stdin, command_line);
+        if let Some(index) = parsed.after_dashes_index {
+            self.judge_after_dashes(&row.operands_after_dashes, &arguments[index..], stdin, command_line);
             has_statements = true;
         }
         // The code of a shell is an operand: further options may precede it.
         let is_shell = list_contains(SHELLS, name);
-        match parsed.rest_index.map(|at| &arguments[at..]) {
-            Some([code, ..]) if is_shell && parsed.has("-c") => self.judge_code(code, command_line),
-            Some([file, ..]) if is_shell && (parsed.has("-s") || list_contains("- /dev/stdin", &file.text)) => {
+        match parsed.rest_index.map(|index| &arguments[index..]) {
+            Some([code, ..]) if is_shell && parsed.has_option("-c") => self.judge_code(code, command_line),
+            Some([file, ..]) if is_shell && (parsed.has_option("-s") || list_contains("- /dev/stdin", &file.text)) => {
                 self.judge_shell_input(stdin, command_line);
             }
             Some(rest) => {
                 let meaning = row.meaning_at(parsed.operands.len()).expect("the operand was parsed by its meaning");
                 let rest = if row.has_variables { self.take_variables(rest) } else { rest };
                 if matches!(meaning, Meaning::Letter('x')) {
-                    let marks = ["-I", "-J", "--replace"];
-                    let mark_option =
-                        parsed.options.iter().find(|(option, _)| marks.iter().any(|mark| option.is_named(mark)));
-                    let mark = mark_option.and_then(|(_, value)| value.as_ref()).map(|value| value.text.as_str());
-                    let rest: Vec<Argument> = rest.iter().map(|word| without_placeholder(word, mark)).collect();
+                    let names = ["-I", "-J", "--replace"];
+                    let option =
+                        parsed.options.iter().find(|(option, _)| names.iter().any(|name| option.is_named(name)));
+                    let placeholder = option.and_then(|(_, value)| value.as_ref()).map(|value| value.text.as_str());
+                    let rest: Vec<Argument> = rest.iter().map(|word| without_placeholder(word, placeholder)).collect();
                     self.judge_rest(meaning, &rest, stdin, command_line);
                 } else {
                     self.judge_rest(meaning, rest, stdin, command_line);
                 }
             }
-            None if is_shell && parsed.has("-c") => self.record_effect(Unknown, command_line),
+            None if is_shell && parsed.has_option("-c") => self.record_effect(Unknown, command_line),
             None if has_statements => {}
             None => match (row.input, stdin) {
                 (Some(Input::Shell), _) => self.judge_shell_input(stdin, command_line),
                 (Some(Input::Statements), Stdin::Text(text)) => self.judge_sql(text),
-                (Some(Input::Statements | Input::Code), Stdin::Text(_) | Stdin::Unseen) => {
+                (Some(Input::Statements | Input::Code), Stdin::Text(_) | Stdin::Unknown) => {
                     self.record_effect(Unknown, command_line);
                 }
                 (None, _) | (Some(_), Stdin::Terminal) => {}
@@ -609,7 +609,7 @@ impl Judge {
         match letter {
             'w' => self.judge_written_file(word),
             'o' if !word.is_fixed || !is_harmless_mode(&word.text) => self.record_effect(Unknown, command_line),
-            'p' if is_elsewhere(word) => self.record_effect(Unknown, command_line),
+            'p' if is_outside_project(word) => self.record_effect(Unknown, command_line),
             'W' => self.judge_written_content(word),
             'L' if is_ancestor(&word.text) || self.directories.may_be_protected(&word.text) || is_computed(word) => {
                 self.record_effect(Unknown, command_line);
@@ -662,7 +662,7 @@ impl Judge {
             'V' if list_contains(SHELL_VARIABLES, &word.text) => self.record_effect(Unknown, command_line),
             '=' => self.judge_arithmetic(&word.text),
             'm' => {
-                // A container with a directory of the system is not isolated.
+                // A container with a system directory is not isolated.
                 let (source, _) = word.text.split_once(':').unwrap_or_default();
                 if !source.is_empty() && (!word.is_fixed || is_protected_path(source)) {
                     self.record_effect(Unknown, command_line);
@@ -695,11 +695,11 @@ impl Judge {
             }
             Meaning::Letter('x') => {
                 let words: Vec<Argument> = rest.iter().cloned().chain([Argument::unknown()]).collect();
-                self.judge_command(&words, &Stdin::Unseen);
+                self.judge_command(&words, &Stdin::Unknown);
             }
             Meaning::Letter('r') => {
                 // The shell of the other machine reads the joined words and the standard input.
-                if matches!(stdin, Stdin::Unseen) || rest.iter().any(|word| !word.is_fixed) {
+                if matches!(stdin, Stdin::Unknown) || rest.iter().any(|word| !word.is_fixed) {
                     self.record_effect(Unknown, command_line);
                 }
                 self.queue_line_with_input(join_words(rest), stdin.clone());
@@ -729,24 +729,24 @@ impl Judge {
         match stdin {
             Stdin::Terminal => self.record_effect(Reversible, command_line),
             Stdin::Text(code) => self.queue_line(code.clone()),
-            Stdin::Unseen => self.record_effect(Unknown, command_line),
+            Stdin::Unknown => self.record_effect(Unknown, command_line),
         }
     }
 
-    /// Judges a word with code of a shell.
+    /// Judges a word with shell code.
     fn judge_code(&mut self, code: &Argument, command_line: &str) {
         match code.fixed() {
             Some(code) => self.queue_line(code.to_owned()),
             None => {
                 self.record_effect(Unknown, command_line);
-                // Judges the quoted text unchanged: `$f` may be anything, but `rm` is `rm`.
+                // Judge the quoted text as written: `$f` is unknown, but `rm` is known.
                 let inside = code.text.trim_matches(['"', '\'']).to_owned();
                 self.queue_line(inside);
             }
         }
     }
 
-    /// Returns whether the line writes a program that it runs, or the file from which a target takes its commands.
+    /// Returns whether the line writes this program, or a build file.
     fn has_written(&self, program: &str) -> bool {
         self.written_names.iter().any(|name| is_build_file(name) || name == file_name(program))
     }
@@ -770,7 +770,7 @@ impl Judge {
         }
     }
 
-    /// Judges text for the client of a database.
+    /// Judges text for a database client.
     pub(super) fn judge_sql(&mut self, text: &str) {
         match sql::judge_text(text) {
             sql::SqlEffect::Known(effect) => self.record_effect(effect, text),
@@ -791,7 +791,7 @@ impl Judge {
         if !scripts.all(|script| script.fixed().is_some_and(is_harmless_sed)) {
             self.record_effect(Unknown, command_line);
         }
-        if ["-i", "-I", "--in-place"].iter().any(|name| parsed.has(name)) {
+        if ["-i", "-I", "--in-place"].iter().any(|name| parsed.has_option(name)) {
             parsed.operands.iter().skip(first_file).for_each(|file| self.judge_written_file(file));
         }
     }
@@ -808,12 +808,12 @@ fn is_every_file(word: &Argument) -> bool {
     !word.is_fixed && name.contains('*') && name.chars().all(|character| "*.?[]!{},".contains(character))
 }
 
-/// Returns whether a path leads out of the project.
-fn is_elsewhere(word: &Argument) -> bool {
+/// Returns whether a path may lead out of the project.
+fn is_outside_project(word: &Argument) -> bool {
     is_computed(word) || word.text.starts_with(['/', '~']) || word.text.split('/').any(|part| part == "..")
 }
 
-/// Returns whether a mode leaves its owner the right to read and write, and sets no further rights of a program.
+/// Returns whether a mode keeps the rights of the owner, and sets neither the setuid nor the setgid bit.
 fn is_harmless_mode(mode: &str) -> bool {
     if mode.bytes().all(|byte| (b'0'..=b'7').contains(&byte)) {
         let Ok(bits) = u32::from_str_radix(mode, 8) else { return false };
@@ -828,7 +828,8 @@ fn is_harmless_mode(mode: &str) -> bool {
     })
 }
 
-/// Returns whether a word is a host or an HTTP address, without a command substitution. A variable in it would be sent.
+/// Returns whether a word is a host or an HTTP address, without a command substitution or variable: the
+/// request would send the value.
 fn is_address(word: &Argument) -> bool {
     let text = word.text.as_str();
     if !word.is_fixed && text.contains('$') {
@@ -838,9 +839,8 @@ fn is_address(word: &Argument) -> bool {
     list_contains("http https", scheme) && !has_substitution(text) && !text.contains("::")
 }
 
-/// Returns a word of a command, unknown if it has a placeholder such as `{}`, `{.}` or `mark` that the program
-/// replaces.
-fn without_placeholder(word: &Argument, mark: Option<&str>) -> Argument {
+/// Returns a word of a command, unknown if it has a placeholder that the program replaces: `custom`, `{}` or `{.}`.
+fn without_placeholder(word: &Argument, custom: Option<&str>) -> Argument {
     if word.text == "{}" {
         return Argument::unknown();
     }
@@ -850,8 +850,8 @@ fn without_placeholder(word: &Argument, mark: Option<&str>) -> Argument {
             inside.chars().all(|character| character.is_ascii_digit() || "./#%-".contains(character))
         })
     };
-    let has_mark = mark.is_some_and(|mark| !mark.is_empty() && word.text.contains(mark));
-    let has_placeholder = has_mark || word.text.match_indices('{').any(is_placeholder);
+    let has_custom = custom.is_some_and(|custom| !custom.is_empty() && word.text.contains(custom));
+    let has_placeholder = has_custom || word.text.match_indices('{').any(is_placeholder);
     Argument { is_fixed: word.is_fixed && !has_placeholder, ..word.clone() }
 }
 
@@ -901,7 +901,7 @@ fn is_harmless_sed(script: &str) -> bool {
     loop {
         script_rest =
             script_rest.trim_start_matches(|character: char| character.is_whitespace() || ";{}".contains(character));
-        // Addresses.
+        // Skip the addresses.
         loop {
             script_rest = script_rest
                 .trim_start_matches(|character: char| character.is_ascii_digit() || "$,!~+ ".contains(character));
@@ -923,7 +923,7 @@ fn is_harmless_sed(script: &str) -> bool {
                     let Some(end) = script_rest.get(1..).and_then(|part| end_of_part(part, delimiter)) else {
                         return false;
                     };
-                    // The end of the part is where the next one begins.
+                    // The delimiter at the end starts the next part.
                     script_rest = &script_rest[end..];
                 }
                 script_rest = script_rest[1..]
@@ -945,7 +945,7 @@ fn is_harmless_sed(script: &str) -> bool {
     }
 }
 
-/// Returns the index after a delimited part of a sed command. `None` without a delimiter, or if it is hard to parse.
+/// Returns the index after a delimited part of a sed command. `None` if the delimiter is absent or in a class.
 fn end_of_part(text: &str, delimiter: char) -> Option<usize> {
     let (mut is_escaped, mut is_class) = (false, false);
     for (index, character) in text.char_indices() {
@@ -961,17 +961,17 @@ fn end_of_part(text: &str, delimiter: char) -> Option<usize> {
     None
 }
 
-/// Commands and keywords of the shell itself, which are no programs.
+/// Builtins and keywords of shells.
 const SHELL_BUILTINS: &str = "alias bg break case cd command continue declare do done echo elif else eval exec if then time while until esac exit export \
     false fg fi for function hash jobs kill let local popd printf pushd pwd read return set shift source test trap true type ulimit \
     builtin complete compgen bind dirs disown getopts history logout shopt suspend times umask unalias unset wait";
 
-/// Returns whether a program reads statements for a database.
+/// Returns whether a program reads database statements.
 pub(super) fn is_database_client(name: &str) -> bool {
     Row::of_program(name).is_some_and(|row| row.input == Some(Input::Statements))
 }
 
-/// Returns whether a program without a command starts a shell that reads lines.
+/// Returns whether a program starts an interactive shell unless it gets a command.
 pub(super) fn opens_shell(name: &str) -> bool {
     let launchers = "docker podman nerdctl compose docker-compose kubectl oc vagrant lxc machinectl newgrp script";
     list_contains(launchers, name) || Row::of_program(name).is_some_and(|row| row.input == Some(Input::Shell))

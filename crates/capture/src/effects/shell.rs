@@ -1,5 +1,5 @@
-//! The commands of a shell line by the grammar of shells: nested commands, lines for other shells, redirections, and
-//! the variables that its constructs assign.
+//! Walk of a shell line by the grammar of shells: nested commands, lines for other shells, redirections, and assigned
+//! variables.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -15,14 +15,15 @@ use super::readers::OtherReadings;
 use super::table::list_contains;
 use super::{Effect, Judgement, excerpt};
 
-/// Maximum bytes of a readable line, and maximum levels of lines within lines.
+/// Maximum length of a line. A longer line has an unknown effect.
 const MAX_LINE_BYTES: usize = 64 << 10;
+/// Maximum number of levels of lines within lines.
 const MAX_LEVELS: u32 = 6;
 
-/// Level of the line itself: text of a script in it is on a further one.
+/// Level of the typed line; scripts in it have higher levels.
 const TYPED_LEVEL: u32 = 1;
 
-/// Maximum number of lines read within a line.
+/// Maximum number of lines to judge, including the typed line.
 const MAX_LINES: usize = 200;
 
 /// Judge of a line, and of the lines for other shells in it.
@@ -32,13 +33,13 @@ pub(super) struct Judge {
     /// The programs that the line runs, each once.
     pub(super) programs: Vec<String>,
     functions: BTreeSet<String>,
-    /// Working directories of the next command.
+    /// Possible working directories of the next command.
     pub(super) directories: Directories,
     /// Names of the files to which the line writes new content.
     pub(super) written_names: BTreeSet<String>,
     /// Values that the line assigns to variables.
     pub(super) assigned_values: BTreeMap<String, Argument>,
-    /// A written file in a home directory with its name in the path, which may be that of another user.
+    /// A written file whose path names a home directory, possibly of another user.
     pub(super) file_in_named_home: Option<String>,
     /// True after `set -a`: the shell exports each variable that it assigns.
     pub(super) exports_all: bool,
@@ -60,7 +61,7 @@ struct QueuedLine {
 pub(super) struct Argument {
     /// The text of the word, without quotes. Its unknown parts remain as written.
     pub(super) text: String,
-    /// True if the shell gives exactly this text to the program.
+    /// True if the shell passes exactly this text to the program.
     pub(super) is_fixed: bool,
 }
 
@@ -78,16 +79,16 @@ impl Argument {
 /// The standard input of a command.
 #[derive(Debug, Clone)]
 pub(super) enum Stdin {
-    /// The terminal, or no input that the line determines.
+    /// The terminal, if the line determines no other input.
     Terminal,
     /// This text.
     Text(String),
     /// Unknown text.
-    Unseen,
+    Unknown,
 }
 
 impl Judge {
-    /// Judges a line with everything nested in it.
+    /// Judges a line and all lines nested in it.
     pub(super) fn from_line(line: &str) -> Self {
         let mut judge = Self::default();
         judge.queue_line(line.to_owned());
@@ -95,7 +96,7 @@ impl Judge {
         judge
     }
 
-    /// Judges the queued lines. A queue instead of recursion limits the nesting to that of the grammar.
+    /// Judges the queued lines. The queue avoids recursion from line to nested line.
     fn judge_queued_lines(&mut self) {
         while let Some(QueuedLine { line, level, stdin, directories }) = self.queued_lines.pop_front() {
             (self.level, self.directories) = (level, directories);
@@ -108,7 +109,7 @@ impl Judge {
         }
     }
 
-    /// Returns the judgement, with the lines for other shells.
+    /// Judges the queued lines, and returns the judgement of all lines.
     pub(super) fn finish(mut self) -> Judgement {
         self.judge_queued_lines();
         self.judgement
@@ -151,24 +152,24 @@ impl Judge {
         }
     }
 
-    /// Judges a typed line as other shells read it.
+    /// Judges the parts of a typed line that other shells parse differently.
     fn judge_other_readings(&mut self, line: &str) {
         let readings = OtherReadings::of_line(line);
-        if readings.has_history_expansion || readings.has_other_quotes {
+        if readings.has_history_expansion || readings.has_ambiguous_quotes {
             self.record_effect(Effect::Unknown, line);
         }
         let Some(commands) = readings.commands_in_comments(line) else { return };
-        let in_comments = self.judge_apart(commands);
-        self.record_effect(in_comments.effect, &in_comments.evidence);
-        // The words of a comment are rarely operands, so that only an irreversible effect of these counts.
-        let without_comments = self.judge_apart(readings.line_without_comments(line));
-        if without_comments.effect == Effect::Irreversible {
-            self.record_effect(without_comments.effect, &without_comments.evidence);
+        let comments = self.judge_separately(commands);
+        self.record_effect(comments.effect, &comments.evidence);
+        // The words of a comment are rarely operands, so only an irreversible effect counts.
+        let whole_line = self.judge_separately(readings.escape_comments(line));
+        if whole_line.effect == Effect::Irreversible {
+            self.record_effect(whole_line.effect, &whole_line.evidence);
         }
     }
 
-    /// Judges a line whose programs do not count as those of this line.
-    fn judge_apart(&self, line: String) -> Judgement {
+    /// Judges a line without adding its programs to those of this line.
+    fn judge_separately(&self, line: String) -> Judgement {
         let mut judge = Self { level: self.level, functions: self.functions.clone(), ..Self::default() };
         judge.queue_line(line);
         judge.finish()
@@ -213,20 +214,20 @@ impl Walker<'_, '_> {
                 if is_alone {
                     self.judge.record_effect(Effect::Reversible, "");
                 } else if is_redirected && is_exec_alone(&words) {
-                    // The shell itself reads its next commands there.
+                    // The shell reads its next commands from this input.
                     self.judge.judge_shell_input(&stdin, statement.span.slice(self.source));
                 } else {
                     self.judge.judge_command(&words, &stdin);
                 }
             }
             Command::Builtin(builtin) => {
-                let (first, more) = match builtin {
+                let (argument, extra_arguments) = match builtin {
                     BuiltinCommand::Break(builtin) => (&builtin.depth, &builtin.extra_args),
                     BuiltinCommand::Continue(builtin) => (&builtin.depth, &builtin.extra_args),
                     BuiltinCommand::Return(builtin) => (&builtin.code, &builtin.extra_args),
                     BuiltinCommand::Exit(builtin) => (&builtin.code, &builtin.extra_args),
                 };
-                first.iter().chain(more).for_each(|word| drop(self.judge_word(word)));
+                argument.iter().chain(extra_arguments).for_each(|word| drop(self.judge_word(word)));
                 self.judge.record_effect(Effect::Reversible, "");
             }
             Command::Decl(declaration) => {
@@ -240,7 +241,7 @@ impl Walker<'_, '_> {
                         }
                         DeclOperand::Flag(word) | DeclOperand::Dynamic(word) => {
                             let word = self.judge_word(word);
-                            // The shell evaluates a subscript in quotes, too.
+                            // The shell also evaluates a quoted subscript.
                             if !word.is_fixed || has_substitution(&word.text) {
                                 self.judge.record_effect(Effect::Unknown, &word.text);
                             }
@@ -273,13 +274,13 @@ impl Walker<'_, '_> {
                     self.judge.functions.insert(name.as_str().to_owned());
                 }
                 self.judge.record_effect(Effect::Reversible, "");
-                self.judge_statement(&function.body, &Stdin::Unseen);
+                self.judge_statement(&function.body, &Stdin::Unknown);
             }
             Command::AnonymousFunction(function) => self.judge_statement(&function.body, &stdin),
         }
     }
 
-    /// Judges a chain of commands. It nests to the left, so a loop walks it without recursion.
+    /// Judges a chain of commands. The chain nests to the left, so a loop can replace recursion.
     fn judge_chain(&mut self, statement: &Stmt, stdin: &Stdin) {
         let (mut chain, mut first_statement) = (Vec::new(), statement);
         while let Command::Binary(binary) = &first_statement.command {
@@ -291,14 +292,14 @@ impl Walker<'_, '_> {
             match op {
                 BinaryOp::And | BinaryOp::Or => self.judge_statement(right, stdin),
                 BinaryOp::Pipe | BinaryOp::PipeAll => {
-                    let printed = self.known_output(left).map_or(Stdin::Unseen, Stdin::Text);
-                    self.judge_statement(right, &printed);
+                    let pipe_input = self.known_output(left).map_or(Stdin::Unknown, Stdin::Text);
+                    self.judge_statement(right, &pipe_input);
                 }
             }
         }
     }
 
-    /// Returns the output of a statement, if its text determines it.
+    /// Returns the output of a statement, if it follows from the text alone.
     fn known_output(&mut self, statement: &Stmt) -> Option<String> {
         let Command::Simple(simple) = &statement.command else { return None };
         let name = static_command_name_text(&simple.name, self.source)?;
@@ -392,7 +393,7 @@ impl Walker<'_, '_> {
             }
             CompoundCommand::Coproc(command) => {
                 self.judge.judge_variables(&[(command.name.as_str().to_owned(), Argument::unknown())], false);
-                self.judge_statement(&command.body, &Stdin::Unseen);
+                self.judge_statement(&command.body, &Stdin::Unknown);
             }
             CompoundCommand::Always(command) => {
                 self.judge_statements_with_input(&command.body, stdin);
@@ -401,14 +402,14 @@ impl Walker<'_, '_> {
         }
     }
 
-    /// Judges the commands of a shell of their own: the working directory stays.
+    /// Judges the commands of a subshell, then restores the working directory.
     fn judge_subshell(&mut self, body: &StmtSeq, stdin: &Stdin) {
         let directories = self.judge.directories.clone();
         self.judge_statements_with_input(body, stdin);
         self.judge.directories = directories;
     }
 
-    /// Judges the commands of a loop. After a change of the working directory, the next round begins in another one.
+    /// Judges the commands of a loop. If they change the working directory, the next round starts in an unknown one.
     fn judge_loop_body(&mut self, body: &StmtSeq, stdin: &Stdin) {
         if changes_directory(body.span.slice(self.source)) {
             self.judge.directories.forget();
@@ -416,7 +417,7 @@ impl Walker<'_, '_> {
         self.judge_statements_with_input(body, stdin);
     }
 
-    /// Checks the text of a part whose words are not parsed: it must contain no commands.
+    /// Judges a part whose words are not parsed: its effect is unknown if it may contain commands.
     fn check_unparsed(&mut self, part: &str) {
         let inner = part.strip_prefix("$((").or_else(|| part.strip_prefix("$[")).unwrap_or(part);
         // `@P` evaluates a value, and `!` reads a variable by a computed name.
@@ -426,15 +427,15 @@ impl Walker<'_, '_> {
         if is_evaluated || has_substitution(inner) || inner.contains("<(") || inner.contains(">(") {
             self.judge.record_effect(Effect::Unknown, part);
         }
-        // `${X:=value}` assigns.
+        // `${X:=value}` assigns a variable.
         for (name, value) in default_assignments(part) {
-            let is_fixed = !value.contains(['$', '`', '\\', super::MARK]);
+            let is_fixed = !value.contains(['$', '`', '\\', super::VALUE_PLACEHOLDER]);
             let value = Argument { text: value.trim_matches(['"', '\'']).to_owned(), is_fixed };
             self.judge.judge_variables(&[(name.to_owned(), value)], false);
         }
     }
 
-    /// Checks an arithmetic expression: it must contain no commands, and may assign variables.
+    /// Judges an arithmetic expression by its nested commands and the variables that it assigns.
     fn check_arithmetic(&mut self, expression: &str) {
         self.check_unparsed(expression);
         self.judge.judge_arithmetic(expression);
@@ -450,7 +451,7 @@ impl Walker<'_, '_> {
         self.judge.judge_variables(&variables, false);
     }
 
-    /// Judges declared references: a later assignment to one sets the variable that it names.
+    /// Judges declared references (`declare -n`): an assignment to a reference sets the variable that it names.
     fn judge_references(&mut self, variables: &[(String, Argument)], names: &[String], declaration: &str) {
         if !names.is_empty() {
             self.judge.record_effect(Effect::Unknown, declaration);
@@ -495,11 +496,11 @@ impl Walker<'_, '_> {
             self.judge.judge_variables(&[(name.as_str().to_owned(), Argument::unknown())], false);
         }
         let input = self.judge_redirect_target(redirect);
-        // Without a number, the kind decides.
+        // Without a file descriptor, the kind of the redirection decides.
         let is_stdin = redirect.fd_var.is_none() && redirect.fd.is_none_or(|fd| fd == 0);
         match input {
             Some(input) => is_stdin.then_some(input),
-            None => (redirect.fd == Some(0)).then_some(Stdin::Unseen),
+            None => (redirect.fd == Some(0)).then_some(Stdin::Unknown),
         }
     }
 
@@ -520,24 +521,24 @@ impl Walker<'_, '_> {
                         }
                     }
                 }
-                Some(if is_known { Stdin::Text(text) } else { Stdin::Unseen })
+                Some(if is_known { Stdin::Text(text) } else { Stdin::Unknown })
             }
             RedirectTarget::Word(word) => {
                 let word = self.judge_word(word);
                 match redirect.kind {
                     RedirectKind::HereString => {
-                        Some(word.fixed().map_or(Stdin::Unseen, |text| Stdin::Text(text.to_owned())))
+                        Some(word.fixed().map_or(Stdin::Unknown, |text| Stdin::Text(text.to_owned())))
                     }
                     RedirectKind::Input => Some(match word.fixed() {
                         Some("/dev/null") => Stdin::Text(String::new()),
                         Some("/dev/tty") => Stdin::Terminal,
-                        _ => Stdin::Unseen,
+                        _ => Stdin::Unknown,
                     }),
                     RedirectKind::ReadWrite => {
                         self.judge.judge_written_file(&word);
-                        Some(Stdin::Unseen)
+                        Some(Stdin::Unknown)
                     }
-                    RedirectKind::HereDoc | RedirectKind::HereDocStrip | RedirectKind::DupInput => Some(Stdin::Unseen),
+                    RedirectKind::HereDoc | RedirectKind::HereDocStrip | RedirectKind::DupInput => Some(Stdin::Unknown),
                     RedirectKind::DupOutput
                         if word.text.chars().all(|character| character.is_ascii_digit() || character == '-') =>
                     {
@@ -560,19 +561,20 @@ impl Walker<'_, '_> {
     fn judge_word(&mut self, word: &Word) -> Argument {
         self.judge_parts(&word.parts);
         if let Some(text) = static_command_name_text(word, self.source) {
-            let is_fixed = !word.has_active_brace_expansion() && !has_mark(&text) && !self.has_escapes(&word.parts);
+            let is_fixed =
+                !word.has_active_brace_expansion() && !has_placeholder(&text) && !self.has_escapes(&word.parts);
             return Argument { is_fixed: is_fixed && !self.has_glob(&word.parts), text: text.into_owned() };
         }
         let mut text = String::new();
         let is_fixed =
-            self.append_known_text(&word.parts, &mut text) && !has_mark(&text) && !self.has_glob(&word.parts);
+            self.append_known_text(&word.parts, &mut text) && !has_placeholder(&text) && !self.has_glob(&word.parts);
         if !is_fixed {
             text = word.span.slice(self.source).to_owned();
         }
         Argument { text, is_fixed }
     }
 
-    /// Appends the text of a word to `text`. Returns false if it has variables other than the home and working
+    /// Appends the text of a word to `text`. Returns false if the word has expansions other than the home and working
     /// directory.
     fn append_known_text(&self, parts: &[WordPartNode], text: &mut String) -> bool {
         parts.iter().all(|part| match &part.kind {
@@ -608,7 +610,7 @@ impl Walker<'_, '_> {
                 WordPart::CommandSubstitution { body, .. } | WordPart::ProcessSubstitution { body, .. } => {
                     self.judge_subshell(body, &Stdin::Terminal);
                 }
-                // Text that is no arithmetic may be a nested command.
+                // Unparsable arithmetic may be a nested command.
                 WordPart::ArithmeticExpansion { expression_ast: None, .. } => {
                     self.judge.record_effect(Effect::Unknown, part.span.slice(self.source));
                 }
@@ -629,7 +631,7 @@ impl Walker<'_, '_> {
         }
     }
 
-    /// Returns whether a word has quotes with escapes of C, which are not decoded.
+    /// Returns whether a word has C escapes (`$'\n'`), which are not decoded.
     fn has_escapes(&self, parts: &[WordPartNode]) -> bool {
         parts.iter().any(|part| match &part.kind {
             WordPart::SingleQuoted { dollar: true, .. } => part.span.slice(self.source).contains('\\'),
@@ -638,7 +640,7 @@ impl Walker<'_, '_> {
         })
     }
 
-    /// Returns whether the shell may replace a word by names of files.
+    /// Returns whether the shell may expand a word to file names.
     fn has_glob(&self, parts: &[WordPartNode]) -> bool {
         parts.iter().any(|part| match &part.kind {
             WordPart::Literal(LiteralText::Source | LiteralText::CookedSource(_)) => {
@@ -666,19 +668,19 @@ fn is_exec_alone(words: &[Argument]) -> bool {
     while let Some(text) = texts.next() {
         let Some(letters) = text.strip_prefix('-') else { return false };
         if letters.ends_with('a') {
-            // The name of the program.
+            // The value of `-a`, the name of the program.
             texts.next();
         }
     }
     true
 }
 
-/// Returns the names that a text assigns by expansions (`${X=…}`, `${X:=…}`, `${X::=…}` of zsh), with the values.
+/// Returns the variables that expansions assign (`${X=…}`, `${X:=…}`, `${X::=…}` of zsh), with their values.
 fn default_assignments(text: &str) -> Vec<(&str, &str)> {
     let assignment = |(start, opening): (usize, &str)| {
         let inside = text[start + opening.len()..].trim_start_matches('!');
         let inside = match inside.strip_prefix('(') {
-            // Flags of zsh.
+            // Flags of zsh precede the name.
             Some(flags) => flags.split_once(')')?.1,
             None => inside,
         };
@@ -730,7 +732,7 @@ pub(super) fn arithmetic_assignments(expression: &str) -> Vec<&str> {
     names
 }
 
-/// Returns whether a text contains the mark for a variable of a machine.
-fn has_mark(text: &str) -> bool {
-    text.contains(super::MARK)
+/// Returns whether a text contains the placeholder for a variable of a machine.
+fn has_placeholder(text: &str) -> bool {
+    text.contains(super::VALUE_PLACEHOLDER)
 }

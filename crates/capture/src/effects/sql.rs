@@ -1,12 +1,12 @@
-//! Effects of statements for databases, by their first words.
+//! Effects of database statements, by their first words.
 
 use super::Effect;
 use super::table::list_contains;
 
-/// Effect of a text for the client of a database.
+/// Effect of a text for a database client.
 pub(super) enum SqlEffect {
     Known(Effect),
-    /// The client gives this line to a shell.
+    /// The client passes this line to a shell.
     Shell(String),
 }
 
@@ -24,7 +24,7 @@ const DESTRUCTIVE_WORDS: &str =
 const CLIENT_COMMANDS: &str = ".tables .schema .quit .exit .headers .header .mode .databases .help .show .indexes .timer .width .nullvalue .dump .stats \
     .fullschema .echo .print .separator .changes .open \\d \\dt \\di \\dv \\df \\dn \\du \\l \\q \\x \\c \\conninfo \\timing \\pset \\a \\t \\? \\h \\encoding \\d+ \\dt+ \\l+ \\s \\u quit exit help status \\g";
 
-/// Returns the effect of a text for the client of a database.
+/// Returns the effect of a text for a database client.
 pub(super) fn judge_text(text: &str) -> SqlEffect {
     let text = text.trim();
     let first = text.split_whitespace().next().unwrap_or_default().trim_end_matches(';');
@@ -39,7 +39,7 @@ pub(super) fn judge_text(text: &str) -> SqlEffect {
         return SqlEffect::Known(if is_known { Effect::Reversible } else { Effect::Unknown });
     }
     let statements = bare_statements(text);
-    // As `select … \gexec`, which executes the result.
+    // A client command, such as `\gexec`, which executes the result of a statement.
     if statements.contains('\\') {
         return SqlEffect::Known(Effect::Unknown);
     }
@@ -67,11 +67,11 @@ fn judge_statement(statement: &str) -> Effect {
         "explain" | "with" | "prepare" | "execute" | "do" | "call" | "begin" if is_destructive => Effect::Irreversible,
         "select" if has("outfile dumpfile pg_terminate_backend lo_unlink pg_drop_replication_slot") => Effect::Unknown,
         "create" | "insert" if has("or") && has("replace ignore abort") || has("conflict duplicate") => Effect::Unknown,
-        // It creates a table, or writes a file.
+        // `into` creates a table, or writes a file.
         "select" | "with" if has("into") => Effect::Unknown,
         // A function may do anything.
-        "select" | "values" | "insert" | "with" | "table" if calls_unknown(&lower) => Effect::Unknown,
-        "copy" if lower.trim_end().ends_with("to stdout") && !calls_unknown(&lower) => Effect::Reversible,
+        "select" | "values" | "insert" | "with" | "table" if calls_unlisted_function(&lower) => Effect::Unknown,
+        "copy" if lower.trim_end().ends_with("to stdout") && !calls_unlisted_function(&lower) => Effect::Reversible,
         "pragma" | "set" if statement.contains('=') && *first == "pragma" => Effect::Unknown,
         "execute" | "prepare" | "do" | "call" => Effect::Unknown,
         first if list_contains(REVERSIBLE_WORDS, first) || list_contains(ADDING_WORDS, first) => Effect::Reversible,
@@ -90,7 +90,7 @@ const HARMLESS_FUNCTIONS: &str = "count sum min max avg coalesce nullif ifnull i
     union except intersect then else like between limit offset set total glob typeof changes last_insert_rowid row";
 
 /// Returns whether a statement calls a function that is not listed.
-fn calls_unknown(statement: &str) -> bool {
+fn calls_unlisted_function(statement: &str) -> bool {
     statement.match_indices('(').any(|(index, _)| {
         let before = statement[..index].trim_end();
         let is_name_character = |character: char| character.is_alphanumeric() || character == '_' || character == '.';
@@ -107,7 +107,7 @@ fn bare_statements(text: &str) -> String {
         let end = match character {
             '\'' | '"' | '`' => rest[1..].find(character).map(|end| end + 2),
             '-' if rest.starts_with("--") => rest.find('\n').or(Some(rest.len())),
-            // MySQL executes a comment with a version.
+            // MySQL executes a comment that begins with `/*!`.
             '/' if rest.starts_with("/*") && !rest.starts_with("/*!") => rest.find("*/").map(|end| end + 2),
             _ => {
                 bare.push(character);
@@ -122,7 +122,7 @@ fn bare_statements(text: &str) -> String {
     bare
 }
 
-/// Returns whether a text has destructive statements for a database, whatever program reads it.
+/// Returns whether a text for any program has destructive database statements.
 pub(super) fn is_destructive(text: &str) -> bool {
     bare_statements(text).split(';').any(|statement| {
         let lower = statement.to_lowercase();

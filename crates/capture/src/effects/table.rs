@@ -8,24 +8,24 @@ use super::Effect;
 /// The rows of the table, in the format that its head describes.
 static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| parse(include_str!("programs.txt")));
 
-/// A program, or a command of one.
+/// A program, or a subcommand of a program.
 #[derive(Debug, Default)]
 pub(super) struct Row {
     names: Vec<&'static str>,
     commands: Vec<Row>,
     options: Vec<CommandOption>,
-    /// Options of this row that its commands accept, too.
+    /// Options that the subcommands accept, too.
     inherited: Vec<CommandOption>,
     operands: Vec<Operand>,
     /// Operands after `--`, if these belong to another program.
     pub(super) operands_after_dashes: Vec<Operand>,
     pub(super) input: Option<Input>,
     pub(super) takes_any_option: bool,
-    /// Effect of any use.
+    /// Effect of every use.
     pub(super) effect: Effect,
-    /// Meaning of the words that begin with the name of the row.
+    /// Meaning of the words from the name of the row on.
     pub(super) from_name: Option<Meaning>,
-    /// True if it runs programs of the project.
+    /// True if the command runs programs of the project.
     pub(super) runs_project_programs: bool,
     /// True if options with one dash are words, not letters.
     has_word_options: bool,
@@ -84,14 +84,14 @@ impl CommandOption {
 /// Meaning of an operand, or of the value of an option.
 #[derive(Debug, Clone)]
 pub(super) enum Meaning {
-    /// A letter of the head of the table.
+    /// A letter that the head of the table explains.
     Letter(char),
     /// One of these words.
     Words(Vec<(Effect, &'static str)>),
 }
 
 impl Meaning {
-    /// Returns whether it applies to all remaining words.
+    /// Returns whether the meaning applies to all remaining words.
     pub(super) fn takes_rest(&self) -> bool {
         matches!(self, Self::Letter('$' | 'j' | 'x' | 'r' | '&' | '>'))
     }
@@ -116,8 +116,8 @@ impl Row {
     /// Returns the row of a program.
     pub(super) fn of_program(name: &str) -> Option<&'static Self> {
         static BY_NAME: LazyLock<HashMap<&str, &Row>> = LazyLock::new(|| {
-            let named = ROWS.iter().flat_map(|row| row.names.iter().map(move |name| (*name, row)));
-            named.collect()
+            let entries = ROWS.iter().flat_map(|row| row.names.iter().map(move |name| (*name, row)));
+            entries.collect()
         });
         BY_NAME.get(name).copied().or_else(|| ROWS.iter().find(|row| row.is_named(name)))
     }
@@ -133,15 +133,15 @@ impl Row {
         self.names.iter().any(|pattern| matches_word(pattern, name))
     }
 
-    /// Returns whether its arguments may contain another command.
+    /// Returns whether the arguments may contain another command.
     pub(super) fn runs_commands(&self) -> bool {
         self.operands.iter().any(|operand| operand.meaning.takes_rest())
     }
 
     /// Returns the meaning of the operand at `index` while the number of operands is unknown.
     pub(super) fn meaning_at(&self, index: usize) -> Option<&Meaning> {
-        let repeated = self.operands.iter().position(|operand| operand.is_repeated);
-        let position = repeated.map_or(index, |repeated| index.min(repeated));
+        let repeated_index = self.operands.iter().position(|operand| operand.is_repeated);
+        let position = repeated_index.map_or(index, |repeated_index| index.min(repeated_index));
         self.operands.get(position).map(|operand| &operand.meaning)
     }
 
@@ -209,10 +209,10 @@ impl Row {
     }
 }
 
-/// Returns the meanings of `count` operands, with as many of a repeated one as needed. `None` if there are too many.
+/// Returns the meanings of `count` operands; a repeated operand fills the gap. `None` if there are too many.
 pub(super) fn meanings(operands: &[Operand], count: usize) -> Option<Vec<&Meaning>> {
-    let repeated = operands.iter().position(|operand| operand.is_repeated);
-    let (before, after) = match repeated {
+    let repeated_index = operands.iter().position(|operand| operand.is_repeated);
+    let (before, after) = match repeated_index {
         Some(index) => (&operands[..index], &operands[index + 1..]),
         None => (operands, &[][..]),
     };
@@ -220,7 +220,7 @@ pub(super) fn meanings(operands: &[Operand], count: usize) -> Option<Vec<&Meanin
     let begin_count = count - end_count;
     let mut meanings: Vec<&Meaning> = before.iter().take(begin_count).map(|operand| &operand.meaning).collect();
     while meanings.len() < begin_count {
-        meanings.push(&operands[repeated?].meaning);
+        meanings.push(&operands[repeated_index?].meaning);
     }
     meanings.extend(after[after.len() - end_count..].iter().map(|operand| &operand.meaning));
     Some(meanings)
@@ -357,7 +357,7 @@ impl Row {
 
 impl CommandOption {
     fn parse(text: &'static str) -> Self {
-        // Some names have a colon, as `-c:v`.
+        // Some names have a colon, such as `-c:v`.
         let with_colon =
             text.strip_suffix(':').filter(|name| name.contains(':') && !name.ends_with(':') && !name.contains('('));
         let end = with_colon.map_or_else(|| text.find([':', '=']).unwrap_or(text.len()), str::len);
@@ -374,7 +374,7 @@ impl CommandOption {
         };
         let mut option = match value.chars().next() {
             Some(character) => {
-                let (meaning, mark) = match &value[1..] {
+                let (meaning, effect) = match &value[1..] {
                     "" => (none, Effect::Reversible),
                     "!" => (none, Effect::Irreversible),
                     "?" => (none, Effect::Unknown),
@@ -385,7 +385,7 @@ impl CommandOption {
                 } else {
                     OptionValue::Required { meaning, is_joined: false }
                 };
-                Self { effect: mark, ..option(name, value) }
+                Self { effect, ..option(name, value) }
             }
             None => option(name, OptionValue::None),
         };

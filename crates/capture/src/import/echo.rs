@@ -2,15 +2,15 @@
 //!
 //! A text without a complete echo is a secret. An equal text later in the output may be something else.
 
-use super::asks_for_secret;
+use super::requests_secret;
 
-/// Maximum characters at the beginning of a text for a full-screen program that may be commands, which have no echo.
+/// Maximum number of characters before a text that may be commands of a full-screen program, which have no echo.
 const MAX_SINGLE_COMMANDS: usize = 2;
 
 /// Commands of full-screen programs that are often repeated.
 const REPEATABLE_COMMANDS: &str = "hjklnNuxpGdyg.<> ";
 
-/// Maximum characters of commands before a text.
+/// Maximum number of characters of commands before a text.
 const MAX_COMMAND_CHARS: usize = 200;
 
 /// Characters that a program shows in place of a secret.
@@ -58,12 +58,12 @@ pub(super) fn end_of_pasted_echo(text: &str, from: usize, end: usize, row: &str,
     None
 }
 
-/// Returns whether a full-screen program shows a typed text, except for a few commands before it. `drawn`: the text
-/// that the program drew before the next input.
+/// Returns whether a full-screen program shows a typed text, except for a few commands before the text. `drawn` is
+/// the text that the program drew before the next input.
 pub(super) fn is_on_screen(typed: &str, before: &str, after: &str, drawn: &str) -> bool {
     let masks = |text: &str| text.matches(MASKS).count();
     let is_masked = masks(after) > masks(before) + masks(typed) || masks(drawn) > masks(typed);
-    if is_masked || asks_for_secret(before) {
+    if is_masked || requests_secret(before) {
         return false;
     }
     let is_new = |part: &str| after.matches(part).count() > before.matches(part).count();
@@ -83,8 +83,8 @@ fn count_single_commands(commands: &str) -> usize {
     let (mut count, mut rest) = (0, commands);
     while let Some(character) = rest.chars().next() {
         let after = rest.trim_start_matches(character);
-        let repeated = (rest.len() - after.len()) / character.len_utf8();
-        count += if repeated > 1 && REPEATABLE_COMMANDS.contains(character) { 0 } else { repeated };
+        let run_length = (rest.len() - after.len()) / character.len_utf8();
+        count += if run_length > 1 && REPEATABLE_COMMANDS.contains(character) { 0 } else { run_length };
         rest = after;
     }
     count

@@ -56,7 +56,7 @@ fn report_length(text: &str) -> Option<usize> {
     let is_report = match final_character {
         "~" => matches!(parameters, "200" | "201"),
         "R" | "c" | "n" | "y" => !parameters.is_empty(),
-        // Without `?`, it is a key of the kitty keyboard protocol.
+        // Without `?`, the sequence is a key of the kitty keyboard protocol.
         "u" => parameters.starts_with('?'),
         "M" | "m" => parameters.starts_with('<'),
         "I" | "O" => parameters.is_empty(),
@@ -81,13 +81,13 @@ pub(super) fn named_keys(input: &str) -> Option<Vec<String>> {
 pub(super) struct EditedLine {
     /// The text, with its corrections.
     pub(super) text: String,
-    /// Parts of the text that were typed without a key in between.
+    /// Parts of the text that were typed without other keys between their characters.
     pub(super) pieces: Vec<String>,
     /// Keys with an effect that the input does not show: completion, history.
     pub(super) keys: Vec<String>,
-    /// True if Enter ends it.
+    /// True if Enter ends the input.
     pub(super) is_entered: bool,
-    /// Another key that ends it, such as ctrl-c.
+    /// Another key that ends the input, such as ctrl-c.
     pub(super) end: Option<&'static str>,
     /// True after a key without a name.
     pub(super) has_unknown_key: bool,

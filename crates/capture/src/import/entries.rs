@@ -5,11 +5,11 @@ use steplatch_protocol::{InputKind, InputRecord};
 use super::echo::{MASKS, end_of_pasted_echo, has_pieces, is_echo, is_on_screen, rest_of_line};
 use super::edit::{EditedLine, named_keys};
 use super::reader::{RawInput, Recorded};
-use super::secrets::{Secrets, without_echo};
-use super::{MAX_PRINTED_BYTES, asks_for_secret, floor_boundary, is_same_prompt, shorten};
+use super::secrets::{Secrets, mask_echo};
+use super::{MAX_PRINTED_BYTES, floor_boundary, is_same_prompt, requests_secret, shorten};
 use crate::session_log::Moment;
 
-/// Maximum number of bytes searched after a pasted line for the echo of the next one.
+/// Maximum number of bytes after a pasted line in which the echo of the next line is searched.
 const MAX_PASTE_BYTES: usize = 64 << 10;
 
 /// Maximum number of inputs before an input, and after it, that may be parts of one typed value.
@@ -68,7 +68,7 @@ fn final_prompt_entry(inputs: &[RawInput], end: usize) -> Moment {
     let input = InputRecord {
         kind: InputKind::Wait,
         context: "prompt".to_owned(),
-        timestamp: timestamp(inputs.last().map_or(0.0, |last| last.answered.max(last.seconds))),
+        timestamp: timestamp(inputs.last().map_or(0.0, |last| last.last_output_seconds.max(last.seconds))),
         offset: end as u64,
         reason: Some("prompt".to_owned()),
         ..InputRecord::default()
@@ -120,7 +120,7 @@ impl EntryWriter<'_> {
             offset: input.begin as u64,
             row: Some(row),
             screen: input.screen.clone(),
-            elapsed_time: Some((input.answered - input.seconds).max(0.0)),
+            elapsed_time: Some((input.last_output_seconds - input.seconds).max(0.0)),
             ..InputRecord::default()
         };
         let printed = self.text_between(input.begin, self.begin_of_input(index + 1)).to_owned();
@@ -165,7 +165,7 @@ impl EntryWriter<'_> {
     fn record_secrets(&mut self, index: usize, line: &EditedLine, printed: &str) -> String {
         let input = &self.inputs[index];
         let row = if input.is_full_screen { input.screen.as_deref().unwrap_or_default() } else { &input.row };
-        self.hidden_count += usize::from(!asks_for_secret(row));
+        self.hidden_count += usize::from(!requests_secret(row));
         let whole_line = EditedLine::from_input(&self.whole_line(index));
         for line in [line, &whole_line] {
             self.secrets.add(&line.text);
@@ -176,7 +176,7 @@ impl EntryWriter<'_> {
                 suffixes.for_each(|suffix| self.secrets.add(suffix));
             }
         }
-        without_echo(&line.text, printed)
+        mask_echo(&line.text, printed)
     }
 
     /// Returns the whole line of an input, up to Enter: a value may be typed in parts.
@@ -188,7 +188,7 @@ impl EntryWriter<'_> {
         let texts = |inputs: &[RawInput]| inputs.iter().map(|input| input.text.as_str()).collect::<String>();
         let before = texts(&self.inputs[index - before..index]);
         let after = texts(&self.inputs[index..end]);
-        // An input, and so a secret, has at most this many bytes.
+        // An input, and therefore a secret, has at most this length.
         let begin = floor_boundary(&before, before.len().saturating_sub(MAX_PRINTED_BYTES));
         format!("{}{}", &before[begin..], &after[..floor_boundary(&after, 2 * MAX_PRINTED_BYTES)])
     }
@@ -221,9 +221,9 @@ impl EntryWriter<'_> {
             return Reconstruction::Typed { text: with_newline(&line.text), keys: end.into_iter().collect() };
         }
         let has_echo = !is_pasted && has_pieces(line_rest, &line.pieces);
-        let shown = line_rest.trim_end();
+        let echoed_line = line_rest.trim_end();
         // An unnamed key may have inserted a character.
-        if !has_echo || line.has_unknown_key && shown.trim_matches(MASKS).is_empty() {
+        if !has_echo || line.has_unknown_key && echoed_line.trim_matches(MASKS).is_empty() {
             return Reconstruction::Hidden { is_entered: line.is_entered };
         }
         self.echo_end = (line_end + 1).min(self.text.len());
@@ -231,9 +231,9 @@ impl EntryWriter<'_> {
         let keys: Vec<String> = line.keys.iter().cloned().chain(enter).chain(end).collect();
         let is_completed = line.is_entered && (self.at_prompt[index] || line.keys.iter().any(|key| key == "tab"));
         match line.pieces.as_slice() {
-            // The editor completed the line: it differs from the keys.
-            _ if is_completed && !shown.is_empty() => {
-                Reconstruction::Typed { text: with_newline(shown), keys: Vec::new() }
+            // The editor completed the line, so it differs from the keys.
+            _ if is_completed && !echoed_line.is_empty() => {
+                Reconstruction::Typed { text: with_newline(echoed_line), keys: Vec::new() }
             }
             [] if !line.has_unknown_key => Reconstruction::Typed { text: String::new(), keys },
             [piece] if input.text.starts_with(piece.as_str()) && is_echo(line_rest, piece) && !line.has_unknown_key => {
@@ -295,7 +295,7 @@ impl EntryWriter<'_> {
         // Drop the trailing prompt; it is not part of the output.
         let output = if next.is_some() { output.rsplit_once('\n').map_or("", |(rest, _)| rest) } else { output };
         let inputs = &self.inputs[index..next.unwrap_or(self.inputs.len())];
-        let answered = inputs.last().map_or(0.0, |last| last.answered);
+        let last_output_seconds = inputs.last().map_or(0.0, |last| last.last_output_seconds);
         let line = record.text.as_ref().map(|text| text.trim_end_matches('\n').to_owned());
         let record = InputRecord {
             kind: InputKind::Entered,
@@ -303,7 +303,7 @@ impl EntryWriter<'_> {
             text: line,
             keys: Vec::new(),
             reason: Some(if output_end.is_some() { "ended" } else { "running" }.to_owned()),
-            elapsed_time: Some((answered - input.seconds).max(0.0)),
+            elapsed_time: Some((last_output_seconds - input.seconds).max(0.0)),
             output_begin: output_end.map(|_| input.begin as u64),
             output_end: output_end.map(|end| end as u64),
             exit_code: self.exit.filter(|_| next.is_none() && !self.is_shell),
@@ -317,7 +317,7 @@ impl EntryWriter<'_> {
 fn question_row(screen: &str) -> String {
     let rows: Vec<&str> = screen.lines().map(crate::question::without_frame).collect();
     let is_question = |row: &&&str| row.trim_end().ends_with(['?', ':']);
-    let row = rows.iter().rfind(|row| asks_for_secret(row)).or_else(|| rows.iter().rfind(is_question));
+    let row = rows.iter().rfind(|row| requests_secret(row)).or_else(|| rows.iter().rfind(is_question));
     row.map(|row| row.trim().to_owned()).unwrap_or_default()
 }
 

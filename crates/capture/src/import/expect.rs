@@ -1,6 +1,6 @@
 //! Scripts of `autoexpect`: `spawn`, `send` and `expect` with texts. All other commands are reported with their line.
 
-use super::{Timeline, TimelineEvent, asks_for_secret};
+use super::{Timeline, TimelineEvent, requests_secret};
 use crate::OmittedInput;
 use crate::turn::quoted;
 
@@ -50,7 +50,7 @@ pub fn expect_script(script: &str) -> Option<Timeline> {
     has_spawned.then_some(timeline)
 }
 
-/// Reports a command by its first words, because the others may be secrets.
+/// Reports a command by its first words, because the other words may be secrets.
 fn omit_command(timeline: &mut Timeline, line: usize, words: &[&str]) {
     let command = words.first().copied().unwrap_or_default();
     let variable = if command == "set" { words.get(1).copied() } else { None };
@@ -69,11 +69,11 @@ fn omit_command(timeline: &mut Timeline, line: usize, words: &[&str]) {
 
 /// Returns whether a row is the prompt of a program that reads commands with an echo.
 fn is_prompt(row: &str) -> bool {
-    row.trim_end().ends_with(['$', '#', '%', '>']) && !asks_for_secret(row)
+    row.trim_end().ends_with(['$', '#', '%', '>']) && !requests_secret(row)
 }
 
-/// Adds the echo of text typed at prompts if the script has none (`autoexpect -p`), because it waits for last lines
-/// only. The echo of an answer to a question remains unknown.
+/// Adds the echo of text typed at prompts to a script without echoes: `autoexpect -p` waits only for last lines. The
+/// echo of an answer to a question remains unknown.
 fn add_echo(timeline: &mut Timeline) {
     let has_lines = |event: &TimelineEvent| matches!(event, TimelineEvent::Output(text) if text.contains('\n'));
     if timeline.events.iter().any(|(_, event)| has_lines(event)) {
@@ -88,12 +88,12 @@ fn add_echo(timeline: &mut Timeline) {
                 None
             }
             TimelineEvent::Input(text) if !is_prompt(&row) => {
-                is_unknown |= !text.trim().is_empty() && !asks_for_secret(&row);
+                is_unknown |= !text.trim().is_empty() && !requests_secret(&row);
                 text.ends_with('\r').then(|| "\r\n".to_owned())
             }
             TimelineEvent::Input(text) => {
-                let shown: String = text.chars().filter(|character| !character.is_control()).collect();
-                Some(if text.ends_with('\r') { format!("{shown}\r\n") } else { shown })
+                let visible: String = text.chars().filter(|character| !character.is_control()).collect();
+                Some(if text.ends_with('\r') { format!("{visible}\r\n") } else { visible })
             }
             TimelineEvent::Resize { .. } | TimelineEvent::Exit(_) => None,
         };

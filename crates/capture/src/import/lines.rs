@@ -1,9 +1,9 @@
 //! Output as lines in their final form. A line that is longer than a row remains one line.
 
-/// Maximum bytes of the text of all lines.
+/// Maximum length of all lines together.
 const MAX_TEXT_BYTES: usize = 8 << 20;
 
-/// Maximum bytes of the text that a full-screen program drew at once.
+/// Maximum length of the text that a full-screen program drew since the last call.
 const MAX_DRAWN_BYTES: usize = 4 << 10;
 
 /// Maximum length of a line, in characters.
@@ -28,7 +28,7 @@ enum Escape {
 /// The lines of an output.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
-    done: String,
+    complete_lines: String,
     count: usize,
     line: Vec<char>,
     column: usize,
@@ -64,14 +64,14 @@ impl Lines {
         self.line.iter().collect()
     }
 
-    /// Returns the characters of that line before the cursor.
+    /// Returns the number of characters before the cursor in the last line.
     pub(super) fn column(&self) -> usize {
         self.column
     }
 
     /// Returns the length of all complete lines in bytes.
     pub(super) fn len(&self) -> usize {
-        self.done.len()
+        self.complete_lines.len()
     }
 
     /// Returns the text that a full-screen program drew since the last call, without positions.
@@ -84,7 +84,7 @@ impl Lines {
     }
 
     pub(super) fn into_text(self) -> String {
-        self.done + &self.line.iter().collect::<String>()
+        self.complete_lines + &self.line.iter().collect::<String>()
     }
 
     fn write_character(&mut self, character: char) {
@@ -125,9 +125,9 @@ impl Lines {
                 let line: String = self.line.drain(..).collect();
                 self.column = 0;
                 self.count += 1;
-                if self.done.len() + line.len() < MAX_TEXT_BYTES {
-                    self.done.push_str(&line);
-                    self.done.push('\n');
+                if self.complete_lines.len() + line.len() < MAX_TEXT_BYTES {
+                    self.complete_lines.push_str(&line);
+                    self.complete_lines.push('\n');
                 }
             }
             '\r' => self.column = self.row_start(),

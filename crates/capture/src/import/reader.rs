@@ -4,13 +4,13 @@ use super::edit::{Token, first_token};
 use super::lines::Lines;
 use super::{MAX_ENTRIES, MAX_PRINTED_BYTES, RecordedScreen, TimelineEvent, floor_boundary, shorten};
 
-/// Maximum bytes of a row that an input keeps.
+/// Maximum length of the row of an input.
 const MAX_ROW_BYTES: usize = 1024;
 
-/// Maximum bytes that all inputs keep of screens.
+/// Maximum length of the screens of all inputs together.
 const MAX_SCREEN_BYTES: usize = 16 << 20;
 
-/// Maximum bytes that an input keeps of the text that a full-screen program drew.
+/// Maximum length of the text that a full-screen program drew after an input.
 const MAX_DRAWN_BYTES: usize = 4 << 10;
 
 /// An input as recorded.
@@ -25,7 +25,7 @@ pub(super) struct RawInput {
     pub(super) begin: usize,
     pub(super) seconds: f64,
     /// Time of the last output before the next input.
-    pub(super) answered: f64,
+    pub(super) last_output_seconds: f64,
     pub(super) is_full_screen: bool,
     /// The rows of a full-screen program before the input.
     pub(super) screen: Option<String>,
@@ -115,28 +115,28 @@ impl<'s> Reader<'s> {
             input.drawn.push_str(&drawn[..floor_boundary(&drawn, room)]);
         }
         if let Some(last) = self.inputs.last_mut() {
-            last.answered = self.now;
+            last.last_output_seconds = self.now;
         }
     }
 
     fn add_typed(&mut self, text: &str) {
-        // The program printed a line before Enter.
+        // The program printed a line after the last key, so the pending input is complete.
         if self.pending.is_some() && self.lines.count() > self.line_count_at_key {
             self.flush_pending();
         }
         let is_full_screen = self.lines.is_full_screen();
         let mut rest = text;
         while let Some((first_token, length)) = first_token(rest) {
-            let (part, behind) = rest.split_at(length);
-            rest = behind;
+            let (part, after) = rest.split_at(length);
+            rest = after;
             if first_token == Token::Report {
                 continue;
             }
             let is_text = matches!(first_token, Token::Text(_));
-            let is_other = |pending: &RawInput| {
+            let is_other_kind = |pending: &RawInput| {
                 pending.is_full_screen != is_full_screen || is_full_screen && pending.is_text != is_text
             };
-            if self.pending.as_ref().is_some_and(is_other) {
+            if self.pending.as_ref().is_some_and(is_other_kind) {
                 self.flush_pending();
             }
             if self.pending.is_none() {
@@ -176,7 +176,7 @@ impl<'s> Reader<'s> {
             column: self.lines.column(),
             row: row[floor_boundary(&row, row.len().saturating_sub(MAX_ROW_BYTES))..].to_owned(),
             seconds: self.now,
-            answered: self.now,
+            last_output_seconds: self.now,
             is_full_screen,
             screen,
             ..RawInput::default()

@@ -1,7 +1,7 @@
 //! Recordings of `script` (util-linux) in the advanced format of its timing file.
 //!
-//! Each line of the timing file has a type, the seconds since the previous line, and a number of bytes. The types: `O`
-//! log of output, `I` log of input, `S` signal, `H` header.
+//! Each line of the timing file has a type, the seconds since the previous line, and a number of bytes. The types
+//! are `O` (output), `I` (input), `S` (signal) and `H` (header).
 
 use super::{Timeline, TimelineEvent};
 use crate::OmittedInput;
@@ -11,7 +11,7 @@ use crate::OmittedInput;
 pub struct ScriptFiles {
     /// The log of output.
     pub output: Option<String>,
-    /// The log of input; the same file as that of output if they share one.
+    /// The log of input. It may be the same file as the log of output.
     pub input: Option<String>,
 }
 
@@ -24,7 +24,7 @@ pub struct ScriptLogs<'l> {
     pub input: Option<&'l [u8]>,
 }
 
-/// Returns the logs of a timing file. `None` if it is not a timing file in the advanced format.
+/// Returns the logs of a timing file. `None` if the file does not have the advanced format.
 #[must_use]
 pub fn script_files(timing: &str) -> Option<ScriptFiles> {
     timing.strip_prefix("H ")?;
@@ -47,11 +47,10 @@ fn header_value<'t>(timing: &'t str, name: &str) -> Option<&'t str> {
 /// Returns the timeline of a recording of `script`.
 #[must_use]
 pub fn script_recording(timing: &str, logs: ScriptLogs<'_>) -> Timeline {
-    let size_value =
-        |name: &str| header_value(timing, name)?.trim().parse::<u16>().ok().filter(|size_value| *size_value > 0);
+    let header_size = |name: &str| header_value(timing, name)?.trim().parse::<u16>().ok().filter(|size| *size > 0);
     let mut timeline = Timeline {
         command: header_value(timing, "COMMAND").unwrap_or_default().to_owned(),
-        size: size_value("COLUMNS").zip(size_value("LINES")),
+        size: header_size("COLUMNS").zip(header_size("LINES")),
         ..Timeline::default()
     };
     let (mut output, mut input) = (LogReader::new(logs.output), logs.input.map(LogReader::new));
@@ -63,11 +62,11 @@ pub fn script_recording(timing: &str, logs: ScriptLogs<'_>) -> Timeline {
         seconds += time.filter(|time| time.is_finite() && *time > 0.0).unwrap_or_default();
         let event = match (kind, count) {
             ("S", _) if line.contains("SIGWINCH") => {
-                let side = |name: &str| {
-                    let side = line.split([' ', ',']).find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
-                    side.and_then(|side| side.parse::<u16>().ok()).filter(|side| *side > 0)
+                let dimension = |name: &str| {
+                    let dimension = line.split([' ', ',']).find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+                    dimension.and_then(|dimension| dimension.parse::<u16>().ok()).filter(|dimension| *dimension > 0)
                 };
-                let Some((cols, rows)) = side("COLS").zip(side("ROWS")) else { continue };
+                let Some((cols, rows)) = dimension("COLS").zip(dimension("ROWS")) else { continue };
                 TimelineEvent::Resize { cols, rows }
             }
             ("O", Some(count)) => TimelineEvent::Output(output.take(count)),
@@ -92,10 +91,10 @@ pub fn script_recording(timing: &str, logs: ScriptLogs<'_>) -> Timeline {
     timeline
 }
 
-/// Reader of a log in portions. A character that two portions share is in the later one.
+/// Reader of a log in portions. A character that two portions share is in the later portion.
 struct LogReader<'b> {
     rest: &'b [u8],
-    unfinished: Vec<u8>,
+    incomplete_bytes: Vec<u8>,
 }
 
 impl<'b> LogReader<'b> {
@@ -106,19 +105,19 @@ impl<'b> LogReader<'b> {
         } else {
             0
         };
-        Self { rest: &log[begin..], unfinished: Vec::new() }
+        Self { rest: &log[begin..], incomplete_bytes: Vec::new() }
     }
 
     fn take(&mut self, count: usize) -> String {
         let (portion, rest) = self.rest.split_at(count.min(self.rest.len()));
         self.rest = rest;
-        self.unfinished.extend_from_slice(portion);
-        let end = match std::str::from_utf8(&self.unfinished) {
+        self.incomplete_bytes.extend_from_slice(portion);
+        let end = match std::str::from_utf8(&self.incomplete_bytes) {
             Err(error) if error.error_len().is_none() => error.valid_up_to(),
-            _ => self.unfinished.len(),
+            _ => self.incomplete_bytes.len(),
         };
-        let text = String::from_utf8_lossy(&self.unfinished[..end]).into_owned();
-        self.unfinished.drain(..end);
+        let text = String::from_utf8_lossy(&self.incomplete_bytes[..end]).into_owned();
+        self.incomplete_bytes.drain(..end);
         text
     }
 }

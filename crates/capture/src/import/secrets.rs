@@ -7,7 +7,7 @@ use crate::session_log::Moment;
 /// Placeholder for a secret in texts.
 const MASK: &str = "••••••";
 
-/// Minimum length of a masked value, in bytes: shorter ones occur in many words.
+/// Minimum length of a masked value, in bytes: shorter values occur in many words.
 const MIN_SECRET_BYTES: usize = 4;
 
 /// Typed values without an echo.
@@ -25,7 +25,7 @@ impl Secrets {
 
     /// Masks the values in the texts of a log.
     pub(super) fn mask(mut self, moments: &mut [Moment]) {
-        // Longer values are first, so that a part of a value does not mask only that part.
+        // Longer values come first, so that a value within another value does not mask only a part of it.
         self.values.sort_by(|a, b| (b.len(), a).cmp(&(a.len(), b)));
         self.values.dedup();
         let mut index: Index<'_> = HashMap::new();
@@ -50,24 +50,24 @@ impl Secrets {
 type Index<'v> = HashMap<&'v [u8], Vec<&'v str>>;
 
 fn mask_text(text: &str, values_by_prefix: &Index<'_>) -> String {
-    let (mut result, mut copied, mut index) = (String::with_capacity(text.len()), 0, 0);
-    while let Some(begin) = text.as_bytes().get(index..index + MIN_SECRET_BYTES) {
-        let values = values_by_prefix.get(begin).filter(|_| text.is_char_boundary(index));
+    let (mut result, mut copied_end, mut index) = (String::with_capacity(text.len()), 0, 0);
+    while let Some(prefix) = text.as_bytes().get(index..index + MIN_SECRET_BYTES) {
+        let values = values_by_prefix.get(prefix).filter(|_| text.is_char_boundary(index));
         let value = values.and_then(|values| values.iter().find(|value| text[index..].starts_with(**value)));
         let Some(value) = value else {
             index += 1;
             continue;
         };
-        result.push_str(&text[copied..index]);
+        result.push_str(&text[copied_end..index]);
         result.push_str(MASK);
         index += value.len();
-        copied = index;
+        copied_end = index;
     }
-    result + &text[copied..]
+    result + &text[copied_end..]
 }
 
 /// Returns the output after a hidden value, with a mask for a partial echo of the value.
-pub(super) fn without_echo(value: &str, printed: &str) -> String {
+pub(super) fn mask_echo(value: &str, printed: &str) -> String {
     let line = printed.lines().next().unwrap_or_default();
     let echo_length = value.chars().zip(line.chars()).take_while(|(typed, shown)| typed == shown);
     let echo_length: usize = echo_length.map(|(character, _)| character.len_utf8()).sum();

@@ -10,7 +10,7 @@
 //! | a random part of a name in a temporary directory | as many letters and digits, with one of each | the same |
 //! | a word that differs in two recordings | the common part of both | the same |
 //!
-//! All other text is literal; with [`Leeway::Nothing`], all text is.
+//! All other text is literal. With [`Leeway::Nothing`], all text is literal.
 
 use crate::session_log::KnownFacts;
 use crate::template::stands_alone;
@@ -40,10 +40,10 @@ const NAME: &str = r"[\w.-]+";
 /// The pattern of the fingerprint of a key.
 const FINGERPRINT: &str = "[A-Za-z0-9+/=]+";
 
-/// Minimum digits of a hexadecimal identifier that is not a UUID.
+/// Minimum number of digits of a hexadecimal identifier that is not a UUID.
 const MIN_IDENTIFIER_DIGITS: usize = 7;
 
-/// The numbers of digits in the groups of a UUID.
+/// The number of digits in each group of a UUID.
 pub(crate) const UUID_GROUPS: [usize; 5] = [8, 4, 4, 4, 12];
 
 /// The pattern of a word of letters.
@@ -101,7 +101,7 @@ fn group_length(pattern: &str) -> usize {
     end.map_or(pattern.len(), |end| end + 1)
 }
 
-/// Escapes a text and generalises its words.
+/// Escapes a text, and replaces words that vary with their classes.
 pub(super) fn generalise(text: &str, facts: &KnownFacts, leeway: Leeway) -> String {
     if leeway == Leeway::Nothing {
         let mut pattern = String::with_capacity(text.len() + 16);
@@ -109,7 +109,7 @@ pub(super) fn generalise(text: &str, facts: &KnownFacts, leeway: Leeway) -> Stri
         return pattern;
     }
     let mut pattern = String::with_capacity(text.len() + 16);
-    let (mut copied, mut index) = (0, 0);
+    let (mut copied_end, mut index) = (0, 0);
     while index < text.len() {
         let varying = facts.varying.iter().filter(|(word, _)| {
             !word.is_empty() && text[index..].starts_with(word) && stands_alone(text, index, index + word.len())
@@ -118,17 +118,17 @@ pub(super) fn generalise(text: &str, facts: &KnownFacts, leeway: Leeway) -> Stri
             index += text[index..].chars().next().map_or(1, char::len_utf8);
             continue;
         };
-        append_words(&mut pattern, &text[copied..index], facts, leeway);
+        append_words(&mut pattern, &text[copied_end..index], facts, leeway);
         pattern.push_str(&common_class(word, other));
         index += word.len();
-        copied = index;
+        copied_end = index;
     }
-    append_words(&mut pattern, &text[copied..], facts, leeway);
+    append_words(&mut pattern, &text[copied_end..], facts, leeway);
     pattern
 }
 
 /// Replaces each word of a pattern that differs in two recordings by its class.
-pub(crate) fn varying_words(pattern: String, facts: &KnownFacts) -> String {
+pub(crate) fn replace_varying_words(pattern: String, facts: &KnownFacts) -> String {
     let replace = |pattern: String, (word, other): &(String, String)| {
         crate::template::replace_word(&pattern, &escape(word), &common_class(word, other))
     };
@@ -157,7 +157,7 @@ fn append_words(pattern: &mut String, text: &str, facts: &KnownFacts, leeway: Le
         let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
         let word = &rest[..end];
         let is_date = leeway == Leeway::Data && is_part_of_date(&words, index);
-        pattern.push_str(&if is_date { date_name(word) } else { word_pattern(word, facts, leeway) });
+        pattern.push_str(&if is_date { date_name_pattern(word) } else { word_pattern(word, facts, leeway) });
         index += 1;
         rest = &rest[end..];
     }
@@ -192,7 +192,8 @@ fn date_name_index(word: &str) -> Option<usize> {
     DATE_NAMES.iter().position(|name| word == *name || (word.len() == 3 && name.starts_with(&word)))
 }
 
-/// Returns whether a word is such a name next to a number or another such name. `May` alone is an ordinary word.
+/// Returns whether a word is the name of a month or a day, next to a number or another such name. `May` alone is an
+/// ordinary word.
 fn is_part_of_date(words: &[&str], index: usize) -> bool {
     let is_number = |word: &str| {
         let word = word.trim_matches(DELIMITERS);
@@ -205,7 +206,7 @@ fn is_part_of_date(words: &[&str], index: usize) -> bool {
 }
 
 /// Returns the pattern of the name of a month or a day, in the same case.
-fn date_name(word: &str) -> String {
+fn date_name_pattern(word: &str) -> String {
     const MONTHS_OF_YEAR: usize = 12;
     let core = word.trim_matches(DELIMITERS);
     let begin = word.find(core).unwrap_or(0);
@@ -255,16 +256,17 @@ fn class_of(word: &str, facts: &KnownFacts, leeway: Leeway) -> Option<String> {
 /// Returns the pattern of a word that contains the name of this host or its user.
 fn host_or_user_pattern(word: &str, facts: &KnownFacts) -> Option<String> {
     let KnownFacts { user, host, .. } = facts;
-    let at = word.find('@').filter(|at| !user.is_empty() && word[..*at] == *user);
-    let (user, rest) = at.map_or(("", word), |at| word.split_at(at));
-    let start = rest.match_indices(host.as_str()).map(|(at, _)| at).find(|at| stands_alone(rest, *at, at + host.len()));
-    let rest = match start.filter(|_| host.len() >= MIN_HOST_BYTES) {
-        Some(at) => {
-            let behind = &rest[at + host.len()..];
+    let user_end = word.find('@').filter(|end| !user.is_empty() && word[..*end] == *user);
+    let (user, rest) = user_end.map_or(("", word), |end| word.split_at(end));
+    let mut starts = rest.match_indices(host.as_str()).map(|(start, _)| start);
+    let host_start = starts.find(|start| stands_alone(rest, *start, start + host.len()));
+    let rest = match host_start.filter(|_| host.len() >= MIN_HOST_BYTES) {
+        Some(start) => {
+            let after = &rest[start + host.len()..];
             format!(
                 "{}{NAME}{}",
-                generalise_numbers(&rest[..at], Leeway::Data),
-                generalise_numbers(behind, Leeway::Data)
+                generalise_numbers(&rest[..start], Leeway::Data),
+                generalise_numbers(after, Leeway::Data)
             )
         }
         None if user.is_empty() => return None,
@@ -273,10 +275,10 @@ fn host_or_user_pattern(word: &str, facts: &KnownFacts) -> Option<String> {
     Some(format!("{}{rest}", if user.is_empty() { "" } else { NAME }))
 }
 
-/// Minimum length of a machine's name for a search, in bytes.
+/// Minimum length of a host name that is replaced.
 const MIN_HOST_BYTES: usize = 3;
 
-/// Returns the pattern of a hexadecimal identifier, such as a hash or a UUID: one of the same length and case, with a
+/// Returns the pattern of a hexadecimal identifier, such as a hash or a UUID: any of the same length and case, with a
 /// digit and a letter. `None` for a number or a word.
 fn hexadecimal_pattern(word: &str) -> Option<String> {
     let groups: Vec<&str> = word.split('-').collect();
@@ -350,8 +352,8 @@ fn path_pattern(path: &str, leeway: Leeway) -> String {
     pattern
 }
 
-/// Returns whether a part of a name is random, as those of `mktemp`: letters and digits alternate, unlike in `build2`
-/// and `oldBuild`.
+/// Returns whether a part of a name is random, as in names by `mktemp`: letters and digits alternate, unlike in
+/// `build2` and `oldBuild`.
 fn is_random(part: &str) -> bool {
     const MIN_RANDOM_BYTES: usize = 6;
     part.len() >= MIN_RANDOM_BYTES && count_switches(part) >= MIN_SWITCHES
@@ -381,7 +383,7 @@ fn common_class(word: &str, other_word: &str) -> String {
         };
     }
     if both(|word| word.starts_with('/')) {
-        let parent = |word: &str| word.rfind('/').map_or(0, |at| at + 1);
+        let parent = |word: &str| word.rfind('/').map_or(0, |slash| slash + 1);
         let (begin, other_begin) = (&word[..parent(word)], &other_word[..parent(other_word)]);
         return format!(r"{}[^\s/]+", if begin == other_begin { escape(begin) } else { r"/\S*".to_owned() });
     }
@@ -391,8 +393,8 @@ fn common_class(word: &str, other_word: &str) -> String {
 /// Ends of ordinal numbers.
 const ORDINAL_ENDS: [&str; 4] = ["st", "nd", "rd", "th"];
 
-/// Returns the length of the decimals at the beginning of a text. A version or an address has more parts, so no
-/// decimals.
+/// Returns the length of the decimals at the beginning of a text. `None` for a version or an address, which has more
+/// parts.
 fn decimals(text: &str) -> Option<usize> {
     let digits = text.strip_prefix('.')?;
     let length = digits.bytes().take_while(u8::is_ascii_digit).count();

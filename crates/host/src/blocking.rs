@@ -1,12 +1,12 @@
-//! Work that blocks, in a separate thread.
+//! Blocking work in a separate thread.
 
-/// Does something on the file system in a thread that may block.
+/// Calls `act`, which may block, in a separate thread.
 pub(crate) async fn blocking<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(act).await {
-        Ok(done) => done,
+        Ok(result) => result,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            // The runtime ends, and this task with it.
+            // The runtime is shutting down and drops this task, too.
             Err(_) => std::future::pending().await,
         },
     }

@@ -1,4 +1,4 @@
-//! The client's side: one connection to one host.
+//! Connection of a client to one host.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -37,7 +37,7 @@ pub struct HostHello {
     pub version: String,
     /// Its process id.
     pub pid: u32,
-    /// Texts that must be hidden wherever they come back.
+    /// Texts to hide in all output.
     pub secrets: Vec<SecretText>,
     /// Open terminals.
     pub terminals: usize,
@@ -55,14 +55,14 @@ pub enum AskError {
         /// The host's process id.
         pid: u32,
     },
-    /// The host does not answer in time, as with a stopped process. It may still carry out the request.
+    /// The host does not answer in time, as a stopped process. It may still execute the request.
     #[error("the terminal host (pid {pid}) does not answer; `kill -CONT {pid}` continues it if it is stopped")]
     HostSilent {
         /// The host's process id.
         pid: u32,
     },
-    /// The machine of the terminal is not connected, so no host has the request.
-    #[error("host '{host}' is not connected{}: {why}; its terminals go on there ('steplatch hosts check {host}' tries again)", moment(*.since))]
+    /// The machine of the terminal is not connected, so the request was not sent.
+    #[error("host '{host}' is not connected{}: {why}; its terminals go on there ('steplatch hosts check {host}' tries again)", describe_since(*.since))]
     NotConnected {
         /// The name of the machine.
         host: String,
@@ -84,7 +84,7 @@ pub enum AskError {
     RemoteHostLost {
         /// The name of the machine.
         host: String,
-        /// The host's process id over there.
+        /// The host's process id on that machine.
         pid: u32,
     },
     /// The host on another machine does not answer in time over a working connection.
@@ -93,7 +93,7 @@ pub enum AskError {
         /// The name of the machine.
         host: String,
     },
-    /// The host on another machine reads so little that too many requests wait for it. This one was not sent.
+    /// The host on another machine does not read, and too many requests wait. This request was not sent.
     #[error(
         "host '{host}' does not read what is sent to it: {waiting} messages wait, and this one was not sent; 'steplatch hosts check {host}' shows the connection"
     )]
@@ -108,16 +108,16 @@ pub enum AskError {
     Implausible {
         /// The name of the machine.
         host: String,
-        /// The part of the answer.
+        /// Description of the impossible part.
         what: &'static str,
     },
-    /// Its answer is unreadable.
+    /// The answer cannot be read.
     #[error("the terminal host's answer cannot be read: {0}")]
     Garbled(String),
 }
 
 impl AskError {
-    /// Returns whether the host has answered that it did not do it, not whether it has done it before.
+    /// Returns whether the host has answered that it did not execute the request. It may have executed an earlier one.
     #[must_use]
     pub fn is_answer(&self) -> bool {
         matches!(self, Self::Refused(Refusal::NoTerminal | Refusal::NotUnderstood | Refusal::Retiring))
@@ -139,7 +139,7 @@ impl AskError {
     }
 }
 
-/// Maximum length of a reason for an unreadable answer, in characters.
+/// Maximum length in characters of the error of an unreadable answer.
 const MAX_REASON_CHARS: usize = 200;
 
 /// Maximum length of a version, in characters.
@@ -147,19 +147,19 @@ const MAX_VERSION_CHARS: usize = 32;
 
 /// Returns a version that another process reports, for people.
 pub(crate) fn version_label(version: &str) -> String {
-    // A version has no blanks: with some, it would look like further columns of a table.
+    // Cut at a blank: the rest would look like further columns of a table.
     let word = version.split_whitespace().next().unwrap_or_default();
     word.chars().filter(|character| is_printable(*character)).take(MAX_VERSION_CHARS).collect()
 }
 
-/// Returns whether a character of another machine's text may be shown: no control, and no [format
-/// character](is_format), which is invisible or changes the direction of the text around it.
+/// Returns whether a character of foreign text may be shown: neither a control nor a [format character](is_format),
+/// which is invisible or changes the direction of the text around it.
 pub(crate) fn is_printable(character: char) -> bool {
     !character.is_control() && !is_format(character)
 }
 
-/// Describes a time, for a sentence.
-fn moment(since: Option<SystemTime>) -> String {
+/// Describes the time since the loss of a connection, to continue a sentence.
+fn describe_since(since: Option<SystemTime>) -> String {
     let seconds = since.and_then(|since| since.elapsed().ok()).map(|elapsed| elapsed.as_secs());
     seconds.map_or_else(String::new, |seconds| match seconds {
         0..120 => format!(" since {seconds} s"),
@@ -181,11 +181,11 @@ struct Shared {
     greeting: HostHello,
     outbox: Outbox,
     waiting: Arc<Waiting>,
-    over: watch::Receiver<bool>,
-    reading: tokio::task::AbortHandle,
-    /// Unsettled steps with a request for an effect here.
+    has_ended: watch::Receiver<bool>,
+    reader_task: tokio::task::AbortHandle,
+    /// Unsettled steps with an effect that was requested from this host.
     steps: Mutex<BTreeSet<String>>,
-    /// The last list of terminals was not answered in time.
+    /// True if the last list of terminals was not answered in time.
     is_silent: AtomicBool,
 }
 
@@ -193,7 +193,7 @@ impl Shared {
     /// Cancels a request: removes it from the queue, or requests its cancellation from the host.
     fn cancel(&self, number: u64) {
         if !self.outbox.withdraw(number) {
-            // An ended host answers nothing any more, and sends nothing.
+            // Ignore the error: an ended host sends no answer.
             let _ = self.outbox.send_note(0, &Ask::Cancel(number));
         }
     }
@@ -202,16 +202,16 @@ impl Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         self.outbox.close();
-        self.reading.abort();
+        self.reader_task.abort();
     }
 }
 
-/// The side of a host.
+/// Machine of a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Peer {
-    /// This machine, where the host is this program.
+    /// This machine. The host runs this program and is trusted.
     Here,
-    /// Another machine, where it may be anything.
+    /// Another machine, whose messages are not trusted.
     Elsewhere {
         /// The name of the machine.
         host: String,
@@ -222,7 +222,7 @@ pub(crate) enum Peer {
 #[derive(Debug)]
 struct Waiting {
     peer: Peer,
-    /// Number of reads that brought bytes.
+    /// Number of reads that returned bytes.
     read_count: AtomicU64,
     table: Mutex<Table>,
 }
@@ -231,46 +231,51 @@ struct Waiting {
 struct Table {
     answers: HashMap<u64, AnswerSlot>,
     events: HashMap<u64, EventQueue>,
-    over: bool,
+    is_closed: bool,
 }
 
 /// The receiver of an answer.
 #[derive(Debug)]
 struct AnswerSlot {
-    /// Receives the body; none if that is too long.
+    /// Receives the body, or `None` if it is too long.
     sender: oneshot::Sender<Option<Vec<u8>>>,
-    /// The longest body, in bytes.
+    /// Maximum length of the body in bytes.
     limit: usize,
 }
 
-/// The longest text to hide, and the longest event, that another machine may send, in bytes.
+/// Maximum length of a text to hide that another machine may send.
 const MAX_SECRET_BYTES: usize = 1 << 20;
+
+/// Maximum length of an event that another machine may send.
 const MAX_EVENT_BYTES: usize = 8 << 20;
 
-/// A separate thread reads a longer answer, in bytes: nothing else waits for it.
-const MAX_READ_AT_ONCE: usize = 256 << 10;
+/// Maximum length of an answer that is decoded at once. Longer ones are decoded in a separate thread, so that other
+/// tasks do not wait.
+const MAX_INLINE_ANSWER_BYTES: usize = 256 << 10;
 
-/// The events that wait for their receiver.
+/// Queue of events for their receiver.
 #[derive(Debug)]
 struct EventQueue {
     sender: mpsc::Sender<Vec<u8>>,
-    /// Bytes in the queue.
+    /// Number of bytes in the queue.
     bytes: Arc<AtomicUsize>,
 }
 
-/// Maximum lag of a receiver in events, and of their bytes. One event fits whatever its length.
-const MAX_EVENTS_BEHIND: usize = 256;
-const MAX_BYTES_BEHIND: usize = 8 << 20;
+/// Maximum number of queued events.
+const MAX_QUEUED_EVENTS: usize = 256;
+
+/// Maximum number of queued bytes before another event is accepted.
+const MAX_QUEUED_EVENT_BYTES: usize = 8 << 20;
 
 /// Maximum number of unsettled steps in the answer of a host.
 const MAX_UNSETTLED_STEPS: usize = 10_000;
 
-/// The callback that receives texts that must be hidden.
+/// Callback that receives texts to hide.
 pub(crate) type OnSecret = Arc<dyn Fn(SecretText) + Send + Sync>;
 
 impl Host {
-    /// Connects to the host that listens at `socket`. `on_secret` receives every text that must be hidden, the known
-    /// ones before this returns.
+    /// Connects to the host at `socket`. `on_secret` receives every text to hide; those that the host knows already
+    /// come before this returns.
     ///
     /// # Errors
     /// If no process listens there, or the listening process is not a host.
@@ -285,11 +290,13 @@ impl Host {
         role: Role,
         on_secret: &OnSecret,
     ) -> io::Result<Self> {
-        let silent = |_| io::Error::new(io::ErrorKind::TimedOut, "it does not answer");
-        tokio::time::timeout(time_limit, Self::connect_without_limit(socket, role, on_secret)).await.map_err(silent)?
+        let timeout_error = |_| io::Error::new(io::ErrorKind::TimedOut, "it does not answer");
+        tokio::time::timeout(time_limit, Self::connect_without_limit(socket, role, on_secret))
+            .await
+            .map_err(timeout_error)?
     }
 
-    /// Connects to the host at `socket`, however long it takes to answer.
+    /// Connects to the host at `socket`, without a time limit.
     pub(crate) async fn connect_without_limit(socket: &Path, role: Role, on_secret: &OnSecret) -> io::Result<Self> {
         Self::from_stream(UnixStream::connect(socket).await?, Peer::Here, role, on_secret).await
     }
@@ -304,8 +311,8 @@ impl Host {
         let stream = Arc::new(stream);
         let outbox = Outbox::new(stream.clone());
         let waiting = Arc::new(Waiting { peer, read_count: AtomicU64::default(), table: Mutex::default() });
-        let (ended, over) = watch::channel(false);
-        let reading = tokio::spawn({
+        let (end_sender, has_ended) = watch::channel(false);
+        let reader_task = tokio::spawn({
             let (outbox, waiting, on_secret) = (outbox.clone(), waiting.clone(), on_secret.clone());
             async move {
                 tokio::select! {
@@ -317,18 +324,19 @@ impl Host {
                         }
                         (number, body) => waiting.deliver(number, body),
                     }) => {}
-                    () = outbox.write_on() => {}
+                    () = outbox.write_queued() => {}
                 }
                 outbox.close();
                 waiting.end();
-                ended.send_replace(true);
+                end_sender.send_replace(true);
             }
         });
-        let reading = reading.abort_handle();
+        let reader_task = reader_task.abort_handle();
         let unknown = HostHello::default();
         let number = next_number();
         let (steps, is_silent) = (Mutex::default(), AtomicBool::default());
-        let mut shared = Shared { number, greeting: unknown, outbox, waiting, over, reading, steps, is_silent };
+        let mut shared =
+            Shared { number, greeting: unknown, outbox, waiting, has_ended, reader_task, steps, is_silent };
         let hello = Ask::Hello { wire: WIRE_VERSION, is_owner: role == Role::Daemon };
         let greeting: Result<HostHello, AskError> = ask_over(&shared, &hello).await;
         shared.greeting = greeting.map_err(io::Error::other)?;
@@ -359,10 +367,10 @@ impl Host {
     /// Returns whether the connection has ended.
     #[must_use]
     pub fn is_lost(&self) -> bool {
-        *self.shared.over.borrow()
+        *self.shared.has_ended.borrow()
     }
 
-    /// Returns the number of reads that brought bytes from the host.
+    /// Returns the number of reads that returned bytes from the host.
     pub(crate) fn read_count(&self) -> u64 {
         self.shared.waiting.read_count.load(Ordering::Relaxed)
     }
@@ -380,27 +388,27 @@ impl Host {
     /// Waits until the connection has ended.
     #[boxed]
     pub async fn lost(&self) {
-        let mut over = self.shared.over.clone();
-        // If the sender was dropped, the connection has ended too.
-        let _ = over.wait_for(|over| *over).await;
+        let mut has_ended = self.shared.has_ended.clone();
+        // Ignore the error: if the sender was dropped, the connection has ended, too.
+        let _ = has_ended.wait_for(|has_ended| *has_ended).await;
     }
 
     /// Sends a request and returns the answer. Dropping the future cancels the request.
     ///
     /// # Errors
-    /// If the host refuses, or is not there any more.
+    /// If the host refuses, or the connection has ended.
     #[boxed]
     pub async fn ask<T: DeserializeOwned + Send + 'static>(&self, ask: &Ask) -> Result<T, AskError> {
         ask_over(&self.shared, ask).await
     }
 
-    /// Returns the steps of runs whose results the host currently stores. Later calls of [`Self::settle`] reach them.
+    /// Returns the steps of runs whose results the host stores, and records them for later calls of [`Self::settle`].
     ///
     /// # Errors
     /// If the host does not answer.
     pub(crate) async fn unsettled(&self) -> Result<Vec<String>, AskError> {
         let steps = match self.ask::<BoundedList<String, MAX_UNSETTLED_STEPS>>(&Ask::Unsettled).await {
-            // A host of an older version keeps them with their terminals.
+            // A host of an older version stores results with the terminals.
             Err(AskError::Refused(Refusal::NotUnderstood)) => Vec::new(),
             steps => steps?.entries,
         };
@@ -410,25 +418,25 @@ impl Host {
         Ok(steps)
     }
 
-    /// Records that this daemon has stored the results of `settled`, as [`names_step`] takes it, or has given the steps
-    /// up. Sends nothing without a request for one of their effects here. Does not wait for the host.
+    /// Records that this daemon has stored the results of the steps that `settled` names (see [`names_step`]), or has
+    /// abandoned them. Sends nothing if none of their effects was requested here. Does not wait for the host.
     pub(crate) fn settle(&self, settled: &str) {
         let mut steps = self.shared.steps.lock();
-        let behind = steps.range(settled.to_owned()..);
-        let known: Vec<String> = behind.take_while(|step| names_step(settled, step)).cloned().collect();
+        let candidates = steps.range(settled.to_owned()..);
+        let known: Vec<String> = candidates.take_while(|step| names_step(settled, step)).cloned().collect();
         for step in &known {
             steps.remove(step);
         }
         drop(steps);
         if !known.is_empty() {
-            // An ended host keeps no results. The answer has no receiver.
+            // Ignore the error: an ended host has no results. The answer is discarded.
             let _ = self.shared.outbox.send_note(next_number(), &Ask::Settle(vec![settled.to_owned()]));
         }
     }
 
-    /// Abandons a step of a client. Such steps have no entry here. Does not wait for the host.
+    /// Abandons a step of a client, which has no entry in `steps`. Does not wait for the host.
     pub(crate) fn give_up(&self, step: &str) {
-        // An ended host has nothing in progress. The answer has no receiver.
+        // Ignore the error: an ended host has no effects in progress. The answer is discarded.
         let _ = self.shared.outbox.send_note(next_number(), &Ask::Settle(vec![step.to_owned()]));
     }
 
@@ -437,12 +445,12 @@ impl Host {
         self.shared.steps.lock().clone()
     }
 
-    /// Returns whether there was a request for an effect of this step here.
+    /// Returns whether an effect of this unsettled step was requested from this host.
     pub(crate) fn knows(&self, step: &str) -> bool {
         self.shared.steps.lock().contains(step)
     }
 
-    /// Records that the host has refused all effects of a step, which another host may perform.
+    /// Removes a step whose effects the host has refused, so that another host may perform them.
     pub(crate) fn forget_step(&self, step: &str) {
         self.shared.steps.lock().remove(step);
     }
@@ -454,38 +462,38 @@ impl Host {
         E: DeserializeOwned,
     {
         let number = next_number();
-        let (sender, received) = mpsc::channel(MAX_EVENTS_BEHIND);
+        let (sender, received) = mpsc::channel(MAX_QUEUED_EVENTS);
         let bytes = Arc::<AtomicUsize>::default();
         self.shared.waiting.lock().events.insert(number, EventQueue { sender, bytes: bytes.clone() });
         let mut events = Events { received, bytes, number, host: self.clone(), is_refused: false, event: PhantomData };
         let answer = request(&self.shared, number, ask).await;
         events.is_refused = matches!(answer, Err(AskError::NotReading { .. } | AskError::HostSilent { .. }));
-        // An error drops the events, and with them their entry in the table.
+        // An error drops `events`, which removes its entry from the table.
         Ok((answer?, events))
     }
 }
 
-/// The events that follow an answer, in order. Dropping them ends them.
+/// The events that follow an answer, in order. Dropping this cancels the request.
 #[derive(Debug)]
 pub(crate) struct Events<E> {
     received: mpsc::Receiver<Vec<u8>>,
     bytes: Arc<AtomicUsize>,
     number: u64,
     host: Host,
-    /// The request was not sent, so there is nothing to end.
+    /// True if the request was not sent, so that there is nothing to cancel.
     is_refused: bool,
     event: PhantomData<fn() -> E>,
 }
 
 impl<E: DeserializeOwned> Events<E> {
-    /// Returns the next event; none when the connection has ended, or the receiver has fallen too far behind.
+    /// Returns the next event; `None` if the connection has ended, or the receiver has fallen too far behind.
     pub(crate) async fn next(&mut self) -> Option<E> {
         loop {
             let body = self.received.recv().await?;
             self.bytes.fetch_sub(body.len(), Ordering::Relaxed);
             match read_body(&body) {
                 Ok(event) => return Some(event),
-                // Another machine decides how often, and a log keeps each warning.
+                // Not a warning: a remote machine could fill the log.
                 Err(error) => tracing::debug!(%error, "an event of the terminal host cannot be read"),
             }
         }
@@ -510,23 +518,23 @@ async fn request<T: DeserializeOwned + Send + 'static>(shared: &Shared, number: 
     let (sender, receiver) = oneshot::channel();
     {
         let mut table = shared.waiting.lock();
-        if table.over {
+        if table.is_closed {
             return Err(lost());
         }
         table.answers.insert(number, AnswerSlot { sender, limit: ask.max_answer_bytes() });
     }
-    // The loss of its request does not cancel an effect of a step: the end of the step settles it.
+    // A dropped request does not cancel the effect of a step; settling the step does.
     let effect = ask.effect();
     let step = effect.as_ref().map(|key| &key.step).filter(|step| is_of_run(step));
     let is_new_step = step.is_some_and(|step| shared.steps.lock().insert(step.clone()));
-    let mut cancel = CancelOnDrop { shared, number, is_forgotten: effect.is_some(), answered: false };
+    let mut cancel = CancelOnDrop { shared, number, is_effect: effect.is_some(), has_answer: false };
     match shared.outbox.send_request(number, ask) {
         Ok(()) => {}
         Err(RequestRefused::Closed) => return Err(lost()),
         Err(RequestRefused::Full(waiting)) => {
-            cancel.answered = true;
+            cancel.has_answer = true;
             shared.waiting.lock().answers.remove(&number);
-            // The step has nothing to settle.
+            // No effect was requested, so the step needs no settling.
             if let Some(step) = step.filter(|_| is_new_step) {
                 shared.steps.lock().remove(step);
             }
@@ -537,42 +545,42 @@ async fn request<T: DeserializeOwned + Send + 'static>(shared: &Shared, number: 
         }
     }
     let body = receiver.await.map_err(|_| lost())?;
-    cancel.answered = true;
+    cancel.has_answer = true;
     let Some(body) = body else {
         return Err(AskError::Garbled("it is longer than the answer to such a request".to_owned()));
     };
-    let is_long = body.len() > MAX_READ_AT_ONCE;
-    // The bytes of a file take no more memory than they have.
+    let is_long = body.len() > MAX_INLINE_ANSWER_BYTES;
+    // The decoded bytes of a file need no more memory than the answer.
     let is_foreign = shared.waiting.peer != Peer::Here && !matches!(ask, Ask::File(FileAsk::Read { .. }));
     let read = move || {
         if is_foreign && !is_sparse(&body) {
             return Err(AskError::Garbled("it has more values than a terminal host sends".to_owned()));
         }
-        read_body::<Result<T, Refusal>>(&body).map_err(|error| garbled(&error))
+        read_body::<Result<T, Refusal>>(&body).map_err(|error| garbled_error(&error))
     };
     let answer = if is_long { blocking(read).await } else { read() };
     Ok(answer??)
 }
 
-/// Returns the error of an unreadable answer. Its reason may quote the entire answer.
-fn garbled(error: &impl std::fmt::Display) -> AskError {
+/// Returns the error of an unreadable answer, whose reason is cut because it may quote the entire answer.
+fn garbled_error(error: &impl std::fmt::Display) -> AskError {
     AskError::Garbled(
         error.to_string().chars().filter(|character| is_printable(*character)).take(MAX_REASON_CHARS).collect(),
     )
 }
 
-/// Cancels a request when its caller stops waiting for the answer.
+/// Cancels a request whose caller no longer waits for the answer.
 struct CancelOnDrop<'a> {
     shared: &'a Shared,
     number: u64,
-    /// True if the host completes the request without a waiting caller.
-    is_forgotten: bool,
-    answered: bool,
+    /// True if the host completes the request even if no caller waits.
+    is_effect: bool,
+    has_answer: bool,
 }
 
 impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
-        if !self.answered && self.shared.waiting.lock().answers.remove(&self.number).is_some() && !self.is_forgotten {
+        if !self.has_answer && self.shared.waiting.lock().answers.remove(&self.number).is_some() && !self.is_effect {
             self.shared.cancel(self.number);
         }
     }
@@ -585,7 +593,7 @@ impl Waiting {
 
     fn end(&self) {
         let mut table = self.lock();
-        table.over = true;
+        table.is_closed = true;
         table.answers.clear();
         table.events.clear();
     }
@@ -607,21 +615,21 @@ impl Waiting {
         }
     }
 
-    /// Delivers a body; none if it is too long.
+    /// Delivers the body of a frame; `None` if it is too long.
     fn deliver(&self, number: u64, body: Option<&[u8]>) {
         let mut table = self.lock();
         if let Some(answer) = table.answers.remove(&number) {
-            // The caller may have stopped listening at this moment.
+            // Ignore the error: the caller has stopped waiting.
             let _ = answer.sender.send(body.map(<[u8]>::to_vec));
         } else if let Some(events) = table.events.get(&number) {
             let Some(body) = body else {
-                // A missing event would garble the following ones.
+                // End the events: the following ones would be wrong without the missing one.
                 table.events.remove(&number);
                 return;
             };
-            let behind = events.bytes.fetch_add(body.len(), Ordering::Relaxed);
-            if behind > MAX_BYTES_BEHIND || events.sender.try_send(body.to_vec()).is_err() {
-                // The receiver is too slow: its events end, and it may subscribe anew.
+            let queued_bytes = events.bytes.fetch_add(body.len(), Ordering::Relaxed);
+            if queued_bytes > MAX_QUEUED_EVENT_BYTES || events.sender.try_send(body.to_vec()).is_err() {
+                // End the events of a receiver that is too slow; it may subscribe again.
                 table.events.remove(&number);
             }
         }

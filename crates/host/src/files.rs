@@ -1,9 +1,8 @@
-//! Files of this machine and of other ones: requests about them ([`MachineFiles`]) and copies from one machine to
-//! another ([`MachineFiles::copy`]).
+//! Files of this and other machines: requests about them ([`MachineFiles`]) and copies from one machine to another
+//! ([`MachineFiles::copy`]).
 //!
-//! A copy consists of pieces, each with a repeatable request: it survives a lost connection as terminals do, and its
-//! memory is one piece. The machine of the target compares the digest of the whole before it puts the file in its
-//! place.
+//! A copy is sent in pieces, each with a repeatable request. So it survives a lost connection and holds only one piece
+//! in memory. The target machine compares the digest of the whole file before it moves the file to its target.
 
 mod copy;
 mod unfinished;
@@ -27,10 +26,10 @@ use crate::wire::{Ask, Refusal};
 /// Error of a request about a file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TransferError {
-    /// The machine refused, or its system did.
+    /// The machine or its system refused.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The terminal host over there is of a version that has no files.
+    /// The version of the remote terminal host has no file requests.
     #[error(
         "the terminal host there is older than file transfers; 'steplatch hosts add … --install' installs this version, which starts once the terminals there are closed"
     )]
@@ -52,31 +51,31 @@ impl From<AskError> for TransferError {
 /// The files of one machine. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct MachineFiles {
-    place: Place,
+    location: Location,
     /// The step that writes a file.
     step: Option<String>,
-    /// True if the step has sent no request before: then another machine cannot have written the file.
+    /// True if the step has sent no request before, so that the remote machine cannot have written the file.
     is_first: bool,
 }
 
 #[derive(Debug, Clone)]
-enum Place {
-    Here,
-    There(Keeper, Duration),
+enum Location {
+    Local,
+    Remote(Keeper, Duration),
 }
 
 impl MachineFiles {
-    pub(crate) fn here() -> Self {
-        Self { place: Place::Here, step: None, is_first: true }
+    pub(crate) fn local() -> Self {
+        Self { location: Location::Local, step: None, is_first: true }
     }
 
-    pub(crate) fn there(host: RemoteHost, timeout: Duration, step: Option<String>, is_first: bool) -> Self {
-        Self { place: Place::There(Keeper::There(host), timeout), step, is_first }
+    pub(crate) fn remote(host: RemoteHost, timeout: Duration, step: Option<String>, is_first: bool) -> Self {
+        Self { location: Location::Remote(Keeper::Remote(host), timeout), step, is_first }
     }
 
-    /// Returns the files of this machine for a step, whose file the terminal host of this machine writes.
+    /// Returns the files of this machine for a step. Its terminal host writes the step's file, at most once.
     pub(crate) fn written_once(host: Keeper, timeout: Duration, step: String) -> Self {
-        Self { place: Place::There(host, timeout), step: Some(step), is_first: false }
+        Self { location: Location::Remote(host, timeout), step: Some(step), is_first: false }
     }
 
     /// Returns the file that the step has already written, if any.
@@ -85,12 +84,12 @@ impl MachineFiles {
     /// The machine does not answer.
     #[boxed]
     pub async fn written_before(&self) -> Result<Option<Copied>, TransferError> {
-        let (Place::There(keeper, timeout), Some(step), false) = (&self.place, &self.step, self.is_first) else {
+        let (Location::Remote(keeper, timeout), Some(step), false) = (&self.location, &self.step, self.is_first) else {
             return Ok(None);
         };
         let ask = Ask::File(FileAsk::Written(step.clone()));
         let written: Result<Option<FileWritten>, FileError> = match keeper.ask(&ask, *timeout).await {
-            // A host of an older version writes a file again.
+            // A host of an older version writes the file again.
             Err(AskError::Refused(Refusal::NotUnderstood)) => return Ok(None),
             written => written?,
         };
@@ -101,7 +100,7 @@ impl MachineFiles {
     /// Describes a file or directory.
     ///
     /// # Errors
-    /// If there is none, or the machine does not answer.
+    /// If it does not exist, or the machine does not answer.
     #[boxed]
     pub async fn describe(&self, path: PathBuf) -> Result<FileFacts, TransferError> {
         self.ask(FileAsk::Describe(path.clone()), move || disk::describe(&path)).await
@@ -149,19 +148,19 @@ impl MachineFiles {
     ) -> Result<FilePiece, TransferError> {
         let ask = FileAsk::Read { path: path.clone(), identity, offset, limit };
         let piece: FilePiece = self.ask(ask, move || disk::read(&path, identity, offset, limit)).await?;
-        match &self.place {
-            Place::There(keeper, _) if piece.bytes.len() > limit => {
+        match &self.location {
+            Location::Remote(keeper, _) if piece.bytes.len() > limit => {
                 Err(TransferError::Ask(keeper.implausible("more of a file than was requested")))
             }
-            Place::Here | Place::There(..) => Ok(piece),
+            Location::Local | Location::Remote(..) => Ok(piece),
         }
     }
 
     async fn write(&self, target: WriteTarget, offset: u64, bytes: Vec<u8>) -> Result<(), TransferError> {
-        match &self.place {
-            // Here there is no request, and no copy of the piece for one.
-            Place::Here => Ok(blocking(move || disk::write(&target, offset, &bytes)).await?),
-            Place::There(..) => self.ask(FileAsk::Write { target, offset, bytes }, || Ok(())).await,
+        match &self.location {
+            // Write locally without a request, which would need a copy of the piece.
+            Location::Local => Ok(blocking(move || disk::write(&target, offset, &bytes)).await?),
+            Location::Remote(..) => self.ask(FileAsk::Write { target, offset, bytes }, || Ok(())).await,
         }
     }
 
@@ -175,37 +174,37 @@ impl MachineFiles {
     ) -> Result<FileWritten, TransferError> {
         let ask = FileAsk::Finish { target: target.clone(), length, digest, mode, replace, step: self.step.clone() };
         let written: FileWritten = self.ask(ask, move || disk::finish(&target, length, digest, mode, replace)).await?;
-        match &self.place {
-            Place::There(keeper, _) if written.content.is_some_and(|content| content != (length, digest)) => {
+        match &self.location {
+            Location::Remote(keeper, _) if written.content.is_some_and(|content| content != (length, digest)) => {
                 Err(TransferError::Ask(keeper.implausible("a written file with another content than was sent")))
             }
-            Place::Here | Place::There(..) => Ok(written),
+            Location::Local | Location::Remote(..) => Ok(written),
         }
     }
 
     async fn abandon(&self, target: WriteTarget) {
-        let here = target.clone();
-        let abandoned = self.ask(FileAsk::Abandon(target), move || {
-            disk::abandon(&here);
+        let local_target = target.clone();
+        let result = self.ask(FileAsk::Abandon(target), move || {
+            disk::abandon(&local_target);
             Ok(())
         });
-        if let Err(error) = abandoned.await {
+        if let Err(error) = result.await {
             tracing::debug!(%error, "an unfinished file is left to the host over there");
         }
     }
 
-    /// Sends a request to the machine of the files, or does it here.
+    /// Sends a request to the remote machine, or calls `act_locally`.
     async fn ask<T>(
         &self,
         ask: FileAsk,
-        here: impl FnOnce() -> Result<T, FileError> + Send + 'static,
+        act_locally: impl FnOnce() -> Result<T, FileError> + Send + 'static,
     ) -> Result<T, TransferError>
     where
         T: Reply + 'static,
     {
-        match &self.place {
-            Place::Here => Ok(blocking(here).await?),
-            Place::There(keeper, timeout) => {
+        match &self.location {
+            Location::Local => Ok(blocking(act_locally).await?),
+            Location::Remote(keeper, timeout) => {
                 let answer: Result<T, FileError> = keeper.ask(&Ask::File(ask), *timeout).await?;
                 Ok(answer?)
             }

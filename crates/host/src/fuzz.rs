@@ -11,7 +11,7 @@ use steplatch_terminal::{
 use crate::client::HostHello;
 use crate::inbox::FrameBuffer;
 use crate::wire::{
-    Ask, AttachEvent, AttachReply, BadFrame, HEAD, MAX_BODY_BYTES, OpenRefused, OpenedTerminal, Refusal, Stage,
+    Ask, AttachEvent, AttachReply, BadFrame, HEAD_BYTES, MAX_BODY_BYTES, OpenRefused, OpenedTerminal, Refusal, Stage,
     first_frame, read_body, write_frame,
 };
 
@@ -23,7 +23,7 @@ fn received(portions: &[&[u8]]) -> Received {
     for portion in portions {
         buffer.bytes.extend_from_slice(portion);
         let take = |number, body: Option<&[u8]>| frames.push((number, body.unwrap_or_default().to_vec()));
-        if let Err(error) = buffer.take(|_| MAX_BODY_BYTES, take) {
+        if let Err(error) = buffer.take_frames(|_| MAX_BODY_BYTES, take) {
             return (frames, Some(error));
         }
         // No whole frame is left: the rest is less than one frame.
@@ -37,11 +37,11 @@ fn is_stable<T: Serialize + DeserializeOwned>(body: &[u8]) -> bool {
     let Ok(value) = read_body::<T>(body) else { return false };
     let (mut once, mut twice) = (Vec::new(), Vec::new());
     write_frame(&mut once, 7, &value);
-    let read: T = read_body(&once[HEAD..]).expect("what was written is read");
+    let read: T = read_body(&once[HEAD_BYTES..]).expect("what was written is read");
     write_frame(&mut twice, 7, &read);
     assert_eq!(once.escape_ascii().to_string(), twice.escape_ascii().to_string());
     let (taken, number, range) = first_frame(&once).expect("a frame").expect("a whole one");
-    assert_eq!((taken, number, range), (once.len(), 7, HEAD..once.len()));
+    assert_eq!((taken, number, range), (once.len(), 7, HEAD_BYTES..once.len()));
     true
 }
 
@@ -83,11 +83,11 @@ fn frames() {
     target.run(|input| {
         let (frames, error) = received(&[input]);
         assert_eq!((frames.clone(), error), received(&portions(input)), "cut into portions");
-        let bodies: usize = frames.iter().map(|(_, body)| HEAD + body.len()).sum();
+        let bodies: usize = frames.iter().map(|(_, body)| HEAD_BYTES + body.len()).sum();
         assert!(bodies <= input.len());
         // Also the input itself is a body, so that a mutation of its length does not hide all others.
         let bodies =
-            frames.iter().map(|(_, body)| body.as_slice()).chain([input, input.get(HEAD..).unwrap_or_default()]);
+            frames.iter().map(|(_, body)| body.as_slice()).chain([input, input.get(HEAD_BYTES..).unwrap_or_default()]);
         let kinds: Vec<(u32, String)> = bodies
             .map(|body| {
                 let readers: [fn(&[u8]) -> bool; 22] = [

@@ -1,8 +1,8 @@
 //! All terminal hosts of a daemon, behind one interface.
 //!
 //! Usually there is one host. After an upgrade there may also be an older one, which opens no new terminals and ends
-//! when the last of its terminals closes. The daemon sends no requests to a host of another protocol version, and lists
-//! it in the status.
+//! with its last terminal. The daemon sends no requests to a host of another protocol version, and only lists it in
+//! the status.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ffi::OsString;
@@ -39,29 +39,29 @@ use crate::server::{Identity, serve};
 use crate::terminal::{HostedTerminal, Keeper};
 use crate::wire::{Ask, OpenRefused, OpenRequest, OpenedTerminal, PlacePolicy, Refusal, Role, START_TIME, is_of_run};
 
-/// The way to start a host.
+/// Method of starting a host.
 #[derive(Debug, Clone)]
 pub enum Starter {
-    /// As a separate process, which gets the listening socket as its standard input.
+    /// As a separate process with the listening socket as its standard input.
     Program {
         /// The program, usually that of this process.
         program: PathBuf,
-        /// The arguments that make it a host.
+        /// Arguments that start it as a host.
         arguments: Vec<OsString>,
-        /// Another program and its arguments, used if the first one does not become a host.
+        /// Fallback program and its arguments, used if the first program fails to start a host.
         otherwise: Option<(PathBuf, Vec<OsString>)>,
         /// Path of its log.
         log: PathBuf,
-        /// Time limit of its first answer after its start.
+        /// Time limit for its first answer.
         start_time: Duration,
     },
-    /// As a task of this process, over the same kind of socket. Its terminals end with the process: for tests.
+    /// As a task of this process, for tests. Its terminals end with the process.
     InProcess(Box<Options>),
-    /// By this starter, over the same kind of socket: for simulations.
+    /// By this starter, for simulations.
     Given(Arc<dyn HostStarter>),
 }
 
-/// A way to start a host that does not depend on this process.
+/// Custom starter of hosts.
 pub trait HostStarter: fmt::Debug + Send + Sync {
     /// Starts a host that serves the clients of `listener`.
     ///
@@ -71,7 +71,7 @@ pub trait HostStarter: fmt::Debug + Send + Sync {
 }
 
 impl Starter {
-    /// Returns the other way to start a host, if there is one.
+    /// Returns the starter with the fallback program, if there is one.
     fn otherwise(&self) -> Option<Self> {
         match self {
             Self::Program { otherwise: Some((program, arguments)), log, start_time, .. } => Some(Self::Program {
@@ -103,7 +103,7 @@ pub enum HostsError {
     Remote(#[from] RemoteError),
 }
 
-/// The host with whose end a terminal ended.
+/// An ended host, whose terminals ended with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LostHost {
     /// Its process id, on its machine.
@@ -112,12 +112,12 @@ pub struct LostHost {
     pub machine: Option<String>,
 }
 
-/// A terminal, as lists show it.
+/// Entry of a list of terminals.
 #[derive(Debug, Clone)]
 pub struct ListedTerminal {
     /// Its state.
     pub description: Description,
-    /// The machine that it is on, if that is another one.
+    /// Machine of the terminal, if it is not this one.
     pub place: Option<RemotePlace>,
 }
 
@@ -126,11 +126,11 @@ pub struct ListedTerminal {
 pub enum HostState {
     /// New terminals open there.
     Current,
-    /// The host is of another version and keeps the terminals that it has.
+    /// The host is of another version and only keeps its existing terminals.
     Older,
-    /// The host speaks another version, and its terminals are out of reach.
+    /// The host speaks another protocol version; its terminals cannot be reached.
     Foreign,
-    /// The host does not answer, and its terminals are out of reach.
+    /// The host does not answer; its terminals cannot be reached.
     Silent,
 }
 
@@ -163,53 +163,52 @@ impl fmt::Debug for Hosts {
 
 struct Shared {
     role: Role,
-    /// The directory for the sockets of new hosts.
+    /// Directory of the sockets of new hosts.
     folder: PathBuf,
-    /// The directory with a note of each host: it outlives the other directory.
+    /// Directory with a record of each host. Unlike `folder`, it is persistent.
     notes: PathBuf,
     starter: Starter,
     version: String,
     on_secret: OnSecret,
     table: Mutex<Table>,
-    /// True if a noted host had ended at the start of this daemon, or has ended since, and may have performed any step
-    /// of the last daemon.
-    missed: AtomicBool,
-    /// Steps that are in doubt because a host has ended.
+    /// True if an ended host may have performed any step of the last daemon.
+    has_missed_steps: AtomicBool,
+    /// Steps with an unknown outcome because a host has ended.
     doubts: Mutex<Doubts>,
     /// Unsettled steps that an earlier daemon may have begun.
-    repeated: Mutex<BTreeSet<String>>,
-    /// Held during the start of a host, so that only one starts at a time.
+    repeated_steps: Mutex<BTreeSet<String>>,
+    /// Locked while a host starts, so that only one starts at a time.
     starting: tokio::sync::Mutex<()>,
-    /// Counts changes of the table's hosts.
+    /// Number of changes of the table's hosts.
     changed: watch::Sender<u64>,
     /// Terminal hosts on other machines.
     remote: OnceLock<RemoteHosts>,
 }
 
-/// Steps of runs whose effects an ended host may have performed. The notes of such hosts stay until the journal
-/// has the outcome of each step: the next daemon must not take a begun step for a new one.
+/// Steps of runs whose effects an ended host may have performed. The records of such hosts stay until the journal has
+/// the outcome of each step, so that the next daemon does not perform a begun step again.
 #[derive(Debug, Default)]
 struct Doubts {
-    /// The notes of the hosts that had ended when this daemon began.
+    /// Records of the hosts that had ended when this daemon started.
     records: Vec<HostRecord>,
     /// Sockets of hosts that have ended since.
     sockets: Vec<PathBuf>,
-    /// The steps. None until this daemon knows the runs of the last one.
+    /// The steps. `None` until this daemon knows the runs of the last one.
     steps: Option<BTreeSet<String>>,
 }
 
 #[derive(Default)]
 struct Table {
     hosts: Vec<KnownHost>,
-    /// Known hosts, by terminal.
-    kept: HashMap<TerminalId, Host>,
-    /// Hosts that did not answer at the start of this daemon, and have neither answered nor ended since.
+    /// Hosts of known terminals.
+    host_by_terminal: HashMap<TerminalId, Host>,
+    /// Hosts that have neither answered nor ended since the start of this daemon.
     silent: Vec<SilentHost>,
-    /// Terminals that ended with their host, oldest first, and its process id.
+    /// Terminals that ended with their host, and the host's process id, oldest first.
     lost: VecDeque<(TerminalId, u32)>,
 }
 
-/// A host that listens and does not answer, as a stopped process.
+/// A host that listens but does not answer, such as a stopped process.
 #[derive(Debug, Clone)]
 struct SilentHost {
     socket: PathBuf,
@@ -231,17 +230,17 @@ struct KnownHost {
     socket: String,
 }
 
-/// Time limit of the end of a host.
+/// Time limit for the end of a host.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum number of remembered lost terminals.
 const MAX_LOST_TERMINALS: usize = 1000;
 
-/// Interval between two checks of the terminals of a host of an older version.
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// Interval of checks of a host that sends no events: an older or a silent one.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Time limit of an answer that concerns no terminal, or all of them. Every client of the daemon may wait for the
-/// answer, and a stopped host never sends it.
+/// Time limit for an answer that does not concern one terminal. Every client of the daemon may wait for the answer, and
+/// a stopped host never sends it.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Sends a request, and waits at most [`ANSWER_TIMEOUT`] for the answer.
@@ -253,13 +252,12 @@ pub(crate) async fn answer<T: DeserializeOwned + Send + 'static>(host: &Host, as
     })
 }
 
-/// Time limit for a list of a host that did not answer the previous request. Longer than the round trip to a distant
-/// machine.
+/// Time limit for a list of a host that did not answer the previous list request. Longer than the round trip to a
+/// distant machine.
 const SILENT_LIST_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Requests the terminals of a host on another machine, as [`answer`] does. Callers wait for a silent host no longer
-/// than [`SILENT_LIST_TIMEOUT`]; its answer counts if it comes later, so that a slow host is not taken for a silent one
-/// again.
+/// Requests the terminals of a remote host, see [`answer`]. Waits for a silent host at most [`SILENT_LIST_TIMEOUT`]. A
+/// later answer still ends the silence, so that the next list waits longer for a slow host.
 pub(crate) async fn list<T: DeserializeOwned + Send + 'static>(host: &Host) -> Result<T, AskError> {
     let silent = || AskError::HostSilent { pid: host.greeting().pid };
     let was_silent = host.is_silent();
@@ -281,42 +279,41 @@ pub(crate) async fn list<T: DeserializeOwned + Send + 'static>(host: &Host) -> R
 /// Returns the first terminal that one of the hosts of this machine finds.
 async fn find_terminal(hosts: Vec<Host>, ask: Ask) -> Result<Option<HostedTerminal>, AskError> {
     let ask = Arc::new(ask);
-    let mut asking = JoinSet::new();
+    let mut requests = JoinSet::new();
     for host in hosts {
         let ask = ask.clone();
-        asking.spawn(async move {
+        requests.spawn(async move {
             let id = answer::<Option<TerminalId>>(&host, &ask).await;
             id.map(|id| id.map(|id| HostedTerminal::new(host, id)))
         });
     }
     let mut silent = None;
-    while let Some(Ok(found)) = asking.join_next().await {
+    while let Some(Ok(found)) = requests.join_next().await {
         match found {
             Ok(Some(found)) => return Ok(Some(found)),
             Err(error @ AskError::HostSilent { .. }) => silent = Some(error),
-            // A host that has ended keeps no terminals, and one of an older version that does not know the request
-            // has none to report.
+            // An ended host has no terminals, and an older host may not know the request.
             Ok(None) | Err(_) => {}
         }
     }
     silent.map_or(Ok(None), Err)
 }
 
-/// The part of [`Hosts::watch_activity`] that a client has seen.
+/// State that a client has seen with [`Hosts::watch_activity`].
 #[derive(Debug, Default)]
 pub struct SeenActivity {
-    /// The count of each host, by the number of the connection.
+    /// Activity count of each host, by the number of its connection.
     counts: HashMap<u64, u64>,
-    /// The counts of changes of the table's hosts, and of the connections to other machines.
+    /// Number of changes of the table's hosts, and of the connections to other machines.
     table: Option<(u64, u64)>,
 }
 
-/// The mark in the environment of a host.
+/// Value of [`TERMINAL_VARIABLE`] in the environment of a host.
 const HOST_MARK: &str = "host";
 
 impl Hosts {
-    /// Finds the hosts that listen in `folder`, and the hosts with a note in `notes`, wherever they listen; starts
-    /// none. `on_secret` receives every text that their terminals' users want hidden.
+    /// Finds the hosts that listen in `folder`, and those with a record in `notes`. Starts no host. `on_secret`
+    /// receives every text that users have hidden in the hosts' terminals.
     ///
     /// # Errors
     /// If reading a directory fails.
@@ -338,9 +335,9 @@ impl Hosts {
                 version: version.to_owned(),
                 on_secret: Arc::new(on_secret),
                 table: Mutex::default(),
-                missed: AtomicBool::new(false),
+                has_missed_steps: AtomicBool::new(false),
                 doubts: Mutex::default(),
-                repeated: Mutex::default(),
+                repeated_steps: Mutex::default(),
                 starting: tokio::sync::Mutex::default(),
                 changed: watch::Sender::default(),
                 remote: OnceLock::new(),
@@ -358,15 +355,15 @@ impl Hosts {
         for socket in sockets {
             let noted = noted.iter().find(|note| note.socket == socket);
             if let Some(note) = noted.filter(|note| !note.socket.exists() && note.lives()) {
-                // Its directory has disappeared, as at a logout.
+                // The directory of its socket was removed, as by a logout.
                 note.listen_again().await;
             }
             let mut connected = Host::connect(&socket, role, &hosts.shared.on_secret).await;
-            // A socket exists a moment before its host listens at it.
-            for _ in 0..records::MAX_LOOKS {
+            // The socket exists shortly before the host listens.
+            for _ in 0..records::MAX_POLLS {
                 let refused = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
                 match (&connected, noted.filter(|note| note.lives())) {
-                    (Err(error), Some(note)) if refused(error) => note.moment().await,
+                    (Err(error), Some(note)) if refused(error) => note.wait_poll_interval().await,
                     _ => break,
                 }
                 connected = Host::connect(&socket, role, &hosts.shared.on_secret).await;
@@ -385,7 +382,7 @@ impl Hosts {
         Ok(hosts)
     }
 
-    /// Starts a host if there is none for new terminals, so that the first of them need not wait for it.
+    /// Starts a host if there is none for new terminals, so that the first terminal opens faster.
     ///
     /// # Errors
     /// If its start fails.
@@ -396,29 +393,29 @@ impl Hosts {
 
     /// Enables connections to other machines. Called once.
     pub fn reach(&self, setup: RemoteSetup) {
-        // A second setup would leave the connections of the first one without an owner.
+        // Ignore a second setup: the connections of the first one would lose their owner.
         let _ = self.shared.remote.set(RemoteHosts::new(setup));
     }
 
-    /// Takes over the machines that the user has named; connects to those that have terminals.
+    /// Sets the configured machines, and connects to those that have terminals.
     pub fn configure_remotes(&self, configs: &[RemoteHostConfig]) {
         if let Some(remote) = self.shared.remote.get() {
             remote.configure(configs);
         }
     }
 
-    /// Waits until the configuration has a machine with this destination.
+    /// Waits until the configuration contains this machine.
     #[boxed]
     pub async fn await_remote(&self, config: &RemoteHostConfig) {
         let Some(remote) = self.shared.remote.get() else { return };
-        let mut moved = remote.follow();
+        let mut remote_changed = remote.follow();
         while !remote.status().iter().any(|status| status.config == *config) {
-            // The hosts own the sender, which stays.
-            let _ = moved.changed().await;
+            // `changed` cannot fail: `remote` owns the sender.
+            let _ = remote_changed.changed().await;
         }
     }
 
-    /// Returns the status of the machines that the user has named.
+    /// Returns the status of the configured machines.
     #[must_use]
     pub fn remote_status(&self) -> Vec<RemoteHostStatus> {
         self.shared.remote.get().map(RemoteHosts::status).unwrap_or_default()
@@ -427,13 +424,13 @@ impl Hosts {
     /// Connects to a machine, unless it is connected, and starts a terminal host there if there is none.
     ///
     /// # Errors
-    /// If there is no such machine, it is out of reach for that time, or a person has to do something first.
+    /// If there is no such machine, it cannot be reached within that time, or a person has to act first.
     #[boxed]
     pub async fn reach_remote(&self, name: &str, patience: Duration) -> Result<(), RemoteError> {
         self.remote(name)?.find_machine(name)?.current(patience).await.map(drop)
     }
 
-    /// Does the same without a delay, for a person, and reports any failure.
+    /// Connects to a machine at once, for a person, and reports any failure.
     ///
     /// # Errors
     /// If there is no such machine, or the first attempt does not reach it within that time.
@@ -451,7 +448,7 @@ impl Hosts {
         self.remote(name)?.target(name).await
     }
 
-    /// Returns the target of the last connection to a machine, if there is a known one.
+    /// Returns the target of the last connection to a machine, if known.
     ///
     /// # Errors
     /// If there is no such machine.
@@ -459,7 +456,7 @@ impl Hosts {
         self.remote(name)?.dialed(name)
     }
 
-    /// Returns the machine of a terminal, if that is another one and known without asking it.
+    /// Returns the machine of a terminal on another machine, if this machine has a record of the terminal.
     #[must_use]
     pub fn machine_of(&self, id_or_name: &str) -> Option<String> {
         self.shared.remote.get()?.find_noted_terminal(id_or_name)?.machine().map(str::to_owned)
@@ -473,7 +470,7 @@ impl Hosts {
     /// Opens a terminal on this machine.
     ///
     /// # Errors
-    /// If there is no host, or it does not open it.
+    /// If no host starts, or the host does not open the terminal.
     #[boxed]
     pub async fn open(&self, spec: Spec) -> Result<(HostedTerminal, OpenedTerminal), HostsError> {
         self.open_on(spec, None, CLIENT_CONNECT_TIMEOUT, PlacePolicy::AtOnce).await
@@ -483,7 +480,7 @@ impl Hosts {
     /// without a connection.
     ///
     /// # Errors
-    /// If the machine is out of reach, there is no host, or it does not open the terminal.
+    /// If the machine cannot be reached, no host starts, or the host does not open the terminal.
     #[boxed]
     pub async fn open_on(
         &self,
@@ -492,7 +489,7 @@ impl Hosts {
         patience: Duration,
         place: PlacePolicy,
     ) -> Result<(HostedTerminal, OpenedTerminal), HostsError> {
-        // A terminal that the step has opened before has the name itself.
+        // If the step was begun before, its own terminal may have the name already.
         let is_known = spec
             .step
             .as_deref()
@@ -501,7 +498,7 @@ impl Hosts {
             let (mut others, noted) =
                 (self.older(), self.shared.remote.get().and_then(|remote| remote.find_noted_terminal(name)));
             if machine.is_some() {
-                others.extend(self.current_now());
+                others.extend(self.find_current());
             }
             let taken = match noted {
                 Some(terminal) => Some(terminal.id().clone()),
@@ -517,7 +514,7 @@ impl Hosts {
             let (host, opened) = loop {
                 let host = self.host_for(step.as_deref()).await?;
                 match host.ask::<Result<OpenedTerminal, OpenRefused>>(&request).await {
-                    // An earlier daemon had another current host.
+                    // An earlier daemon has retired this host.
                     Err(AskError::Refused(Refusal::Retiring)) => {
                         self.set_older(&host);
                         step.iter().for_each(|step| host.forget_step(step));
@@ -525,15 +522,15 @@ impl Hosts {
                     opened => break (host, opened??),
                 }
             };
-            self.lock().kept.insert(opened.id.clone(), host.clone());
+            self.lock().host_by_terminal.insert(opened.id.clone(), host.clone());
             return Ok((HostedTerminal::new(host, opened.id.clone()), opened));
         };
-        self.open_there(spec, machine, patience, place).await
+        self.open_remote(spec, machine, patience, place).await
     }
 
-    /// Opens a terminal on another machine. Records it before the request: only a noted terminal later counts as one of
-    /// that machine.
-    async fn open_there(
+    /// Opens a terminal on another machine. Records the opening before the request, because only recorded terminals are
+    /// accepted from that machine.
+    async fn open_remote(
         &self,
         spec: Spec,
         machine: &str,
@@ -548,7 +545,7 @@ impl Hosts {
         let spec = Spec { step: Some(step.clone()), ..spec };
         let request = OpenRequest::on_another_machine(spec.clone()).at(place);
         let request = Ask::Open(Box::new(request));
-        let keeper = Keeper::There(host.clone());
+        let keeper = Keeper::Remote(host.clone());
         let opened = match keeper.ask::<Result<OpenedTerminal, OpenRefused>>(&request, patience).await {
             Ok(Ok(opened)) => opened,
             Ok(Err(refused)) => {
@@ -556,19 +553,19 @@ impl Hosts {
                 return Err(refused.into());
             }
             Err(error) => {
-                // The host may have carried out an earlier request: only the host knows that it has not.
+                // Only the host's refusal proves that it has executed no earlier request.
                 if error.is_answer() || (opening.is_first && !error.is_outcome_unknown()) {
                     machine.abandon_opening(&step).await;
                 }
-                // The request of an earlier daemon did not reach it, and it opens no new terminals.
+                // The host retires and has not received the request of an earlier daemon: try another host.
                 if matches!(error, AskError::Refused(Refusal::Retiring)) && !host.opens_new() {
-                    return Box::pin(self.open_there(spec, machine.config().name.as_str(), patience, place)).await;
+                    return Box::pin(self.open_remote(spec, machine.config().name.as_str(), patience, place)).await;
                 }
                 return Err(error.into());
             }
         };
         let name = machine.config().name.as_str();
-        // A host of this machine that does not answer keeps known terminals.
+        // `is_here` also covers known terminals of silent hosts.
         let is_here = self.is_here(&opened.id)
             || find_terminal(self.reachable(), Ask::Find(opened.id.to_string()))
                 .await
@@ -579,18 +576,18 @@ impl Hosts {
         Ok((HostedTerminal::on(host, requested), opened))
     }
 
-    /// Returns whether this machine has or had a terminal of that id; a lost one counts.
+    /// Returns whether this machine has a terminal with this id, or had one that was lost.
     fn is_here(&self, id: &TerminalId) -> bool {
         let table = self.lock();
-        table.kept.contains_key(id) || table.lost.iter().any(|(lost, _)| lost == id)
+        table.host_by_terminal.contains_key(id) || table.lost.iter().any(|(lost, _)| lost == id)
     }
 
     /// Returns the files of this machine, or of another one. `patience` is the time that a request waits for a machine
-    /// without a connection. `step` is the step that writes one of them: it does so once, which the terminal host of
-    /// the machine ensures.
+    /// without a connection. `step` is the step that writes one of the files; the terminal host of the machine ensures
+    /// that it does so only once.
     ///
     /// # Errors
-    /// If the machine is out of reach, or has no terminal host.
+    /// If the machine cannot be reached, or has no terminal host.
     #[boxed]
     pub async fn files(
         &self,
@@ -602,9 +599,9 @@ impl Hosts {
             return Ok(match step {
                 Some(step) => {
                     let host = self.host_for(Some(&step)).await?;
-                    MachineFiles::written_once(Keeper::Here(host), patience, step)
+                    MachineFiles::written_once(Keeper::Local(host), patience, step)
                 }
-                None => MachineFiles::here(),
+                None => MachineFiles::local(),
             });
         };
         let machine = self.remote(machine)?.find_machine(machine)?;
@@ -616,33 +613,33 @@ impl Hosts {
             Some(step) => machine.begin_write(step, &host).await,
             None => true,
         };
-        Ok(MachineFiles::there(host, patience, step, is_first))
+        Ok(MachineFiles::remote(host, patience, step, is_first))
     }
 
-    /// Returns the steps of runs whose results the connected hosts keep, and of those whose hosts on other machines
-    /// have ended. `asked` has the numbers of the connections with an earlier request; the result leaves these out.
+    /// Returns the steps of runs whose results the connected hosts keep, and the steps of ended remote hosts. `queried`
+    /// has the numbers of connections that were queried before; their hosts are skipped.
     #[boxed]
-    pub async fn unsettled(&self, asked: &mut BTreeSet<u64>) -> Vec<String> {
+    pub async fn unsettled(&self, queried: &mut BTreeSet<u64>) -> Vec<String> {
         let mut steps = self.shared.remote.get().map(RemoteHosts::lost_steps).unwrap_or_default();
-        for host in self.connected().into_iter().filter(|host| asked.insert(host.number())) {
+        for host in self.connected().into_iter().filter(|host| queried.insert(host.number())) {
             match tokio::time::timeout(ANSWER_TIMEOUT, host.unsettled()).await {
                 Ok(Ok(unsettled)) => steps.extend(unsettled),
-                // The host keeps the results until a later daemon requests them, or its next run ends.
+                // The host keeps the results for a later query.
                 Ok(Err(_)) | Err(_) => tracing::warn!(pid = host.greeting().pid, "a terminal host does not answer"),
             }
         }
         steps
     }
 
-    /// Records that this daemon has stored the results of `steps`, or has given the steps up: one step, or all that
-    /// begin with a text that ends with `/`. Closes the terminals of their single commands. Does not wait for the
+    /// Records that this daemon has stored the results of `steps`, or has abandoned the steps. `steps` is one step, or
+    /// a prefix of steps that ends with `/`. Closes the terminals of their single commands. Does not wait for the
     /// hosts.
     pub fn settle(&self, steps: &str) {
         self.reachable().iter().for_each(|host| host.settle(steps));
         if let Some(remote) = self.shared.remote.get() {
             remote.settle(steps);
         }
-        self.shared.repeated.lock().retain(|step| !names_step(steps, step));
+        self.shared.repeated_steps.lock().retain(|step| !names_step(steps, step));
         let mut doubts = self.shared.doubts.lock();
         if let Some(doubted) = &mut doubts.steps {
             doubted.retain(|step| !names_step(steps, step));
@@ -650,8 +647,8 @@ impl Hosts {
         self.shared.end_doubts(&mut doubts);
     }
 
-    /// Records the steps that the runs of the last daemon wait for. They are in doubt if a host has ended since. If
-    /// they are all that there are, later daemons doubt no others because of this host.
+    /// Records the steps that the runs of the last daemon wait for; they are in doubt if a host has ended since. With
+    /// `are_all`, later daemons doubt no other steps because of the hosts that have ended so far.
     pub fn doubt(&self, pending: BTreeSet<String>, are_all: bool) {
         let mut doubts = self.shared.doubts.lock();
         for record in doubts.records.iter_mut().filter(|record| are_all && record.doubted.is_none()) {
@@ -664,9 +661,9 @@ impl Hosts {
         self.shared.end_doubts(&mut doubts);
     }
 
-    /// Abandons a step: prevents its effects in progress if possible, and closes the shells of its single commands. Does
-    /// not wait for the hosts. Another machine learns of the step of a run only if it was requested there: its name may be
-    /// the claim of a third machine.
+    /// Abandons a step: cancels its effects in progress if possible, and closes the shells of its single commands. Does
+    /// not wait for the hosts. Sends the step of a run to another machine only if it was requested there, because a
+    /// third machine may have claimed its name.
     pub fn give_up(&self, step: &str) {
         let hosts = match self.shared.remote.get() {
             Some(remote) if is_of_run(step) => {
@@ -680,22 +677,22 @@ impl Hosts {
 
     /// Records that an earlier daemon may have begun a step.
     pub fn record_repeated(&self, step: &str) {
-        self.shared.repeated.lock().insert(step.to_owned());
+        self.shared.repeated_steps.lock().insert(step.to_owned());
     }
 
-    /// Ends [`Self::record_repeated`].
+    /// Undoes [`Self::record_repeated`].
     pub fn forget_repeated(&self, step: &str) {
-        self.shared.repeated.lock().remove(step);
+        self.shared.repeated_steps.lock().remove(step);
     }
 
-    /// Returns whether an earlier daemon may have begun an unsettled step: a request that does not reach its host
-    /// leaves the outcome unknown.
+    /// Returns whether an earlier daemon may have begun an unsettled step. If its host cannot be reached, its outcome
+    /// is unknown.
     #[must_use]
     pub fn is_repeated(&self, step: &str) -> bool {
-        self.shared.repeated.lock().contains(step)
+        self.shared.repeated_steps.lock().contains(step)
     }
 
-    /// Returns whether a step has requested a terminal on another machine, which has not refused it.
+    /// Returns whether a step has requested a terminal on another machine, which has not refused the request.
     #[must_use]
     pub fn has_requested_opening(&self, step: &str) -> bool {
         self.shared.remote.get().is_some_and(|remote| remote.opening(step).is_some())
@@ -730,11 +727,11 @@ impl Hosts {
         self.current().await
     }
 
-    /// Returns the host of an older version that has performed an effect of a step for an earlier daemon: a list of
-    /// unsettled steps does not have those of clients.
+    /// Returns the older host that has performed an effect of a step for an earlier daemon. Queries the hosts, because
+    /// lists of unsettled steps lack the steps of clients.
     ///
     /// # Errors
-    /// If one of them does not answer, or does not know the request.
+    /// If an older host does not answer, or does not know the request.
     async fn find_older_with_step(&self, step: &str) -> Result<Option<Host>, AskError> {
         for host in self.older() {
             if answer(&host, &Ask::HasStep(step.to_owned())).await? {
@@ -744,68 +741,66 @@ impl Hosts {
         Ok(None)
     }
 
-    /// Waits until each host that did not answer at the start of this daemon has answered or ended: until then, it may
-    /// perform or have performed any step of an earlier daemon.
+    /// Waits until each host that was silent at the start of this daemon has answered or ended. Until then, it may have
+    /// performed any step of an earlier daemon.
     #[boxed]
     pub async fn await_silent(&self) {
         let mut changed = self.shared.changed.subscribe();
         while self.silent_pid().is_some() {
-            // The sender is ours and stays.
+            // `changed` cannot fail: `self` owns the sender.
             let _ = changed.changed().await;
         }
     }
 
-    /// Waits for silent hosts, but no longer than for another answer.
+    /// Waits for silent hosts, at most [`ANSWER_TIMEOUT`].
     ///
     /// # Errors
-    /// If one of them still does not answer.
+    /// If one of the hosts still does not answer.
     async fn await_silent_briefly(&self) -> Result<(), AskError> {
         let Some(pid) = self.silent_pid() else { return Ok(()) };
         tokio::time::timeout(ANSWER_TIMEOUT, self.await_silent()).await.map_err(|_| AskError::HostSilent { pid })
     }
 
-    /// Returns the process id of a host that did not answer at the start of this daemon, and has not since; 0 if it is
-    /// unknown.
+    /// Returns the process id of a host that has been silent since the start of this daemon; 0 if unknown.
     #[must_use]
     pub fn silent_pid(&self) -> Option<u32> {
         self.lock().silent.first().map(SilentHost::pid)
     }
 
-    /// Returns whether the host of a step of the last daemon may have ended with its result.
+    /// Returns whether the result of a step of the last daemon may be lost with its host.
     #[must_use]
     pub fn is_in_doubt(&self, step: &str) -> bool {
         let is_noted = || {
             let doubts = self.shared.doubts.lock();
             doubts.records.iter().any(|record| record.doubted.as_ref().is_some_and(|steps| steps.contains(step)))
         };
-        // Ignore the claims of other machines.
-        (self.shared.missed.load(Ordering::Relaxed) || is_noted()) && self.host_with_step(step).is_none()
+        // Only hosts on this machine count, not the claims of other machines.
+        (self.shared.has_missed_steps.load(Ordering::Relaxed) || is_noted()) && self.host_with_step(step).is_none()
     }
 
-    /// Returns the hosts on this machine, and those on connected machines.
+    /// Returns the reachable hosts on this machine, and the hosts on connected machines.
     fn connected(&self) -> Vec<Host> {
         let mut hosts = self.reachable();
         hosts.extend(
-            self.shared.remote.get().map(RemoteHosts::up).unwrap_or_default().into_iter().map(|(_, host)| host),
+            self.shared.remote.get().map(RemoteHosts::connected).unwrap_or_default().into_iter().map(|(_, host)| host),
         );
         hosts
     }
 
-    /// Returns the terminal with this id or name. The first request to a terminal found by its id may show that it has
-    /// closed. Terminals of this machine come first. Another machine receives no request: it has the terminals that
-    /// this installation has opened there.
+    /// Returns the terminal with this id or name; a terminal found by its id may have closed. Terminals of this machine
+    /// take precedence. Other machines receive no request: their terminals are found in the records of this machine.
     ///
     /// # Errors
-    /// If no host has a terminal of this name, and one that may have it does not answer.
+    /// If no host has such a terminal, and a host that may have it does not answer.
     #[boxed]
     pub async fn get(&self, id_or_name: &str) -> Result<Option<HostedTerminal>, AskError> {
         let reachable = self.reachable();
         let remote = self.shared.remote.get().and_then(|remote| remote.find_noted_terminal(id_or_name));
         if let Ok(id) = id_or_name.parse::<TerminalId>() {
-            if let Some(host) = self.lock().kept.get(&id).cloned() {
+            if let Some(host) = self.lock().host_by_terminal.get(&id).cloned() {
                 return Ok(Some(HostedTerminal::new(host, id)));
             }
-            // No other machine has a note of the id of a terminal here.
+            // Records of remote terminals never have the id of a terminal here.
             if remote.is_some() {
                 return Ok(remote);
             }
@@ -820,17 +815,17 @@ impl Hosts {
         };
         match found {
             Ok(None) => Ok(remote),
-            // The name was free here when the terminal there received it.
+            // A silent host does not matter: the name was free here when the remote terminal received it.
             Err(_) if remote.is_some() => Ok(remote),
             found => found,
         }
     }
 
-    /// Returns the terminal that a step opened, also one of this machine that has closed since. Waits for an opening
-    /// that is under way. A host of an older version that does not know the request counts as having opened none.
+    /// Returns the terminal that a step opened, also if it has closed since on this machine. Waits for an opening in
+    /// progress. An older host that does not know the request counts as having opened none.
     ///
     /// # Errors
-    /// If no host knows the step, and one that may have opened it does not answer.
+    /// If no host knows the step, and a host that may have opened its terminal does not answer.
     #[boxed]
     pub async fn opened_by(&self, step: &str) -> Result<Option<HostedTerminal>, AskError> {
         let remote = self.shared.remote.get();
@@ -841,8 +836,8 @@ impl Hosts {
         self.find_with_silent(Ask::OpenedBy(step.to_owned())).await
     }
 
-    /// Returns the first terminal that one of the hosts of this machine finds. Where none does, it may be one of a silent
-    /// host, which has some time to answer.
+    /// Returns the first terminal that a host of this machine finds. If none does, waits briefly for silent hosts and
+    /// tries again.
     async fn find_with_silent(&self, ask: Ask) -> Result<Option<HostedTerminal>, AskError> {
         let found = find_terminal(self.reachable(), ask.clone()).await?;
         if found.is_some() || self.silent_pid().is_none() {
@@ -852,12 +847,12 @@ impl Hosts {
         find_terminal(self.reachable(), ask).await
     }
 
-    /// Returns whether this terminal is known to have ended with its host.
+    /// Returns whether this terminal ended with its host.
     fn is_lost(&self, id: &str) -> bool {
         self.lock().lost.iter().any(|(lost, _)| lost.as_str() == id)
     }
 
-    /// Returns the process id of the host that this terminal ended with, if it ended that way.
+    /// Returns the ended host with which this terminal ended, if any.
     #[must_use]
     pub fn lost(&self, id: &str) -> Option<LostHost> {
         let here = self.lock().lost.iter().find(|(lost, _)| lost.as_str() == id).map(|(_, pid)| *pid);
@@ -870,18 +865,18 @@ impl Hosts {
         }
     }
 
-    /// Describes all open terminals, oldest first: terminals on a machine without a connection with their last known
+    /// Describes all open terminals, oldest first. Terminals on a machine without a connection have their last known
     /// state.
     #[boxed]
     pub async fn list(&self) -> Vec<ListedTerminal> {
         let mut all = Vec::new();
         for host in self.reachable() {
-            // A host that has ended at this moment keeps no terminals; a stopped one continues later.
+            // Skip a host that has just ended, or is stopped.
             let Ok(listed) = answer::<Vec<Description>>(&host, &Ask::List).await else { continue };
-            // A terminal that its host no longer lists has closed, and has not ended with the host.
+            // A terminal that its host no longer lists has closed; it will not count as lost with the host.
             let pid = host.greeting().pid;
             self.lock()
-                .kept
+                .host_by_terminal
                 .retain(|id, keeper| keeper.greeting().pid != pid || listed.iter().any(|terminal| terminal.id == *id));
             all.extend(listed.into_iter().map(|description| ListedTerminal { description, place: None }));
         }
@@ -900,41 +895,44 @@ impl Hosts {
         loop {
             let mut changed = self.shared.changed.subscribe();
             let remote = self.shared.remote.get();
-            let mut moved = remote.map(RemoteHosts::follow);
+            let mut remote_changed = remote.map(RemoteHosts::follow);
             let mut hosts = self.reachable();
-            hosts.extend(remote.map(RemoteHosts::up).unwrap_or_default().into_iter().map(|(_, host)| host));
-            let table = (*changed.borrow_and_update(), moved.as_mut().map_or(0, |moved| *moved.borrow_and_update()));
+            hosts.extend(remote.map(RemoteHosts::connected).unwrap_or_default().into_iter().map(|(_, host)| host));
+            let table = (
+                *changed.borrow_and_update(),
+                remote_changed.as_mut().map_or(0, |changed| *changed.borrow_and_update()),
+            );
             if seen.table != Some(table) {
                 seen.table = Some(table);
                 seen.counts.retain(|number, _| hosts.iter().any(|host| host.number() == *number));
                 return;
             }
-            let mut asking = JoinSet::new();
+            let mut requests = JoinSet::new();
             for host in hosts {
                 let number = host.number();
                 let known = seen.counts.get(&number).copied();
-                asking.spawn(async move {
+                requests.spawn(async move {
                     match host.ask::<u64>(&Ask::WatchActivity(known)).await {
                         Ok(count) => (number, count),
                         Err(AskError::Refused(Refusal::NotUnderstood)) => {
-                            tokio::time::sleep(LOOK_INTERVAL).await;
+                            tokio::time::sleep(POLL_INTERVAL).await;
                             (number, 0)
                         }
-                        // The table changes soon after the host's end.
+                        // The table changes soon after the end of the host.
                         Err(_) => std::future::pending().await,
                     }
                 });
             }
             tokio::select! {
-                Some(Ok((number, count))) = asking.join_next() => {
+                Some(Ok((number, count))) = requests.join_next() => {
                     seen.counts.insert(number, count);
                     return;
                 }
-                // The senders are ours and stay.
+                // `changed` cannot fail: `self` owns the senders.
                 _ = changed.changed() => {}
                 () = async {
-                    match &mut moved {
-                        Some(moved) => drop(moved.changed().await),
+                    match &mut remote_changed {
+                        Some(remote_changed) => drop(remote_changed.changed().await),
                         None => std::future::pending().await,
                     }
                 } => {}
@@ -942,37 +940,37 @@ impl Hosts {
         }
     }
 
-    /// Returns a future that ends once the table of hosts changes, here or on other machines, counted from this call.
+    /// Returns a future that ends at the first change of the hosts, here or on other machines, after this call.
     pub fn changed(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut changed = self.shared.changed.subscribe();
-        let mut moved = self.shared.remote.get().map(RemoteHosts::follow);
+        let mut remote_changed = self.shared.remote.get().map(RemoteHosts::follow);
         async move {
-            let moved = async {
-                match &mut moved {
-                    Some(moved) => drop(moved.changed().await),
+            let remote_change = async {
+                match &mut remote_changed {
+                    Some(remote_changed) => drop(remote_changed.changed().await),
                     None => std::future::pending().await,
                 }
             };
             tokio::select! {
                 _ = changed.changed() => {}
-                () = moved => {}
+                () = remote_change => {}
             }
         }
     }
 
-    /// Hides texts in all output, also for later daemons. A host that does not answer in time carries the
-    /// requests out once it continues, before any later request.
+    /// Hides texts in all output, also for later daemons. A stopped host executes the requests once it continues,
+    /// before any later request.
     #[boxed]
     pub async fn remember(&self, secrets: &[SecretText]) {
-        let mut telling = JoinSet::new();
+        let mut requests = JoinSet::new();
         for host in self.reachable() {
             for secret in secrets {
                 let (host, ask) = (host.clone(), Ask::Remember(secret.clone()));
-                // A host that has just ended returns no text.
-                telling.spawn(async move { drop(answer::<()>(&host, &ask).await) });
+                // Ignore the error: an ended host sends no output.
+                requests.spawn(async move { drop(answer::<()>(&host, &ask).await) });
             }
         }
-        telling.join_all().await;
+        requests.join_all().await;
     }
 
     /// Returns the status of the hosts.
@@ -1008,7 +1006,7 @@ impl Hosts {
         table.hosts.iter().map(|known| (known.socket.clone(), known.state)).collect()
     }
 
-    /// Returns the ids of the processes of all known hosts, understood or not.
+    /// Returns the process ids of all known hosts, also of silent and foreign ones.
     #[must_use]
     pub fn processes(&self) -> Vec<u32> {
         let table = self.lock();
@@ -1017,7 +1015,7 @@ impl Hosts {
     }
 
     /// Closes every terminal and ends every host, also hosts of another protocol version. A host that does not answer
-    /// receives a signal, and a continuation to act on it.
+    /// receives SIGTERM and SIGCONT.
     #[boxed]
     pub async fn shut_down(&self) {
         let (hosts, silent) = {
@@ -1027,13 +1025,12 @@ impl Hosts {
         silent.iter().map(SilentHost::pid).filter(|pid| *pid != 0).for_each(end_process);
         let ending = hosts.into_iter().map(|KnownHost { host, state, .. }| {
             tokio::spawn(async move {
-                // A host that has ended already needs nothing more.
+                // Other errors mean that the host has ended already.
                 let silent =
                     || async { matches!(answer::<()>(&host, &Ask::Shutdown).await, Err(AskError::HostSilent { .. })) };
                 if state == HostState::Foreign || silent().await {
                     end_process(host.greeting().pid);
                 }
-                // Waits no longer for a host that does not end.
                 if tokio::time::timeout(SHUTDOWN_TIMEOUT, host.lost()).await.is_err() {
                     tracing::error!(pid = host.greeting().pid, "a terminal host does not end; its terminals are left");
                 }
@@ -1065,34 +1062,34 @@ impl Hosts {
         table.hosts.iter().filter(|known| known.state == HostState::Older).map(|known| known.host.clone()).collect()
     }
 
-    fn current_now(&self) -> Option<Host> {
+    fn find_current(&self) -> Option<Host> {
         let table = self.lock();
         let current = table.hosts.iter().find(|known| known.state == HostState::Current && !known.host.is_lost());
         current.map(|known| known.host.clone())
     }
 
     async fn current(&self) -> Result<Host, HostsError> {
-        if let Some(host) = self.current_now() {
+        if let Some(host) = self.find_current() {
             return Ok(host);
         }
-        let _alone = self.shared.starting.lock().await;
-        if let Some(host) = self.current_now() {
+        let _start_guard = self.shared.starting.lock().await;
+        if let Some(host) = self.find_current() {
             return Ok(host);
         }
         let starter = &self.shared.starter;
-        match (self.started(starter).await, starter.otherwise()) {
+        match (self.start_and_connect(starter).await, starter.otherwise()) {
             (Err(error), Some(otherwise)) if error.kind() != io::ErrorKind::TimedOut => {
                 tracing::warn!(%error, "the first program does not become a terminal host; another one is started");
-                self.started(&otherwise).await
+                self.start_and_connect(&otherwise).await
             }
             (started, _) => started,
         }
         .map_err(HostsError::NotStarted)
     }
 
-    /// Starts a host and connects to it. Removes the files of a program that has ended; a later search finds a slow
-    /// one.
-    async fn started(&self, starter: &Starter) -> io::Result<Host> {
+    /// Starts a host and connects to it. Removes the files of a failed host, but not of a slow one, which a later
+    /// search finds.
+    async fn start_and_connect(&self, starter: &Starter) -> io::Result<Host> {
         let socket = self.shared.folder.join(socket_name());
         let mut child = self.start(starter, &socket)?;
         let pid = child.as_ref().map_or_else(std::process::id, Child::id);
@@ -1108,11 +1105,11 @@ impl Hosts {
             }
             Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(error),
             Err(error) => {
-                // Nothing listens there any more.
+                // The host has failed, so no process listens on the socket.
                 let _ = std::fs::remove_file(&socket);
                 records::remove(&self.shared.notes, &socket);
                 if let Some(mut child) = child.take() {
-                    // It may have ended already; then the wait only collects it.
+                    // Ignore the error: the process may have ended already.
                     let _ = child.kill();
                     let _ = tokio::task::spawn_blocking(move || child.wait()).await;
                 }
@@ -1121,7 +1118,7 @@ impl Hosts {
         }
     }
 
-    /// Starts a host that listens at `socket`. It accepts connections at once: the socket is there before the host.
+    /// Starts a host that listens at `socket`. The socket is created first, so that it accepts connections at once.
     fn start(&self, starter: &Starter, socket: &Path) -> io::Result<Option<Child>> {
         let listener = StdUnixListener::bind(socket)?;
         std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600))?;
@@ -1131,15 +1128,15 @@ impl Hosts {
                 let child = Command::new(program)
                     .args(arguments)
                     .current_dir("/")
-                    // A host belongs to no terminal, also after a start from inside of one. The mark shows every daemon
-                    // that the host's descendants run in a kept terminal.
+                    // The host does not belong to the terminal in which it may be started. The mark tells every daemon
+                    // that descendants of the host run in a kept terminal.
                     .env(TERMINAL_VARIABLE, HOST_MARK)
                     .stdin(Stdio::from(OwnedFd::from(listener)))
                     .stdout(Stdio::null())
                     .stderr(Stdio::from(log))
                     .spawn();
                 if child.is_err() {
-                    // A socket without a host would only mislead clients.
+                    // Clients would wait for a host on this socket.
                     let _ = std::fs::remove_file(socket);
                 }
                 child.map(Some)
@@ -1156,12 +1153,12 @@ impl Hosts {
         }
     }
 
-    /// Takes a host into the table and watches for its end.
+    /// Adds a host to the table and watches for its end.
     async fn adopt(&self, host: Host, child: Option<Child>, socket: PathBuf) {
         let greeting = host.greeting();
-        // A host that has just started is the one to use, even if the program on disk is a later one already.
+        // Use a host that was just started, even if the program on disk has another version already.
         let is_compatible = greeting.version == self.shared.version || child.is_some();
-        let state = match (host.is_understood(), is_compatible, self.current_now()) {
+        let state = match (host.is_understood(), is_compatible, self.find_current()) {
             (false, ..) => HostState::Foreign,
             (true, true, None) => HostState::Current,
             (true, ..) => HostState::Older,
@@ -1174,7 +1171,7 @@ impl Hosts {
                     version = greeting.version,
                     "a terminal host of an older version runs until its last terminal ends"
                 );
-                // It ends with its last terminal; a host that has ended already needs nothing more.
+                // Ignore the error: the host has ended already.
                 let _ = answer::<()>(&host, &Ask::Retire).await;
             }
             HostState::Foreign => tracing::warn!(
@@ -1186,31 +1183,31 @@ impl Hosts {
             ),
         }
         if state != HostState::Foreign {
-            let kept: Vec<Description> = answer(&host, &Ask::List).await.unwrap_or_default();
-            self.lock().kept.extend(kept.into_iter().map(|terminal| (terminal.id, host.clone())));
+            let terminals: Vec<Description> = answer(&host, &Ask::List).await.unwrap_or_default();
+            self.lock().host_by_terminal.extend(terminals.into_iter().map(|terminal| (terminal.id, host.clone())));
         }
         let name = socket.file_name().unwrap_or_default().to_string_lossy().into_owned();
         self.lock().hosts.push(KnownHost { host: host.clone(), state, socket: name });
         self.shared.changed.send_modify(|changed| *changed += 1);
         let hosts = Arc::downgrade(&self.shared);
-        let (pid, over) = (greeting.pid, host.clone());
+        let (pid, lost_host) = (greeting.pid, host.clone());
         drop(host);
         tokio::spawn(async move {
-            over.lost().await;
+            lost_host.lost().await;
             if let Some(mut child) = child {
-                // It has closed its socket, so it is ending, and its parent has to collect it.
+                // The host has closed its socket and is ending. Wait for the process, so that no zombie is left.
                 let _ = tokio::task::spawn_blocking(move || child.wait()).await;
             }
             if let Some(shared) = hosts.upgrade() {
-                let steps = over.steps();
+                let steps = lost_host.steps();
                 let is_daemon = shared.role == Role::Daemon;
                 if is_daemon {
-                    // Its socket has no further use, whether the host could remove it or not.
+                    // Ignore the error: the host may have removed its socket.
                     let _ = std::fs::remove_file(&socket);
                 }
-                // Without its mark, it may have performed any step of a client.
+                // Without an end mark, the host may have performed any step of a client.
                 let has_lost_steps = is_daemon && std::fs::remove_file(records::end_mark(&socket)).is_err();
-                shared.missed.fetch_or(has_lost_steps || !steps.is_empty(), Ordering::Relaxed);
+                shared.has_missed_steps.fetch_or(has_lost_steps || !steps.is_empty(), Ordering::Relaxed);
                 let mut doubts = shared.doubts.lock();
                 doubts.sockets.push(socket);
                 if !steps.is_empty() {
@@ -1223,12 +1220,12 @@ impl Hosts {
         });
     }
 
-    /// Forgets a host that has ended, and remembers what ended with it.
+    /// Removes an ended host from the table, and records its terminals as lost.
     fn forget(&self, pid: u32) {
         let mut table = self.lock();
         table.hosts.retain(|known| known.host.greeting().pid != pid || !known.host.is_lost());
-        let Table { kept, lost, .. } = &mut *table;
-        kept.retain(|id, host| {
+        let Table { host_by_terminal, lost, .. } = &mut *table;
+        host_by_terminal.retain(|id, host| {
             let ended = host.is_lost();
             if ended {
                 lost.push_back((id.clone(), host.greeting().pid));
@@ -1241,10 +1238,10 @@ impl Hosts {
         self.shared.changed.send_modify(|changed| *changed += 1);
     }
 
-    /// Records the close of a terminal, which then does not count as lost later.
+    /// Records that a terminal was closed, so that it does not count as lost later.
     #[boxed]
     pub async fn closed(&self, id: &TerminalId) {
-        self.lock().kept.remove(id);
+        self.lock().host_by_terminal.remove(id);
         if let Some(remote) = self.shared.remote.get() {
             remote.closed(id).await;
         }
@@ -1262,7 +1259,7 @@ impl Shared {
             let connect = async {
                 let host = Host::connect_without_limit(&socket, role, &on_secret).await?;
                 if host.is_understood() {
-                    // The steps that it has performed, for those who wait for it.
+                    // Load the steps that the host has performed, which callers look up.
                     host.unsettled().await.map_err(io::Error::other)?;
                 }
                 Ok(host)
@@ -1275,7 +1272,7 @@ impl Shared {
                 Err(error) => {
                     tracing::warn!(%error, socket = %socket.display(), "a terminal host does not answer");
                     drop(shared);
-                    tokio::time::sleep(LOOK_INTERVAL).await;
+                    tokio::time::sleep(POLL_INTERVAL).await;
                     continue;
                 }
             }
@@ -1284,19 +1281,19 @@ impl Shared {
         }
     }
 
-    /// Records that the host that listened at `socket` has ended, with its results unless it left a mark.
+    /// Records that the host at `socket` has ended. Its results are lost unless it left an end mark.
     fn record_ended(&self, socket: &Path, note: Option<&HostRecord>) {
         let _ = std::fs::remove_file(socket);
         if std::fs::remove_file(records::end_mark(socket)).is_ok() {
             records::remove(&self.notes, socket);
         } else if let Some(note) = note {
-            // Without its steps, it may have performed any.
-            self.missed.fetch_or(note.doubted.is_none(), Ordering::Relaxed);
+            // Without recorded steps, the host may have performed any step.
+            self.has_missed_steps.fetch_or(note.doubted.is_none(), Ordering::Relaxed);
             self.doubts.lock().records.push(note.clone());
         }
     }
 
-    /// Removes the notes of hosts that have ended if no step is in doubt because of them.
+    /// Removes the records of ended hosts if no step is in doubt.
     fn end_doubts(&self, doubts: &mut Doubts) {
         if doubts.steps.as_ref().is_some_and(BTreeSet::is_empty) {
             let sockets = doubts.records.drain(..).map(|record| record.socket).chain(doubts.sockets.drain(..));
@@ -1305,7 +1302,7 @@ impl Shared {
     }
 }
 
-/// Returns whether an error of a connection means that no host listens there.
+/// Returns whether a connection error means that no host listens on the socket.
 fn has_ended(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
 }
@@ -1329,7 +1326,7 @@ fn socket_name() -> String {
 fn end_process(pid: u32) {
     let process = Pid::from_raw(pid.cast_signed()).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     if let Some(process) = process {
-        // It may have ended already; a stopped process receives the signal only when it continues.
+        // Ignore errors: the process may have ended. A stopped process handles SIGTERM only after SIGCONT.
         let _ = pidfd_send_signal(&process, Signal::TERM);
         let _ = pidfd_send_signal(&process, Signal::CONT);
     }

@@ -1,27 +1,27 @@
-//! The read half of a connection, the same for both sides: splits bytes into frames.
+//! The read half of a connection, which splits bytes into frames. Host and client both use it.
 
 use std::io;
 
 use tokio::net::UnixStream;
 
 use crate::outbox::Outbox;
-use crate::wire::{BadFrame, HEAD, frame_head};
+use crate::wire::{BadFrame, HEAD_BYTES, frame_head};
 
-/// Minimum room for the next read.
+/// Minimum free capacity of the buffer for a read.
 const MIN_ROOM_BYTES: usize = 64 << 10;
 
-/// Room that stays after a large frame, in bytes.
-const MAX_SPARE: usize = 1 << 20;
+/// Maximum capacity of the buffer that is kept after a large frame.
+const MAX_SPARE_BYTES: usize = 1 << 20;
 
-/// Reads frames and hands each to `take`, with its number and its body, until the other side disconnects or sends an
-/// invalid frame. It does not keep the body of a frame that is longer than `limit` of its number, and hands the frame
-/// over without it. Reads nothing while many answers wait in `answers`. Calls `on_read` for each read, also within a frame.
+/// Reads frames until the other side disconnects or sends an invalid frame. Passes the number and body of each frame to
+/// `on_frame`; a body longer than `limit` of the number is dropped. Stops reading while many answers wait in `answers`.
+/// Calls `on_read` after each read, also within a frame.
 pub(crate) async fn read_frames(
     stream: &UnixStream,
     answers: Option<&Outbox>,
     on_read: impl Fn(),
     limit: impl Fn(u64) -> usize,
-    mut take: impl FnMut(u64, Option<&[u8]>),
+    mut on_frame: impl FnMut(u64, Option<&[u8]>),
 ) {
     let mut frames = FrameBuffer::default();
     loop {
@@ -38,50 +38,50 @@ pub(crate) async fn read_frames(
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
             Err(_) => return,
         }
-        if let Err(error) = frames.take(&limit, &mut take) {
+        if let Err(error) = frames.take_frames(&limit, &mut on_frame) {
             tracing::warn!(%error, "a frame of the peer violates the protocol");
             return;
         }
     }
 }
 
-/// Received bytes that no caller has taken.
+/// Received bytes of incomplete frames.
 #[derive(Debug, Default)]
 pub(crate) struct FrameBuffer {
     pub(crate) bytes: Vec<u8>,
-    /// Number of the next bytes that belong to a frame that is too long.
-    skipped: usize,
+    /// Number of bytes still to skip of a frame that is too long.
+    unskipped_bytes: usize,
 }
 
 impl FrameBuffer {
-    /// Takes all whole frames, as [`read_frames`] does.
+    /// Removes all whole frames and passes them to `on_frame`, see [`read_frames`].
     ///
     /// # Errors
-    /// If a frame is invalid, so that the bytes after it are unreadable as well. Takes the frames before it.
-    pub(crate) fn take(
+    /// If a frame is invalid: the bytes after it cannot be split. Passes on the frames before it.
+    pub(crate) fn take_frames(
         &mut self,
         limit: impl Fn(u64) -> usize,
-        mut take: impl FnMut(u64, Option<&[u8]>),
+        mut on_frame: impl FnMut(u64, Option<&[u8]>),
     ) -> Result<(), BadFrame> {
-        let mut taken = self.skipped.min(self.bytes.len());
-        self.skipped -= taken;
-        while let Some((length, number)) = frame_head(&self.bytes[taken..])? {
-            let rest = &self.bytes[taken..];
-            if length - HEAD > limit(number) {
-                take(number, None);
+        let mut consumed = self.unskipped_bytes.min(self.bytes.len());
+        self.unskipped_bytes -= consumed;
+        while let Some((length, number)) = frame_head(&self.bytes[consumed..])? {
+            let rest = &self.bytes[consumed..];
+            if length - HEAD_BYTES > limit(number) {
+                on_frame(number, None);
                 let available = length.min(rest.len());
-                self.skipped = length - available;
-                taken += available;
+                self.unskipped_bytes = length - available;
+                consumed += available;
             } else if rest.len() >= length {
-                take(number, Some(&rest[HEAD..length]));
-                taken += length;
+                on_frame(number, Some(&rest[HEAD_BYTES..length]));
+                consumed += length;
             } else {
                 break;
             }
         }
-        self.bytes.drain(..taken);
+        self.bytes.drain(..consumed);
         if self.bytes.is_empty() {
-            self.bytes.shrink_to(MAX_SPARE);
+            self.bytes.shrink_to(MAX_SPARE_BYTES);
         }
         Ok(())
     }
@@ -104,15 +104,15 @@ mod tests {
             for (number, length) in (1_u64..).zip(lengths) {
                 let begins = sent.len();
                 write_frame(&mut sent, number, &"x".repeat(length));
-                let body = sent[begins + HEAD..].to_vec();
+                let body = sent[begins + HEAD_BYTES..].to_vec();
                 expected.push((number, (body.len() <= LIMIT).then_some(body)));
             }
             let (mut buffer, mut received) = (FrameBuffer::default(), Vec::new());
             for portion in sent.chunks(portion) {
                 buffer.bytes.extend_from_slice(portion);
                 let take = |number, body: Option<&[u8]>| received.push((number, body.map(<[u8]>::to_vec)));
-                buffer.take(|_| LIMIT, take).unwrap();
-                proptest::prop_assert!(buffer.bytes.len() <= LIMIT + HEAD);
+                buffer.take_frames(|_| LIMIT, take).unwrap();
+                proptest::prop_assert!(buffer.bytes.len() <= LIMIT + HEAD_BYTES);
             }
             proptest::prop_assert_eq!(received, expected);
         }

@@ -1,9 +1,9 @@
 //! The terminal host: the process that keeps terminals, and the connection to it.
 //!
-//! A terminal must outlive the daemon that serves it: a crash, a restart, an upgrade. So
-//! pseudo-terminals, children and screens live in a separate process, which is small, has no state on disk, and does
-//! nothing but keep them and answer. This crate owns that process ([`serve`]), the protocol ([`Ask`]) and the client
-//! side ([`Hosts`]), which finds every running host, also older ones, and starts one when there is none.
+//! Terminals outlive their daemon across a crash, a restart or an upgrade. So pseudo-terminals, children and screens
+//! live in a separate process. It is small, has no state on disk, and only keeps terminals and serves requests. This
+//! crate owns that process ([`serve`]), the protocol ([`Ask`]) and the client side ([`Hosts`]), which finds all running
+//! hosts, also of older versions, and starts one if there is none.
 
 mod blocking;
 mod client;

@@ -1,7 +1,7 @@
-//! The host's side of links: connections from other machines, each of which carries a session that outlives it.
+//! The host's side of links: connections from other machines, whose sessions outlive a connection.
 //!
-//! A relay ([`crate::relay`]) connects and sends [`crate::Ask::Link`]; from then on the connection belongs to a link. A session is
-//! its own connection to the rest of the host, so that nothing but this module knows of links.
+//! A relay ([`crate::relay`]) connects and sends [`crate::Ask::Link`]; then the connection belongs to a link. Each
+//! session has its own local connection to the server, so that only this module deals with links.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use steplatch_link::{Hello, Refusal, Session, SessionId, pump, read_hello, refus
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 
-/// Time that a session stays without a connection. Its client gives up earlier, so that it does not meet an ended
+/// Time for which a session stays without a connection. Clients give up earlier, so that they do not resume an ended
 /// session.
-const LEASE: Duration = Duration::from_secs(900);
+const SESSION_TIMEOUT: Duration = Duration::from_secs(900);
 
 /// Time limit of the greeting of a connection.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(30);
@@ -24,10 +24,10 @@ const GREETING_TIMEOUT: Duration = Duration::from_secs(30);
 struct Arrival {
     stream: UnixStream,
     hello: Hello,
-    rest: BytesMut,
+    unread: BytesMut,
 }
 
-/// A session that runs.
+/// A session that can be resumed.
 #[derive(Debug)]
 struct RunningSession {
     client: SessionId,
@@ -41,18 +41,18 @@ pub(crate) struct Links {
 }
 
 impl Links {
-    /// Serves a connection that carries a link. `serve` receives the stream of a new session, as if a client had connected.
+    /// Serves a connection of a link. `serve` receives the local stream of a new session, like that of a client.
     pub(crate) async fn join(&self, mut stream: UnixStream, serve: impl FnOnce(UnixStream)) {
-        let mut rest = BytesMut::new();
-        let hello = match tokio::time::timeout(GREETING_TIMEOUT, read_hello(&mut stream, &mut rest)).await {
+        let mut unread = BytesMut::new();
+        let hello = match tokio::time::timeout(GREETING_TIMEOUT, read_hello(&mut stream, &mut unread)).await {
             Ok(Ok(hello)) => hello,
             Ok(Err(error)) => return tracing::warn!(%error, "a connection from another machine did not greet"),
             Err(_) => return tracing::warn!("a connection from another machine does not greet"),
         };
-        let arrivals = if hello.is_new { self.begin(&hello, serve) } else { self.running(&hello.session) };
-        let arrival = Arrival { stream, hello, rest };
+        let arrivals = if hello.is_new { self.begin(&hello, serve) } else { self.find_running(&hello.session) };
+        let arrival = Arrival { stream, hello, unread };
         let refused = match arrivals {
-            // The session may have ended at this moment.
+            // Sending fails if the session has just ended.
             Some(arrivals) => arrivals.send(arrival).await.err().map(|mpsc::error::SendError(arrival)| arrival),
             None => Some(arrival),
         };
@@ -62,16 +62,16 @@ impl Links {
         }
     }
 
-    fn running(&self, session: &SessionId) -> Option<mpsc::Sender<Arrival>> {
+    fn find_running(&self, session: &SessionId) -> Option<mpsc::Sender<Arrival>> {
         self.sessions.lock().get(session).map(|running| running.arrivals.clone())
     }
 
-    /// Begins a session, and ends the earlier ones of its client: they belong to a process that has ended.
+    /// Begins a session, and ends the earlier sessions of its client, whose process has ended.
     fn begin(&self, hello: &Hello, serve: impl FnOnce(UnixStream)) -> Option<mpsc::Sender<Arrival>> {
         let (local, peer) = UnixStream::pair()
             .inspect_err(|error| tracing::warn!(%error, "a session of another machine cannot begin"))
             .ok()?;
-        let (arrivals, arriving) = mpsc::channel(1);
+        let (arrivals, arrival_receiver) = mpsc::channel(1);
         {
             let mut sessions = self.sessions.lock();
             sessions.retain(|id, running| running.client != hello.client || *id == hello.session);
@@ -84,42 +84,42 @@ impl Links {
         serve(peer);
         let (links, session) = (self.clone(), hello.session);
         tokio::spawn(async move {
-            carry(local, arriving).await;
+            carry(local, arrival_receiver).await;
             links.sessions.lock().remove(&session);
         });
         Some(arrivals)
     }
 }
 
-/// Carries a session over one connection after the other, until it ends.
-async fn carry(mut local: UnixStream, mut arriving: mpsc::Receiver<Arrival>) {
+/// Carries a session over successive connections until it ends.
+async fn carry(mut local: UnixStream, mut arrival_receiver: mpsc::Receiver<Arrival>) {
     let mut session = Session::new();
-    let mut next = None;
+    let mut next_arrival = None;
     loop {
-        let arrival = match next.take() {
+        let arrival = match next_arrival.take() {
             Some(arrival) => arrival,
-            None => match tokio::time::timeout(LEASE, arriving.recv()).await {
+            None => match tokio::time::timeout(SESSION_TIMEOUT, arrival_receiver.recv()).await {
                 Ok(Some(arrival)) => arrival,
-                // The client has another session, or was away for too long.
+                // The client has a new session, or was disconnected for too long.
                 Ok(None) | Err(_) => return,
             },
         };
-        let Arrival { mut stream, hello, mut rest } = arrival;
+        let Arrival { mut stream, hello, mut unread } = arrival;
         if let Err(error) = welcome(&mut session, &hello, &mut stream).await {
             tracing::info!(%error, "a connection from another machine ended at its greeting");
             continue;
         }
         let (mut reader, mut writer) = stream.split();
         tokio::select! {
-            ended = pump(&mut session, &mut local, &mut reader, &mut writer, &mut rest) => {
+            ended = pump(&mut session, &mut local, &mut reader, &mut writer, &mut unread) => {
                 tracing::info!(%ended, "a connection from another machine ended");
                 if !ended.is_resumable() {
                     return;
                 }
             }
-            // A client that connects again has noticed the loss of the last connection first.
-            arrival = arriving.recv() => match arrival {
-                Some(arrival) => next = Some(arrival),
+            // A new connection replaces the current one, whose loss the client has noticed first.
+            arrival = arrival_receiver.recv() => match arrival {
+                Some(arrival) => next_arrival = Some(arrival),
                 None => return,
             },
         }

@@ -1,8 +1,8 @@
-//! The write half of a connection. Writes frames whole, in order.
+//! The write half of a connection. Writes whole frames in order.
 //!
-//! Writes a frame directly if the socket has room, and queues it otherwise. Senders of events wait for room. A request
-//! is refused, and not sent in part, if too many others wait. Answers neither wait nor are refused, because the server
-//! reads no requests while many answers wait.
+//! Writes a frame directly if the socket has room, and queues it otherwise. Senders of events wait while the queue is
+//! long. A request is refused as a whole if too many frames wait. Answers neither wait nor are refused: the server
+//! stops reading requests while many answers wait.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,22 +15,23 @@ use tokio::sync::Notify;
 
 use crate::wire::{append_frame, write_frame};
 
-/// Number of queued bytes from which senders of events have to wait.
+/// Number of queued bytes from which senders of events wait.
 const MAX_QUEUED_BYTES: usize = 1 << 20;
 
-/// Number of queued bytes of answers from which a server reads no further requests. Events stop earlier, so that a
-/// client that is flooded with them can still type.
-const MAX_UNREAD_BYTES: usize = 8 << 20;
+/// Number of queued bytes from which a server reads no further requests. Higher than [`MAX_QUEUED_BYTES`], so that a
+/// client can still type while it is flooded with events.
+const MAX_UNREAD_ANSWER_BYTES: usize = 8 << 20;
 
-/// Maximum size of the requests that wait for a peer that reads nothing, in bytes, and their maximum number. One
-/// request fits whatever its size.
+/// Maximum size in bytes of the queued requests to a peer that does not read. An empty queue accepts any request.
 const MAX_WAITING_REQUEST_BYTES: usize = 32 << 20;
+
+/// Maximum number of queued requests to a peer that does not read.
 const MAX_WAITING_REQUESTS: usize = 4096;
 
-/// Maximum multiple of these limits with the notes that cannot be refused; beyond it, the connection ends.
+/// Multiple of the limits of requests up to which notes are queued; beyond it, the connection ends.
 const MAX_NOTES_FACTOR: usize = 2;
 
-/// The queue of one side to the other. Cheap to clone.
+/// Queue of frames to the other side. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Outbox {
     shared: Arc<Shared>,
@@ -40,19 +41,20 @@ pub(crate) struct Outbox {
 struct Shared {
     stream: Arc<UnixStream>,
     unsent: Mutex<Unsent>,
-    /// There is something to write, or the connection has ended.
-    filled: Notify,
-    /// There is room again, or the connection has ended.
-    emptied: Notify,
+    /// Signals that there are bytes to write, or that the connection has ended.
+    bytes_queued: Notify,
+    /// Signals that the queue is shorter, or that the connection has ended.
+    room_freed: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Unsent {
     bytes: Vec<u8>,
-    /// The frames in `bytes`, each with its number and its remaining length. The first one may have begun to leave.
+    /// Frames in `bytes`, each with its number and its remaining length.
     frames: VecDeque<(u64, usize)>,
+    /// True if a part of the first frame was written.
     has_first_begun: bool,
-    over: bool,
+    is_closed: bool,
 }
 
 impl Unsent {
@@ -80,7 +82,7 @@ impl Unsent {
     }
 
     /// Removes the last frame.
-    fn take_back(&mut self) {
+    fn remove_last_frame(&mut self) {
         if let Some((_, length)) = self.frames.pop_back() {
             self.bytes.truncate(self.bytes.len() - length);
         }
@@ -96,17 +98,18 @@ pub(crate) struct OutboxClosed;
 pub(crate) enum RequestRefused {
     /// The other side has disconnected.
     Closed,
-    /// It does not read, and this number of frames waits.
+    /// The other side does not read, and this number of frames waits.
     Full(usize),
 }
 
 impl Outbox {
     pub(crate) fn new(stream: Arc<UnixStream>) -> Self {
-        let shared = Shared { stream, unsent: Mutex::default(), filled: Notify::new(), emptied: Notify::new() };
+        let shared =
+            Shared { stream, unsent: Mutex::default(), bytes_queued: Notify::new(), room_freed: Notify::new() };
         Self { shared: Arc::new(shared) }
     }
 
-    /// Sends a frame, or queues it if there is no room.
+    /// Sends a frame, or queues it if the socket has no room.
     pub(crate) fn send_message(&self, number: u64, body: &impl Serialize) -> Result<(), OutboxClosed> {
         self.send(number, |unsent| write_frame(unsent, number, body), |_| false).map_err(|_| OutboxClosed)
     }
@@ -117,13 +120,12 @@ impl Outbox {
         self.send(number, write, |_| false).map_err(|_| OutboxClosed)
     }
 
-    /// Sends a request, unless too many frames wait already.
+    /// Sends a request, unless too many frames wait.
     pub(crate) fn send_request(&self, number: u64, body: &impl Serialize) -> Result<(), RequestRefused> {
         self.send(number, |unsent| write_frame(unsent, number, body), |unsent| unsent.exceeds(1))
     }
 
-    /// Sends a note that cannot be refused. Ends the connection if the other side has read too little for too long: the
-    /// next connection begins with what the other side has kept.
+    /// Sends a note that cannot be refused. Ends the connection if the other side has read too little for too long.
     pub(crate) fn send_note(&self, number: u64, body: &impl Serialize) -> Result<(), OutboxClosed> {
         let sent =
             self.send(number, |unsent| write_frame(unsent, number, body), |unsent| unsent.exceeds(MAX_NOTES_FACTOR));
@@ -134,41 +136,41 @@ impl Outbox {
         sent.map_err(|_| OutboxClosed)
     }
 
-    /// Removes a queued frame of which nothing was written. Returns whether there was one.
+    /// Removes a queued frame of which no byte was written. Returns whether there was such a frame.
     pub(crate) fn withdraw(&self, number: u64) -> bool {
         let mut unsent = self.lock();
-        let mut begin = 0;
-        for (at, &(queued, length)) in unsent.frames.iter().enumerate() {
-            if queued == number && (at > 0 || !unsent.has_first_begun) {
-                unsent.bytes.drain(begin..begin + length);
-                unsent.frames.remove(at);
+        let mut offset = 0;
+        for (index, &(queued, length)) in unsent.frames.iter().enumerate() {
+            if queued == number && (index > 0 || !unsent.has_first_begun) {
+                unsent.bytes.drain(offset..offset + length);
+                unsent.frames.remove(index);
                 return true;
             }
-            begin += length;
+            offset += length;
         }
         false
     }
 
     /// Waits until a server may read further requests, or the other side has disconnected.
     pub(crate) async fn await_room(&self) {
-        // A reader finds the end by itself.
-        let _ = self.await_fewer_than(MAX_UNREAD_BYTES).await;
+        // Ignore the error: the reader notices the end of the connection itself.
+        let _ = self.await_fewer_than(MAX_UNREAD_ANSWER_BYTES).await;
     }
 
     /// Waits until fewer than `max_bytes` are queued.
     async fn await_fewer_than(&self, max_bytes: usize) -> Result<(), OutboxClosed> {
         loop {
-            let emptied = self.shared.emptied.notified();
+            let room_freed = self.shared.room_freed.notified();
             {
                 let unsent = self.lock();
-                if unsent.over {
+                if unsent.is_closed {
                     return Err(OutboxClosed);
                 }
                 if unsent.bytes.len() < max_bytes {
                     return Ok(());
                 }
             }
-            emptied.await;
+            room_freed.await;
         }
     }
 
@@ -179,45 +181,45 @@ impl Outbox {
         is_full: impl FnOnce(&Unsent) -> bool,
     ) -> Result<(), RequestRefused> {
         let mut unsent = self.lock();
-        if unsent.over {
+        if unsent.is_closed {
             return Err(RequestRefused::Closed);
         }
-        let begins = unsent.bytes.len();
+        let queued_bytes = unsent.bytes.len();
         write(&mut unsent.bytes);
-        let length = unsent.bytes.len() - begins;
+        let length = unsent.bytes.len() - queued_bytes;
         unsent.frames.push_back((number, length));
-        if begins > 0 && is_full(&unsent) {
-            unsent.take_back();
+        if queued_bytes > 0 && is_full(&unsent) {
+            unsent.remove_last_frame();
             return Err(RequestRefused::Full(unsent.frames.len()));
         }
-        if begins == 0 && self.write_some(&mut unsent).is_err() {
+        if queued_bytes == 0 && self.write_some(&mut unsent).is_err() {
             return Err(RequestRefused::Closed);
         }
-        if begins == 0 && !unsent.bytes.is_empty() {
-            self.shared.filled.notify_one();
+        if queued_bytes == 0 && !unsent.bytes.is_empty() {
+            self.shared.bytes_queued.notify_one();
         }
         Ok(())
     }
 
-    /// Sends a frame when few bytes wait for the other side.
+    /// Sends a frame once few bytes are queued.
     pub(crate) async fn send_paced(&self, number: u64, body: &impl Serialize) -> Result<(), OutboxClosed> {
         self.await_fewer_than(MAX_QUEUED_BYTES).await?;
         self.send_message(number, body)
     }
 
-    /// Writes the queued bytes as room comes, until the connection ends.
-    pub(crate) async fn write_on(&self) {
+    /// Writes the queued bytes whenever the socket has room, until the connection ends.
+    pub(crate) async fn write_queued(&self) {
         loop {
-            let filled = self.shared.filled.notified();
-            let waits = {
+            let bytes_queued = self.shared.bytes_queued.notified();
+            let has_bytes = {
                 let unsent = self.lock();
-                if unsent.over {
+                if unsent.is_closed {
                     return;
                 }
                 !unsent.bytes.is_empty()
             };
-            if !waits {
-                filled.await;
+            if !has_bytes {
+                bytes_queued.await;
                 continue;
             }
             if self.shared.stream.writable().await.is_err() || self.write_some(&mut self.lock()).is_err() {
@@ -226,17 +228,17 @@ impl Outbox {
         }
     }
 
-    /// Ends the connection: sends nothing more.
+    /// Ends the connection.
     pub(crate) fn close(&self) {
         self.end(&mut self.lock());
     }
 
     fn end(&self, unsent: &mut Unsent) {
-        unsent.over = true;
+        unsent.is_closed = true;
         unsent.bytes = Vec::new();
         unsent.frames = VecDeque::new();
-        self.shared.filled.notify_one();
-        self.shared.emptied.notify_waiters();
+        self.shared.bytes_queued.notify_one();
+        self.shared.room_freed.notify_waiters();
     }
 
     fn write_some(&self, unsent: &mut Unsent) -> Result<(), OutboxClosed> {
@@ -252,8 +254,8 @@ impl Outbox {
             }
         }
         unsent.advance(written);
-        if unsent.bytes.len() < MAX_UNREAD_BYTES {
-            self.shared.emptied.notify_waiters();
+        if unsent.bytes.len() < MAX_UNREAD_ANSWER_BYTES {
+            self.shared.room_freed.notify_waiters();
         }
         Ok(())
     }
@@ -274,7 +276,7 @@ mod tests {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let outbox = Outbox::new(Arc::new(ours));
         let writer = outbox.clone();
-        tokio::spawn(async move { writer.write_on().await });
+        tokio::spawn(async move { writer.write_queued().await });
         let long = "x".repeat(700_000);
         outbox.send_message(1, &long).unwrap();
         outbox.send_message(2, &long).unwrap();
@@ -320,7 +322,7 @@ mod tests {
         (1..=9).for_each(|number| outbox.send_request(number, &text(number)).unwrap());
         assert!([4, 9, 6].into_iter().all(|number| outbox.withdraw(number)));
         let writer = outbox.clone();
-        tokio::spawn(async move { writer.write_on().await });
+        tokio::spawn(async move { writer.write_queued().await });
         let mut expected = Vec::new();
         [1, 2, 3, 5, 7, 8].into_iter().for_each(|number| write_frame(&mut expected, number, &text(number)));
         let mut read = vec![0; expected.len()];

@@ -1,8 +1,7 @@
-//! Notes of the running hosts, in a persistent directory.
+//! Records of the running hosts, in a persistent directory.
 //!
-//! Hosts listen in the runtime directory, which another environment does not find, and which may disappear while they
-//! live. A note holds the socket and the process id of a host; a host whose socket was removed receives a signal to
-//! listen again.
+//! Hosts listen in the runtime directory, which depends on the environment and may be removed while they run. A record
+//! holds the socket and the process id of a host. A host whose socket was removed receives a signal to listen again.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,55 +12,55 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
-/// The socket of a host and its process id.
+/// Record of a host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct HostRecord {
     pub(crate) socket: PathBuf,
     pub(crate) pid: u32,
-    /// The steps of runs that the host may have performed, if it has ended and the daemon knows them.
+    /// Steps of runs that the ended host may have performed, if the daemon knows them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) doubted: Option<BTreeSet<String>>,
 }
 
-/// The time between two checks, because no event announces a change.
-const LOOK_INTERVAL: Duration = Duration::from_millis(10);
+/// Interval of checks for a change that no event announces.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Maximum number of such checks for a host that has to listen again, also on a busy machine.
-pub(crate) const MAX_LOOKS: usize = 500;
+/// Maximum number of checks that a host listens; enough for a busy machine.
+pub(crate) const MAX_POLLS: usize = 500;
 
 impl HostRecord {
-    /// Returns whether the noted process is running and is a host.
+    /// Returns whether the process is running and is a host.
     pub(crate) fn lives(&self) -> bool {
-        // Another program may have its number now.
+        // Another program may have the process id now.
         fs::read(format!("/proc/{}/cmdline", self.pid)).is_ok_and(|line| {
             let mut words = line.split(|&byte| byte == 0).skip(1);
             words.next() == Some(b"daemon") && words.next() == Some(b"host")
         })
     }
 
-    /// Waits a moment in which a host that lives may begin to listen.
-    pub(crate) async fn moment(&self) {
-        tokio::time::sleep(LOOK_INTERVAL).await;
+    /// Waits between two checks that the host listens.
+    pub(crate) async fn wait_poll_interval(&self) {
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 
-    /// Signals the host to listen again where it listened, and waits a moment until it does.
+    /// Signals the host to create its socket again, and waits for the socket for a limited time.
     pub(crate) async fn listen_again(&self) {
-        let asked = Pid::from_raw(self.pid.cast_signed()).is_some_and(|pid| kill_process(pid, Signal::USR1).is_ok());
-        for _ in 0..MAX_LOOKS {
-            if !asked || self.socket.exists() {
+        let is_signalled =
+            Pid::from_raw(self.pid.cast_signed()).is_some_and(|pid| kill_process(pid, Signal::USR1).is_ok());
+        for _ in 0..MAX_POLLS {
+            if !is_signalled || self.socket.exists() {
                 return;
             }
-            // No event announces a new file here, so the caller looks again; this happens once after a logout.
-            self.moment().await;
+            self.wait_poll_interval().await;
         }
     }
 }
 
-fn file(folder: &Path, socket: &Path) -> PathBuf {
+fn record_file(folder: &Path, socket: &Path) -> PathBuf {
     folder.join(socket.file_name().unwrap_or_default()).with_extension("note")
 }
 
-/// Returns the file that a host leaves when it ends without results that its clients still need.
+/// Returns the path of the mark that an ending host writes if no client still needs its results.
 pub(crate) fn end_mark(socket: &Path) -> PathBuf {
     socket.with_extension("over")
 }
@@ -70,16 +69,15 @@ pub(crate) fn end_mark(socket: &Path) -> PathBuf {
 pub(crate) fn add(folder: &Path, socket: &Path, pid: u32) -> io::Result<()> {
     let note = HostRecord { socket: socket.to_owned(), pid, doubted: None };
     let text = rmp_serde::to_vec_named(&note).map_err(io::Error::other)?;
-    fs::write(file(folder, socket), text)
+    fs::write(record_file(folder, socket), text)
 }
 
-/// Records which steps are in doubt because of a host that has ended: later daemons doubt no others because of it. The
-/// old note stays if the write fails.
+/// Adds to a record the steps that are in doubt because the host has ended. Keeps the old record if the write fails.
 pub(crate) fn doubt(folder: &Path, record: &HostRecord) -> io::Result<()> {
-    replace(&file(folder, &record.socket), record)
+    replace(&record_file(folder, &record.socket), record)
 }
 
-/// Writes a note atomically.
+/// Writes a record atomically.
 pub(crate) fn replace(target: &Path, note: &impl Serialize) -> io::Result<()> {
     let bytes = rmp_serde::to_vec_named(note).map_err(io::Error::other)?;
     let mut written = tempfile::NamedTempFile::new_in(target.parent().unwrap_or(Path::new(".")))?;
@@ -88,13 +86,13 @@ pub(crate) fn replace(target: &Path, note: &impl Serialize) -> io::Result<()> {
     Ok(())
 }
 
-/// Forgets a host.
+/// Removes the record of a host.
 pub(crate) fn remove(folder: &Path, socket: &Path) {
-    // A host without a note needs no removal.
-    let _ = fs::remove_file(file(folder, socket));
+    // Ignore the error: the host may have no record.
+    let _ = fs::remove_file(record_file(folder, socket));
 }
 
-/// Returns every note; skips unreadable files.
+/// Returns all readable records.
 pub(crate) fn all(folder: &Path) -> io::Result<Vec<HostRecord>> {
     let entries = fs::read_dir(folder)?.flatten().map(|entry| entry.path());
     let notes = entries.filter(|path| path.extension().is_some_and(|extension| extension == "note"));

@@ -1,10 +1,9 @@
-//! The far end of a connection to another machine: finds or starts the terminal host over there, and carries bytes to
-//! it.
+//! The remote end of a connection to another machine. Finds or starts the terminal host there, and copies bytes to and
+//! from it.
 //!
-//! The near end starts a relay through OpenSSH and speaks with it over standard input and output. First come two lines
-//! of JSON in each direction: the relay's [`RelayHello`] after [`MARK`] (a login shell may print before it), the near
-//! end's [`RelayRequest`], and the [`RelayReply`]. Then the connection belongs to a link (`steplatch-link`) with the
-//! terminal host.
+//! The client starts a relay through OpenSSH and uses its standard input and output. First they exchange lines of JSON:
+//! the relay's [`RelayHello`] after [`MARK`] (a login shell may print before it), the client's [`RelayRequest`], and
+//! the [`RelayReply`]. Then the connection belongs to a link (`steplatch-link`) with the terminal host.
 
 use std::io::{self, BufRead, Read, Write};
 use std::net::Shutdown;
@@ -18,19 +17,21 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use crate::hosts::{HostState, Hosts, HostsError, Starter, is_socket};
-use crate::wire::{Ask, HEAD, Refusal, Role, first_frame, read_body, write_frame};
+use crate::wire::{Ask, HEAD_BYTES, Refusal, Role, first_frame, read_body, write_frame};
 
-/// The text before the greeting of a relay.
+/// Text before the greeting of a relay.
 pub(crate) const MARK: &str = "steplatch-relay ";
 
 /// Maximum length of a line of the greeting, in bytes.
 pub(crate) const MAX_LINE_BYTES: usize = 64 << 10;
 
-/// Time that a relay waits for a host that listens and does not answer, and the pause between two attempts.
+/// Maximum time for which a relay waits for a host that listens but does not answer.
 const OPENING_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Pause between two attempts to reach a host.
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
 
-/// The greeting of a relay, which it sends first.
+/// Greeting of a relay.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct RelayHello {
@@ -44,15 +45,15 @@ impl Default for RelayHello {
     }
 }
 
-/// A request of the near end.
+/// Request of the client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum RelayRequest {
-    /// The host that opens new terminals. The relay starts one if there is none.
+    /// Connect to the host that opens new terminals. The relay starts one if there is none.
     OpenCurrent,
-    /// Any host that has terminals. The relay starts none.
+    /// Connect to any running host. The relay starts none.
     OpenExisting,
-    /// The host of this socket.
+    /// Connect to the host of this socket.
     Open(String),
 }
 
@@ -62,36 +63,36 @@ pub(crate) enum RelayRequest {
 pub(crate) enum RelayReply {
     /// The connection now reaches a host.
     Open {
-        /// Its socket, which identifies it.
+        /// Socket of the host, which identifies it.
         socket: String,
-        /// True if it opens new terminals: it is of the version of the relay.
+        /// True if the host opens new terminals, because it has the relay's version.
         #[serde(default)]
         is_current: bool,
         /// The sockets of the other hosts.
         #[serde(default)]
         others: Vec<String>,
     },
-    /// There is no such host: it has ended, and its terminals with it.
+    /// The host has ended, and its terminals with it.
     Gone,
-    /// The host is out of reach, for this reason.
+    /// The host cannot be reached, for this reason.
     Failed(String),
 }
 
-/// The directories of a relay, and how it starts a host.
+/// Settings of a relay.
 #[derive(Debug)]
 pub struct Relay {
-    /// The directory of the sockets and notes of the hosts.
+    /// Directory of the sockets and records of the hosts.
     pub folder: PathBuf,
-    /// The way to start a host.
+    /// Starter of hosts.
     pub starter: Starter,
     /// The version of the program.
     pub version: String,
 }
 
-/// Reason for the early end of a relay.
+/// Reason why a relay ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum RelayError {
-    /// The near end sent an invalid request.
+    /// The client sent an invalid request.
     #[error("what came from the other machine is no request of a relay: {0}")]
     Request(String),
     /// The connection or the host has ended.
@@ -100,7 +101,7 @@ pub enum RelayError {
 }
 
 impl Relay {
-    /// Greets over `output`, reads the request from `input`, and then carries bytes between them and the host until
+    /// Greets over `output`, reads the request from `input`, and then copies bytes between them and the host until
     /// either side ends.
     ///
     /// # Errors
@@ -111,39 +112,40 @@ impl Relay {
         mut input: impl BufRead + Send + 'static,
         mut output: impl Write + Send + 'static,
     ) -> Result<(), RelayError> {
-        say(&mut output, MARK, &RelayHello { version: self.version.clone() })?;
+        send_line(&mut output, MARK, &RelayHello { version: self.version.clone() })?;
         let mut line = String::new();
         input.by_ref().take(MAX_LINE_BYTES as u64).read_line(&mut line)?;
         let request = serde_json::from_str(&line).map_err(|error| RelayError::Request(error.to_string()))?;
-        let reply = match self.reached(request).await {
+        let reply = match self.find_host(request).await {
             Ok(reply) => reply,
             Err(error) => RelayReply::Failed(error.to_string()),
         };
         let RelayReply::Open { socket, .. } = &reply else {
-            return Ok(say(&mut output, "", &reply)?);
+            return Ok(send_line(&mut output, "", &reply)?);
         };
-        match linked(&self.folder.join(socket)) {
+        match connect_link(&self.folder.join(socket)) {
             Ok(stream) => {
-                say(&mut output, "", &reply)?;
-                carry(stream, input, output)
+                send_line(&mut output, "", &reply)?;
+                copy_both_ways(stream, input, output)
             }
-            Err(error) => Ok(say(&mut output, "", &RelayReply::Failed(error.to_string()))?),
+            Err(error) => Ok(send_line(&mut output, "", &RelayReply::Failed(error.to_string()))?),
         }
     }
 
-    /// Finds the host that the near end requests.
-    async fn reached(&self, request: RelayRequest) -> Result<RelayReply, HostsError> {
-        let failed = HostsError::NotStarted;
-        // Two relays that begin at the same moment start one host.
-        let lock = std::fs::File::create(self.folder.join("relay.lock")).map_err(failed)?;
+    /// Finds the requested host.
+    async fn find_host(&self, request: RelayRequest) -> Result<RelayReply, HostsError> {
+        let start_error = HostsError::NotStarted;
+        // The lock prevents two relays from starting two hosts.
+        let lock = std::fs::File::create(self.folder.join("relay.lock")).map_err(start_error)?;
         let lock = tokio::task::spawn_blocking(move || flock(&lock, FlockOperation::LockExclusive).map(|()| lock));
-        let _lock = lock.await.map_err(io::Error::other).map_err(failed)?.map_err(io::Error::from).map_err(failed)?;
+        let _lock =
+            lock.await.map_err(io::Error::other).map_err(start_error)?.map_err(io::Error::from).map_err(start_error)?;
         let began = tokio::time::Instant::now();
         loop {
             let hosts =
                 Hosts::find(Role::Visitor, &self.folder, &self.folder, self.starter.clone(), &self.version, |_| {})
                     .await;
-            let hosts = hosts.map_err(failed)?;
+            let hosts = hosts.map_err(start_error)?;
             if request == RelayRequest::OpenCurrent {
                 hosts.prepare().await?;
             }
@@ -162,65 +164,69 @@ impl Relay {
                         others: others.cloned().collect(),
                     });
                 }
-                None if !self.is_there(&request) => return Ok(RelayReply::Gone),
+                None if !self.has_socket(&request) => return Ok(RelayReply::Gone),
                 None if began.elapsed() > OPENING_TIMEOUT => {
                     return Ok(RelayReply::Failed("the terminal host there does not answer".to_owned()));
                 }
-                // It is busy, or stopped: it still has its terminals.
+                // The host is busy or stopped, and still has its terminals.
                 None => tokio::time::sleep(RETRY_PAUSE).await,
             }
         }
     }
 
-    /// Returns whether the host of a request listens on its socket. A host that ends removes it.
-    fn is_there(&self, request: &RelayRequest) -> bool {
+    /// Returns whether the socket of the requested host exists. A host removes its socket at its end.
+    fn has_socket(&self, request: &RelayRequest) -> bool {
         matches!(request, RelayRequest::Open(socket) if is_socket(socket) && self.folder.join(socket).exists())
     }
 }
 
-fn say(output: &mut impl Write, mark: &str, message: &impl Serialize) -> io::Result<()> {
+fn send_line(output: &mut impl Write, mark: &str, message: &impl Serialize) -> io::Result<()> {
     let text = serde_json::to_string(message).map_err(io::Error::other)?;
     writeln!(output, "{mark}{text}")?;
     output.flush()
 }
 
 /// Connects to a host and prepares the connection for a link.
-pub(crate) fn linked(socket: &Path) -> io::Result<UnixStream> {
+pub(crate) fn connect_link(socket: &Path) -> io::Result<UnixStream> {
     let mut stream = UnixStream::connect(socket)?;
     let mut request = Vec::new();
     write_frame(&mut request, 1, &Ask::Link);
     stream.write_all(&request)?;
-    // The host sends nothing after the answer before the link greets, so this reads the frame byte by byte to its end.
-    let mut answer = vec![0; HEAD];
+    // Read only the frame of the answer; the next bytes belong to the link.
+    let mut answer = vec![0; HEAD_BYTES];
     stream.read_exact(&mut answer)?;
     while first_frame(&answer).map_err(io::Error::other)?.is_none() {
         let mut byte = [0];
         stream.read_exact(&mut byte)?;
         answer.push(byte[0]);
     }
-    let linked: Result<(), Refusal> = read_body(&answer[HEAD..]).map_err(io::Error::other)?;
-    linked.map_err(io::Error::other)?;
+    let result: Result<(), Refusal> = read_body(&answer[HEAD_BYTES..]).map_err(io::Error::other)?;
+    result.map_err(io::Error::other)?;
     Ok(stream)
 }
 
-/// Carries bytes in both directions until either side ends. Two threads that block cost less time for each byte than a
-/// runtime.
-fn carry(stream: UnixStream, mut input: impl Read + Send + 'static, mut output: impl Write) -> Result<(), RelayError> {
+/// Copies bytes in both directions until either side ends. Two blocking threads need less time for each byte than an
+/// async runtime.
+fn copy_both_ways(
+    stream: UnixStream,
+    mut input: impl Read + Send + 'static,
+    mut output: impl Write,
+) -> Result<(), RelayError> {
     let mut to_host = stream.try_clone()?;
-    // The thread ends with the process: a relay whose host has ended has nothing more to do.
+    // The thread ends with the process, which ends once the host has ended.
     thread::spawn(move || {
-        // The end of either side is the end of the relay.
-        let _ = copy(&mut input, &mut to_host);
+        // Ignore errors: the end of either side ends the relay.
+        let _ = copy_and_flush(&mut input, &mut to_host);
         let _ = to_host.shutdown(Shutdown::Both);
     });
     let mut from_host = stream;
-    // A closed connection needs no more bytes.
-    let _ = copy(&mut from_host, &mut output);
+    // Ignore the error: the connection has ended.
+    let _ = copy_and_flush(&mut from_host, &mut output);
     Ok(())
 }
 
-/// Copies until the end, without keeping bytes back.
-fn copy(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
+/// Copies until the end, and flushes after each read.
+fn copy_and_flush(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
     let mut bytes = vec![0; 64 << 10];
     loop {
         match from.read(&mut bytes) {
@@ -248,7 +254,7 @@ mod tests {
             starter: Starter::InProcess(Box::default()),
             version: "1".to_owned(),
         };
-        let open = |socket: &str| relay.reached(RelayRequest::Open(socket.to_owned()));
+        let open = |socket: &str| relay.find_host(RelayRequest::Open(socket.to_owned()));
         let _silent = std::os::unix::net::UnixListener::bind(folder.path().join("host-1.sock")).unwrap();
         let failed = RelayReply::Failed("the terminal host there does not answer".to_owned());
         assert_eq!(open("host-1.sock").await.unwrap(), failed);

@@ -1,8 +1,8 @@
-//! Terminals on other machines: the machines that the user has named, and the connections to the terminal hosts on them.
+//! Terminals on other machines: the configured machines, and the connections to their terminal hosts.
 //!
-//! A machine has a terminal host like this one, which belongs to this installation alone: started once through a relay
-//! ([`crate::relay`]), found again, and of the version that the machine has. The daemon knows a machine by its notes
-//! ([`notes`]) also without a connection: it lists the terminals with their last known state.
+//! A machine has a terminal host that only this installation uses. A relay ([`crate::relay`]) starts or finds it, in
+//! the version that the machine has. Without a connection, the daemon lists the terminals in their last known state
+//! from its notes ([`notes`]).
 
 mod connection;
 mod failure;
@@ -39,18 +39,18 @@ pub use self::transport::{
 use crate::client::Host;
 use crate::terminal::HostedTerminal;
 
-/// Time that a request of a client waits for a machine without a connection.
+/// Maximum time for which a request of a client waits for a machine without a connection.
 pub const CLIENT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Time that a run waits for a machine without a connection, before its action fails.
+/// Maximum time for which an action of a run waits for a machine without a connection.
 pub const RUN_CONNECT_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// A machine for terminals.
+/// Configuration of a machine for terminals.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RemoteHostConfig {
-    /// Its name here.
+    /// Its name in the configuration.
     pub name: String,
-    /// Its destination, as `ssh` takes it: `user@machine`, or an alias of the user's configuration.
+    /// Its destination for `ssh`: `user@machine`, or an alias of the user's configuration.
     pub ssh: String,
 }
 
@@ -58,11 +58,11 @@ pub struct RemoteHostConfig {
 pub trait QuestionWatch: fmt::Debug + Send + Sync {
     /// Returns the number of questions of the connections to a host so far.
     fn question_count(&self, host: &str) -> u64;
-    /// Returns whether one of them waits for its answer.
+    /// Returns whether a question waits for its answer.
     fn is_open(&self, host: &str) -> bool;
 }
 
-/// Receives the texts that other machines want hidden. What a machine wants hidden counts for its own terminals.
+/// Receives the texts to hide from other machines. They are hidden only in the terminals of their machine.
 pub trait MachineSecretSink: fmt::Debug + Send + Sync {
     /// Records that a terminal is on a machine.
     fn place(&self, terminal: &TerminalId, machine: &str);
@@ -72,7 +72,7 @@ pub trait MachineSecretSink: fmt::Debug + Send + Sync {
     fn forget(&self, terminal: &TerminalId);
 }
 
-/// For connections without questions.
+/// [`QuestionWatch`] of connections without questions.
 #[derive(Debug, Clone, Copy)]
 pub struct NoQuestions;
 
@@ -89,15 +89,15 @@ impl QuestionWatch for NoQuestions {
 /// State of the connection to a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RemoteHostState {
-    /// No request has needed it yet.
+    /// No request has needed the connection yet.
     Idle,
     /// The connection is in progress.
     Connecting,
     /// The host has a connection.
     Connected,
-    /// The host has no connection, since then, for this reason.
+    /// The connection was lost, or failed.
     Lost {
-        /// Since when.
+        /// Time of the loss.
         since: SystemTime,
         /// Reason.
         why: ConnectFailure,
@@ -113,7 +113,7 @@ pub struct RemoteHostStatus {
     pub state: RemoteHostState,
     /// The version of the terminal host there, after the first connection.
     pub version: Option<String>,
-    /// Terminals there, as they were last seen.
+    /// Number of its terminals at the last report.
     pub terminals: usize,
 }
 
@@ -122,7 +122,7 @@ pub struct RemoteHostStatus {
 pub struct RemotePlace {
     /// Its name.
     pub host: String,
-    /// Time of the loss of its connection, if there is none: the description is as of then.
+    /// Time of the loss of its connection, while it has none. The description is of that time.
     pub lost_since: Option<SystemTime>,
 }
 
@@ -130,11 +130,11 @@ pub struct RemotePlace {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RemoteError {
     /// No machine has this name.
-    #[error("there is no host '{name}'; {}", known(.hosts))]
+    #[error("there is no host '{name}'; {}", describe_known_hosts(.hosts))]
     Unknown {
         /// The name.
         name: String,
-        /// The names that there are.
+        /// The configured names.
         hosts: Vec<String>,
     },
     /// The connection failed.
@@ -147,23 +147,23 @@ pub enum RemoteError {
     },
 }
 
-fn known(hosts: &[String]) -> String {
+fn describe_known_hosts(hosts: &[String]) -> String {
     match hosts {
         [] => "add one with 'steplatch hosts add NAME --ssh TARGET'".to_owned(),
         names => format!("known hosts: {}", names.join(", ")),
     }
 }
 
-/// The way to the machines, and the place of the notes about them.
+/// Settings of the connections to other machines.
 #[derive(Debug, Clone)]
 pub struct RemoteSetup {
     /// The directory of the notes.
     pub notes: PathBuf,
-    /// The way to a machine.
+    /// Transport to a machine.
     pub transport: Arc<dyn Transport>,
     /// Questions of the connections.
     pub questions: Arc<dyn QuestionWatch>,
-    /// Receives what the machines want hidden.
+    /// Receives the texts to hide from the machines.
     pub secrets: Arc<dyn MachineSecretSink>,
 }
 
@@ -176,7 +176,7 @@ pub(crate) struct RemoteHosts {
 struct Shared {
     setup: RemoteSetup,
     machines: Mutex<BTreeMap<String, Arc<Machine>>>,
-    /// Counts changes of the connections.
+    /// Number of changes of the connections.
     changed: Arc<watch::Sender<u64>>,
 }
 
@@ -186,13 +186,12 @@ impl RemoteHosts {
         Self { shared: Arc::new(Shared { setup, machines: Mutex::default(), changed }) }
     }
 
-    /// Takes over the machines that the user has named. Disconnects machines without a name now; their terminals
-    /// continue.
+    /// Sets the configured machines. Disconnects machines that are no longer configured; their terminals continue.
     pub(crate) fn configure(&self, configs: &[RemoteHostConfig]) {
         let mut machines = self.shared.machines.lock();
-        let is_named = |machine: &Machine| configs.contains(machine.config());
-        machines.values().filter(|machine| !is_named(machine)).for_each(|machine| machine.retire());
-        machines.retain(|_, machine| is_named(machine));
+        let is_configured = |machine: &Machine| configs.contains(machine.config());
+        machines.values().filter(|machine| !is_configured(machine)).for_each(|machine| machine.retire());
+        machines.retain(|_, machine| is_configured(machine));
         for config in configs {
             machines.entry(config.name.clone()).or_insert_with(|| {
                 let Shared { setup, changed, .. } = &*self.shared;
@@ -216,12 +215,12 @@ impl RemoteHosts {
         })
     }
 
-    /// Returns a receiver of a count of changes of the connections.
+    /// Returns a receiver of the number of changes of the connections.
     pub(crate) fn follow(&self) -> watch::Receiver<u64> {
         self.shared.changed.subscribe()
     }
 
-    /// Connects to a machine, or to it again, and returns its status.
+    /// Connects to a machine if it is not connected, and returns its status.
     pub(crate) async fn check(&self, name: &str, timeout: Duration) -> Result<RemoteHostStatus, RemoteError> {
         let machine = self.find_machine(name)?;
         machine.check(timeout).await?;
@@ -235,7 +234,7 @@ impl RemoteHosts {
         target.map_err(|why| RemoteError::Failed { host: name.to_owned(), why })
     }
 
-    /// Returns the target of the last connection to a machine, if there is a known one.
+    /// Returns the target of the last connection to a machine, if known.
     pub(crate) fn dialed(&self, name: &str) -> Result<Option<HostTarget>, RemoteError> {
         Ok(self.shared.setup.transport.dialed(self.find_machine(name)?.config()))
     }
@@ -245,18 +244,18 @@ impl RemoteHosts {
         self.all().iter().map(|machine| machine.status()).collect()
     }
 
-    /// Returns a terminal by the notes.
+    /// Returns the terminal with this id or name from the notes.
     pub(crate) fn find_noted_terminal(&self, id_or_name: &str) -> Option<HostedTerminal> {
         self.all().iter().find_map(|machine| machine.find_noted_terminal(id_or_name))
     }
 
-    /// Returns the hosts that accept requests now.
-    pub(crate) fn up(&self) -> Vec<(RemoteHost, Host)> {
+    /// Returns the connected hosts, each with its session.
+    pub(crate) fn connected(&self) -> Vec<(RemoteHost, Host)> {
         let hosts = self.all().into_iter().flat_map(|machine| machine.hosts());
-        hosts.filter_map(|host| host.up().map(|up| (host, up))).collect()
+        hosts.filter_map(|host| host.connected_session().map(|session| (host, session))).collect()
     }
 
-    /// Records that the daemon has stored the results of `steps`, or has given the steps up. Does not wait for the
+    /// Records that the daemon has stored the results of `steps`, or has abandoned the steps. Does not wait for the
     /// machines.
     pub(crate) fn settle(&self, steps: &str) {
         self.all().iter().for_each(|machine| machine.settle(steps));
@@ -272,14 +271,14 @@ impl RemoteHosts {
         self.all().into_iter().find(|machine| machine.has_opening(step))
     }
 
-    /// Returns whether the notes have a terminal for another machine than this one.
+    /// Returns whether the notes have this terminal on a machine other than `machine`.
     pub(crate) fn is_elsewhere(&self, id: &TerminalId, machine: &str) -> bool {
         self.all().iter().any(|other| other.config().name != machine && other.has_terminal(id))
     }
 
     /// Describes the terminals of all machines. `is_here` recognises terminals of this machine.
     pub(crate) async fn list(&self, is_here: &(dyn Fn(&TerminalId) -> bool + Sync)) -> Vec<(Description, RemotePlace)> {
-        // A machine that does not answer holds up no other one.
+        // List all machines at once, so that a silent machine does not delay the others.
         let machines = self.all();
         let listing = machines.iter().map(|machine| {
             let name = machine.config().name.clone();
@@ -288,14 +287,14 @@ impl RemoteHosts {
         join_all(listing).await.into_iter().flatten().collect()
     }
 
-    /// Records the close of a terminal.
+    /// Records that a terminal was closed.
     pub(crate) async fn closed(&self, id: &TerminalId) {
         for machine in self.all() {
             machine.forget(id).await;
         }
     }
 
-    /// Returns the machine that a terminal ended with, if its host over there has ended, and the process id of that.
+    /// Returns the machine and the process id of the ended host with which a terminal ended, if any.
     pub(crate) fn lost_with(&self, id: &str) -> Option<(String, u32)> {
         self.all().iter().find_map(|machine| Some((machine.config().name.clone(), machine.lost_with(id)?)))
     }

@@ -1,7 +1,7 @@
-//! The host's side: keeps terminals and serves the requests of its clients.
+//! Server of the host: keeps terminals and serves the requests of clients.
 //!
-//! A separate task answers every request, but the server hands requests to a terminal in the order of their arrival, so
-//! that two inputs cannot overtake each other. A client may disconnect at any time; the terminals continue.
+//! Each request is answered in its own task. A terminal still receives requests in the order of their arrival, so that
+//! inputs cannot overtake each other. A client may disconnect at any time; the terminals continue.
 
 mod effects;
 
@@ -48,20 +48,20 @@ pub struct Identity {
     pub version: String,
 }
 
-/// Time that a host without terminals stays without a client.
-const LINGER: Duration = Duration::from_secs(10);
+/// Time after which a host without terminals and clients ends.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Time that a person keeps the writer's seat after the end of the connection over which they took it.
-const SEAT_LEASE: Duration = Duration::from_secs(15);
+/// Time for which a person keeps the writer's seat after the loss of their connection.
+const SEAT_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Time that a host without terminals and clients keeps the results of steps that no daemon has stored yet.
-const RESULT_LINGER: Duration = Duration::from_secs(24 * 3600);
+/// Time for which a host without terminals and clients keeps the results of steps that no daemon has stored yet.
+const RESULT_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 
-/// Time that a retiring host without terminals keeps the results of clients, which may repeat a step at the next daemon.
-/// They give up some seconds after its start.
-const REPEAT_LINGER: Duration = Duration::from_secs(30);
+/// Time for which a retiring host without terminals keeps results for clients, which may repeat a step at the next
+/// daemon. Clients give up some seconds after its start.
+const REPEAT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Everything that the connections of a host share.
+/// State that the connections of a host share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) terminals: Terminals,
@@ -69,12 +69,12 @@ pub(crate) struct Shared {
     connections: watch::Sender<usize>,
     retiring: AtomicBool,
     ending: watch::Sender<bool>,
-    /// The held seats, and the connection that took each one last.
+    /// Held writer's seats, each with the connection that took it last.
     seats: Mutex<HashMap<HoldKey, u64>>,
     /// Sessions of clients on other machines.
     links: Links,
-    /// The number of the last connection.
-    numbers: AtomicU64,
+    /// Number of the last connection.
+    last_number: AtomicU64,
     service: RwLock<Service>,
     /// Unfinished copies of files.
     pub(crate) unfinished: UnfinishedFiles,
@@ -82,8 +82,8 @@ pub(crate) struct Shared {
     pub(crate) effects: Effects,
 }
 
-/// The clients that the host serves. Locked for reading from the decision to serve a request until its effect is in the
-/// ledger, so that a change finds all effects of the clients before it.
+/// Clients that the host serves. A request holds the read lock until its effect is in the ledger, so that a change of
+/// the owner waits for these effects.
 #[derive(Debug, Default)]
 struct Service {
     /// The number of the connection of the daemon of this machine; 0 before the first one.
@@ -95,15 +95,15 @@ struct Service {
 impl Shared {
     /// Returns the number of the next connection.
     fn next_number(&self) -> u64 {
-        self.numbers.fetch_add(1, Ordering::Relaxed) + 1
+        self.last_number.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Returns whether it takes no new terminals.
+    /// Returns whether the host opens no new terminals.
     pub(crate) fn is_retiring(&self) -> bool {
         self.retiring.load(Ordering::Relaxed)
     }
 
-    /// Has the host check for a reason to stay if it may have lost the last one.
+    /// Makes the host check for its end, if the last reason to stay may be gone.
     pub(crate) fn check_retirement(&self) {
         if self.is_retiring() || *self.connections.borrow() == 0 {
             self.connections.send_modify(|_| {});
@@ -115,19 +115,19 @@ impl Shared {
         for id in ids {
             let Some(terminal) = self.terminals.get(id.as_str()) else { continue };
             if terminal.describe().await.is_ok_and(|description| description.holder.is_none()) {
-                // It fails only if another client has closed the terminal.
+                // Ignore the error: another client has closed the terminal.
                 let _ = terminal.close(Closing::default()).await;
             }
         }
     }
 }
 
-/// Keeps `terminals` and serves every client that connects to `listener`, until there is nothing left to keep.
+/// Keeps `terminals` and serves every client that connects to `listener`.
 ///
-/// It ends when it receives a shutdown request, when its last terminal closes after a retire request, or when it has
-/// neither terminals nor clients for a while.
+/// Ends after a shutdown request, when the last terminal closes after a retire request, or when there were neither
+/// terminals nor clients for a while.
 ///
-/// `listen_again` makes its socket again, at the path of the removed one.
+/// `listen_again` creates the socket again, at the path of the removed one.
 ///
 /// # Errors
 /// If the socket accepts no more connections.
@@ -147,56 +147,56 @@ pub async fn serve(
         ending: watch::Sender::new(false),
         seats: Mutex::default(),
         links: Links::default(),
-        numbers: AtomicU64::new(0),
+        last_number: AtomicU64::new(0),
         service: RwLock::default(),
         unfinished: UnfinishedFiles::default(),
         effects: Effects::default(),
     });
     let user = rustix::process::getuid().as_raw();
-    let over = wait_for_end(shared.clone());
-    tokio::pin!(over);
+    let end = wait_for_end(shared.clone());
+    tokio::pin!(end);
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) if stream.peer_cred().is_ok_and(|peer| peer.uid() == user || peer.uid() == 0) => {
-                    // In the order of arrival: a later daemon has a larger one.
+                    // Numbers follow the order of arrival: a later daemon has a larger number.
                     let number = shared.next_number();
                     tokio::spawn(Connection::serve(shared.clone(), stream, number));
                 }
                 Ok(_) => tracing::warn!("a connection of another user was refused"),
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
-                    // Out of descriptors: others have to close first.
+                    // No descriptors are left: wait until others are closed.
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
             },
             () = listen_again.notified() => {
                 if let Some(path) = &path {
                     match listen(path) {
-                        Ok(anew) => listener = anew,
+                        Ok(new_listener) => listener = new_listener,
                         Err(error) => tracing::warn!(%error, "the socket cannot be made again"),
                     }
                 }
             }
-            () = &mut over => break,
+            () = &mut end => break,
         }
     }
     shared.terminals.close_all().await;
     shared.service.write().is_over = true;
     if let Some(path) = path.as_ref().filter(|_| !shared.effects.has_unsettled()) {
-        // Without the mark, a daemon takes the results of this host for lost.
+        // Without this mark, a daemon assumes that the results of this host are lost.
         let _ = std::fs::write(records::end_mark(path), "");
     }
     shared.ending.send_replace(true);
     shared.unfinished.remove_all();
     if let Some(path) = path {
-        // The host no longer answers there; a running daemon may have removed the socket already.
+        // Ignore the error: a daemon may have removed the socket already.
         let _ = std::fs::remove_file(path);
     }
     Ok(())
 }
 
-/// Listens at the path of a removed socket, whose directory may be removed as well.
+/// Listens at the path of a removed socket, whose directory may also be missing.
 fn listen(path: &Path) -> io::Result<UnixListener> {
     if let Some(folder) = path.parent() {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
@@ -207,32 +207,33 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Waits until there is no reason to stay.
+/// Waits until the host has no reason to stay.
 async fn wait_for_end(shared: Arc<Shared>) {
     let mut terminals = shared.terminals.follow_count();
     let mut connections = shared.connections.subscribe();
     let mut ending = shared.ending.subscribe();
     loop {
-        let empty = *terminals.borrow_and_update() == 0;
-        let alone = *connections.borrow_and_update() == 0;
+        let has_no_terminals = *terminals.borrow_and_update() == 0;
+        let has_no_clients = *connections.borrow_and_update() == 0;
         let has_results = shared.effects.has_unsettled();
-        let is_retired = empty && shared.is_retiring() && !has_results;
+        let is_retired = has_no_terminals && shared.is_retiring() && !has_results;
         if *ending.borrow_and_update() || (is_retired && !shared.effects.has_unreported()) {
             return;
         }
-        let is_unused = is_retired || (empty && alone);
-        let linger = match has_results {
-            true => RESULT_LINGER,
-            false if is_retired => REPEAT_LINGER,
-            false => LINGER,
+        let is_unused = is_retired || (has_no_terminals && has_no_clients);
+        let idle_timeout = match has_results {
+            true => RESULT_TIMEOUT,
+            false if is_retired => REPEAT_TIMEOUT,
+            false => IDLE_TIMEOUT,
         };
-        let linger = async { if is_unused { tokio::time::sleep(linger).await } else { std::future::pending().await } };
-        // The senders are ours and stay.
+        let idle_end =
+            async { if is_unused { tokio::time::sleep(idle_timeout).await } else { std::future::pending().await } };
+        // `changed` cannot fail: `shared` owns the senders.
         tokio::select! {
             _ = terminals.changed() => {}
             _ = connections.changed() => {}
             _ = ending.changed() => {}
-            () = linger => return,
+            () = idle_end => return,
         }
     }
 }
@@ -242,10 +243,10 @@ struct Connection {
     shared: Arc<Shared>,
     number: u64,
     outbox: Outbox,
-    asked: Arc<Mutex<HashMap<u64, AbortHandle>>>,
-    /// The number of the request that hands the connection over to a link.
+    tasks: Arc<Mutex<HashMap<u64, AbortHandle>>>,
+    /// Number of the request that turns the connection into a link.
     link_request: watch::Sender<Option<u64>>,
-    /// True if its client is, or was, the daemon of this machine.
+    /// True if the client is, or was, the daemon of this machine.
     is_owner: AtomicBool,
 }
 
@@ -257,22 +258,22 @@ impl Connection {
             shared,
             number,
             outbox: outbox.clone(),
-            asked: Arc::default(),
+            tasks: Arc::default(),
             link_request: watch::Sender::new(None),
             is_owner: AtomicBool::new(false),
         });
         connection.shared.connections.send_modify(|count| *count += 1);
         let mut ending = connection.shared.ending.subscribe();
         let mut link_request = connection.link_request.subscribe();
-        // The sender is ours and stays.
+        // `wait_for` cannot fail: `connection` owns the sender.
         let link_request = async { link_request.wait_for(Option::is_some).await.ok().and_then(|number| *number) };
         tokio::select! {
             () = read_frames(&stream, Some(&outbox), || {}, |_| MAX_BODY_BYTES, |number, body| {
                 connection.handle(number, body.and_then(|body| read_body(body).ok()));
             }) => {}
-            () = outbox.write_on() => {}
+            () = outbox.write_queued() => {}
             Some(number) = link_request => connection.link(&stream, number),
-            // The sender is ours and stays.
+            // `wait_for` cannot fail: `connection` owns the sender.
             _ = ending.wait_for(|ending| *ending) => {}
         }
         outbox.close();
@@ -283,13 +284,13 @@ impl Connection {
         connection.give_seats_back().await;
     }
 
-    /// Hands the connection over to a link, and answers the request for it. Its client sends nothing before the answer,
-    /// so that the link reads all further bytes.
+    /// Turns the connection into a link, and answers the request for it. The client sends nothing before the answer, so
+    /// that the link reads all further bytes.
     fn link(&self, stream: &UnixStream, number: u64) {
-        let handed = stream.as_fd().try_clone_to_owned().map(std::os::unix::net::UnixStream::from);
-        match handed.and_then(UnixStream::from_std) {
+        let duplicate = stream.as_fd().try_clone_to_owned().map(std::os::unix::net::UnixStream::from);
+        match duplicate.and_then(UnixStream::from_std) {
             Ok(stream) => {
-                if self.say(number, ()).is_err() {
+                if self.reply(number, ()).is_err() {
                     return;
                 }
                 let (links, shared) = (self.shared.links.clone(), self.shared.clone());
@@ -309,10 +310,10 @@ impl Connection {
     }
 
     fn lock(&self) -> parking_lot::MutexGuard<'_, HashMap<u64, AbortHandle>> {
-        self.asked.lock()
+        self.tasks.lock()
     }
 
-    /// Takes one request. A task serves requests without an immediate answer.
+    /// Handles one request. A task continues requests without an immediate answer.
     fn handle(self: &Arc<Self>, number: u64, ask: Option<Ask>) {
         if let Some(Ask::Hello { is_owner: true, .. }) = ask {
             self.is_owner.store(true, Ordering::Relaxed);
@@ -320,8 +321,8 @@ impl Connection {
             service.owner = service.owner.max(self.number);
         }
         let service = self.shared.service.read();
-        // The connection stays: its daemon may still run, and would take its end for that of the host.
-        // A secret stays one, and a step that was given up stays given up.
+        // Ignore requests of a superseded daemon but keep its connection: it would take a disconnect for the end of the
+        // host. Still record secrets and settled steps.
         let is_lasting = matches!(ask, Some(Ask::Remember(_) | Ask::Settle(_)));
         if service.is_over || (self.is_superseded(&service) && !is_lasting) {
             return;
@@ -343,22 +344,22 @@ impl Connection {
                 None => connection.outbox.send_message(number, &Err::<(), _>(Refusal::NotUnderstood)),
             };
         });
-        // The first poll hands the request over, here and in order; the rest may take its time.
+        // The first poll passes the request to its terminal in order; the rest may run later.
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         if answering.as_mut().poll(&mut context) == Poll::Ready(()) {
             return;
         }
-        let asked = self.asked.clone();
-        // Held until the table has the task, so that it cannot end before that.
-        let mut noted = self.lock();
+        let tasks = self.tasks.clone();
+        // Locked until the task is in the table, so that it cannot remove itself before.
+        let mut task_table = self.lock();
         let task = tokio::spawn(async move {
             answering.await;
-            asked.lock().remove(&number);
+            tasks.lock().remove(&number);
         });
-        noted.insert(number, task.abort_handle());
+        task_table.insert(number, task.abort_handle());
     }
 
-    fn say<T: Serialize>(&self, number: u64, answer: T) -> Result<(), OutboxClosed> {
+    fn reply<T: Serialize>(&self, number: u64, answer: T) -> Result<(), OutboxClosed> {
         self.outbox.send_message(number, &Ok::<T, Refusal>(answer))
     }
 
@@ -370,27 +371,27 @@ impl Connection {
             Ask::List => {
                 let mut descriptions = Vec::new();
                 for terminal in shared.terminals.all() {
-                    // A terminal that has just closed is not on the list.
+                    // Omit a terminal that has just closed.
                     descriptions.extend(terminal.describe().await.ok());
                 }
-                self.say(number, descriptions)
+                self.reply(number, descriptions)
             }
-            Ask::Find(name) => self.say(number, shared.terminals.get(&name).map(|terminal| terminal.id().clone())),
+            Ask::Find(name) => self.reply(number, shared.terminals.get(&name).map(|terminal| terminal.id().clone())),
             Ask::OpenedBy(step) => {
                 shared.effects.find_opened(step, &self.outbox, number);
                 Ok(())
             }
-            Ask::HasStep(step) => self.say(number, shared.effects.has_step(&step)),
+            Ask::HasStep(step) => self.reply(number, shared.effects.has_step(&step)),
             Ask::Settle(steps) => {
                 let closing = shared.effects.settle(&steps);
-                let sent = self.say(number, ());
+                let sent = self.reply(number, ());
                 shared.check_retirement();
                 let shared = shared.clone();
-                // The client needs no more of them, and may have disconnected in the meantime.
+                // In a separate task: the client may disconnect meanwhile.
                 tokio::spawn(async move { shared.close_single_commands(closing).await });
                 sent
             }
-            Ask::Unsettled => self.say(number, shared.effects.unsettled()),
+            Ask::Unsettled => self.reply(number, shared.effects.unsettled()),
             Ask::Terminal(id, ask) => match shared.terminals.get(id.as_str()) {
                 None => self.outbox.send_message(number, &Err::<(), _>(Refusal::NoTerminal)),
                 Some(terminal) => match self.answer_for(&terminal, number, ask).await {
@@ -402,21 +403,21 @@ impl Connection {
             },
             Ask::Remember(hidden) => {
                 shared.terminals.hidden_log().record_text(hidden);
-                self.say(number, ())
+                self.reply(number, ())
             }
             Ask::Retire => {
                 shared.retiring.store(true, Ordering::Relaxed);
                 shared.check_retirement();
-                self.say(number, ())
+                self.reply(number, ())
             }
             Ask::Shutdown => {
                 shared.terminals.close_all().await;
-                let sent = self.say(number, ());
+                let sent = self.reply(number, ());
                 shared.ending.send_replace(true);
                 sent
             }
             Ask::Cancel(_) => Ok(()),
-            // The answer follows after the last read of a frame.
+            // The answer follows once no frames are read any more.
             Ask::Link => {
                 self.link_request.send_replace(Some(number));
                 Ok(())
@@ -424,8 +425,8 @@ impl Connection {
             Ask::WatchActivity(known) => {
                 let mut activity = shared.terminals.follow_activity();
                 match activity.wait_for(|count| Some(*count) != known).await.map(|count| *count) {
-                    Ok(count) => self.say(number, count),
-                    // The sender is ours and stays.
+                    Ok(count) => self.reply(number, count),
+                    // Unreachable: `shared` owns the sender.
                     Err(_) => Ok(()),
                 }
             }
@@ -436,41 +437,41 @@ impl Connection {
     async fn answer_about_file(&self, number: u64, ask: FileAsk) -> Result<(), OutboxClosed> {
         let unfinished = &self.shared.unfinished;
         match ask {
-            FileAsk::Describe(path) => self.say(number, blocking(move || disk::describe(&path)).await),
-            FileAsk::List(path) => self.say(number, blocking(move || disk::list(&path)).await),
-            FileAsk::MakeDirectory(path) => self.say(number, blocking(move || disk::make_directory(&path)).await),
+            FileAsk::Describe(path) => self.reply(number, blocking(move || disk::describe(&path)).await),
+            FileAsk::List(path) => self.reply(number, blocking(move || disk::list(&path)).await),
+            FileAsk::MakeDirectory(path) => self.reply(number, blocking(move || disk::make_directory(&path)).await),
             FileAsk::Read { path, identity, offset, limit } => {
-                self.say(number, blocking(move || disk::read(&path, identity, offset, limit)).await)
+                self.reply(number, blocking(move || disk::read(&path, identity, offset, limit)).await)
             }
             FileAsk::Digest { path, identity, length } => {
-                self.say(number, blocking(move || disk::digest(&path, identity, length)).await)
+                self.reply(number, blocking(move || disk::digest(&path, identity, length)).await)
             }
             FileAsk::Write { target, offset, bytes } => {
                 unfinished.touch(&target);
-                self.say(number, blocking(move || disk::write(&target, offset, &bytes)).await)
+                self.reply(number, blocking(move || disk::write(&target, offset, &bytes)).await)
             }
             ask @ FileAsk::Finish { .. } => {
                 self.outbox.send_body(number, &effects::finish(&self.shared, ask).await.body)
             }
             FileAsk::Written(step) => {
                 let written: Result<_, FileError> = Ok(self.shared.effects.written_file(&step));
-                self.say(number, written)
+                self.reply(number, written)
             }
             FileAsk::Abandon(target) => {
                 unfinished.forget(&target);
                 blocking(move || disk::abandon(&target)).await;
-                self.say(number, Ok::<(), FileError>(()))
+                self.reply(number, Ok::<(), FileError>(()))
             }
         }
     }
 
     fn greet(self: &Arc<Self>, number: u64, wire: u32) -> Result<(), OutboxClosed> {
-        let (secrets, mut news) = self.shared.terminals.hidden_log().follow();
+        let (secrets, mut new_secrets) = self.shared.terminals.hidden_log().follow();
         let connection = Arc::downgrade(self);
         let outbox = self.outbox.clone();
         let following = tokio::spawn(async move {
             loop {
-                let texts = match news.recv().await {
+                let texts = match new_secrets.recv().await {
                     Ok(text) => vec![text],
                     Err(RecvError::Lagged(_)) => match connection.upgrade() {
                         Some(connection) => connection.shared.terminals.hidden_log().follow().0,
@@ -485,7 +486,7 @@ impl Connection {
                 }
             }
         });
-        // Ends with the connection, as every task does.
+        // The task ends with the connection.
         self.lock().insert(SECRETS, following.abort_handle());
         let greeting = HostHello {
             wire: WIRE_VERSION,
@@ -494,7 +495,7 @@ impl Connection {
             secrets: if wire == WIRE_VERSION { secrets } else { Vec::new() },
             terminals: self.shared.terminals.all().len(),
         };
-        self.say(number, greeting)
+        self.reply(number, greeting)
     }
 
     async fn answer_for(
@@ -504,24 +505,24 @@ impl Connection {
         ask: TerminalAsk,
     ) -> Result<Result<(), OutboxClosed>, steplatch_terminal::TerminalClosed> {
         Ok(match ask {
-            TerminalAsk::Send(input) => self.say(number, terminal.send(input).await),
-            TerminalAsk::Wait(wait) => match compiled(wait) {
-                Ok(wait) => self.say(number, Ok::<_, InvalidPattern>(terminal.wait(wait).await?)),
-                Err(error) => self.say(number, Err::<(), _>(error)),
+            TerminalAsk::Send(input) => self.reply(number, terminal.send(input).await),
+            TerminalAsk::Wait(wait) => match compile_wait(wait) {
+                Ok(wait) => self.reply(number, Ok::<_, InvalidPattern>(terminal.wait(wait).await?)),
+                Err(error) => self.reply(number, Err::<(), _>(error)),
             },
-            TerminalAsk::Ready(quiet, at_most) => self.say(number, terminal.ready(quiet, at_most).await?),
-            TerminalAsk::View(colours) => self.say(number, terminal.view(colours).await?),
-            TerminalAsk::Picture => self.say(number, terminal.picture().await?),
-            TerminalAsk::Pieces(ranges, limit) => self.say(number, terminal.pieces(ranges, limit).await?),
-            TerminalAsk::Inputs(from) => self.say(number, terminal.inputs(from).await?),
-            TerminalAsk::Scrollback(limit) => self.say(number, terminal.scrollback(limit).await?),
-            TerminalAsk::WatchScreen(known) => self.say(number, terminal.watch_screen(known).await?),
-            TerminalAsk::WatchRows(known) => self.say(number, terminal.watch_rows(known).await?),
-            TerminalAsk::Read(part, limit) => self.say(number, terminal.read(part, limit).await?),
-            TerminalAsk::Describe => self.say(number, terminal.describe().await?),
-            TerminalAsk::Resize(size) => self.say(number, terminal.resize(size).await?),
+            TerminalAsk::Ready(quiet, at_most) => self.reply(number, terminal.ready(quiet, at_most).await?),
+            TerminalAsk::View(colours) => self.reply(number, terminal.view(colours).await?),
+            TerminalAsk::Picture => self.reply(number, terminal.picture().await?),
+            TerminalAsk::Pieces(ranges, limit) => self.reply(number, terminal.pieces(ranges, limit).await?),
+            TerminalAsk::Inputs(from) => self.reply(number, terminal.inputs(from).await?),
+            TerminalAsk::Scrollback(limit) => self.reply(number, terminal.scrollback(limit).await?),
+            TerminalAsk::WatchScreen(known) => self.reply(number, terminal.watch_screen(known).await?),
+            TerminalAsk::WatchRows(known) => self.reply(number, terminal.watch_rows(known).await?),
+            TerminalAsk::Read(part, limit) => self.reply(number, terminal.read(part, limit).await?),
+            TerminalAsk::Describe => self.reply(number, terminal.describe().await?),
+            TerminalAsk::Resize(size) => self.reply(number, terminal.resize(size).await?),
             TerminalAsk::Signal(signal) => match Signal::from_named_raw(signal) {
-                Some(signal) => self.say(number, terminal.signal(signal).await?),
+                Some(signal) => self.reply(number, terminal.signal(signal).await?),
                 None => self.outbox.send_message(number, &Err::<(), _>(Refusal::NotUnderstood)),
             },
             TerminalAsk::Attach => self.attach(terminal, number).await?,
@@ -530,26 +531,28 @@ impl Connection {
                 if held.is_ok() {
                     self.seats().insert(key, self.number);
                 }
-                self.say(number, held)
+                self.reply(number, held)
             }
             TerminalAsk::GiveBack(key) => {
                 self.seats().remove(&key);
-                self.say(number, terminal.give_back(key).await?)
+                self.reply(number, terminal.give_back(key).await?)
             }
             TerminalAsk::HandBack(key, note) => {
                 self.seats().remove(&key);
-                self.say(number, terminal.hand_back(key, Some(note)).await?)
+                self.reply(number, terminal.hand_back(key, Some(note)).await?)
             }
-            TerminalAsk::HandedBack => self.say(number, terminal.handed_back().await?),
-            TerminalAsk::Stage(step) => self.say(number, self.shared.effects.stage(step)),
-            TerminalAsk::Run(request) => self.say(number, terminal.run(request).await),
-            TerminalAsk::Variables(names) => self.say(number, terminal.variables(names).await),
-            TerminalAsk::SetVariables(values, export) => self.say(number, terminal.set_variables(values, export).await),
-            TerminalAsk::NoteState(gate) => self.say(number, terminal.record_state(gate).await?),
-            TerminalAsk::CheckState(gate) => self.say(number, terminal.check_state(&gate).await?),
+            TerminalAsk::HandedBack => self.reply(number, terminal.handed_back().await?),
+            TerminalAsk::Stage(step) => self.reply(number, self.shared.effects.stage(step)),
+            TerminalAsk::Run(request) => self.reply(number, terminal.run(request).await),
+            TerminalAsk::Variables(names) => self.reply(number, terminal.variables(names).await),
+            TerminalAsk::SetVariables(values, export) => {
+                self.reply(number, terminal.set_variables(values, export).await)
+            }
+            TerminalAsk::NoteState(gate) => self.reply(number, terminal.record_state(gate).await?),
+            TerminalAsk::CheckState(gate) => self.reply(number, terminal.check_state(&gate).await?),
             TerminalAsk::Close(signal) | TerminalAsk::CloseOnce(signal, _) => {
                 let signal = signal.and_then(Signal::from_named_raw);
-                self.say(number, terminal.close(Closing { signal }).await?)
+                self.reply(number, terminal.close(Closing { signal }).await?)
             }
         })
     }
@@ -558,33 +561,33 @@ impl Connection {
         self.shared.seats.lock()
     }
 
-    /// Gives back the seats that this connection took, unless their holders come back soon over another.
+    /// Gives back the seats that this connection took, unless their holders reconnect soon.
     async fn give_seats_back(&self) {
-        let mine = |seats: &HashMap<HoldKey, u64>| -> Vec<HoldKey> {
-            seats.iter().filter(|(_, by)| **by == self.number).map(|(key, _)| key.clone()).collect()
+        let own_seats = |seats: &HashMap<HoldKey, u64>| -> Vec<HoldKey> {
+            seats.iter().filter(|(_, connection)| **connection == self.number).map(|(key, _)| key.clone()).collect()
         };
-        if mine(&self.seats()).is_empty() {
+        if own_seats(&self.seats()).is_empty() {
             return;
         }
-        tokio::time::sleep(SEAT_LEASE).await;
-        let left = mine(&self.seats());
-        for key in left {
+        tokio::time::sleep(SEAT_TIMEOUT).await;
+        let unclaimed = own_seats(&self.seats());
+        for key in unclaimed {
             self.seats().remove(&key);
             for terminal in self.shared.terminals.all() {
-                // Only the terminal with this key in its seat heeds it, and a closed one is free.
+                // Ignore the error: a closed terminal has no seat. Terminals with another key ignore the request.
                 let _ = terminal.give_back(key.clone()).await;
             }
         }
     }
 
-    /// Sends the output until the client cancels it. A client that falls behind receives the whole screen anew.
+    /// Sends the output until the client cancels the request. A client that falls behind receives the whole screen.
     async fn attach(
         &self,
         terminal: &Terminal,
         number: u64,
     ) -> Result<Result<(), OutboxClosed>, steplatch_terminal::TerminalClosed> {
         let Attached { snapshot, size, mut output } = terminal.attach().await?;
-        if self.say(number, AttachReply { snapshot, size }).is_err() {
+        if self.reply(number, AttachReply { snapshot, size }).is_err() {
             return Ok(Err(OutboxClosed));
         }
         loop {
@@ -593,31 +596,32 @@ impl Connection {
                 Ok(Output::Resized(size)) => AttachEvent::Resized(size),
                 Ok(Output::Ended(exit)) => AttachEvent::Ended(exit),
                 Err(RecvError::Lagged(_)) => match terminal.attach().await {
-                    Ok(Attached { snapshot, output: anew, .. }) => {
-                        output = anew;
+                    Ok(Attached { snapshot, output: new_output, .. }) => {
+                        output = new_output;
                         AttachEvent::Redrawn(snapshot)
                     }
                     Err(_) => AttachEvent::Closed,
                 },
                 Err(RecvError::Closed) => AttachEvent::Closed,
             };
-            let last = matches!(event, AttachEvent::Ended(_) | AttachEvent::Closed);
+            let is_last = matches!(event, AttachEvent::Ended(_) | AttachEvent::Closed);
             if self.outbox.send_paced(number, &event).await.is_err() {
                 return Ok(Err(OutboxClosed));
             }
-            if last {
+            if is_last {
                 return Ok(Ok(()));
             }
         }
     }
 }
 
-/// Erases the type of a future, which would otherwise contain itself: the connection of a link serves another one.
+/// Erases the type of a future. The future of a connection would otherwise contain itself, because a link serves a
+/// connection.
 fn boxed(future: impl Future<Output = ()> + Send + 'static) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     Box::pin(future)
 }
 
-fn compiled(wait: WaitRequest) -> Result<Wait, InvalidPattern> {
+fn compile_wait(wait: WaitRequest) -> Result<Wait, InvalidPattern> {
     let WaitRequest { patterns, target, since, until, input, reads, reads_lines, highlighted, timeout, by, line } =
         wait;
     let patterns =

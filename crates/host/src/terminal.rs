@@ -1,4 +1,4 @@
-//! A terminal of a host, with the methods of a terminal of this process.
+//! Handle of a terminal that a host keeps, with the methods of a local terminal.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,51 +19,53 @@ use crate::wire::{Ask, AttachEvent, AttachReply, InvalidPattern, Refusal, Stage,
 
 /// A terminal that a host keeps, here or on another machine. Cheap to clone.
 ///
-/// Every method fails with an [`AskError`] when the terminal has closed or its host has ended. On another machine it
-/// also fails when the connection to the machine is missing for as long as the patience of this handle; the handle
-/// sends a repeatable request again over the next connection.
+/// Every method returns an [`AskError`] if the terminal has closed or its host has ended. For a terminal on another
+/// machine, a method also fails if the connection is missing for longer than `patience`. The handle sends repeatable
+/// requests again over the next connection.
 #[derive(Debug, Clone)]
 pub struct HostedTerminal {
     keeper: Keeper,
     id: TerminalId,
     patience: Duration,
-    /// Of a terminal on another machine, its description by the notes of this one.
-    noted: Option<Arc<Description>>,
+    /// Description of a terminal on another machine, as recorded by this machine.
+    recorded: Option<Arc<Description>>,
 }
 
-/// Longer than a session lasts without a connection.
+/// Time limit that is longer than a session lasts without a connection.
 const UNLIMITED: Duration = Duration::from_secs(86_400);
 
-/// Time limit of an answer of a host on another machine that sends nothing at all over its connection, besides the time that
-/// the request itself lasts: of a request that changes nothing, and of one that acts, whose outcome is unknown then.
+/// Time limit for the answer of a silent remote host to a request that changes nothing, besides the duration of the
+/// request itself.
 const SILENT_QUERY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The same limit for a request with an effect. After it, the outcome of the request is unknown.
 const SILENT_ACTION_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Time limit of an answer of a host that sends other frames meanwhile, or reads and writes files. Longer than its session
-/// may be without a connection.
-const MAX_ANSWER_TIME: Duration = Duration::from_secs(60 + RECONNECT_TIMEOUT.as_secs());
+/// Time limit for the answer of a host that sends other frames meanwhile, or handles files. Longer than a session
+/// lasts without a connection.
+const BUSY_ANSWER_TIMEOUT: Duration = Duration::from_secs(60 + RECONNECT_TIMEOUT.as_secs());
 
-/// Maximum number of repetitions of a request whose session ends at once. Without it, a host that ends each session
-/// would receive requests without end.
+/// Maximum number of quick repetitions of a request. Without it, a host that ends each session at once would receive
+/// requests without end.
 const MAX_REPEATS: usize = 3;
 
 /// The host of a terminal.
 #[derive(Debug, Clone)]
 pub(crate) enum Keeper {
-    /// On this machine.
-    Here(Host),
-    /// On another one.
-    There(RemoteHost),
+    /// A host on this machine.
+    Local(Host),
+    /// A host on another machine.
+    Remote(RemoteHost),
 }
 
 impl Keeper {
     /// Sends a request and returns the answer.
     pub(crate) async fn ask<T: Reply>(&self, ask: &Ask, patience: Duration) -> Result<T, AskError> {
         match self {
-            Self::Here(host) => host.ask(ask).await,
-            // Every request has room for the way to this machine, not for that to another one.
-            Self::There(remote) => {
-                let reply: T = Box::pin(Self::ask_there(remote, ask, patience)).await?;
+            Self::Local(host) => host.ask(ask).await,
+            // Box the larger future of a remote request, which would enlarge the futures of all requests.
+            Self::Remote(remote) => {
+                let reply: T = Box::pin(Self::ask_remote(remote, ask, patience)).await?;
                 if ask.max_chars().is_some_and(|max_chars| !reply.is_within(max_chars)) {
                     return Err(remote.implausible("more text than was requested"));
                 }
@@ -72,76 +74,77 @@ impl Keeper {
         }
     }
 
-    /// Returns that the host has sent what no terminal host sends.
+    /// Returns the error for a reply that no valid host sends.
     pub(crate) fn implausible(&self, what: &'static str) -> AskError {
         match self {
-            Self::Here(_) => AskError::Garbled(what.to_owned()),
-            Self::There(remote) => remote.implausible(what),
+            Self::Local(_) => AskError::Garbled(what.to_owned()),
+            Self::Remote(remote) => remote.implausible(what),
         }
     }
 
-    async fn ask_there<T: Reply>(remote: &RemoteHost, ask: &Ask, patience: Duration) -> Result<T, AskError> {
-        let mut repeated;
+    async fn ask_remote<T: Reply>(remote: &RemoteHost, ask: &Ask, patience: Duration) -> Result<T, AskError> {
+        let mut repeated_ask;
         let mut ask = ask;
-        let mut repeats = None;
+        let mut quick_repeats = None;
         loop {
             let began = Instant::now();
-            // A wait lasts as long as it was meant to, whatever becomes of the connection in the meantime.
+            // A wait lasts its full time, even while there is no connection.
             let patience = patience.max(ask.waits());
-            let host = match remote.reached(patience).await {
-                // An earlier attempt sent it, and the host may have carried it out.
-                Err(AskError::NotConnected { .. }) if repeats.is_some() && ask.acts() => {
-                    return Err(remote.unanswered());
+            let host = match remote.wait_until_connected(patience).await {
+                // The host may have executed an earlier attempt.
+                Err(AskError::NotConnected { .. }) if quick_repeats.is_some() && ask.acts() => {
+                    return Err(remote.unanswered_error());
                 }
                 reached => reached?,
             };
-            // Waits for a request that may have changed something until the session ends: only then its outcome is
-            // unknown.
+            // Wait for a request with an effect until the session ends; its outcome is unknown only then.
             let limit = if ask.is_repeatable() { patience } else { UNLIMITED };
             let answer = tokio::select! {
                 answer = host.ask(ask) => answer,
-                trouble = remote.stalled(limit) => Err(trouble.unwrap_or(AskError::HostLost { pid: host.greeting().pid })),
-                () = silent(remote, &host, ask) => return Err(remote.silent()),
+                trouble = remote.wait_until_stalled(limit) => Err(trouble.unwrap_or(AskError::HostLost { pid: host.greeting().pid })),
+                () = wait_for_silence(remote, &host, ask) => return Err(remote.silent_error()),
             };
             match answer {
                 Err(AskError::HostLost { .. }) if ask.is_repeatable() => {
-                    let quick = if began.elapsed() < RECONNECT_TIMEOUT { repeats.unwrap_or(0) + 1 } else { 0 };
+                    let quick = if began.elapsed() < RECONNECT_TIMEOUT { quick_repeats.unwrap_or(0) + 1 } else { 0 };
                     if quick > MAX_REPEATS {
-                        return Err(remote.unanswered());
+                        return Err(remote.unanswered_error());
                     }
-                    repeats = Some(quick);
-                    repeated = ask.after(began.elapsed());
-                    ask = &repeated;
+                    quick_repeats = Some(quick);
+                    repeated_ask = ask.after(began.elapsed());
+                    ask = &repeated_ask;
                 }
                 Err(AskError::HostLost { .. } | AskError::NotConnected { .. }) if ask.acts() => {
-                    return Err(remote.unanswered());
+                    return Err(remote.unanswered_error());
                 }
-                // An earlier attempt sent it.
-                Err(AskError::NotReading { .. }) if repeats.is_some() && ask.acts() => return Err(remote.unanswered()),
+                // An earlier attempt was sent.
+                Err(AskError::NotReading { .. }) if quick_repeats.is_some() && ask.acts() => {
+                    return Err(remote.unanswered_error());
+                }
                 answer => return answer,
             }
         }
     }
 }
 
-/// Waits for as long as an answer to a request may take; without end where the request waits for what may never happen.
-async fn silent(remote: &RemoteHost, host: &Host, ask: &Ask) {
-    let Some(lasts) = ask.lasts() else { return std::future::pending().await };
-    let silence = match ask {
-        Ask::File(_) => MAX_ANSWER_TIME,
+/// Waits for the time limit of an answer, or forever if the request has none.
+async fn wait_for_silence(remote: &RemoteHost, host: &Host, ask: &Ask) {
+    let Some(duration) = ask.lasts() else { return std::future::pending().await };
+    let max_silence = match ask {
+        Ask::File(_) => BUSY_ANSWER_TIMEOUT,
         ask if ask.acts() => SILENT_ACTION_TIMEOUT,
         _ => SILENT_QUERY_TIMEOUT,
     };
     tokio::select! {
-        () = remote.silence(host, lasts.saturating_add(silence)) => {}
-        () = tokio::time::sleep(lasts.saturating_add(MAX_ANSWER_TIME)) => {}
+        () = remote.wait_until_silent(host, duration.saturating_add(max_silence)) => {}
+        () = tokio::time::sleep(duration.saturating_add(BUSY_ANSWER_TIMEOUT)) => {}
     }
 }
 
 /// Reason why an input has failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
-    /// The terminal did not take it.
+    /// The terminal refused the input.
     #[error(transparent)]
     Input(#[from] InputError),
     /// There is no such terminal.
@@ -149,7 +152,7 @@ pub enum SendError {
     Ask(#[from] AskError),
 }
 
-/// Reason why a terminal did not carry out a request.
+/// Reason why a terminal did not execute a request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TerminalError<E> {
     /// The terminal refused.
@@ -173,27 +176,27 @@ pub enum SignalError {
 
 impl HostedTerminal {
     pub(crate) fn new(host: Host, id: TerminalId) -> Self {
-        Self { keeper: Keeper::Here(host), id, patience: CLIENT_CONNECT_TIMEOUT, noted: None }
+        Self { keeper: Keeper::Local(host), id, patience: CLIENT_CONNECT_TIMEOUT, recorded: None }
     }
 
-    /// A terminal on another machine, by the notes of this installation.
-    pub(crate) fn on(host: RemoteHost, noted: Description) -> Self {
-        let id = noted.id.clone();
-        Self { keeper: Keeper::There(host), id, patience: CLIENT_CONNECT_TIMEOUT, noted: Some(Arc::new(noted)) }
+    /// Returns a terminal on another machine, with its recorded description.
+    pub(crate) fn on(host: RemoteHost, recorded: Description) -> Self {
+        let id = recorded.id.clone();
+        Self { keeper: Keeper::Remote(host), id, patience: CLIENT_CONNECT_TIMEOUT, recorded: Some(Arc::new(recorded)) }
     }
 
     /// Returns the name of its machine, if that is another one.
     pub(crate) fn machine(&self) -> Option<&str> {
         match &self.keeper {
-            Keeper::Here(_) => None,
-            Keeper::There(remote) => Some(remote.machine()),
+            Keeper::Local(_) => None,
+            Keeper::Remote(remote) => Some(remote.machine()),
         }
     }
 
-    /// Returns a view with the name of the terminal that was requested.
-    fn named(&self, view: View) -> View {
-        match &self.noted {
-            Some(noted) => View { name: noted.name.clone(), ..view },
+    /// Returns the view with the recorded name of the terminal.
+    fn with_recorded_name(&self, view: View) -> View {
+        match &self.recorded {
+            Some(recorded) => View { name: recorded.name.clone(), ..view },
             None => view,
         }
     }
@@ -211,10 +214,10 @@ impl HostedTerminal {
     }
 
     /// Makes the host of a terminal on another machine hide a text, also for later daemons. Does nothing for a terminal
-    /// on this machine. A host without a connection does not learn it.
+    /// on this machine, or for a host without a connection.
     #[boxed]
     pub async fn remember_elsewhere(&self, secret: &SecretText) {
-        if matches!(self.keeper, Keeper::There(_)) {
+        if matches!(self.keeper, Keeper::Remote(_)) {
             let remembered = self.keeper.ask::<()>(&Ask::Remember(secret.clone()), CLIENT_CONNECT_TIMEOUT).await;
             if let Err(error) = remembered {
                 tracing::warn!(%error, terminal = %self.id, "a host on another machine does not learn a secret");
@@ -240,7 +243,7 @@ impl HostedTerminal {
     pub async fn send(&self, input: Input) -> Result<Sent, SendError> {
         let sent: Result<Sent, InputError> = self.ask(TerminalAsk::Send(input)).await?;
         let sent = sent?;
-        Ok(Sent { view: sent.view.map(|view| self.named(view)), ..sent })
+        Ok(Sent { view: sent.view.map(|view| self.with_recorded_name(view)), ..sent })
     }
 
     /// Waits for output, see [`steplatch_terminal::Terminal::wait`]. Dropping the future ends the wait.
@@ -258,7 +261,7 @@ impl HostedTerminal {
         };
         match reason {
             Some(reason) => Err(self.keeper.implausible(reason).into()),
-            None => Ok((waited, self.named(view))),
+            None => Ok((waited, self.with_recorded_name(view))),
         }
     }
 
@@ -307,10 +310,10 @@ impl HostedTerminal {
     /// If there is no such terminal.
     #[boxed]
     pub async fn ready(&self, quiet: Quiet, at_most: Duration) -> Result<View, AskError> {
-        Ok(self.named(self.ask(TerminalAsk::Ready(quiet, at_most)).await?))
+        Ok(self.with_recorded_name(self.ask(TerminalAsk::Ready(quiet, at_most)).await?))
     }
 
-    /// Returns the screen and state as of now.
+    /// Returns the current screen and state.
     ///
     /// # Errors
     /// If there is no such terminal.
@@ -320,11 +323,11 @@ impl HostedTerminal {
             true => self.ask::<ColouredView>(TerminalAsk::View(true)).await?.0,
             false => self.ask(TerminalAsk::View(false)).await?,
         };
-        Ok(self.named(view))
+        Ok(self.with_recorded_name(view))
     }
 
-    /// Returns the cells of the screen as of now, with their colours. A screen of a million cells in as many colours
-    /// is more than a frame holds: check the size first.
+    /// Returns the current cells of the screen, with their colours. Check the size first: a frame cannot hold a million
+    /// cells of different colours.
     ///
     /// # Errors
     /// If there is no such terminal.
@@ -333,7 +336,7 @@ impl HostedTerminal {
         self.ask(TerminalAsk::Picture).await
     }
 
-    /// Returns the cells of at most `max_rows` rows that scrolled away, and below them those of the screen.
+    /// Returns the cells of at most `max_rows` rows of the scrollback, followed by those of the screen.
     ///
     /// # Errors
     /// If the terminal has closed, or its host is of an older version.
@@ -355,7 +358,7 @@ impl HostedTerminal {
         self.ask(TerminalAsk::Inputs(from)).await
     }
 
-    /// Returns the texts between offsets, each of at most `max_chars` characters: its beginning and its end.
+    /// Returns the output in each range of offsets, cut in the middle to at most `max_chars` characters.
     ///
     /// # Errors
     /// If the terminal has closed, or its host is of an older version.
@@ -369,8 +372,8 @@ impl HostedTerminal {
         }
     }
 
-    /// Returns the screen once it is another one than the known version; at once without a known one. A host of an
-    /// older version does not understand this.
+    /// Returns the screen once it differs from the known version, or at once if that is `None`. Hosts of older versions
+    /// do not understand this request.
     ///
     /// # Errors
     /// If there is no such terminal, or it closes in the meantime.
@@ -379,8 +382,8 @@ impl HostedTerminal {
         self.ask(TerminalAsk::WatchScreen(known)).await
     }
 
-    /// Returns the rows of the screen that differ from the known version, once it is another one; at once all of them
-    /// without a known one. A host of an older version does not understand this.
+    /// Returns the rows of the screen that differ from the known version, once there are any. Returns all rows at once
+    /// if that is `None`. Hosts of older versions do not understand this request.
     ///
     /// # Errors
     /// If there is no such terminal, or it closes in the meantime.
@@ -398,15 +401,15 @@ impl HostedTerminal {
         self.ask(TerminalAsk::Read(part, limit)).await
     }
 
-    /// Returns the state that needs no look at the screen.
+    /// Returns the state of the terminal without its screen.
     ///
     /// # Errors
     /// If there is no such terminal.
     #[boxed]
     pub async fn describe(&self) -> Result<Description, AskError> {
         let described = self.ask(TerminalAsk::Describe).await?;
-        Ok(match &self.noted {
-            Some(noted) => as_requested(noted, described),
+        Ok(match &self.recorded {
+            Some(recorded) => as_requested(recorded, described),
             None => described,
         })
     }
@@ -430,7 +433,7 @@ impl HostedTerminal {
         sent.map_err(SignalError::Ended)
     }
 
-    /// Joins the terminal: its current screen, its later output.
+    /// Attaches to the terminal: returns its current screen and its later output.
     ///
     /// # Errors
     /// If there is no such terminal.
@@ -438,20 +441,20 @@ impl HostedTerminal {
     pub async fn attach(&self) -> Result<Attached, AskError> {
         let ask = Ask::Terminal(self.id.clone(), TerminalAsk::Attach);
         let host = match &self.keeper {
-            Keeper::Here(host) => host.clone(),
-            Keeper::There(remote) => remote.reached(self.patience).await?,
+            Keeper::Local(host) => host.clone(),
+            Keeper::Remote(remote) => remote.wait_until_connected(self.patience).await?,
         };
         let (reply, events) = match &self.keeper {
-            Keeper::Here(_) => host.subscribe::<AttachReply, _>(&ask).await?,
-            Keeper::There(remote) => {
+            Keeper::Local(_) => host.subscribe::<AttachReply, _>(&ask).await?,
+            Keeper::Remote(remote) => {
                 let subscribed = tokio::select! {
                     subscribed = host.subscribe::<AttachReply, _>(&ask) => subscribed?,
-                    () = silent(remote, &host, &ask) => return Err(remote.silent()),
+                    () = wait_for_silence(remote, &host, &ask) => return Err(remote.silent_error()),
                 };
                 (subscribed.0.checked().map_err(|what| remote.implausible(what))?, subscribed.1)
             }
         };
-        let filter = matches!(self.keeper, Keeper::There(_)).then(QueryFilter::drawing_only);
+        let filter = matches!(self.keeper, Keeper::Remote(_)).then(QueryFilter::drawing_only);
         let mut attached =
             Attached { snapshot: reply.snapshot, size: reply.size, events, terminal: self.clone(), filter };
         let snapshot = std::mem::take(&mut attached.snapshot);
@@ -477,7 +480,8 @@ impl HostedTerminal {
         self.ask(TerminalAsk::GiveBack(key)).await
     }
 
-    /// Gives the writer's seat back, with a note to the next client that types. A host of an older version passes no note on.
+    /// Gives the writer's seat back, with a note to the next client that types. A host of an older version drops the
+    /// note.
     ///
     /// # Errors
     /// If there is no such terminal.
@@ -489,7 +493,7 @@ impl HostedTerminal {
         }
     }
 
-    /// Returns the client that held the terminal since the last call, if a client held it and gave it back.
+    /// Returns the client that held the terminal and gave it back since the last call, if any.
     ///
     /// # Errors
     /// If there is no such terminal.
@@ -498,7 +502,7 @@ impl HostedTerminal {
         self.ask(TerminalAsk::HandedBack).await
     }
 
-    /// Returns the progress of the input of a step; none if no such input was ever accepted.
+    /// Returns the progress of the input of a step, or `None` if the input was never accepted.
     ///
     /// # Errors
     /// If there is no such terminal.
@@ -507,7 +511,7 @@ impl HostedTerminal {
         self.ask(TerminalAsk::Stage(step.to_owned())).await
     }
 
-    /// Records the state of the terminal at the question of a gate, see [`steplatch_terminal::Terminal::record_state`].
+    /// Records the state of the terminal for a gate, see [`steplatch_terminal::Terminal::record_state`].
     ///
     /// # Errors
     /// If there is no such terminal, or its host is of an older version.
@@ -516,7 +520,7 @@ impl HostedTerminal {
         self.ask(TerminalAsk::NoteState(gate)).await
     }
 
-    /// Checks that the state has not changed since the note at the question of a gate.
+    /// Checks that the state has not changed since it was recorded for a gate.
     ///
     /// # Errors
     /// If the state has changed, or there is no such terminal.
@@ -535,8 +539,8 @@ impl HostedTerminal {
         self.ask(TerminalAsk::Close(closing.signal.map(Signal::as_raw))).await
     }
 
-    /// Does the same as an effect of a step: a repeated request returns the first result. A host of an older version
-    /// closes it without a note of that.
+    /// Closes the terminal as an effect of a step: a repeated request returns the first result. A host of an older
+    /// version does not record the step.
     ///
     /// # Errors
     /// If there is no such terminal, and the step has closed none.
@@ -550,7 +554,7 @@ impl HostedTerminal {
     }
 }
 
-/// The screen that a new viewer sees first, and its later events.
+/// First screen of a viewer, and its later events.
 #[derive(Debug)]
 pub struct Attached {
     /// Escape sequences that show the current screen.
@@ -559,12 +563,12 @@ pub struct Attached {
     pub size: Size,
     events: Events<AttachEvent>,
     terminal: HostedTerminal,
-    /// Removes queries, titles and the like from what another machine sends: its terminal host may not do it.
+    /// Removes queries, titles and similar sequences from remote output, because the remote host may not filter them.
     filter: Option<QueryFilter>,
 }
 
 impl Attached {
-    /// Returns the next event; none when the host has ended. A slow viewer receives the whole screen anew.
+    /// Returns the next event; `None` once the host has ended. A slow viewer receives the whole screen instead.
     #[boxed]
     pub async fn next(&mut self) -> Option<AttachEvent> {
         while let Some(event) = self.events.next().await {
@@ -577,23 +581,23 @@ impl Attached {
                     return Some(AttachEvent::Redrawn(self.filtered_screen(screen)));
                 }
                 (AttachEvent::Resized(size), Some(_)) if size.checked().is_none() => {
-                    // The machine decides how often, and a log keeps each warning.
+                    // Not a warning: the remote machine could fill the log.
                     tracing::debug!(terminal = %self.terminal.id, ?size, "another machine reports a size that no terminal has");
                 }
                 (event, _) => return Some(event),
             }
         }
         match self.terminal.attach().await {
-            Ok(anew) => {
-                (self.events, self.filter) = (anew.events, anew.filter);
-                Some(AttachEvent::Redrawn(anew.snapshot))
+            Ok(attached) => {
+                (self.events, self.filter) = (attached.events, attached.filter);
+                Some(AttachEvent::Redrawn(attached.snapshot))
             }
             Err(AskError::Refused(_)) => Some(AttachEvent::Closed),
             Err(_) => None,
         }
     }
 
-    /// Returns a whole screen without its filtered parts. The filter of the output after it starts again.
+    /// Filters a whole screen. The filter then starts again for the output after it.
     fn filtered_screen(&mut self, screen: String) -> String {
         let Some(filter) = &mut self.filter else { return screen };
         filter.reset();

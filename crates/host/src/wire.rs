@@ -1,11 +1,10 @@
 //! The protocol of a terminal host.
 //!
-//! Frames over a private stream socket: four bytes of length (big endian, without themselves), eight bytes of a number
-//! that identifies a request and everything sent in reply to it, and a body in MessagePack (<https://msgpack.org>) with
-//! the names of fields, so that either side may know fewer fields than the other. From the client the body is an
-//! [`Ask`]. From the host it is a `Result` of the requested value or a [`Refusal`]; after an attachment,
-//! [`AttachEvent`]s follow under the same number. The number 0 belongs to no request: under it the host sends secret
-//! texts.
+//! Both sides send frames over a private stream socket. A frame is the length of the rest (four bytes, big endian), a
+//! number (eight bytes) that identifies a request and its answer, and a body in MessagePack (<https://msgpack.org>).
+//! Bodies contain field names, so that either side may know fewer fields than the other. A client sends [`Ask`]s. The
+//! host answers with a `Result` of the requested value or a [`Refusal`]; after an attachment, [`AttachEvent`]s follow
+//! under the same number. Frames with the number 0 carry texts to hide, which the host sends without a request.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -22,17 +21,16 @@ use steplatch_terminal::{
     Size, SpawnError, Spec, Target, Until,
 };
 
-/// The version of the protocol. A host that speaks another one keeps its terminals and receives no requests about
-/// them.
+/// Version of the protocol. A host of another version keeps its terminals, but receives no requests about them.
 pub const WIRE_VERSION: u32 = 1;
 
 /// Maximum length of a body.
 pub(crate) const MAX_BODY_BYTES: usize = 64 << 20;
 
-/// Bytes before a body: its length and its number.
-pub(crate) const HEAD: usize = 12;
+/// Length of the head of a frame: its length and its number.
+pub(crate) const HEAD_BYTES: usize = 12;
 
-/// The number of the frames that the host sends without a request: a text that must be hidden wherever it comes back.
+/// Number of frames without a request, each with a text to hide in all output.
 pub(crate) const SECRETS: u64 = 0;
 
 /// A request to a host.
@@ -43,8 +41,8 @@ pub enum Ask {
     Hello {
         /// The version that the client speaks.
         wire: u32,
-        /// True if the client is the daemon of this machine. The host no longer serves the daemons before it: what they
-        /// have sent and the host has not read yet is not done, so that the effects that this daemon learns of are all.
+        /// True if the client is the daemon of this machine. The host drops unread requests of earlier daemons, so that
+        /// this daemon learns of all their effects.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         is_owner: bool,
     },
@@ -54,37 +52,36 @@ pub enum Ask {
     List,
     /// Find the terminal with this id or name. → `Option<TerminalId>`
     Find(String),
-    /// Find the terminal that this step opened. Waits for an opening that is under way. → `Option<TerminalId>`
+    /// Find the terminal that this step opened. Waits for an opening in progress. → `Option<TerminalId>`
     OpenedBy(String),
     /// Return whether a request for an effect of this step has arrived. → `bool`
     HasStep(String),
     /// A request to one terminal.
     Terminal(TerminalId, TerminalAsk),
-    /// Hide this text from now on, also for the daemon that serves the terminals next. → `()`
+    /// Hide this text from now on, also for later daemons. → `()`
     Remember(SecretText),
-    /// Take no new terminals, and end with the last one. → `()`
+    /// Open no new terminals, and end with the last one. → `()`
     Retire,
     /// Close every terminal, and end. → `()`
     Shutdown,
-    /// The client wants no answer to this request any more. No answer.
+    /// Cancel the request with this number. No answer.
     Cancel(u64),
-    /// Count what may have changed the state of a terminal, once the count is another one than this, or at once. → `u64`
+    /// Return the count of terminal activity once it differs from this count; at once for `None`. → `u64`
     WatchActivity(Option<u64>),
-    /// Let this connection carry a link of another machine (`steplatch-link`) after the answer. → `()`
+    /// Use this connection for a link of another machine (`steplatch-link`) after the answer. → `()`
     Link,
-    /// A request about a file of this machine; [`FileAsk`] documents its answer.
+    /// Execute a request about a file of this machine; [`FileAsk`] documents the answers.
     File(FileAsk),
-    /// The client needs the results of these steps no longer: it has stored them, or has given the steps up. A text
-    /// that ends with `/` names all steps that begin with it. Closes the terminals of their single commands. → `()`
+    /// Drop the results of these steps: the client has stored them, or has abandoned the steps. A text that ends with
+    /// `/` names all steps that begin with it. Closes the terminals of their single commands. → `()`
     Settle(Vec<String>),
     /// List the steps of runs whose results the host keeps until [`Self::Settle`]. → `Vec<String>`
     Unsettled,
 }
 
 impl Ask {
-    /// Returns whether a client may send it again after the loss of its answer: it changes nothing, or nothing more
-    /// than before. The host carries out an input or a command with the name of a step once; the answer to its
-    /// repetition is the outcome of the first one.
+    /// Returns whether a client may send the request again if its answer was lost, because a repetition changes nothing
+    /// more. The host executes an input or a command with a step once, and answers repetitions with the first result.
     pub(crate) fn is_repeatable(&self) -> bool {
         match self {
             Self::Open(request) => request.step.is_some(),
@@ -104,7 +101,7 @@ impl Ask {
         }
     }
 
-    /// Returns the effect of a step that this requests. The host performs it once, whatever becomes of the connection.
+    /// Returns the requested effect of a step. The host performs it once, even if the connection is lost.
     pub(crate) fn effect(&self) -> Option<EffectKey> {
         let (effect, step) = match self {
             Self::Open(request) => (Effect::Open, request.step.as_ref()?),
@@ -117,50 +114,50 @@ impl Ask {
         Some(EffectKey::new(effect, step))
     }
 
-    /// Returns whether it is a key or a movement that a person types in an attached terminal. A client repeats such a
-    /// request within a moment or not at all.
+    /// Returns whether the request is a key or a mouse action in an attached terminal. A client repeats such a request
+    /// at once or never.
     pub(crate) fn is_keystroke(&self) -> bool {
         matches!(self, Self::Terminal(_, TerminalAsk::Send(input)) if !input.raw.is_empty() || !input.mouse.is_empty())
     }
 
-    /// Returns the longest answer of a host on another machine, in bytes. No host sends a longer one, but for a screen of a million
-    /// cells in as many colours.
+    /// Returns the maximum length of a remote host's answer in bytes. Valid answers are shorter, except for a screen of
+    /// a million cells of different colours.
     pub(crate) fn max_answer_bytes(&self) -> usize {
-        const SMALL: usize = 1 << 20;
-        const LIST: usize = 4 << 20;
-        const SCREEN: usize = 8 << 20;
-        const CELLS: usize = 16 << 20;
-        let answer = match self {
-            Self::Hello { .. } | Self::List | Self::Unsettled => LIST,
-            // A hundred thousand names.
+        const SMALL_BYTES: usize = 1 << 20;
+        const LIST_BYTES: usize = 4 << 20;
+        const SCREEN_BYTES: usize = 8 << 20;
+        const CELLS_BYTES: usize = 16 << 20;
+        let max_bytes = match self {
+            Self::Hello { .. } | Self::List | Self::Unsettled => LIST_BYTES,
+            // Room for a hundred thousand names.
             Self::File(FileAsk::List(_)) => MAX_BODY_BYTES,
-            Self::File(FileAsk::Read { limit, .. }) => limit.saturating_mul(2).saturating_add(LIST),
+            Self::File(FileAsk::Read { limit, .. }) => limit.saturating_mul(2).saturating_add(LIST_BYTES),
             Self::Terminal(_, ask) => match ask {
                 TerminalAsk::View(_)
                 | TerminalAsk::Ready(..)
                 | TerminalAsk::Send(_)
                 | TerminalAsk::Wait(_)
-                | TerminalAsk::Attach => SCREEN,
+                | TerminalAsk::Attach => SCREEN_BYTES,
                 TerminalAsk::Picture
                 | TerminalAsk::Scrollback(_)
                 | TerminalAsk::WatchScreen(_)
                 | TerminalAsk::WatchRows(_)
                 | TerminalAsk::Inputs(_)
-                | TerminalAsk::Variables(_) => CELLS,
-                TerminalAsk::Read(_, limit) => limit.max_bytes().saturating_add(SMALL),
-                TerminalAsk::Run(request) => request.limit.max_bytes().saturating_add(SCREEN),
+                | TerminalAsk::Variables(_) => CELLS_BYTES,
+                TerminalAsk::Read(_, limit) => limit.max_bytes().saturating_add(SMALL_BYTES),
+                TerminalAsk::Run(request) => request.limit.max_bytes().saturating_add(SCREEN_BYTES),
                 TerminalAsk::Pieces(ranges, max_chars) => ranges
                     .len()
                     .saturating_mul(Limit::Head(*max_chars).max_bytes().saturating_add(16))
-                    .saturating_add(SMALL),
-                _ => SMALL,
+                    .saturating_add(SMALL_BYTES),
+                _ => SMALL_BYTES,
             },
-            _ => SMALL,
+            _ => SMALL_BYTES,
         };
-        answer.min(MAX_BODY_BYTES)
+        max_bytes.min(MAX_BODY_BYTES)
     }
 
-    /// Returns the longest text of the answer, in characters; none if its request names no limit.
+    /// Returns the maximum number of characters of the answer's texts, if the request has a limit.
     pub(crate) fn max_chars(&self) -> Option<usize> {
         match self {
             Self::Terminal(_, TerminalAsk::Read(_, limit)) => Some(limit.chars()),
@@ -170,7 +167,7 @@ impl Ask {
         }
     }
 
-    /// Returns whether it has a noticeable effect.
+    /// Returns whether the request has a noticeable effect.
     pub(crate) fn acts(&self) -> bool {
         match self {
             Self::Open(_) | Self::Terminal(_, TerminalAsk::Send(_) | TerminalAsk::Run(_)) => true,
@@ -178,7 +175,7 @@ impl Ask {
         }
     }
 
-    /// Returns the time that the request waits on its own.
+    /// Returns the requested time of a wait, or zero.
     pub(crate) fn waits(&self) -> Duration {
         match self {
             Self::Terminal(_, TerminalAsk::Wait(wait)) => wait.timeout,
@@ -186,17 +183,17 @@ impl Ask {
         }
     }
 
-    /// Returns the time that the request takes on its own; none if it has no own end.
+    /// Returns the maximum duration of the request itself; `None` if it is unlimited.
     pub(crate) fn lasts(&self) -> Option<Duration> {
         match self {
             Self::Terminal(_, ask) => ask.lasts(),
-            // It waits for an opening that is under way.
+            // `OpenedBy` waits for an opening in progress.
             Self::OpenedBy(_) | Self::WatchActivity(_) | Self::Link | Self::Cancel(_) => None,
-            // A disk takes some minutes for a large file.
+            // Reading a large file may take minutes.
             Self::File(FileAsk::Digest { length, .. } | FileAsk::Finish { length, .. }) => {
-                Some(Duration::from_secs(length / MIN_DIGEST_RATE))
+                Some(Duration::from_secs(length / MIN_DIGEST_BYTES_PER_SECOND))
             }
-            // It waits for a place.
+            // The opening may wait for a free place.
             Self::Open(request) => Some(request.place_wait().unwrap_or_default()),
             Self::Hello { .. }
             | Self::List
@@ -211,7 +208,7 @@ impl Ask {
         }
     }
 
-    /// Returns the same request, sent again when `elapsed` has passed.
+    /// Returns the request to repeat after `elapsed`, with the remaining time of a wait.
     pub(crate) fn after(&self, elapsed: Duration) -> Self {
         let mut ask = self.clone();
         if let Self::Terminal(_, TerminalAsk::Wait(wait)) = &mut ask {
@@ -221,8 +218,8 @@ impl Ask {
     }
 }
 
-/// Minimum speed of a disk during the digest of a file, in bytes per second.
-const MIN_DIGEST_RATE: u64 = 1 << 20;
+/// Minimum speed of reading a file for its digest, in bytes per second.
+const MIN_DIGEST_BYTES_PER_SECOND: u64 = 1 << 20;
 
 impl TerminalAsk {
     fn lasts(&self) -> Option<Duration> {
@@ -260,7 +257,7 @@ impl TerminalAsk {
         match self {
             Self::Send(input) => input.step.is_some(),
             Self::Run(request) => request.step.is_some(),
-            // A repetition would miss the first report, or the first end.
+            // A repetition would lose the first report, or act twice.
             Self::HandedBack | Self::HandBack(..) | Self::Signal(_) | Self::Close(_) | Self::SetVariables(..) => false,
             Self::Wait(_)
             | Self::Ready(..)
@@ -286,7 +283,7 @@ impl TerminalAsk {
     }
 }
 
-/// A pattern of a wait that is invalid, in the words of its parser.
+/// Error message of an invalid pattern of a wait.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(transparent)]
 #[error("{0}")]
@@ -301,68 +298,68 @@ pub enum TerminalAsk {
     Wait(WaitRequest),
     /// Wait for the first prompt. → `View`
     Ready(Quiet, Duration),
-    /// Look, with colours or without. → `View`
+    /// Return the screen and state, with colours or without. → `View`
     View(bool),
-    /// Look at the cells. → `Picture`
+    /// Return the cells of the screen. → `Picture`
     Picture,
-    /// Look at the cells, and at most this number of rows that scrolled away. → `Picture`
+    /// Return the cells of the screen, and of at most this number of rows of the scrollback. → `Picture`
     Scrollback(usize),
-    /// Report the log of inputs from this number on. → `Vec<LoggedInput>`
+    /// Return the log of inputs from this number on. → `Vec<LoggedInput>`
     Inputs(u64),
     /// Read the texts between offsets, each of at most this number of characters. → `Vec<String>`
     Pieces(Vec<(u64, u64)>, usize),
-    /// Look at the screen once it is another one than this version, or at once. → `ScreenUpdate`
+    /// Return the screen once it differs from this version; at once for `None`. → `ScreenUpdate`
     WatchScreen(Option<u64>),
-    /// The same, with the rows only that are not as in this version. → `ScreenDelta`
+    /// Like [`Self::WatchScreen`], with only the rows that differ from this version. → `ScreenDelta`
     WatchRows(Option<u64>),
     /// Read output. → `Excerpt`
     Read(Part, Limit),
-    /// Describe it. → `Description`
+    /// Describe the terminal. → `Description`
     Describe,
     /// Resize. → `()`
     Resize(Size),
     /// Send the signal of this number to the foreground program. → `Result<(), Option<Exit>>`
     Signal(i32),
-    /// Join. → `AttachReply`, then [`AttachEvent`]s until cancelled
+    /// Attach to the terminal. → `AttachReply`, then [`AttachEvent`]s until cancelled
     Attach,
-    /// Take the writer's seat. The host gives it back when the client stays disconnected. → `Result<(), LockHolder>`
+    /// Take the writer's seat. The host gives it back if the client stays disconnected. → `Result<(), LockHolder>`
     Hold(LockHolder, HoldKey),
-    /// Give it back. → `()`
+    /// Give the writer's seat back. → `()`
     GiveBack(HoldKey),
-    /// Give it back with a note to the next client that types. → `()`
+    /// Give the writer's seat back, with a note to the next client that types. → `()`
     HandBack(HoldKey, String),
-    /// Report who held it in the meantime. → `Option<Handover>`
+    /// Return the holder that has given the writer's seat back since the last report. → `Option<Handover>`
     HandedBack,
-    /// Report how far the input of a step has come. → `Option<Stage>`
+    /// Return the progress of the input of a step. → `Option<Stage>`
     Stage(String),
-    /// Run a command in its shell. → `Result<CommandResult, RunError>`
+    /// Run a command in the shell. → `Result<CommandResult, RunError>`
     Run(CommandRequest),
-    /// Report variables of its shell. → `Result<Vec<(String, Option<Variable>)>, VariablesError>`
+    /// Return variables of the shell. → `Result<Vec<(String, Option<Variable>)>, VariablesError>`
     Variables(Vec<String>),
-    /// Set variables of its shell, and hand them down to programs or not. → `Result<(), VariablesError>`
+    /// Set variables of the shell; export them if true. → `Result<(), VariablesError>`
     SetVariables(Vec<(String, String)>, bool),
-    /// Note its state at the question of this gate. → `NotedState`
+    /// Record the state of the terminal for this gate. → `NotedState`
     NoteState(String),
-    /// Compare its state with the noted one of this gate. → `Result<(), String>`
+    /// Compare the state of the terminal with the one recorded for this gate. → `Result<(), String>`
     CheckState(String),
-    /// Close it, beginning with the signal of this number. → `Closed`
+    /// Close the terminal, beginning with the signal of this number. → `Closed`
     Close(Option<i32>),
-    /// The same as an effect of this step. → `Closed`
+    /// Close the terminal as an effect of this step. → `Closed`
     CloseOnce(Option<i32>, String),
 }
 
 /// Progress of the input of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Stage {
-    /// The terminal has accepted it; some of it may have reached the program.
+    /// The terminal has accepted the input; a part may have reached the program.
     Intent,
-    /// The program's terminal has all of it. Only hosts of older versions report this.
+    /// All of the input was written. Only hosts of older versions report this.
     Written,
-    /// The terminal has typed it, and has waited for the answer to it for the requested time.
+    /// The input was typed, and the requested wait for its reaction has ended.
     Done,
 }
 
-/// A terminal to open, as it travels; see [`Spec`].
+/// Request to open a terminal; see [`Spec`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct OpenRequest {
     arguments: Vec<OsString>,
@@ -374,29 +371,28 @@ pub struct OpenRequest {
     name: Option<String>,
     opened_by: Option<String>,
     pub(crate) step: Option<String>,
-    /// The request comes from another machine: the environment is the host's own, and the directory begins at its home.
+    /// True if the request comes from another machine: the terminal gets the environment of the host, and a relative
+    /// directory begins at the home directory.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     from_elsewhere: bool,
-    /// Time limit of an opening for a single command: with the maximum number of open terminals, it waits at most this
-    /// time for the close of another one, and it closes when the client settles its step. A host of an older version
-    /// overlooks it.
+    /// Set for a terminal of a single command, which closes when the client settles its step. Holds the maximum time to
+    /// wait for a free place. Hosts of older versions ignore it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) single_command: Option<Duration>,
-    /// With the maximum number of open terminals, it waits at most this time for the close of another one. A host of an
-    /// older version overlooks it.
+    /// Maximum time to wait for a free place. Hosts of older versions ignore it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     place_timeout: Option<Duration>,
 }
 
-/// Conduct of an opening while as many terminals are open as may be.
+/// Policy for an opening while the maximum number of terminals is open.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum PlacePolicy {
-    /// The host refuses it.
+    /// The host refuses the opening.
     #[default]
     AtOnce,
     /// The opening waits at most this time for the close of another terminal.
     Within(Duration),
-    /// The opening waits as well; it is for a single command, and closes when the client settles its step.
+    /// Like [`Self::Within`], for the terminal of a single command, which closes when the client settles its step.
     ForCommand(Duration),
 }
 
@@ -421,12 +417,12 @@ impl From<Spec> for OpenRequest {
 }
 
 impl OpenRequest {
-    /// Returns the request for a host on another machine. It takes nothing of the environment here.
+    /// Returns the request for a host on another machine, without inherited variables of this machine.
     pub(crate) fn on_another_machine(spec: Spec) -> Self {
         Self { inherited: Vec::new(), from_elsewhere: true, ..Self::from(spec) }
     }
 
-    /// Returns the request for a terminal that takes its place like this.
+    /// Returns the request with this policy.
     pub(crate) fn at(self, place: PlacePolicy) -> Self {
         let (single_command, place_timeout) = match place {
             PlacePolicy::AtOnce => (None, None),
@@ -436,12 +432,12 @@ impl OpenRequest {
         Self { single_command, place_timeout, ..self }
     }
 
-    /// Returns the time that it may wait for a place.
+    /// Returns the maximum time to wait for a free place.
     pub(crate) fn place_wait(&self) -> Option<Duration> {
         self.single_command.or(self.place_timeout)
     }
 
-    /// Returns the terminal to open, with the environment of this process if the request means that.
+    /// Returns the terminal to open. A request from another machine gets the environment of this process.
     pub(crate) fn into_spec(self) -> Spec {
         let Self { arguments, command, folder, inherited, environment, size, name, opened_by, step, .. } = self;
         let spec = Spec { arguments, command, folder, inherited, environment, size, name, opened_by, step };
@@ -463,18 +459,18 @@ pub struct OpenedTerminal {
 /// Reason for the refusal of a new terminal; see [`OpenError`] and [`SpawnError`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum OpenRefused {
-    /// As many as may be are open.
+    /// The maximum number of terminals is open.
     #[error("{most} terminals are open, which is the limit")]
     TooMany {
         /// The limit.
         most: usize,
     },
-    /// As many as may be were open all the time that the opening waited.
+    /// The maximum number of terminals was open during the whole wait.
     #[error("{most} terminals are open, which is the limit, and none was closed within {} s", .waited.as_secs_f64())]
     NonePlaced {
         /// The limit.
         most: usize,
-        /// Time that it waited.
+        /// Duration of the wait.
         waited: Duration,
     },
     /// Another terminal has that name.
@@ -497,7 +493,7 @@ pub enum OpenRefused {
     /// No such directory.
     #[error("folder '{}' does not exist", .0.display())]
     NoFolder(PathBuf),
-    /// The user may not execute the program, or the system had nothing to give.
+    /// The user may not execute the program, or the system has no resources left.
     #[error("{0}")]
     Other(String),
 }
@@ -519,7 +515,7 @@ impl From<OpenError> for OpenRefused {
     }
 }
 
-/// A request to wait, with its patterns in their written form; see [`steplatch_terminal::Wait`].
+/// Request to wait, with the source text of its patterns; see [`steplatch_terminal::Wait`].
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct WaitRequest {
     /// Patterns.
@@ -530,30 +526,29 @@ pub struct WaitRequest {
     pub since: Option<u64>,
     /// Other conditions that end the wait.
     pub until: Until,
-    /// Set if it also ends when the program waits for input. A host of an older version overlooks it.
+    /// Set if the wait also ends when the program waits for input. Hosts of older versions ignore it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<InputWait>,
-    /// The way in which the program must read input for a match to end the wait. A host of an older version overlooks
-    /// it.
+    /// Way in which the program must read input for a match to end the wait. Hosts of older versions ignore it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reads: Option<InputReading>,
-    /// True if the program must read whole lines for that. A host of an older version overlooks it.
+    /// True if the program must read whole lines for a match to end the wait. Hosts of older versions ignore it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reads_lines: bool,
-    /// The texts that must stand out on the screen for a match there. A host of an older version overlooks them.
+    /// Texts that must be highlighted on the screen for a match there. Hosts of older versions ignore them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub highlighted: Vec<String>,
     /// Time limit of the wait.
     pub timeout: Duration,
-    /// The client or run that waits, for the log of inputs. A host of an older version overlooks it.
+    /// Waiting client or run, for the log of inputs. Hosts of older versions ignore it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// The line whose prompt ends the wait, see [`Wait::line`]. A host of an older version overlooks it.
+    /// Line whose prompt ends the wait, see [`Wait::line`]. Hosts of older versions ignore it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<u64>,
 }
 
-/// The screen that a new viewer sees first.
+/// First screen of a new viewer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct AttachReply {
     pub(crate) snapshot: String,
@@ -565,11 +560,11 @@ pub(crate) struct AttachReply {
 pub enum AttachEvent {
     /// The program wrote this.
     Bytes(#[serde(with = "serde_bytes")] Vec<u8>),
-    /// The client fell behind; this draws the current screen.
+    /// The client fell behind; this text draws the current screen.
     Redrawn(String),
     /// The screen has another size.
     Resized(Size),
-    /// The program ended; nothing more will come.
+    /// The program ended; no event follows.
     Ended(steplatch_terminal::Exit),
     /// The terminal has closed.
     Closed,
@@ -578,7 +573,7 @@ pub enum AttachEvent {
 /// Reason for the refusal of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Refusal {
-    /// There is no such terminal (any more).
+    /// The terminal does not exist, or was closed.
     #[error("the terminal was closed")]
     NoTerminal,
     /// The host does not know this request, or speaks another version.
@@ -587,53 +582,53 @@ pub enum Refusal {
     /// The host takes no new terminals.
     #[error("the terminal host is about to end")]
     Retiring,
-    /// The step began before. Its result never arrived or was dropped.
+    /// The step was begun before, and its result was lost or dropped.
     #[error("this step was begun before and is not done again; its result is not known any more")]
     OutcomeUnknown,
 }
 
 /// Returns the body of a frame.
 pub(crate) fn body_of(body: &impl Serialize) -> Vec<u8> {
-    // Every type here has a form in MessagePack.
+    // Every type of the protocol can be encoded.
     rmp_serde::to_vec_named(body).expect("what is spoken can be written")
 }
 
 /// Appends a frame to `out`.
 pub(crate) fn write_frame(out: &mut Vec<u8>, number: u64, body: &impl Serialize) {
     append_frame(out, number, |out| {
-        // Writing to memory does not fail, and every type here has a form in MessagePack.
+        // Writing to memory does not fail, and every type of the protocol can be encoded.
         rmp_serde::encode::write_named(out, body).expect("what is spoken can be written");
     });
 }
 
-/// Appends a frame to `out`, whose body `write` appends.
+/// Appends a frame to `out`; `write` appends the body.
 pub(crate) fn append_frame(out: &mut Vec<u8>, number: u64, write: impl FnOnce(&mut Vec<u8>)) {
-    let begins = out.len();
-    out.extend_from_slice(&[0; HEAD]);
+    let start = out.len();
+    out.extend_from_slice(&[0; HEAD_BYTES]);
     write(out);
-    // No message comes near four gigabytes: excerpts and screens are bounded.
-    let length = u32::try_from(out.len() - begins - 4).expect("a frame is shorter than four gigabytes");
-    out[begins..begins + 4].copy_from_slice(&length.to_be_bytes());
-    out[begins + 4..begins + HEAD].copy_from_slice(&number.to_be_bytes());
+    // Excerpts and screens are limited, so no message comes near four gigabytes.
+    let length = u32::try_from(out.len() - start - 4).expect("a frame is shorter than four gigabytes");
+    out[start..start + 4].copy_from_slice(&length.to_be_bytes());
+    out[start + 4..start + HEAD_BYTES].copy_from_slice(&number.to_be_bytes());
 }
 
-/// Takes the first whole frame out of `bytes`: its length, its number, and the range of its body.
+/// Finds the first whole frame in `bytes`: its length, its number, and the range of its body.
 ///
 /// # Errors
-/// If the length is out of bounds, so that the bytes after it are unreadable as well.
+/// If the length is out of bounds: the bytes after it cannot be split.
 pub(crate) fn first_frame(bytes: &[u8]) -> Result<Option<(usize, u64, std::ops::Range<usize>)>, BadFrame> {
-    let head = frame_head(bytes)?;
-    Ok(head.filter(|(length, _)| bytes.len() >= *length).map(|(length, number)| (length, number, HEAD..length)))
+    let frame = frame_head(bytes)?;
+    Ok(frame.filter(|(length, _)| bytes.len() >= *length).map(|(length, number)| (length, number, HEAD_BYTES..length)))
 }
 
-/// Reads the head of the first frame in `bytes`, once it is whole: the length of the frame, and its number.
+/// Reads the head of the first frame in `bytes`, if it is complete: the length of the frame, and its number.
 ///
 /// # Errors
-/// If the length is out of bounds, so that the bytes after it are unreadable as well.
+/// If the length is out of bounds: the bytes after it cannot be split.
 pub(crate) fn frame_head(bytes: &[u8]) -> Result<Option<(usize, u64)>, BadFrame> {
     let Some((length, rest)) = bytes.split_first_chunk::<4>() else { return Ok(None) };
     let length = u32::from_be_bytes(*length) as usize;
-    if !(HEAD - 4..=MAX_BODY_BYTES).contains(&length) {
+    if !(HEAD_BYTES - 4..=MAX_BODY_BYTES).contains(&length) {
         return Err(BadFrame);
     }
     Ok(rest.split_first_chunk::<8>().map(|(number, _)| (4 + length, u64::from_be_bytes(*number))))
@@ -644,11 +639,11 @@ pub(crate) fn frame_head(bytes: &[u8]) -> Result<Option<(usize, u64)>, BadFrame>
 #[error("what came is no frame")]
 pub(crate) struct BadFrame;
 
-/// A list that keeps at most `MAX` entries of the received ones.
+/// Received list, cut to `MAX` entries.
 #[derive(Debug)]
 pub(crate) struct BoundedList<T, const MAX: usize> {
     pub(crate) entries: Vec<T>,
-    /// True if there were more.
+    /// True if entries were dropped.
     pub(crate) is_cut: bool,
 }
 
@@ -681,25 +676,27 @@ impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for BoundedLis
     }
 }
 
-/// Number of elements that the lists of any answer may have, and the bytes of the answer for each further element.
+/// Number of list elements that any answer may have.
 const FREE_ELEMENTS: u64 = 20_000;
+
+/// Minimum number of bytes of an answer for each further element.
 const BYTES_PER_ELEMENT: u64 = 6;
 
-/// Returns whether the lists of a body have no more elements than a terminal host writes into its length. Elements of a
-/// byte take up to a hundred bytes of memory each once they are read, so this looks before the read. Looks at the heads of values
-/// only; a body that is no MessagePack is left to the read.
+/// Returns whether the number of list elements in a body is plausible for its length. Decoding may need a hundred
+/// bytes of memory for an element of one byte, so this is checked before. Reads only the heads of values; decoding
+/// reports a body that is not valid MessagePack.
 pub(crate) fn is_sparse(body: &[u8]) -> bool {
     let max_elements = FREE_ELEMENTS + body.len() as u64 / BYTES_PER_ELEMENT;
-    let (mut elements, mut at) = (0_u64, 0_usize);
-    while let Some(&marker) = body.get(at) {
+    let (mut elements, mut offset) = (0_u64, 0_usize);
+    while let Some(&marker) = body.get(offset) {
         let number = |width: usize| {
-            let bytes = body.get(at + 1..at + 1 + width)?;
+            let bytes = body.get(offset + 1..offset + 1 + width)?;
             Some(bytes.iter().fold(0_u64, |number, byte| number << 8 | u64::from(*byte)))
         };
-        // Bytes of the head, bytes behind it, and elements (https://github.com/msgpack/msgpack/blob/master/spec.md).
+        // Bytes of the head, bytes after the head, and elements (https://github.com/msgpack/msgpack/blob/master/spec.md).
         let head = |width: usize, extra: u64| number(width).map(|length| (1 + width as u64, length + extra, 0));
         let list = |width: usize| number(width).map(|length| (1 + width as u64, 0, length));
-        let (head, behind, count) = match marker {
+        let (head_bytes, payload_bytes, count) = match marker {
             0x00..=0x8f | 0xc0..=0xc3 | 0xe0..=0xff => (1, 0, 0),
             0x90..=0x9f => (1, 0, u64::from(marker & 0x0f)),
             0xa0..=0xbf => (1, u64::from(marker & 0x1f), 0),
@@ -713,7 +710,7 @@ pub(crate) fn is_sparse(body: &[u8]) -> bool {
                     0xc9 => head(4, 1),
                     0xdc => list(2),
                     0xdd => list(4),
-                    // The pairs of a map are fields of a struct.
+                    // Do not count maps, which are structs.
                     0xde => Some((3, 0, 0)),
                     _ => Some((5, 0, 0)),
                 };
@@ -730,40 +727,43 @@ pub(crate) fn is_sparse(body: &[u8]) -> bool {
         if elements > max_elements {
             return false;
         }
-        at = usize::try_from(head + behind).ok().and_then(|length| at.checked_add(length)).unwrap_or(body.len());
+        offset = usize::try_from(head_bytes + payload_bytes)
+            .ok()
+            .and_then(|length| offset.checked_add(length))
+            .unwrap_or(body.len());
     }
     true
 }
 
-/// Maximum nesting of the values in a body: no message has a tenth of it. Each level of a value that is skipped takes
-/// some kilobytes of the stack in a debug build.
+/// Maximum nesting of the values in a body, ten times more than messages have. Each level of a skipped value needs some
+/// kilobytes of the stack in a debug build.
 const MAX_BODY_DEPTH: usize = 64;
 
-/// Reads a body.
+/// Decodes a body.
 pub(crate) fn read_body<T: DeserializeOwned>(body: &[u8]) -> Result<T, rmp_serde::decode::Error> {
     let mut reader = rmp_serde::Deserializer::from_read_ref(body);
     reader.set_max_depth(MAX_BODY_DEPTH);
     T::deserialize(&mut reader)
 }
 
-/// The role of a client among those of a host.
+/// Role of a client of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// The daemon of the machine. A host no longer serves the daemons before it.
+    /// The daemon of the machine. A host stops serving earlier daemons.
     Daemon,
     /// Any other client.
     Visitor,
 }
 
-/// Usual time limit of an answer of a host, also after its start.
+/// Default time limit for the first answer of a host.
 pub const START_TIME: Duration = Duration::from_secs(2);
 
-/// Returns whether a step belongs to a run, which settles it once its journal has the result.
+/// Returns whether a step belongs to a run. A run settles its steps once its journal has their results.
 pub(crate) fn is_of_run(step: &str) -> bool {
     step.split('/').next().is_some_and(|run| run.parse::<RunId>().is_ok())
 }
 
-/// Numbers that are unique in a process.
+/// Returns a number that is unique in this process.
 pub(crate) fn next_number() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(SECRETS + 1);
     NEXT.fetch_add(1, Ordering::Relaxed)
@@ -839,7 +839,7 @@ mod tests {
                 let body: T = serde_json::from_str(line).unwrap();
                 write_frame(frames, number, &body);
                 // A frame holds the same value as the line.
-                let read: T = read_body(&frames[begins + HEAD..]).unwrap();
+                let read: T = read_body(&frames[begins + HEAD_BYTES..]).unwrap();
                 assert_eq!(serde_json::to_string(&read).unwrap(), line);
             }
         }
@@ -979,9 +979,9 @@ mod tests {
         }
         let mut bytes = Vec::new();
         write_frame(&mut bytes, 1, &Later::Dance);
-        assert!(read_body::<Ask>(&bytes[HEAD..]).is_err());
+        assert!(read_body::<Ask>(&bytes[HEAD_BYTES..]).is_err());
         bytes.clear();
         write_frame(&mut bytes, 1, &Later::Hello { wire: 9, colour: "red".to_owned() });
-        assert!(matches!(read_body(&bytes[HEAD..]), Ok(Ask::Hello { wire: 9, is_owner: false })));
+        assert!(matches!(read_body(&bytes[HEAD_BYTES..]), Ok(Ask::Hello { wire: 9, is_owner: false })));
     }
 }

@@ -1,46 +1,46 @@
-//! Reading what a caller sent as the parameters of a verb.
+//! Tolerant parsing of the parameters of a verb.
 //!
-//! Models send numbers as text, lists as text, `null` for "leave it", and wrap it
-//! all in `{"request": …}`. A value with a plain meaning is accepted; any other is
-//! refused with the field's name and the values that it takes. A field that other
-//! programs call otherwise ([`SYNONYMS`]) is taken under our name and reported. Any
-//! other unknown field is reported and left out where the verb only reads; a verb
-//! that does something is refused, because it would do something else than was meant.
+//! Models send numbers as text, lists as text, `null` for omitted fields, and wrap all
+//! parameters in `{"request": …}`. Values with a clear meaning are converted; others
+//! are refused with the field's name and the values that it accepts. Names from other
+//! programs ([`SYNONYMS`]) are replaced by ours, with a warning. Any other unknown field
+//! is ignored with a warning by verbs that only read, and refused by the others,
+//! which would otherwise do something that the caller did not mean.
 
 use serde_json::{Map, Value};
 
 use crate::Verb;
 
-/// Parameters that were read.
+/// Parsed parameters.
 #[derive(Debug)]
 pub struct Read<V> {
     /// The verb with its parameters.
     pub verb: V,
-    /// Warnings in whole sentences: parameters that were left out or read otherwise than written.
+    /// Warnings in whole sentences, about parameters that were ignored or renamed.
     pub warnings: Vec<String>,
 }
 
-/// Parameters that are not a verb's.
+/// Parameters that a verb does not accept.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .problems.join("; "))]
 pub struct InvalidArguments {
-    /// Every problem that was found, each a fragment that names its field.
+    /// All problems, each a fragment that names its field.
     pub problems: Vec<String>,
 }
 
 impl InvalidArguments {
-    fn one(problem: impl Into<String>) -> Self {
+    fn single(problem: impl Into<String>) -> Self {
         Self { problems: vec![problem.into()] }
     }
 }
 
-/// Reads parameters as they came in.
+/// Parses the parameters of a request.
 ///
 /// # Errors
-/// If a required one is missing or one cannot be understood; all such problems are listed.
+/// If a required field is missing or a value is invalid. Lists all problems.
 pub fn read<V: Verb>(parameters: Value) -> Result<Read<V>, InvalidArguments> {
     let schema = V::schema();
-    let mut fields = unwrap(parameters)?;
+    let mut fields = unwrap_request(parameters)?;
     let mut warnings = Vec::new();
     let mut problems = Vec::new();
     let known = schema["properties"].as_object().expect("the schema of a verb has properties");
@@ -49,25 +49,27 @@ pub fn read<V: Verb>(parameters: Value) -> Result<Read<V>, InvalidArguments> {
         match known.get(&name) {
             None => {
                 let value = fields.shift_remove(&name).unwrap_or_default();
-                match synonym(&name, value, known) {
+                match resolve_synonym(&name, value, known) {
                     Some((meaning, value)) if !fields.contains_key(meaning) => {
-                        let taken = understand(as_list(meaning, value), &known[meaning])
+                        let inserted = convert_value(as_list(meaning, value), &known[meaning])
                             .map(|value| fields.insert(meaning.to_owned(), value));
-                        match taken {
+                        match inserted {
                             Ok(_) => warnings.push(format!("'{name}' was taken as '{meaning}'")),
                             Err(problem) => problems.push(format!("{name} {problem}")),
                         }
                     }
-                    _ if V::NATURE.read_only => warnings.push(format!("ignored {}", unknown(&name, known))),
-                    _ => problems.push(unknown(&name, known)),
+                    _ if V::NATURE.read_only => {
+                        warnings.push(format!("ignored {}", describe_unknown_field(&name, known)));
+                    }
+                    _ => problems.push(describe_unknown_field(&name, known)),
                 }
             }
             Some(_) if fields[&name].is_null() => {
                 fields.shift_remove(&name);
             }
-            Some(wanted) => {
+            Some(field_schema) => {
                 let value = fields[&name].take();
-                match understand(as_list(&name, value), wanted) {
+                match convert_value(as_list(&name, value), field_schema) {
                     Ok(value) => fields[&name] = value,
                     Err(problem) => problems.push(format!("{name} {problem}")),
                 }
@@ -79,19 +81,23 @@ pub fn read<V: Verb>(parameters: Value) -> Result<Read<V>, InvalidArguments> {
         problems.push(format!("{name} is required"));
     }
     if !problems.is_empty() {
-        // A misspelt field is often the missing one.
+        // Include the warnings: an ignored field may be the missing one, misspelt.
         problems.extend(warnings);
         return Err(InvalidArguments { problems });
     }
     let verb =
-        serde_json::from_value(Value::Object(fields)).map_err(|error| InvalidArguments::one(error.to_string()))?;
+        serde_json::from_value(Value::Object(fields)).map_err(|error| InvalidArguments::single(error.to_string()))?;
     Ok(Read { verb, warnings })
 }
 
-/// Checks parameters against a verb's schema without reading them: each problem with the field it is about.
+/// Checks parameters against a verb's schema without parsing them. Returns each problem with the name of its field.
 ///
-/// A value for which `open` holds is not known yet and may be anything.
-pub fn check(schema: &Value, parameters: &Map<String, Value>, open: impl Fn(&Value) -> bool) -> Vec<(String, String)> {
+/// Values for which `is_unresolved` returns true are not known yet and are not checked.
+pub fn check(
+    schema: &Value,
+    parameters: &Map<String, Value>,
+    is_unresolved: impl Fn(&Value) -> bool,
+) -> Vec<(String, String)> {
     let empty = Map::new();
     let known = schema["properties"].as_object().unwrap_or(&empty);
     let mut problems = Vec::new();
@@ -99,13 +105,13 @@ pub fn check(schema: &Value, parameters: &Map<String, Value>, open: impl Fn(&Val
         match known.get(name) {
             None => problems.push((
                 name.clone(),
-                meant(name, known).map_or_else(
+                suggest_field(name, known).map_or_else(
                     || format!("unknown parameter '{name}'"),
                     |candidate| format!("unknown parameter '{name}'; did you mean '{candidate}'?"),
                 ),
             )),
-            Some(schema) if !value.is_null() && !open(value) => {
-                if let Err(problem) = understand(value.clone(), schema) {
+            Some(schema) if !value.is_null() && !is_unresolved(value) => {
+                if let Err(problem) = convert_value(value.clone(), schema) {
                     problems.push((name.clone(), format!("{name} {problem}")));
                 }
             }
@@ -118,23 +124,23 @@ pub fn check(schema: &Value, parameters: &Map<String, Value>, open: impl Fn(&Val
     problems
 }
 
-/// Returns whether parameters are wrapped: `{"request": {…}}` and `{"request": "{…}"}`, as some clients send all of them.
+/// Returns whether parameters are wrapped: `{"request": {…}}` or `{"request": "{…}"}`, as some clients send them.
 #[must_use]
 pub fn is_wrapped(parameters: &Map<String, Value>) -> bool {
     parameters.len() == 1 && parameters.contains_key("request")
 }
 
-/// Takes parameters out of their wrapping, if they are wrapped in an object that can be read. Other ones stay as they are,
-/// and [`read`] names what is wrong with them.
+/// Unwraps parameters that are wrapped in a `request`. An invalid `request` stays unchanged, and [`read`] reports its
+/// problem.
 #[must_use]
 pub fn unwrapped(parameters: Map<String, Value>) -> Map<String, Value> {
     if !is_wrapped(&parameters) {
         return parameters;
     }
-    unwrap(Value::Object(parameters.clone())).unwrap_or(parameters)
+    unwrap_request(Value::Object(parameters.clone())).unwrap_or(parameters)
 }
 
-fn unwrap(parameters: Value) -> Result<Map<String, Value>, InvalidArguments> {
+fn unwrap_request(parameters: Value) -> Result<Map<String, Value>, InvalidArguments> {
     match parameters {
         Value::Null => Ok(Map::new()),
         Value::Object(mut fields) => {
@@ -145,19 +151,23 @@ fn unwrap(parameters: Value) -> Result<Map<String, Value>, InvalidArguments> {
                 None => Ok(fields),
                 Some(Value::String(text)) => match serde_json::from_str(&text) {
                     Ok(Value::Object(inner)) => Ok(inner),
-                    Ok(other) => Err(InvalidArguments::one(format!("request must be an object, not {}", kind(&other)))),
-                    Err(error) => Err(InvalidArguments::one(format!("request is text but not JSON: {error}"))),
+                    Ok(other) => {
+                        Err(InvalidArguments::single(format!("request must be an object, not {}", type_name(&other))))
+                    }
+                    Err(error) => Err(InvalidArguments::single(format!("request is text but not JSON: {error}"))),
                 },
                 Some(Value::Object(inner)) => Ok(inner),
                 Some(Value::Null) => Ok(Map::new()),
-                Some(other) => Err(InvalidArguments::one(format!("request must be an object, not {}", kind(&other)))),
+                Some(other) => {
+                    Err(InvalidArguments::single(format!("request must be an object, not {}", type_name(&other))))
+                }
             }
         }
-        other => Err(InvalidArguments::one(format!("parameters must be an object, not {}", kind(&other)))),
+        other => Err(InvalidArguments::single(format!("parameters must be an object, not {}", type_name(&other)))),
     }
 }
 
-/// Names of our fields in other programs. A time in milliseconds is converted to seconds.
+/// Names of fields in other programs, and our names. Times in milliseconds are converted to seconds.
 const SYNONYMS: &[(&str, &str)] = &[
     ("arguments", "initial_variables"),
     ("cmd", "command"),
@@ -189,31 +199,31 @@ const SYNONYMS: &[(&str, &str)] = &[
     ("workflow_name", "name"),
 ];
 
-/// Fields that hold a list and often have one item, which is taken without its list.
-const LISTS_OF_ONE: &[&str] = &["keys", "run_ids", "session_ids"];
+/// List fields that also accept a single item without a list.
+const LIST_FIELDS: &[&str] = &["keys", "run_ids", "session_ids"];
 
-/// Returns the value of a field, as a list if it is the only item of one.
+/// Wraps the single item of a list field in a list; returns other values unchanged.
 fn as_list(name: &str, value: Value) -> Value {
     match &value {
-        Value::String(text) if LISTS_OF_ONE.contains(&name) && !text.starts_with("[\"") => Value::Array(vec![value]),
+        Value::String(text) if LIST_FIELDS.contains(&name) && !text.starts_with("[\"") => Value::Array(vec![value]),
         _ => value,
     }
 }
 
-/// Returns the known field that `name` is another word for, with its value in our unit.
-fn synonym(name: &str, value: Value, known: &Map<String, Value>) -> Option<(&'static str, Value)> {
+/// Returns our field for the synonym `name`, with the value in our unit.
+fn resolve_synonym(name: &str, value: Value, known: &Map<String, Value>) -> Option<(&'static str, Value)> {
     let meaning = meaning_of(name, known)?;
-    let value = match name.strip_suffix("_ms").and_then(|_| number(&value)?.as_f64()) {
+    let value = match name.strip_suffix("_ms").and_then(|_| parse_number(&value)?.as_f64()) {
         Some(milliseconds) => serde_json::Number::from_f64(milliseconds / 1000.0).map_or(value, Value::Number),
         None => value,
     };
     Some((meaning, value))
 }
 
-/// Describes an unknown field with the most similar known field, or with all known fields.
-fn unknown(name: &str, known: &Map<String, Value>) -> String {
+/// Describes an unknown field, with the most similar known field or else a list of all.
+fn describe_unknown_field(name: &str, known: &Map<String, Value>) -> String {
     let shown: String = name.chars().take(60).collect();
-    match nearest(name, known) {
+    match most_similar_field(name, known) {
         Some(candidate) => format!("unknown field '{shown}', did you mean '{candidate}'?"),
         None if known.is_empty() => format!("unknown field '{shown}', there are no fields"),
         None => {
@@ -223,85 +233,85 @@ fn unknown(name: &str, known: &Map<String, Value>) -> String {
     }
 }
 
-/// Returns the known name that `name` probably means: by its meaning in other programs, else by its letters.
-fn meant<'a>(name: &str, known: &'a Map<String, Value>) -> Option<&'a str> {
-    meaning_of(name, known).or_else(|| nearest(name, known))
+/// Returns the known field that `name` probably means: its synonym, else the field with the most similar name.
+fn suggest_field<'a>(name: &str, known: &'a Map<String, Value>) -> Option<&'a str> {
+    meaning_of(name, known).or_else(|| most_similar_field(name, known))
 }
 
-/// Returns the known name that [`SYNONYMS`] has for `name`.
+/// Returns the known field for `name` in [`SYNONYMS`].
 fn meaning_of(name: &str, known: &Map<String, Value>) -> Option<&'static str> {
     let synonym = SYNONYMS.iter().find(|(word, meaning)| *word == name && known.contains_key(*meaning));
     synonym.map(|(_, meaning)| *meaning)
 }
 
-/// Returns the known name that is most similar to `name`, if any is similar.
-fn nearest<'a>(name: &str, known: &'a Map<String, Value>) -> Option<&'a str> {
+/// Returns the known field whose name is most similar to `name`, if any is similar enough.
+fn most_similar_field<'a>(name: &str, known: &'a Map<String, Value>) -> Option<&'a str> {
     known
         .keys()
         .map(|candidate| (strsim::jaro_winkler(name, candidate), candidate.as_str()))
-        .filter(|(likeness, _)| *likeness > 0.75)
-        .max_by(|(one, _), (other, _)| one.total_cmp(other))
+        .filter(|(similarity, _)| *similarity > 0.75)
+        .max_by(|(left, _), (right, _)| left.total_cmp(right))
         .map(|(_, candidate)| candidate)
 }
 
-/// Problem of a value, as words that follow the name of its field.
+/// Problem of a value. The text follows the name of its field.
 #[derive(Debug, thiserror::Error)]
 enum ValueError {
-    /// The value has another type, or is not among the choices.
-    #[error("must be {wanted}, not {given}")]
+    /// The value has the wrong type, or is not among the choices.
+    #[error("must be {expected}, not {actual}")]
     Wrong {
-        /// Values that the field takes.
-        wanted: String,
+        /// Values that the field accepts.
+        expected: String,
         /// The value, shortened for people.
-        given: String,
+        actual: String,
     },
-    /// An item of a list is wrong.
+    /// An item of a list is invalid.
     #[error("holds what {0}")]
     Item(Box<Self>),
-    /// An object is given as text that is not JSON.
+    /// The text for an object is not JSON.
     #[error("is text but not JSON: {0}")]
     NotJson(serde_json::Error),
-    /// An object of texts has another value.
-    #[error("must hold text under '{name}', not {given}")]
+    /// An object of convert_to_texts holds a value that is not text.
+    #[error("must hold text under '{name}', not {actual}")]
     NotText {
         /// The key of the value.
         name: String,
         /// The type of the value.
-        given: &'static str,
+        actual: &'static str,
     },
     /// A number is too small or too large.
-    #[error("{}", out_of_bounds(*.least, *.most, .given))]
+    #[error("{}", out_of_bounds(*.min, *.max, .actual))]
     OutOfBounds {
-        /// The least number that the field takes.
-        least: Option<f64>,
-        /// The largest one.
-        most: Option<f64>,
+        /// Minimum of the field.
+        min: Option<f64>,
+        /// Maximum of the field.
+        max: Option<f64>,
         /// The number.
-        given: Value,
+        actual: Value,
     },
 }
 
-fn out_of_bounds(min: Option<f64>, max: Option<f64>, given: &Value) -> String {
+fn out_of_bounds(min: Option<f64>, max: Option<f64>, actual: &Value) -> String {
     match (min, max) {
-        (Some(min), Some(max)) => format!("must be between {min} and {max}, not {given}"),
-        (Some(min), None) => format!("must be at least {min}, not {given}"),
-        (None, Some(max)) => format!("must be at most {max}, not {given}"),
-        (None, None) => format!("is out of bounds: {given}"),
+        (Some(min), Some(max)) => format!("must be between {min} and {max}, not {actual}"),
+        (Some(min), None) => format!("must be at least {min}, not {actual}"),
+        (None, Some(max)) => format!("must be at most {max}, not {actual}"),
+        (None, None) => format!("is out of bounds: {actual}"),
     }
 }
 
-/// Returns `value` as the schema wants it, or its problem.
-fn understand(value: Value, schema: &Value) -> Result<Value, ValueError> {
-    let wrong_value = |value: &Value, wanted: &str| {
-        Err(ValueError::Wrong { wanted: wanted.to_owned(), given: describe_value(value) })
+/// Converts `value` to the type of the schema.
+fn convert_value(value: Value, schema: &Value) -> Result<Value, ValueError> {
+    let wrong_value = |value: &Value, expected: &str| {
+        Err(ValueError::Wrong { expected: expected.to_owned(), actual: describe_value(value) })
     };
     match (schema["type"].as_str(), value) {
-        (Some("integer"), value) => match integer(&value) {
-            Some(number) => in_bounds(number.into(), schema),
+        (Some("integer"), value) => match parse_integer(&value) {
+            Some(number) => check_bounds(number.into(), schema),
             None => wrong_value(&value, "a whole number"),
         },
-        (Some("number"), value) => match number(&value) {
-            Some(number) => in_bounds(number, schema),
+        (Some("number"), value) => match parse_number(&value) {
+            Some(number) => check_bounds(number, schema),
             None => wrong_value(&value, "a number"),
         },
         (Some("boolean"), Value::String(text)) if text.eq_ignore_ascii_case("true") => Ok(true.into()),
@@ -316,40 +326,40 @@ fn understand(value: Value, schema: &Value) -> Result<Value, ValueError> {
             _ => Ok(value),
         },
         (Some("array"), Value::String(text)) => match serde_json::from_str::<Value>(&text) {
-            Ok(list @ Value::Array(_)) => understand(list, schema),
+            Ok(list @ Value::Array(_)) => convert_value(list, schema),
             _ => wrong_value(&Value::String(text), "a list"),
         },
         (Some("array"), Value::Array(items)) => {
-            let items = items.into_iter().map(|item| understand(item, &schema["items"]));
+            let items = items.into_iter().map(|item| convert_value(item, &schema["items"]));
             items.collect::<Result<Vec<_>, _>>().map(Value::Array).map_err(|error| ValueError::Item(Box::new(error)))
         }
         (Some("array"), value) => wrong_value(&value, "a list"),
         (Some("object"), Value::String(text)) => match serde_json::from_str::<Value>(&text) {
-            Ok(object @ Value::Object(_)) => understand(object, schema),
+            Ok(object @ Value::Object(_)) => convert_value(object, schema),
             Ok(_) => wrong_value(&Value::String(text), "an object"),
             Err(error) => Err(ValueError::NotJson(error)),
         },
-        (Some("object"), Value::Object(fields)) => texts(fields, schema).map(Value::Object),
+        (Some("object"), Value::Object(fields)) => convert_to_texts(fields, schema).map(Value::Object),
         (Some("object"), value) => wrong_value(&value, "an object"),
         (_, value) => Ok(value),
     }
 }
 
-/// In an object whose values are text, numbers and booleans are taken as their text.
-fn texts(mut fields: Map<String, Value>, schema: &Value) -> Result<Map<String, Value>, ValueError> {
+/// Converts numbers and booleans to text in an object whose values must be text.
+fn convert_to_texts(mut fields: Map<String, Value>, schema: &Value) -> Result<Map<String, Value>, ValueError> {
     if schema["additionalProperties"]["type"] == "string" {
         for (name, value) in &mut fields {
             match value {
                 Value::String(_) => {}
                 Value::Number(_) | Value::Bool(_) => *value = Value::String(value.to_string()),
-                other => return Err(ValueError::NotText { name: name.clone(), given: kind(other) }),
+                other => return Err(ValueError::NotText { name: name.clone(), actual: type_name(other) }),
             }
         }
     }
     Ok(fields)
 }
 
-fn integer(value: &Value) -> Option<i64> {
+fn parse_integer(value: &Value) -> Option<i64> {
     match value {
         Value::Number(number) => number.as_i64().or_else(|| integer_from_f64(number.as_f64()?)),
         Value::String(text) => text.trim().parse().ok().or_else(|| integer_from_f64(text.trim().parse().ok()?)),
@@ -358,11 +368,11 @@ fn integer(value: &Value) -> Option<i64> {
 }
 
 fn integer_from_f64(number: f64) -> Option<i64> {
-    // Beyond 2^53 a double is not one whole number but several.
+    // Beyond 2^53 a double does not identify one whole number.
     (number.fract() == 0.0 && number.abs() <= 9_007_199_254_740_992.0).then_some(number as i64)
 }
 
-fn number(value: &Value) -> Option<Value> {
+fn parse_number(value: &Value) -> Option<Value> {
     match value {
         Value::Number(_) => Some(value.clone()),
         Value::String(text) => serde_json::Number::from_f64(text.trim().parse().ok()?).map(Value::Number),
@@ -370,16 +380,16 @@ fn number(value: &Value) -> Option<Value> {
     }
 }
 
-fn in_bounds(value: Value, schema: &Value) -> Result<Value, ValueError> {
+fn check_bounds(value: Value, schema: &Value) -> Result<Value, ValueError> {
     let number = value.as_f64().unwrap_or(f64::NAN);
-    let (least, most) = (schema["minimum"].as_f64(), schema["maximum"].as_f64());
-    if least.is_none_or(|least| number >= least) && most.is_none_or(|most| number <= most) {
+    let (min, max) = (schema["minimum"].as_f64(), schema["maximum"].as_f64());
+    if min.is_none_or(|min| number >= min) && max.is_none_or(|max| number <= max) {
         return Ok(value);
     }
-    Err(ValueError::OutOfBounds { least, most, given: value })
+    Err(ValueError::OutOfBounds { min, max, actual: value })
 }
 
-fn kind(value: &Value) -> &'static str {
+fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",
@@ -394,7 +404,7 @@ fn describe_value(value: &Value) -> String {
     match value {
         Value::String(text) if text.chars().count() <= 60 => format!("'{text}'"),
         Value::Number(_) | Value::Bool(_) => value.to_string(),
-        _ => kind(value).to_owned(),
+        _ => type_name(value).to_owned(),
     }
 }
 

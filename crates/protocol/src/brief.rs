@@ -1,8 +1,8 @@
-//! The report on a run in few words.
+//! Short form of the reply about a run.
 //!
-//! A model reads each reply whole, and the log of a run repeats screens and variables in every entry. The short form
-//! keeps every key of a reply. A log entry states what its state did and changed; long texts are cut to a line; screens
-//! are left out, except for the last one of a run that failed.
+//! A model pays for every byte of a reply, and the log of a run repeats screens and variables in every entry. The short
+//! form keeps every key of a reply. A log entry holds the action and the changes of its state. Long texts are cut to a
+//! line. Screens are omitted, except the last one of a run that failed.
 
 use std::collections::BTreeMap;
 
@@ -10,20 +10,23 @@ use serde_json::{Map, Value, json};
 
 use crate::RunReply;
 
-/// Maximum number of characters of a text that are kept.
+/// Maximum number of characters of a text.
 const MAX_LINE_CHARS: usize = 100;
 
-/// Maximum numbers of log entries that are kept: of the first and of the last states.
-const MAX_ENTRIES: (usize, usize) = (8, 16);
+/// Maximum number of log entries from the beginning.
+const MAX_FIRST_ENTRIES: usize = 8;
 
-/// Maximum size of the values of one object, in bytes.
+/// Maximum number of log entries from the end.
+const MAX_LAST_ENTRIES: usize = 16;
+
+/// Maximum size of one object in bytes.
 const MAX_OBJECT_BYTES: usize = 400;
 
-/// Maximum number of workflows that are named.
+/// Maximum number of names of workflows.
 const MAX_WORKFLOWS: usize = 5;
 
-/// Fields of a result that are not repeated: they are large, always the same, or mean something to the daemon only.
-const LEFT_OUT: &[&str] = &[
+/// Fields of a result that are omitted: large, constant, or meaningful only to the daemon.
+const OMITTED_FIELDS: &[&str] = &[
     "screen_content",
     "timestamp",
     "session_id",
@@ -51,7 +54,7 @@ const LEFT_OUT: &[&str] = &[
 ];
 
 impl RunReply {
-    /// Returns the reply in its short form: at most about 2 KB for eight states that succeed and 6 KB for any number.
+    /// Returns the short form of the reply: about 2 KB at most for eight successful states, 6 KB for any number.
     #[must_use]
     pub fn shortened(self) -> Self {
         let failed = self.status == "failed";
@@ -59,7 +62,7 @@ impl RunReply {
             execution_log: short_log(self.execution_log),
             final_variables: short_variables(self.final_variables),
             workflow_signature: short_object(self.workflow_signature),
-            // For a caller whose workflow was not found. Each reply with the whole library would cost every other reader.
+            // Only a caller whose workflow was not found needs the names of the others.
             available_workflows: if self.run_id.is_empty() { short_list(self.available_workflows) } else { Vec::new() },
             total_elapsed_time: rounded(self.total_elapsed_time),
             last_screen: self.last_screen.filter(|_| failed),
@@ -76,12 +79,12 @@ fn rounded(seconds: f64) -> f64 {
 
 fn short_log(log: Vec<Value>) -> Vec<Value> {
     let mut entries: Vec<Map<String, Value>> = Vec::new();
-    let mut before = Map::new();
+    let mut variables = Map::new();
     for entry in log {
         let Value::Object(entry) = entry else { continue };
         match entry.get("phase").and_then(Value::as_str) {
-            Some("execution") => entries.push(short_execution(entry, &mut before)),
-            // A way on is part of the state that it leaves; an end without one is said by the status.
+            Some("execution") => entries.push(short_execution(entry, &mut variables)),
+            // A transition becomes part of the state that it leaves. The status of the reply states the end of the run.
             Some("transition") => {
                 if let (Some(last), Some(next)) =
                     (entries.last_mut(), entry.get("to_state").filter(|next| next.is_string()))
@@ -93,17 +96,17 @@ fn short_log(log: Vec<Value>) -> Vec<Value> {
             _ => entries.push(short_entry(entry)),
         }
     }
-    let left_out = entries.len().saturating_sub(MAX_ENTRIES.0 + MAX_ENTRIES.1);
+    let left_out = entries.len().saturating_sub(MAX_FIRST_ENTRIES + MAX_LAST_ENTRIES);
     if left_out > 0 {
         let note = json!({"left_out": format!("{left_out} entries; get_run with detail=full has them")});
         let note = note.as_object().cloned().unwrap_or_default();
-        entries.splice(MAX_ENTRIES.0..MAX_ENTRIES.0 + left_out, [note]);
+        entries.splice(MAX_FIRST_ENTRIES..MAX_FIRST_ENTRIES + left_out, [note]);
     }
     entries.into_iter().map(Value::Object).collect()
 }
 
-/// Returns the work of a state: its action with input and result, and the variables that it changed.
-fn short_execution(mut entry: Map<String, Value>, before: &mut Map<String, Value>) -> Map<String, Value> {
+/// Shortens the entry of an executed state: its action, its result, and the variables that it changed.
+fn short_execution(mut entry: Map<String, Value>, variables: &mut Map<String, Value>) -> Map<String, Value> {
     let mut short = Map::new();
     for key in ["state", "tool", "taken_over"] {
         short.extend(entry.remove(key).map(|value| (key.to_owned(), value)));
@@ -120,18 +123,18 @@ fn short_execution(mut entry: Map<String, Value>, before: &mut Map<String, Value
     };
     if let Some(Value::Object(after)) = entry.remove("variables_after") {
         let state = short.get("state").and_then(Value::as_str).map(|state| format!("{state}_")).unwrap_or_default();
-        let of_result = |name: &str| result.contains_key(name.strip_prefix(&state).unwrap_or(name));
-        let changed = after.iter().filter(|(name, value)| before.get(*name) != Some(value) && !of_result(name));
+        let is_in_result = |name: &str| result.contains_key(name.strip_prefix(&state).unwrap_or(name));
+        let changed = after.iter().filter(|(name, value)| variables.get(*name) != Some(value) && !is_in_result(name));
         let changed: Map<String, Value> = changed.map(|(name, value)| (name.clone(), value.clone())).collect();
         let changed = short_variables(changed);
         if !changed.is_empty() {
             short.insert("variables_after".to_owned(), changed.into());
         }
-        *before = after;
+        *variables = after;
     }
     let result: Map<String, Value> = result
         .into_iter()
-        .filter(|(name, value)| !LEFT_OUT.contains(&name.as_str()) && !is_nothing(value) && *value != false)
+        .filter(|(name, value)| !OMITTED_FIELDS.contains(&name.as_str()) && !is_empty_value(value) && *value != false)
         .map(|(name, value)| (name, short_value(value)))
         .collect();
     if !result.is_empty() {
@@ -140,31 +143,33 @@ fn short_execution(mut entry: Map<String, Value>, before: &mut Map<String, Value
     short
 }
 
-/// Names that every action sets anew: they are in the entry of the last one.
-const STANDARD: &[&str] = &["error", "exit_code", "match_text", "output", "reason", "run_id", "typed", "password"];
+/// Variables that every action sets. Their values are in the result of the action.
+const STANDARD_VARIABLES: &[&str] =
+    &["error", "exit_code", "match_text", "output", "reason", "run_id", "typed", "password"];
 
-/// Returns whether a variable adds nothing to the log: what every action sets, and the fields of results that are left
-/// out there too.
-fn is_standard(name: &str) -> bool {
+/// Returns whether a variable adds nothing to the log: every action sets it, or it is an omitted field of a result.
+fn is_standard_variable(name: &str) -> bool {
     let is_field = |field: &&str| name == *field || name.strip_suffix(*field).is_some_and(|state| state.ends_with('_'));
-    STANDARD.contains(&name) || LEFT_OUT.iter().any(is_field)
+    STANDARD_VARIABLES.contains(&name) || OMITTED_FIELDS.iter().any(is_field)
 }
 
-/// Returns whether a field of a state's result states only that nothing went wrong.
-fn is_usual(name: &str, value: &Value) -> bool {
+/// Returns whether a variable only reports that a state had no timeout or exit code 0.
+fn is_success_value(name: &str, value: &Value) -> bool {
     (name.ends_with("_timed_out") && *value == false) || (name.ends_with("_exit_code") && *value == 0)
 }
 
-/// Returns the variables that mean something to a reader, in short.
+/// Shortens variables, without those that tell a reader nothing.
 fn short_variables(all: Map<String, Value>) -> Map<String, Value> {
     short_object(
         all.into_iter()
-            .filter(|(name, value)| !is_standard(name) && !is_nothing(value) && !is_usual(name, value))
+            .filter(|(name, value)| {
+                !is_standard_variable(name) && !is_empty_value(value) && !is_success_value(name, value)
+            })
             .collect(),
     )
 }
 
-fn is_nothing(value: &Value) -> bool {
+fn is_empty_value(value: &Value) -> bool {
     match value {
         Value::Null => true,
         Value::String(text) => text.is_empty(),
@@ -177,28 +182,28 @@ fn is_nothing(value: &Value) -> bool {
 fn short_entry(entry: Map<String, Value>) -> Map<String, Value> {
     let keep = |(name, value): (String, Value)| match name.as_str() {
         "timestamp" | "variables" | "validation_result" => None,
-        // An error is what a reader needs whole.
+        // Keep errors whole.
         "error" => Some((name, value)),
         _ => Some((name, short_value(value))),
     };
     entry.into_iter().filter_map(keep).collect()
 }
 
-/// Cuts texts to a line, and the whole to its size.
+/// Cuts the texts of an object to a line, and drops fields beyond [`MAX_OBJECT_BYTES`].
 fn short_object(fields: Map<String, Value>) -> Map<String, Value> {
-    let all = fields.len();
+    let field_count = fields.len();
     let mut short = Map::new();
-    let mut size = 0;
+    let mut bytes = 0;
     for (name, value) in fields {
         let value = short_value(value);
-        size += name.len() + value.to_string().len() + 4;
-        if size > MAX_OBJECT_BYTES {
+        bytes += name.len() + value.to_string().len() + 4;
+        if bytes > MAX_OBJECT_BYTES {
             break;
         }
         short.insert(name, value);
     }
-    if short.len() < all {
-        let left_out = all - short.len();
+    if short.len() < field_count {
+        let left_out = field_count - short.len();
         short.insert("…".to_owned(), format!("{left_out} more; get_run with detail=full has them").into());
     }
     short
@@ -206,25 +211,25 @@ fn short_object(fields: Map<String, Value>) -> Map<String, Value> {
 
 fn short_value(value: Value) -> Value {
     match value {
-        Value::String(text) => Value::String(line_of(&text)),
+        Value::String(text) => Value::String(last_line(&text)),
         Value::Array(_) | Value::Object(_) => {
             let text = value.to_string();
-            if text.chars().count() > 2 * MAX_LINE_CHARS { Value::String(line_of(&text)) } else { value }
+            if text.chars().count() > 2 * MAX_LINE_CHARS { Value::String(last_line(&text)) } else { value }
         }
         other => other,
     }
 }
 
-/// Returns the last line of a text that has several, with a sign for the others, at most [`MAX_LINE_CHARS`] characters.
-fn line_of(text: &str) -> String {
+/// Returns the last line of a text, cut to [`MAX_LINE_CHARS`] characters. `…` marks omitted text.
+fn last_line(text: &str) -> String {
     let trimmed = text.trim_end();
     let (line, is_cut) = match trimmed.rsplit_once('\n') {
         Some((_, last)) => (last, true),
         None => (trimmed, false),
     };
-    let long = line.chars().count() > MAX_LINE_CHARS;
+    let is_long = line.chars().count() > MAX_LINE_CHARS;
     let line: String = line.chars().take(MAX_LINE_CHARS).collect();
-    format!("{}{line}{}", if is_cut { "… " } else { "" }, if long { "…" } else { "" })
+    format!("{}{line}{}", if is_cut { "… " } else { "" }, if is_long { "…" } else { "" })
 }
 
 fn short_list(mut names: Vec<String>) -> Vec<String> {

@@ -1,8 +1,8 @@
 //! The client that every front-end uses.
 //!
-//! Owns one connection. Calls may be made from anywhere at the same time; one
-//! task reads results and events and hands them to the calls that wait for them.
-//! Dropping a call takes it back: a wait ends in the daemon too.
+//! Owns one connection, which concurrent calls share. One task reads results and
+//! events and passes them to the calls that wait for them. Dropping a call cancels
+//! it in the daemon, too.
 
 use std::collections::HashMap;
 use std::io;
@@ -27,7 +27,7 @@ pub struct Client {
 #[derive(Debug)]
 struct Shared {
     outgoing: mpsc::UnboundedSender<Vec<u8>>,
-    next: AtomicU64,
+    next_request: AtomicU64,
     waiting: Mutex<Waiting>,
 }
 
@@ -35,20 +35,20 @@ struct Shared {
 struct Waiting {
     results: HashMap<u64, oneshot::Sender<FromDaemon>>,
     events: HashMap<u64, mpsc::UnboundedSender<Value>>,
-    /// True if the connection has ended; nothing more will be answered.
+    /// True if the connection has ended; no more results will come.
     closed: bool,
 }
 
 /// Reason for a call without a reply.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
-    /// The connection ended before the reply came; the daemon may or may not have acted.
+    /// The connection ended before the reply came. The daemon may have acted.
     #[error("the connection to the daemon was lost")]
     Lost,
     /// The daemon did not carry out the call.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The reply is not one of this verb.
+    /// The reply cannot be parsed as the verb's.
     #[error("the daemon's reply to {verb} cannot be read")]
     Garbled {
         /// The verb that was called.
@@ -59,7 +59,7 @@ pub enum CallError {
     },
 }
 
-/// The events that one subscription brings, in order.
+/// The events of one subscription, in order.
 #[derive(Debug)]
 pub struct Events {
     received: mpsc::UnboundedReceiver<Value>,
@@ -88,14 +88,14 @@ impl Shared {
 
     fn cancel(&self, request: u64) {
         let message = FromClient::Cancel { request_id: request.into() };
-        // Nothing to take back on a connection that has ended.
+        // Ignore the error: the daemon cancels all requests of an ended connection.
         let _ = self.send(&message);
     }
 
     fn send(&self, message: &FromClient) -> Result<(), CallError> {
         let mut line = serde_json::to_vec(message).expect("a message has only JSON in it");
         if line.len() > MAX_LINE {
-            // The daemon could only refuse it on the connection, which all callers share.
+            // The daemon's refusal would concern the connection, and so all callers that share it.
             let error =
                 format!("what was asked takes {} MB, and at most {} MB can be sent", line.len() >> 20, MAX_LINE >> 20);
             return Err(Refusal { code: ErrorCode::InvalidParams, error }.into());
@@ -112,16 +112,16 @@ impl Shared {
     }
 }
 
-/// Takes a call back when it is dropped before its result came.
+/// Cancels a call that is dropped before its result arrives.
 struct CancelOnDrop<'a> {
     shared: &'a Shared,
     request: u64,
-    answered: bool,
+    has_result: bool,
 }
 
 impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
-        if !self.answered {
+        if !self.has_result {
             self.shared.lock().results.remove(&self.request);
             self.shared.cancel(self.request);
         }
@@ -129,32 +129,32 @@ impl Drop for CancelOnDrop<'_> {
 }
 
 impl Client {
-    /// Speaks over `stream`, which is read and written in separate tasks until either side ends it.
+    /// Returns a client over `stream`, which separate tasks read and write until either side closes it.
     pub fn from_stream<S>(stream: S) -> Self
     where
         S: AsyncRead + AsyncWrite + Send + 'static,
     {
-        let (reading, mut writing) = tokio::io::split(stream);
-        let (outgoing, mut lines) = mpsc::unbounded_channel::<Vec<u8>>();
-        let shared = Arc::new(Shared { outgoing, next: AtomicU64::new(1), waiting: Mutex::default() });
+        let (read_half, mut write_half) = tokio::io::split(stream);
+        let (outgoing, mut outgoing_lines) = mpsc::unbounded_channel::<Vec<u8>>();
+        let shared = Arc::new(Shared { outgoing, next_request: AtomicU64::new(1), waiting: Mutex::default() });
         tokio::spawn(async move {
-            while let Some(line) = lines.recv().await {
-                if writing.write_all(&line).await.is_err() {
+            while let Some(line) = outgoing_lines.recv().await {
+                if write_half.write_all(&line).await.is_err() {
                     break;
                 }
             }
-            // All clients were dropped; the daemon sees the end of their requests.
-            let _ = writing.shutdown().await;
+            // All clones of the client were dropped; this tells the daemon that no request will follow.
+            let _ = write_half.shutdown().await;
         });
-        // The reader must not keep the connection open once no caller is left.
-        let reader = Arc::downgrade(&shared);
+        // A weak reference, so that the reader does not keep the connection open once all clones are dropped.
+        let weak_shared = Arc::downgrade(&shared);
         tokio::spawn(async move {
-            let mut lines = LineReader::new(BufReader::new(reading));
+            let mut lines = LineReader::new(BufReader::new(read_half));
             while let Some(line) = next_message(&mut lines).await {
-                let Some(shared) = reader.upgrade() else { return };
+                let Some(shared) = weak_shared.upgrade() else { return };
                 shared.deliver(line);
             }
-            if let Some(shared) = reader.upgrade() {
+            if let Some(shared) = weak_shared.upgrade() {
                 shared.close();
             }
         });
@@ -167,7 +167,7 @@ impl Client {
         self.shared.lock().closed
     }
 
-    /// Calls `verb` and returns its reply, also if that reports a failure.
+    /// Calls `verb` and returns its reply, which may report a failure.
     ///
     /// ```no_run
     /// use steplatch_protocol::{DaemonPaths, Hello, ListTerminalSessions, connect};
@@ -183,7 +183,7 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// If the daemon did not carry it out, or is not there any more.
+    /// If the daemon refused, or the connection was lost.
     pub async fn call<V: Verb>(&self, verb: V) -> Result<V::Reply, CallError> {
         Ok(self.call_with_warnings(verb).await?.0)
     }
@@ -191,27 +191,27 @@ impl Client {
     /// Like [`Client::call`], with the daemon's warnings about the parameters.
     ///
     /// # Errors
-    /// As [`Client::call`].
+    /// Same as [`Client::call`].
     pub async fn call_with_warnings<V: Verb>(&self, verb: V) -> Result<(V::Reply, Vec<String>), CallError> {
         let params = serde_json::to_value(verb).expect("the parameters of a verb have only JSON in them");
-        let (data, warnings) = self.ask(self.request(), V::NAME, params, None).await?;
+        let (data, warnings) = self.send_request(self.new_request(), V::NAME, params, None).await?;
         let reply = serde_json::from_value(data).map_err(|source| CallError::Garbled { verb: V::NAME, source })?;
         Ok((reply, warnings))
     }
 
-    /// Calls the verb `name` with unchanged parameters, and returns the unchanged reply.
+    /// Calls the verb `name` with raw JSON parameters, and returns the raw reply with the daemon's warnings.
     ///
     /// # Errors
-    /// As [`Client::call`].
+    /// Same as [`Client::call`].
     pub async fn call_raw(&self, name: &str, params: Value) -> Result<(Value, Vec<String>), CallError> {
-        self.ask(self.request(), name, params, None).await
+        self.send_request(self.new_request(), name, params, None).await
     }
 
-    /// Like [`Client::call`], for a named step: repeated under the same `step`, also over another connection, opening a
-    /// terminal and typing are not done again.
+    /// Like [`Client::call`], for a named step. For a repeated `step`, also over another connection, the daemon does
+    /// not open a terminal or type again.
     ///
     /// # Errors
-    /// As [`Client::call`].
+    /// Same as [`Client::call`].
     pub async fn call_once<V: Verb>(&self, verb: &V, step: &str) -> Result<V::Reply, CallError> {
         let params = serde_json::to_value(verb).expect("the parameters of a verb have only JSON in them");
         let (data, _) = self.call_raw_once(V::NAME, params, Step { name: step, is_repeated: false }).await?;
@@ -221,36 +221,36 @@ impl Client {
     /// Like [`Client::call_raw`], for a step.
     ///
     /// # Errors
-    /// As [`Client::call`].
+    /// Same as [`Client::call`].
     pub(crate) async fn call_raw_once(
         &self,
         name: &str,
         params: Value,
         step: Step<'_>,
     ) -> Result<(Value, Vec<String>), CallError> {
-        self.ask(self.request(), name, params, Some(step)).await
+        self.send_request(self.new_request(), name, params, Some(step)).await
     }
 
-    /// Calls a verb that brings events, and returns them with its reply.
+    /// Subscribes with `verb`, and returns its reply and its events.
     ///
     /// # Errors
-    /// As [`Client::call`].
+    /// Same as [`Client::call`].
     pub async fn subscribe<V: Verb>(&self, verb: V) -> Result<(V::Reply, Events), CallError> {
-        let request = self.request();
+        let request = self.new_request();
         let (sender, received) = mpsc::unbounded_channel();
         self.shared.lock().events.insert(request, sender);
         let events = Events { received, request, shared: self.shared.clone() };
         let params = serde_json::to_value(verb).expect("the parameters of a verb have only JSON in them");
-        let (data, _) = self.ask(request, V::NAME, params, None).await?;
+        let (data, _) = self.send_request(request, V::NAME, params, None).await?;
         let reply = serde_json::from_value(data).map_err(|source| CallError::Garbled { verb: V::NAME, source })?;
         Ok((reply, events))
     }
 
-    fn request(&self) -> u64 {
-        self.shared.next.fetch_add(1, Ordering::Relaxed)
+    fn new_request(&self) -> u64 {
+        self.shared.next_request.fetch_add(1, Ordering::Relaxed)
     }
 
-    async fn ask(
+    async fn send_request(
         &self,
         request: u64,
         name: &str,
@@ -265,15 +265,15 @@ impl Client {
             }
             waiting.results.insert(request, sender);
         }
-        let mut guard = CancelOnDrop { shared: &self.shared, request, answered: false };
+        let mut guard = CancelOnDrop { shared: &self.shared, request, has_result: false };
         let (command_type, request_id) = (name.to_owned(), request.into());
         let is_repeated = step.as_ref().is_some_and(|step| step.is_repeated);
         let step = step.map(|step| step.name.to_owned());
         let command = FromClient::Command { command_type, params, request_id, step, is_repeated };
         self.shared.send(&command)?;
-        let answer = receiver.await;
-        guard.answered = true;
-        match answer.map_err(|_| CallError::Lost)? {
+        let result = receiver.await;
+        guard.has_result = true;
+        match result.map_err(|_| CallError::Lost)? {
             FromDaemon::Result { error_code: Some(code), error, .. } => {
                 Err(Refusal { code, error: error.unwrap_or_default() }.into())
             }
@@ -296,25 +296,25 @@ impl Shared {
     fn deliver(&self, message: FromDaemon) {
         match &message {
             FromDaemon::Result { request_id, .. } => {
-                let waiting = request_id.as_u64().and_then(|request| self.lock().results.remove(&request));
-                if let Some(waiting) = waiting {
-                    // The caller may have stopped waiting just now.
-                    let _ = waiting.send(message);
+                let sender = request_id.as_u64().and_then(|request| self.lock().results.remove(&request));
+                if let Some(sender) = sender {
+                    // Ignore the error: the call was dropped.
+                    let _ = sender.send(message);
                 }
             }
             FromDaemon::Event { request_id, event } => {
                 if let Some(request) = request_id.as_u64()
-                    && let Some(listener) = self.lock().events.get(&request)
+                    && let Some(sender) = self.lock().events.get(&request)
                 {
-                    let _ = listener.send(event.clone());
+                    let _ = sender.send(event.clone());
                 }
             }
             FromDaemon::Error { error, supported } => {
                 tracing::warn!(error, ?supported, "the daemon reported an error");
-                // Without a request it concerns them all.
-                let refusals: Vec<_> = self.lock().results.drain().collect();
-                for (request, waiting) in refusals {
-                    let _ = waiting.send(FromDaemon::Result {
+                // An error without a request id concerns all requests.
+                let senders: Vec<_> = self.lock().results.drain().collect();
+                for (request, sender) in senders {
+                    let _ = sender.send(FromDaemon::Result {
                         success: false,
                         data: Value::Null,
                         error: Some(error.clone()),

@@ -1,7 +1,7 @@
 //! Lines of JSON on a stream of bytes.
 //!
-//! A line is bounded. One that is longer is read to its end and reported, and
-//! the connection lives: a single mistake must not cost everything else on it.
+//! The length of a line is limited. The reader skips a longer line and reports it;
+//! the connection stays usable for the other requests.
 
 use std::io;
 
@@ -13,30 +13,30 @@ pub const MAX_LINE: usize = 16 << 20;
 /// One line, without its end.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Line {
-    /// As it came.
+    /// Content of the line.
     Bytes(Vec<u8>),
-    /// The line was longer than the reader's bound and was dropped.
+    /// The line was longer than the reader's limit and was skipped.
     TooLong,
 }
 
-/// Reads lines.
+/// Reader of lines with limited length.
 #[derive(Debug)]
 pub struct LineReader<R> {
     stream: R,
-    most: usize,
+    max_bytes: usize,
     line: Vec<u8>,
-    skipping: bool,
+    is_skipping: bool,
 }
 
 impl<R: AsyncBufRead + Unpin> LineReader<R> {
-    /// Reads lines of at most [`MAX_LINE`] bytes from `stream`.
+    /// Returns a reader of lines of at max_bytes [`MAX_LINE`] bytes.
     pub fn new(stream: R) -> Self {
         Self::with_longest(stream, MAX_LINE)
     }
 
-    /// Reads lines of at most `most` bytes from `stream`.
-    pub fn with_longest(stream: R, most: usize) -> Self {
-        Self { stream, most, line: Vec::new(), skipping: false }
+    /// Returns a reader of lines of at max_bytes `max_bytes` bytes.
+    pub fn with_longest(stream: R, max_bytes: usize) -> Self {
+        Self { stream, max_bytes, line: Vec::new(), is_skipping: false }
     }
 
     /// Returns the next line; `None` at the end of the stream. Safe to drop and call again.
@@ -47,21 +47,21 @@ impl<R: AsyncBufRead + Unpin> LineReader<R> {
         loop {
             let available = self.stream.fill_buf().await?;
             if available.is_empty() {
-                // A line without an end was cut off in the middle, so it is dropped.
+                // Drop a last line without an end: it is incomplete.
                 return Ok(None);
             }
             let end = available.iter().position(|&byte| byte == b'\n');
-            let taken = end.map_or(available.len(), |end| end + 1);
-            if !self.skipping {
+            let consumed_bytes = end.map_or(available.len(), |end| end + 1);
+            if !self.is_skipping {
                 self.line.extend_from_slice(&available[..end.unwrap_or(available.len())]);
             }
-            self.stream.consume(taken);
-            if self.line.len() > self.most {
-                self.skipping = true;
+            self.stream.consume(consumed_bytes);
+            if self.line.len() > self.max_bytes {
+                self.is_skipping = true;
                 self.line = Vec::new();
             }
             if end.is_some() {
-                if std::mem::take(&mut self.skipping) {
+                if std::mem::take(&mut self.is_skipping) {
                     return Ok(Some(Line::TooLong));
                 }
                 return Ok(Some(Line::Bytes(std::mem::take(&mut self.line))));

@@ -1,4 +1,4 @@
-//! Reaching the daemon, and starting it when there is none.
+//! Connections to the daemon, which is started if none is running.
 
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use crate::daemon::{Hello, HelloReply};
 use crate::place::DaemonPaths;
 use crate::{ErrorCode, PROTOCOL_VERSION};
 
-/// Start of a daemon: the program, which then gets `daemon start`.
+/// Program that starts a daemon, with the arguments `daemon start`.
 #[derive(Debug, Clone)]
 pub struct Starter {
-    /// The program, usually this very one.
+    /// Path of the program, usually that of this process.
     pub program: PathBuf,
 }
 
@@ -31,10 +31,10 @@ pub enum ConnectError {
     /// The daemon speaks another version of the contract.
     #[error("{0}")]
     OtherVersion(String),
-    /// The daemon hung up before it said hello.
+    /// The daemon closed the connection before it replied to the hello.
     #[error("the daemon hung up: {0}")]
     HungUp(#[source] CallError),
-    /// The system refused.
+    /// The system reported an error.
     #[error("the daemon cannot be reached: {0}")]
     System(#[from] io::Error),
 }
@@ -42,7 +42,7 @@ pub enum ConnectError {
 /// Failure of the program to start the daemon.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The system does not run the program.
+    /// The system cannot run the program.
     #[error("{}: {cause}", .program.display())]
     Program {
         /// The program.
@@ -51,58 +51,58 @@ pub enum StartError {
         cause: io::Error,
     },
     /// The program ended with an error.
-    #[error("{complaint}")]
+    #[error("{error_output}")]
     Refused {
         /// Output of the program: the first 64 KiB.
-        complaint: String,
+        error_output: String,
     },
-    /// The program ended without a daemon, and printed nothing.
+    /// The program failed and printed nothing.
     #[error("it ended with {0}")]
     Silent(ExitStatus),
 }
 
-/// Connects to the daemon of `place` and says hello.
+/// Connects to the daemon of `paths` and says hello.
 ///
 /// # Errors
-/// If none is running, or it does not understand us.
-pub async fn connect(place: &DaemonPaths, hello: Hello) -> Result<(Client, HelloReply), ConnectError> {
-    let socket = place.socket();
+/// If no daemon is running, or it speaks another version.
+pub async fn connect(paths: &DaemonPaths, hello: Hello) -> Result<(Client, HelloReply), ConnectError> {
+    let socket = paths.socket();
     let stream = match UnixStream::connect(&socket).await {
         Ok(stream) => stream,
-        // Its owner may have been started with another XDG_RUNTIME_DIR, and noted where it listens.
-        Err(first) if absent(&first) => match place.running().filter(|running| running.socket != socket) {
+        // A daemon with another XDG_RUNTIME_DIR listens elsewhere and has recorded its socket.
+        Err(error) if is_not_listening(&error) => match paths.running().filter(|running| running.socket != socket) {
             Some(running) => match UnixStream::connect(&running.socket).await {
                 Ok(stream) => stream,
-                Err(error) if absent(&error) => return Err(not_running(place)),
+                Err(error) if is_not_listening(&error) => return Err(not_running(paths)),
                 Err(error) => return Err(error.into()),
             },
-            None => return Err(not_running(place)),
+            None => return Err(not_running(paths)),
         },
         Err(error) => return Err(error.into()),
     };
     greet(Client::from_stream(stream), hello).await
 }
 
-/// Returns whether no process listens; a daemon that ends while this connection waits in its queue resets it.
-fn absent(error: &io::Error) -> bool {
+/// Returns whether no process listens. A daemon that ends resets the connections that wait in its queue.
+fn is_not_listening(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound};
     matches!(error.kind(), NotFound | ConnectionRefused | ConnectionReset | BrokenPipe)
 }
 
-fn not_running(place: &DaemonPaths) -> ConnectError {
-    ConnectError::NotRunning(place.state().to_owned())
+fn not_running(paths: &DaemonPaths) -> ConnectError {
+    ConnectError::NotRunning(paths.state().to_owned())
 }
 
-/// Time limit of a daemon's hello, also while it reads its journal at its start. A caller that shares its connection
-/// holds up the others in the meantime.
+/// Time limit of the hello, also for a daemon that is still reading its journal. Callers that share the connection
+/// wait meanwhile.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(60);
 
 async fn greet(client: Client, mut hello: Hello) -> Result<(Client, HelloReply), ConnectError> {
     if hello.protocol_version == 0 {
         hello.protocol_version = PROTOCOL_VERSION;
     }
-    let silent = |_| io::Error::new(io::ErrorKind::TimedOut, "it does not answer; see: steplatch daemon status");
-    match tokio::time::timeout(HELLO_TIMEOUT, client.call(hello)).await.map_err(silent)? {
+    let timeout_error = |_| io::Error::new(io::ErrorKind::TimedOut, "it does not answer; see: steplatch daemon status");
+    match tokio::time::timeout(HELLO_TIMEOUT, client.call(hello)).await.map_err(timeout_error)? {
         Ok(reply) => Ok((client, reply)),
         Err(CallError::Refused(refusal)) if refusal.code == ErrorCode::UnsupportedProtocol => {
             Err(ConnectError::OtherVersion(refusal.error))
@@ -111,30 +111,30 @@ async fn greet(client: Client, mut hello: Hello) -> Result<(Client, HelloReply),
     }
 }
 
-/// Connects to the daemon of `place`; starts it first when none is running.
+/// Connects to the daemon of `paths`, and starts it first if none is running.
 ///
 /// # Errors
-/// If it cannot be started, or does not understand us.
+/// If it cannot be started, or speaks another version.
 pub async fn connect_or_start(
-    place: &DaemonPaths,
+    paths: &DaemonPaths,
     hello: Hello,
     starter: &Starter,
 ) -> Result<(Client, HelloReply), ConnectError> {
-    match connect(place, hello.clone()).await {
+    match connect(paths, hello.clone()).await {
         Err(ConnectError::NotRunning(_)) => {}
         other => return other,
     }
     let program = starter.program.clone();
-    let state = place.state().to_owned();
+    let state = paths.state().to_owned();
     let started = tokio::task::spawn_blocking(move || start(&program, &state)).await;
     started.map_err(io::Error::other)?.map_err(ConnectError::NotStarted)?;
-    connect(place, hello).await
+    connect(paths, hello).await
 }
 
-/// Runs `daemon start`, which returns once the daemon listens, or has reported why it does not.
+/// Runs `daemon start`, which returns once the daemon listens, or reports an error.
 ///
-/// It is the parent of the daemon and ends, so that the daemon has no parent that could end it: a client that is ended
-/// with all of its children must not take the daemon with it.
+/// The program starts the daemon and exits, so that the daemon is not a child of this client: killing the client with
+/// all of its children does not end the daemon.
 fn start(program: &Path, state: &Path) -> Result<(), StartError> {
     let program_error = |cause: io::Error| StartError::Program { program: program.to_owned(), cause };
     let mut child = Command::new(program)
@@ -143,21 +143,21 @@ fn start(program: &Path, state: &Path) -> Result<(), StartError> {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
-        // What opens a front-end is not for the daemon, nor for what the daemon starts.
+        // The token gives access to front-ends; the daemon and its children do not need it.
         .env_remove("STEPLATCH_HTTP_TOKEN")
         .spawn()
         .map_err(program_error)?;
-    let mut complaint = String::new();
+    let mut error_output = String::new();
     if let Some(mut stderr) = child.stderr.take() {
-        // What cannot be read is not worth more than the exit code.
-        let _ = stderr.by_ref().take(64 * 1024).read_to_string(&mut complaint);
+        // Ignore the error: the exit code is reported.
+        let _ = stderr.by_ref().take(64 * 1024).read_to_string(&mut error_output);
     }
     let status = child.wait().map_err(program_error)?;
     if status.success() {
         return Ok(());
     }
-    let complaint = complaint.trim().trim_start_matches("error: ").to_owned();
-    Err(if complaint.is_empty() { StartError::Silent(status) } else { StartError::Refused { complaint } })
+    let error_output = error_output.trim().trim_start_matches("error: ").to_owned();
+    Err(if error_output.is_empty() { StartError::Silent(status) } else { StartError::Refused { error_output } })
 }
 
 #[cfg(test)]

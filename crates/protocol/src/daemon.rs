@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The address of a person who is served over the network, beside a request of theirs.
+/// Network address of the person who makes a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer(pub SocketAddr);
 
@@ -33,17 +33,17 @@ pub struct Hello {
     pub surface: Option<String>,
 }
 
-/// Variables of this program that are not passed to what it opens: tokens.
-const OWN_VARIABLES: [&str; 2] = ["STEPLATCH_HTTP_TOKEN", "WORKFLOWS_API_TOKEN"];
+/// Variables with tokens of this program, which its terminals do not inherit.
+const TOKEN_VARIABLES: [&str; 2] = ["STEPLATCH_HTTP_TOKEN", "WORKFLOWS_API_TOKEN"];
 
 impl Hello {
-    /// Returns the introduction of a program called `client`, with the directory and the environment of this process.
+    /// Returns the hello of the program `client`, with the directory and the environment of this process.
     #[must_use]
     pub fn of_process(client: &str) -> Self {
-        // A value that is not UTF-8 cannot be sent; a variable of that kind that a terminal needs is rare.
+        // JSON cannot hold variables that are not UTF-8; terminals rarely need them.
         let environment: BTreeMap<String, String> = std::env::vars_os()
             .filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)))
-            .filter(|(key, _)| !OWN_VARIABLES.contains(&key.as_str()))
+            .filter(|(key, _)| !TOKEN_VARIABLES.contains(&key.as_str()))
             .collect();
         Self {
             protocol_version: crate::PROTOCOL_VERSION,
@@ -112,7 +112,7 @@ pub struct HostInfo {
     pub advice: Option<String>,
 }
 
-/// Returns the consequence of a terminal host's state for its terminals, and what to do. `None` for a current one.
+/// Returns the consequence of a terminal host's state for its terminals, and what to do. `None` for a current host.
 #[must_use]
 pub fn host_advice(state: &str) -> Option<&'static str> {
     match state {

@@ -74,13 +74,13 @@ pub enum EngineRequest {
         run_id: String,
         /// The name of its workflow.
         workflow: String,
-        /// Its first events; a function has none.
+        /// The first events of the run; a function has none.
         events: Vec<Value>,
-        /// True if it is a function.
+        /// True if the workflow is a function.
         #[serde(default)]
         function: bool,
     },
-    /// Report the end of a run that was started before, if the engine ends it by itself.
+    /// Report the end of a started run if the engine ends it without a request.
     Watch {
         /// The run.
         run_id: String,

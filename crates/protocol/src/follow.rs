@@ -1,8 +1,8 @@
 //! The events of a run, followed across daemons.
 //!
-//! A task subscribes and, when the connection breaks, subscribes anew from the event
-//! that is due next, so that a follower sees each event once and in order and
-//! does not notice a new daemon. It ends with the run, or with its follower.
+//! A task subscribes to the run. After a lost connection it subscribes again, from the next
+//! event that its follower lacks. The follower gets each event once and in order, also across
+//! restarts of the daemon. The task ends with the run or with its follower.
 
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
@@ -12,10 +12,10 @@ use crate::connect::ConnectError;
 use crate::reconnecting_client::{ReconnectingClient, RetryBudget};
 use crate::runs::{RunEvent, Subscribe};
 
-/// Maximum number of events that were received and not taken yet; beyond them the task waits.
+/// Maximum number of events that the task holds for its follower; with that many it waits.
 const MAX_PENDING_EVENTS: usize = 64;
 
-/// A follower of a run. Following ends when this is dropped.
+/// A follower of a run. Dropping it ends its task.
 #[derive(Debug)]
 pub struct Follower {
     received: mpsc::Receiver<Result<RunEvent, FollowError>>,
@@ -26,13 +26,13 @@ pub struct Follower {
 /// Reason for the end of following a run.
 #[derive(Debug, thiserror::Error)]
 pub enum FollowError {
-    /// The daemon knows no such run, or not any more; in its words.
+    /// The daemon does not know the run, or has forgotten it. Holds the daemon's message.
     #[error("{0}")]
     Unknown(String),
     /// There is no daemon and none could be started.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// The daemon refused, or was lost too often.
+    /// The daemon refused, or the connection was lost too often.
     #[error(transparent)]
     Call(#[from] CallError),
     /// An unreadable event.
@@ -41,29 +41,29 @@ pub enum FollowError {
 }
 
 impl Follower {
-    pub(crate) fn new(steady: ReconnectingClient, run_id: String, from: u64, begins_soon: bool) -> Self {
-        let (sender, received) = mpsc::channel(MAX_PENDING_EVENTS);
-        let (known, newest) = watch::channel(None);
-        let mut following = Following { steady, run_id, next: from.max(1), begins_soon, told: sender, newest: known };
+    pub(crate) fn new(client: ReconnectingClient, run_id: String, from: u64, begins_soon: bool) -> Self {
+        let (event_sender, received) = mpsc::channel(MAX_PENDING_EVENTS);
+        let (newest_sender, newest) = watch::channel(None);
+        let mut following =
+            Following { client, run_id, next_seq: from.max(1), begins_soon, event_sender, newest: newest_sender };
         let task = tokio::spawn(async move {
             if let Err(error) = following.follow().await {
-                // The follower may have stopped just now.
-                let _ = following.told.send(Err(error)).await;
+                // Ignore the error: the follower was dropped.
+                let _ = following.event_sender.send(Err(error)).await;
             }
         });
         Self { received, newest, task: task.abort_handle() }
     }
 
-    /// Returns the number of the event that was the newest when following began, 0 where there was none: all up to it
-    /// come without waiting.
+    /// Returns the number of the newest event when following began, or 0. Events up to it arrive without waiting.
     ///
     /// # Errors
-    /// As [`Follower::next`]; nothing comes after it.
+    /// Same as [`Follower::next`]. No event follows an error.
     pub async fn newest_seq(&mut self) -> Result<u64, FollowError> {
         if let Ok(known) = self.newest.wait_for(Option::is_some).await {
             return Ok(known.unwrap_or_default());
         }
-        // It ended before it was known, and says why.
+        // The task ended before it learned the number; its error is queued.
         match self.received.recv().await {
             Some(Err(error)) => Err(error),
             _ => Err(FollowError::Call(CallError::Lost)),
@@ -73,56 +73,56 @@ impl Follower {
     /// Returns the next event; `None` once the last one was returned. Safe to drop and call again.
     ///
     /// # Errors
-    /// If the run is unknown, or no daemon can be reached. Nothing comes after that.
+    /// If the run is unknown, or no daemon can be reached. No event follows an error.
     pub async fn next(&mut self) -> Result<Option<RunEvent>, FollowError> {
         self.received.recv().await.transpose()
     }
 }
 
-/// The existing ones of some events of a run.
+/// A page of a run's events.
 #[derive(Debug, Default)]
-pub struct SomeEvents {
+pub struct EventPage {
     /// The events, in order.
     pub events: Vec<RunEvent>,
-    /// Number of the newest event that there is, 0 where there is none.
+    /// Number of the run's newest event, or 0.
     pub newest_seq: u64,
 }
 
 impl ReconnectingClient {
-    /// Returns at most `at_most` events of a run, from number `from` on, without waiting for any that is yet to come:
-    /// for followers that take events at their own pace.
+    /// Returns at most `at_most` existing events of a run, from number `from` on, without waiting for new ones:
+    /// for callers that read page by page.
     ///
     /// # Errors
-    /// As [`Follower::next`].
-    pub async fn events(&self, run_id: &str, from: u64, at_most: u64) -> Result<SomeEvents, FollowError> {
-        let mut losses = RetryBudget::new();
+    /// Same as [`Follower::next`].
+    pub async fn events(&self, run_id: &str, from: u64, at_most: u64) -> Result<EventPage, FollowError> {
+        let mut retry_budget = RetryBudget::new();
         loop {
             let error = match self.events_over_one_connection(run_id, from.max(1), at_most).await {
-                Ok(Some(found)) => return Ok(found),
+                Ok(Some(page)) => return Ok(page),
                 Ok(None) => FollowError::Call(CallError::Lost),
                 Err(error) => error,
             };
-            let again = match &error {
-                FollowError::Call(CallError::Lost) => losses.after_a_loss().await,
-                FollowError::Connect(error) => losses.after(error).await,
+            let should_retry = match &error {
+                FollowError::Call(CallError::Lost) => retry_budget.retry_after_loss().await,
+                FollowError::Connect(error) => retry_budget.retry_after_error(error).await,
                 FollowError::Unknown(_) | FollowError::Call(_) | FollowError::Garbled(_) => false,
             };
-            if !again {
+            if !should_retry {
                 return Err(error);
             }
         }
     }
 
-    /// Does the same over one connection; returns nothing when it ends before all of them came.
+    /// Reads the events over one connection. Returns `None` if it closes early.
     async fn events_over_one_connection(
         &self,
         run_id: &str,
         from: u64,
         at_most: u64,
-    ) -> Result<Option<SomeEvents>, FollowError> {
+    ) -> Result<Option<EventPage>, FollowError> {
         let client = self.client().await?;
         let verb = Subscribe { run_id: run_id.to_owned(), from_seq: Some(from), at_most: Some(at_most.max(1)) };
-        let (reply, mut coming) = client.subscribe(verb).await?;
+        let (reply, mut received) = client.subscribe(verb).await?;
         if let Some(error) = reply.error {
             return Err(FollowError::Unknown(error));
         }
@@ -133,7 +133,7 @@ impl ReconnectingClient {
             && events.len() < max_events
             && events.last().is_none_or(|event| event.seq < newest_seq)
         {
-            let Some(event) = coming.next().await else { return Ok(None) };
+            let Some(event) = received.next().await else { return Ok(None) };
             let event: RunEvent = serde_json::from_value(event).map_err(FollowError::Garbled)?;
             let is_last = event.is_last();
             events.push(event);
@@ -141,7 +141,7 @@ impl ReconnectingClient {
                 break;
             }
         }
-        Ok(Some(SomeEvents { events, newest_seq }))
+        Ok(Some(EventPage { events, newest_seq }))
     }
 }
 
@@ -153,20 +153,20 @@ impl Drop for Follower {
 
 /// The task of a [`Follower`].
 struct Following {
-    steady: ReconnectingClient,
+    client: ReconnectingClient,
     run_id: String,
-    /// Number of the event that is due next.
-    next: u64,
-    /// True if the run may be unknown yet.
+    /// Number of the next event to forward.
+    next_seq: u64,
+    /// True if the daemon may not know the run yet.
     begins_soon: bool,
-    told: mpsc::Sender<Result<RunEvent, FollowError>>,
+    event_sender: mpsc::Sender<Result<RunEvent, FollowError>>,
     /// Number of the newest event when following began.
     newest: watch::Sender<Option<u64>>,
 }
 
 /// Outcome of one connection.
-enum Over {
-    /// The run has ended, or has no follower any more.
+enum FollowEnd {
+    /// The run has ended, or its follower was dropped.
     Run,
     /// The connection has ended.
     Connection,
@@ -174,53 +174,55 @@ enum Over {
 
 impl Following {
     async fn follow(&mut self) -> Result<(), FollowError> {
-        let mut losses = RetryBudget::new();
+        let mut retry_budget = RetryBudget::new();
         loop {
-            let due = self.next;
-            let error = match self.over_one_connection().await {
-                Ok(Over::Run) => return Ok(()),
-                Ok(Over::Connection) => FollowError::Call(CallError::Lost),
+            let first_seq = self.next_seq;
+            let error = match self.follow_over_one_connection().await {
+                Ok(FollowEnd::Run) => return Ok(()),
+                Ok(FollowEnd::Connection) => FollowError::Call(CallError::Lost),
                 Err(error) => error,
             };
-            if self.next > due {
-                losses.forget();
+            if self.next_seq > first_seq {
+                retry_budget.reset();
             }
-            let again = match &error {
-                FollowError::Call(CallError::Lost) => losses.after_a_loss().await,
-                FollowError::Connect(error) => losses.after(error).await,
-                FollowError::Unknown(_) if self.begins_soon && self.next == 1 => losses.after_a_loss().await,
+            let should_retry = match &error {
+                FollowError::Call(CallError::Lost) => retry_budget.retry_after_loss().await,
+                FollowError::Connect(error) => retry_budget.retry_after_error(error).await,
+                FollowError::Unknown(_) if self.begins_soon && self.next_seq == 1 => {
+                    retry_budget.retry_after_loss().await
+                }
                 FollowError::Unknown(_) | FollowError::Call(_) | FollowError::Garbled(_) => false,
             };
-            if !again {
+            if !should_retry {
                 return Err(error);
             }
         }
     }
 
-    async fn over_one_connection(&mut self) -> Result<Over, FollowError> {
-        let client = self.steady.client().await?;
-        let verb = Subscribe { run_id: self.run_id.clone(), from_seq: Some(self.next), ..Subscribe::default() };
-        let (reply, mut events) = client.subscribe(verb).await?;
+    async fn follow_over_one_connection(&mut self) -> Result<FollowEnd, FollowError> {
+        let connection = self.client.client().await?;
+        let verb = Subscribe { run_id: self.run_id.clone(), from_seq: Some(self.next_seq), ..Subscribe::default() };
+        let (reply, mut events) = connection.subscribe(verb).await?;
         if let Some(error) = reply.error {
             return Err(FollowError::Unknown(error));
         }
         self.newest.send_if_modified(|known| known.is_none() && known.replace(reply.newest_seq).is_none());
-        self.pass_on(&mut events).await
+        self.forward_events(&mut events).await
     }
 
-    async fn pass_on(&mut self, events: &mut Events) -> Result<Over, FollowError> {
+    async fn forward_events(&mut self, events: &mut Events) -> Result<FollowEnd, FollowError> {
         while let Some(event) = events.next().await {
             let event: RunEvent = serde_json::from_value(event).map_err(FollowError::Garbled)?;
-            // Numbers may be left out: not everything in a history is reported. None comes twice.
-            if event.seq < self.next {
+            // Events that are not reported leave gaps in the numbers. Skip events that were forwarded already.
+            if event.seq < self.next_seq {
                 continue;
             }
-            self.next = event.seq + 1;
+            self.next_seq = event.seq + 1;
             let last = event.is_last();
-            if self.told.send(Ok(event)).await.is_err() || last {
-                return Ok(Over::Run);
+            if self.event_sender.send(Ok(event)).await.is_err() || last {
+                return Ok(FollowEnd::Run);
             }
         }
-        Ok(Over::Connection)
+        Ok(FollowEnd::Connection)
     }
 }

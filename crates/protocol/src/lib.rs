@@ -1,9 +1,9 @@
 //! The contract between the daemon and its front-ends.
 //!
-//! Owns every verb that can be requested of the daemon, once: its name, its
-//! parameters, its reply and hints about its effects. Tool schemas and help are
-//! derived from these types. Besides, it owns how verbs travel (lines of JSON),
-//! where the daemon is found, and the client that all front-ends use.
+//! Owns every verb of the daemon: its name, its parameters, its reply and hints
+//! about its effects. Tool schemas and help are derived from these types. This
+//! crate also owns the encoding of verbs (lines of JSON), the paths of the daemon,
+//! and the client that all front-ends use.
 
 mod approver;
 mod arguments;
@@ -44,7 +44,7 @@ pub use arguments::{InvalidArguments, Read, check, is_wrapped, read, unwrapped};
 pub use client::{CallError, Client, Events};
 pub use codec::{Line, LineReader, MAX_LINE};
 pub use connect::{ConnectError, StartError, Starter, connect, connect_or_start};
-pub use follow::{FollowError, Follower, SomeEvents};
+pub use follow::{EventPage, FollowError, Follower};
 pub use message::{ErrorCode, FromClient, FromDaemon, Refusal};
 pub use page_server::PageServerRecord;
 pub use place::{DaemonPaths, DaemonRecord, NotPrivate, ensure_private};
@@ -54,7 +54,7 @@ pub use session::{DEFAULT_SESSION, take_session};
 pub use verb::{Command, VERBS, Verb, VerbInfo, VerbTraits};
 pub use visible::{is_format, visible, without_free_space};
 
-// These modules consist of the types of verbs. All that is public in them is part of the contract.
+// These modules define the types of verbs. Everything public in them is part of the contract.
 pub use approver::*;
 pub use capture::*;
 pub use daemon::*;

@@ -1,8 +1,8 @@
 //! Messages between client and daemon: one JSON object a line.
 //!
-//! A client sends commands and may take one back; the daemon sends results, and
-//! events to those who requested them. Commands of one connection run at the same
-//! time, and results come in the order in which they are ready.
+//! A client sends commands and may cancel them. The daemon sends results, and events
+//! to subscribers. Commands of one connection run concurrently, and their results
+//! arrive in the order in which they are ready.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -11,26 +11,26 @@ use serde_json::Value;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum FromClient {
-    /// Do something.
+    /// Execute a verb.
     Command {
         /// Name of the verb.
         command_type: String,
         /// Its parameters.
         #[serde(default)]
         params: Value,
-        /// Id that the result is to carry.
+        /// Id that the result repeats.
         #[serde(default)]
         request_id: Value,
-        /// Name of the step. Repeated under the same name, also over another connection, opening a terminal and
-        /// typing are not done again: the result is that of the first time.
+        /// Name of the step. The daemon does not open a terminal or type again for a repeated name, also over another
+        /// connection; it returns the first result.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         step: Option<String>,
-        /// True if an earlier request of the step may have reached a daemon. Without a record of the step, its outcome is
-        /// unknown.
+        /// True if an earlier request of the step may have reached a daemon. Without a record of the step, its outcome
+        /// is unknown.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         is_repeated: bool,
     },
-    /// The result of a command is not wanted any more. A wait ends; a run continues.
+    /// Cancel a command: its result is not needed. A wait ends; a run continues.
     Cancel {
         /// The command's `request_id`.
         request_id: Value,
@@ -44,22 +44,22 @@ pub enum FromClient {
 pub enum FromDaemon {
     /// Result of a command.
     Result {
-        /// True if it did what was requested.
+        /// True if the command succeeded.
         success: bool,
         /// The reply of the verb.
         #[serde(default, skip_serializing_if = "Value::is_null")]
         data: Value,
         /// The error and what to do.
         error: Option<String>,
-        /// Kind of the mistake, if the command was not carried out at all.
+        /// Reason, if the command was not executed.
         error_code: Option<ErrorCode>,
-        /// Fields that were ignored and the like.
+        /// Warnings about the parameters, such as ignored fields.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         warnings: Vec<String>,
-        /// The command's.
+        /// The `request_id` of the command.
         request_id: Value,
     },
-    /// Something that was subscribed to.
+    /// Event of a subscription.
     Event {
         /// The `request_id` of the command that subscribed.
         request_id: Value,
@@ -67,36 +67,36 @@ pub enum FromDaemon {
         #[serde(flatten)]
         event: Value,
     },
-    /// Something that could not be answered as a command.
+    /// Error without a command, such as an unreadable line.
     Error {
         /// The error.
         error: String,
-        /// The versions that are spoken, if the version was the error.
+        /// Supported versions of the contract, if the client's version is the error.
         supported: Option<Vec<u32>>,
     },
 }
 
-/// Reason for which a command was not carried out at all.
+/// Reason why a command was not executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorCode {
-    /// There is no such verb.
+    /// The verb does not exist.
     UnknownCommand,
-    /// The parameters are not the verb's.
+    /// The verb does not accept the parameters.
     InvalidParams,
     /// The client speaks a newer contract.
     UnsupportedProtocol,
-    /// The daemon is going down.
+    /// The daemon is stopping.
     Stopping,
     /// An internal error of the daemon.
     Internal,
 }
 
-/// A command that was not carried out.
+/// Refusal of a command that was not executed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{error}")]
 pub struct Refusal {
-    /// Kind of the mistake.
+    /// Reason for the refusal.
     pub code: ErrorCode,
     /// The error and what to do.
     pub error: String,

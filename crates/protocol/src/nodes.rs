@@ -1,7 +1,7 @@
 //! Verbs about nodes and graphs.
 //!
-//! Nodes are declared by the project that a client is in, in `steplatch.toml` or
-//! `steplatch.json`. A call that goes wrong is a reply like any other.
+//! The client's project declares nodes in `steplatch.toml` or `steplatch.json`. The
+//! reply of a call reports its failure.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,17 +1,17 @@
-//! The record of the server that has the page of a state directory, as the server writes it and others read it.
+//! The record of the page server of a state directory.
 //!
-//! The server holds the lock of the file (flock(2)) as long as it runs, so that an address of a server that has ended is never
-//! named: another user's program may listen there.
+//! The server locks the file of the record (flock(2)) while it runs. Readers ignore the record of a server that has
+//! ended, because another user's program may listen on its port.
 
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-/// Notes of a server about itself.
+/// Record that the page server writes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PageServerRecord {
-    /// The process.
+    /// Process id.
     pub pid: i32,
     /// The port at `localhost`.
     pub port: u16,
@@ -26,18 +26,18 @@ impl PageServerRecord {
         runtime.join("serve.lock")
     }
 
-    /// Returns the last record, of a server that may have ended.
+    /// Returns the record of the last server, which may have ended.
     #[must_use]
     pub fn last(runtime: &Path) -> Option<Self> {
         serde_json::from_slice(&std::fs::read(Self::file(runtime)).ok()?).ok()
     }
 
-    /// Returns the record of the server that runs, if one does and has written it.
+    /// Returns the record of the running server, if it has written one.
     #[must_use]
     pub fn running(runtime: &Path) -> Option<Self> {
         let file = File::open(Self::file(runtime)).ok()?;
         match file.try_lock_shared() {
-            // One that has just started has not written its own yet.
+            // A server that has just started may not have replaced the record of an ended one.
             Err(TryLockError::WouldBlock) => {
                 Self::last(runtime).filter(|record| Path::new("/proc").join(record.pid.to_string()).exists())
             }

@@ -1,9 +1,10 @@
-//! Paths of a daemon, and its owner.
+//! Paths of a daemon, and the record of the running daemon.
 //!
-//! One daemon serves one user and one state folder. Its socket lies in a folder
-//! that only the user can enter; which one follows from the state folder, so that
-//! two state folders have two daemons. Environment: `STEPLATCH_STATE_DIR`, and the
-//! XDG base directories (<https://specifications.freedesktop.org/basedir-spec/>).
+//! One daemon serves one user and one state directory. Its socket lies in a runtime
+//! directory that only the user can enter. The state directory determines the runtime
+//! directory, so each state directory has its own daemon. Environment:
+//! `STEPLATCH_STATE_DIR`, and the XDG base directories
+//! (<https://specifications.freedesktop.org/basedir-spec/>).
 
 use std::fs;
 use std::io;
@@ -12,14 +13,14 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-/// The folders of one daemon.
+/// Directories of one daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DaemonPaths {
     state: PathBuf,
     runtime: PathBuf,
 }
 
-/// Notes of a running daemon about itself in its state folder.
+/// Record that a running daemon writes into its state directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DaemonRecord {
     /// Its process id.
@@ -30,7 +31,7 @@ pub struct DaemonRecord {
     pub version: String,
 }
 
-/// A folder that is not private to this user.
+/// Reason why a directory is not private to this user.
 #[derive(Debug, thiserror::Error)]
 pub enum NotPrivate {
     /// The directory belongs to another user.
@@ -41,10 +42,10 @@ pub enum NotPrivate {
         /// The owner.
         owner: u32,
     },
-    /// Something that is not a folder has its name.
+    /// The path exists and is not a directory.
     #[error("'{}' is not a directory", .0.display())]
     NotAFolder(PathBuf),
-    /// The system refused.
+    /// The system reported an error.
     #[error("directory '{}' cannot be used", .folder.display())]
     System {
         /// The folder.
@@ -55,26 +56,26 @@ pub enum NotPrivate {
     },
 }
 
-fn variable(name: &str) -> Option<PathBuf> {
+fn path_from_environment(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
-/// The user's own state folder.
-fn usual() -> Option<PathBuf> {
-    variable("XDG_STATE_HOME")
-        .or_else(|| variable("HOME").map(|home| home.join(".local/state")))
+/// Returns the default state directory of this user.
+fn default_state_dir() -> Option<PathBuf> {
+    path_from_environment("XDG_STATE_HOME")
+        .or_else(|| path_from_environment("HOME").map(|home| home.join(".local/state")))
         .map(|folder| folder.join("steplatch"))
 }
 
 impl DaemonPaths {
-    /// Returns the place for `state` folder, or the user's own without one.
+    /// Returns the paths for the state directory `state`, or for the configured or default one.
     ///
     /// # Errors
     /// If neither `STEPLATCH_STATE_DIR`, `XDG_STATE_HOME` nor `HOME` is set.
     pub fn from_environment(state: Option<&Path>) -> io::Result<Self> {
-        let usual = usual();
-        let asked = state.map(Path::to_owned).or_else(|| variable("STEPLATCH_STATE_DIR"));
-        let Some(state) = asked.or_else(|| usual.clone()) else {
+        let default_state = default_state_dir();
+        let requested_state = state.map(Path::to_owned).or_else(|| path_from_environment("STEPLATCH_STATE_DIR"));
+        let Some(state) = requested_state.or_else(|| default_state.clone()) else {
             return Err(io::Error::new(
                 io::ErrorKind::NotFound,
                 "no state directory: set HOME, XDG_STATE_HOME or STEPLATCH_STATE_DIR",
@@ -82,31 +83,31 @@ impl DaemonPaths {
         };
         let state = std::path::absolute(state)?;
         let user = rustix::process::getuid().as_raw();
-        let base = variable("XDG_RUNTIME_DIR")
+        let base = path_from_environment("XDG_RUNTIME_DIR")
             .map_or_else(|| PathBuf::from(format!("/tmp/steplatch-{user}")), |folder| folder.join("steplatch"));
-        let runtime = if Some(&state) == usual.as_ref() { base } else { base.join(fingerprint(&state)) };
+        let runtime = if Some(&state) == default_state.as_ref() { base } else { base.join(fingerprint(&state)) };
         Ok(Self { state, runtime })
     }
 
-    /// Returns whether a command of this user finds the daemon here without further settings.
+    /// Returns whether this is the default state directory, which commands use without further settings.
     #[must_use]
     pub fn is_usual(&self) -> bool {
-        usual().is_some_and(|usual| usual == self.state)
+        default_state_dir().is_some_and(|default| default == self.state)
     }
 
-    /// Returns a place in given folders, for tests.
+    /// Returns paths in these directories, for tests.
     #[must_use]
     pub fn new(state: PathBuf, runtime: PathBuf) -> Self {
         Self { state, runtime }
     }
 
-    /// Returns the folder of lasting data.
+    /// Returns the state directory, which outlives the daemon.
     #[must_use]
     pub fn state(&self) -> &Path {
         &self.state
     }
 
-    /// Returns the folder of data that lasts as long as the daemon.
+    /// Returns the runtime directory, whose content is used only while the daemon runs.
     #[must_use]
     pub fn runtime(&self) -> &Path {
         &self.runtime
@@ -124,30 +125,31 @@ impl DaemonPaths {
         self.state.join("steplatch.db")
     }
 
-    /// Returns the path of the shell integration.
+    /// Returns the directory of the shell integration.
     #[must_use]
     pub fn shell(&self) -> PathBuf {
         self.runtime.join("shell")
     }
 
-    /// Returns the directory of notes about other machines with terminals.
+    /// Returns the directory of the notes about remote hosts.
     #[must_use]
     pub fn hosts(&self) -> PathBuf {
         self.state.join("hosts")
     }
 
-    /// The place of the terminal host that belongs to a client on another machine: a directory in the user's usual state, where it
-    /// outlives every login.
+    /// Returns the paths of the terminal host that serves a client on another machine: one directory in the default
+    /// state directory, which outlives logins.
     ///
     /// # Errors
-    /// If the name is not that of a client, or there is no home.
+    /// If the client name is invalid, or there is no home directory.
     pub fn hosted(client: &str) -> io::Result<Self> {
         if client.is_empty() || client.len() > 64 || !client.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the name of a client is letters and digits"));
         }
-        let missing = || io::Error::new(io::ErrorKind::NotFound, "no state directory: set HOME or XDG_STATE_HOME");
-        let folder =
-            std::path::absolute(usual().ok_or_else(missing)?.join("hosted").join(&client[..client.len().min(16)]))?;
+        let no_state_dir = || io::Error::new(io::ErrorKind::NotFound, "no state directory: set HOME or XDG_STATE_HOME");
+        let folder = std::path::absolute(
+            default_state_dir().ok_or_else(no_state_dir)?.join("hosted").join(&client[..client.len().min(16)]),
+        )?;
         Ok(Self { state: folder.clone(), runtime: folder })
     }
 
@@ -157,7 +159,7 @@ impl DaemonPaths {
         self.state.join("recordings")
     }
 
-    /// Returns the log of the process that keeps the terminals.
+    /// Returns the log of the terminal host.
     #[must_use]
     pub fn host_log(&self) -> PathBuf {
         self.runtime.join("host.log")
@@ -169,45 +171,45 @@ impl DaemonPaths {
         self.runtime.join("daemon.log")
     }
 
-    /// Returns the file whose lock states that a daemon owns this state.
+    /// Returns the file that a daemon locks while it owns the state directory.
     #[must_use]
     pub fn lock(&self) -> PathBuf {
         self.state.join("daemon.lock")
     }
 
-    /// Returns the notes about itself of the daemon that owns this state, if it wrote some. It may have died since.
+    /// Returns the record of the last daemon of this state directory, which may have ended.
     #[must_use]
     pub fn running(&self) -> Option<DaemonRecord> {
         serde_json::from_slice(&fs::read(self.lock()).ok()?).ok()
     }
 }
 
-/// Makes `folder` and its parents if they are not there, and sees to it that only this user can enter it.
+/// Creates `folder` and its parents if they are missing, and makes `folder` accessible only to this user.
 ///
 /// # Errors
-/// If it belongs to another user, is not a directory, or the system refuses.
+/// If it belongs to another user, is not a directory, or the system reports an error.
 pub fn ensure_private(folder: &Path) -> Result<(), NotPrivate> {
-    let system = |source| NotPrivate::System { folder: folder.to_owned(), source };
+    let system_error = |source| NotPrivate::System { folder: folder.to_owned(), source };
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|source| match source.kind() {
         io::ErrorKind::AlreadyExists => NotPrivate::NotAFolder(folder.to_owned()),
-        _ => system(source),
+        _ => system_error(source),
     })?;
-    // Not through a link: in a folder that all may write to, another user could have put one there.
-    let found = fs::symlink_metadata(folder).map_err(system)?;
-    if !found.is_dir() {
+    // Do not follow a link: another user could have created it in a directory that everyone can write to.
+    let metadata = fs::symlink_metadata(folder).map_err(system_error)?;
+    if !metadata.is_dir() {
         return Err(NotPrivate::NotAFolder(folder.to_owned()));
     }
-    if found.uid() != rustix::process::getuid().as_raw() {
-        return Err(NotPrivate::Foreign { folder: folder.to_owned(), owner: found.uid() });
+    if metadata.uid() != rustix::process::getuid().as_raw() {
+        return Err(NotPrivate::Foreign { folder: folder.to_owned(), owner: metadata.uid() });
     }
-    if found.mode() & 0o077 != 0 {
-        fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).map_err(system)?;
+    if metadata.mode() & 0o077 != 0 {
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).map_err(system_error)?;
     }
     Ok(())
 }
 
-/// A short name for a path that stays the same on every start: FNV-1a of 64 bits,
-/// <http://www.isthe.com/chongo/tech/comp/fnv/>. It tells folders apart, it protects nothing.
+/// Returns a short, stable name for a path: FNV-1a of 64 bits, <http://www.isthe.com/chongo/tech/comp/fnv/>. The hash
+/// is not a protection.
 fn fingerprint(path: &Path) -> String {
     let bytes = path.as_os_str().as_encoded_bytes();
     let hash = bytes

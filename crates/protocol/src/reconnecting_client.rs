@@ -1,8 +1,8 @@
 //! A client that reconnects to the daemon and retries what is safe to retry.
 //!
-//! Owns one connection, made when it is first needed and again after it broke. A request that was under way when the daemon ended is sent
-//! to the next one where repeating it does no harm, as the verb's [`VerbTraits`] state. Every front-end uses it, so a daemon that is killed
-//! goes unnoticed.
+//! Owns one connection, which is made when it is first needed and again after a loss. A request that the loss
+//! interrupted is sent again if the verb's [`VerbTraits`] permit it. Every front-end uses this client, so users do not
+//! notice that a daemon was killed.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,15 +23,15 @@ use crate::verb::{VERBS, Verb, VerbTraits};
 #[derive(Debug, Clone)]
 pub struct ReconnectingClient {
     shared: Arc<Shared>,
-    /// Name of the caller, where it is not that of the introduction.
-    who: Option<Arc<str>>,
+    /// Name of the caller, if it differs from that of the hello.
+    caller_name: Option<Arc<str>>,
 }
 
 #[derive(Debug)]
 struct Shared {
-    place: DaemonPaths,
+    paths: DaemonPaths,
     starter: Starter,
-    /// Introduction of every connection.
+    /// First request on every connection.
     hello: Hello,
     current: Mutex<Option<Connection>>,
 }
@@ -39,29 +39,29 @@ struct Shared {
 #[derive(Debug)]
 struct Connection {
     client: Client,
-    /// The name it introduced itself with.
+    /// Client name of the last hello.
     name: String,
 }
 
-/// Reason for a request without an answer.
+/// Reason for a request without a reply.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
     /// There is no daemon and none could be started.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// The daemon did not answer, or refused.
+    /// The daemon did not reply, or refused.
     #[error(transparent)]
     Call(#[from] CallError),
 }
 
-/// Policy for a connection that breaks before the answer came.
+/// Policy for a request whose connection breaks before the reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RetryPolicy {
-    /// Repeat the request: that does no harm.
+    /// Repeat the request; it has no further effect.
     Freely,
-    /// Repeat it as the same step, which is done once.
+    /// Repeat it as the same step, which the daemon performs once.
     AsTheSame,
-    /// Do not repeat it: twice is worse than not knowing.
+    /// Do not repeat it: an unknown outcome is better than a second execution.
     Never,
 }
 
@@ -76,17 +76,16 @@ impl RetryPolicy {
         }
     }
 
-    /// Returns the policy for the verb called `name`; an unknown one is requested once.
+    /// Returns the policy for the verb `name`; an unknown verb is not repeated.
     #[must_use]
     pub fn of_verb(name: &str) -> Self {
         VERBS.iter().find(|verb| verb.name == name).map_or(Self::Never, |verb| Self::for_traits(verb.nature))
     }
 }
 
-/// Number of losses since the connection last held.
+/// Limit of retries: the number of losses since the connection was last stable.
 ///
-/// A request that brings down every daemon that it reaches should not be repeated without end, and a daemon that is
-/// just ending should not be tried twenty times before it has ended.
+/// The limit ends retries of a request that crashes every daemon. The growing pauses leave a daemon time to end.
 #[derive(Debug)]
 pub(crate) struct RetryBudget {
     count: usize,
@@ -96,33 +95,36 @@ pub(crate) struct RetryBudget {
 /// Maximum number of lost connections in a row.
 const MAX_LOSSES: usize = 20;
 
-/// Maximum number of failed starts in a row: a daemon that was ended while it started can be started again, one that
-/// cannot start stays so.
+/// Maximum number of failed starts in a row. A second start succeeds if the first daemon was killed while it started;
+/// other failures are permanent.
 const MAX_FAILED_STARTS: usize = 3;
 
-/// Time after which a connection counts as stable, and earlier losses are forgotten.
+/// Time without a loss after which a connection counts as stable, and earlier losses are forgotten.
 const STABLE_AFTER: Duration = Duration::from_secs(30);
 
-/// Shortest and longest pause. The first loss is retried at once; the pauses after the next ones double.
-const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(500));
+/// Pause after the second loss in a row. The first loss is retried at once; later pauses double.
+const MIN_RETRY_PAUSE: Duration = Duration::from_millis(5);
+
+/// Maximum pause before a retry.
+const MAX_RETRY_PAUSE: Duration = Duration::from_millis(500);
 
 impl RetryBudget {
     pub(crate) fn new() -> Self {
         Self { count: 0, since: Instant::now() }
     }
 
-    /// Forgets earlier losses, because the connection holds.
-    pub(crate) fn forget(&mut self) {
+    /// Forgets earlier losses, because the connection works.
+    pub(crate) fn reset(&mut self) {
         self.count = 0;
     }
 
-    /// Counts a loss, and pauses before the next attempt. Returns whether there is to be one.
-    pub(crate) async fn again(&mut self, max_count: usize) -> bool {
+    /// Counts a loss and pauses. Returns false if no retry is left.
+    pub(crate) async fn pause_before_retry(&mut self, max_losses: usize) -> bool {
         if self.since.elapsed() >= STABLE_AFTER {
             self.count = 0;
         }
         self.count += 1;
-        if self.count > max_count {
+        if self.count > max_losses {
             return false;
         }
         tokio::time::sleep(pause_before(self.count)).await;
@@ -130,16 +132,16 @@ impl RetryBudget {
         true
     }
 
-    /// Like [`RetryBudget::again`] for a lost connection.
-    pub(crate) async fn after_a_loss(&mut self) -> bool {
-        self.again(MAX_LOSSES).await
+    /// Like [`RetryBudget::pause_before_retry`], for a lost connection.
+    pub(crate) async fn retry_after_loss(&mut self) -> bool {
+        self.pause_before_retry(MAX_LOSSES).await
     }
 
-    /// Like [`RetryBudget::again`] for a connection that did not come about.
-    pub(crate) async fn after(&mut self, error: &ConnectError) -> bool {
+    /// Like [`RetryBudget::pause_before_retry`], for a connection that could not be made.
+    pub(crate) async fn retry_after_error(&mut self, error: &ConnectError) -> bool {
         match error {
-            ConnectError::NotRunning(_) | ConnectError::HungUp(_) => self.again(MAX_LOSSES).await,
-            ConnectError::NotStarted(_) => self.again(MAX_FAILED_STARTS - 1).await,
+            ConnectError::NotRunning(_) | ConnectError::HungUp(_) => self.pause_before_retry(MAX_LOSSES).await,
+            ConnectError::NotStarted(_) => self.pause_before_retry(MAX_FAILED_STARTS - 1).await,
             ConnectError::OtherVersion(_) | ConnectError::System(_) => false,
         }
     }
@@ -147,20 +149,19 @@ impl RetryBudget {
 
 /// Returns the pause before an attempt after this number of losses.
 fn pause_before(losses: usize) -> Duration {
-    let (shortest, longest) = RETRY_PAUSES;
     match losses.checked_sub(2) {
-        // Far beyond the longest, and far from what cannot be counted.
-        Some(doublings) => (shortest * (1 << doublings.min(16))).min(longest),
+        // 16 doublings exceed the maximum pause and do not overflow.
+        Some(doublings) => (MIN_RETRY_PAUSE * (1 << doublings.min(16))).min(MAX_RETRY_PAUSE),
         None => Duration::ZERO,
     }
 }
 
-/// Parameters that state a wait in seconds.
-const WAITS: [&str; 2] = ["timeout", "wait_seconds"];
+/// Parameters that hold a wait in seconds.
+const WAIT_FIELDS: [&str; 2] = ["timeout", "wait_seconds"];
 
-/// Subtracts the time that was waited already, also from a time that was left to the verb. Nothing falls below the
-/// minimum of the verb. Tools may be called with their parameters wrapped into a `request`.
-fn without_time_waited(name: &str, params: &mut Value, waited: Duration) {
+/// Subtracts the time that has passed from the waits in the parameters, or from the verb's default. The result is at
+/// least the verb's minimum. Also accepts parameters that are wrapped in a `request`.
+fn subtract_time_waited(name: &str, params: &mut Value, waited: Duration) {
     let Some(verb) = VERBS.iter().find(|verb| verb.name == name) else { return };
     let schema = (verb.parameters)();
     let params = match params.get_mut("request") {
@@ -168,174 +169,175 @@ fn without_time_waited(name: &str, params: &mut Value, waited: Duration) {
         None => params,
     };
     let Some(params) = params.as_object_mut() else { return };
-    for wait in WAITS {
-        let Some(known) = schema.pointer(&format!("/properties/{wait}")) else { continue };
-        let usual = match name {
-            // Its schema says so in words only.
+    for wait in WAIT_FIELDS {
+        let Some(field_schema) = schema.pointer(&format!("/properties/{wait}")) else { continue };
+        let default_seconds = match name {
+            // Its schema states the default only in the description.
             RunWorkflow::NAME => Some(RUN_WAIT_SECONDS),
-            _ => known.get("default").and_then(Value::as_f64),
+            _ => field_schema.get("default").and_then(Value::as_f64),
         };
-        let least = known.get("minimum").and_then(Value::as_f64).unwrap_or_default();
-        if let Some(seconds) = params.get(wait).and_then(Value::as_f64).or(usual) {
-            params.insert(wait.to_owned(), (seconds - waited.as_secs_f64()).max(least).into());
+        let min_seconds = field_schema.get("minimum").and_then(Value::as_f64).unwrap_or_default();
+        if let Some(seconds) = params.get(wait).and_then(Value::as_f64).or(default_seconds) {
+            params.insert(wait.to_owned(), (seconds - waited.as_secs_f64()).max(min_seconds).into());
         }
     }
 }
 
 impl ReconnectingClient {
-    /// Returns a client of the daemon of `place`. Nothing is connected yet.
+    /// Returns a client of the daemon of `paths`, without connecting yet.
     #[must_use]
-    pub fn new(place: DaemonPaths, starter: Starter, hello: Hello) -> Self {
-        Self { shared: Arc::new(Shared { place, starter, hello, current: Mutex::new(None) }), who: None }
+    pub fn new(paths: DaemonPaths, starter: Starter, hello: Hello) -> Self {
+        Self { shared: Arc::new(Shared { paths, starter, hello, current: Mutex::new(None) }), caller_name: None }
     }
 
-    /// Returns the same client for the caller `who`, over the same connection.
+    /// Returns a client for the caller `caller_name`, over the same connection.
     #[must_use]
-    pub fn for_caller(&self, who: &str) -> Self {
-        Self { shared: self.shared.clone(), who: Some(who.into()) }
+    pub fn for_caller(&self, caller_name: &str) -> Self {
+        Self { shared: self.shared.clone(), caller_name: Some(caller_name.into()) }
     }
 
-    /// Returns a client with its own connection, introduced as `who`: its requests are not taken for another caller's,
-    /// however many there are at once.
+    /// Returns a client with its own connection and the client name `caller_name`: the daemon does not mix up its
+    /// requests with those of concurrent callers.
     #[must_use]
-    pub fn apart(&self, who: &str) -> Self {
-        let Shared { place, starter, hello, .. } = &*self.shared;
-        Self::new(place.clone(), starter.clone(), Hello { client: who.to_owned(), ..hello.clone() })
+    pub fn apart(&self, caller_name: &str) -> Self {
+        let Shared { paths, starter, hello, .. } = &*self.shared;
+        Self::new(paths.clone(), starter.clone(), Hello { client: caller_name.to_owned(), ..hello.clone() })
     }
 
-    /// Returns a client with its own connection, introduced as working in `directory`.
+    /// Returns a client with its own connection and the working directory `directory`.
     #[must_use]
     pub fn in_directory(&self, directory: String) -> Self {
-        let Shared { place, starter, hello, .. } = &*self.shared;
+        let Shared { paths, starter, hello, .. } = &*self.shared;
         let hello = Hello { cwd: Some(directory), ..hello.clone() };
-        Self { who: self.who.clone(), ..Self::new(place.clone(), starter.clone(), hello) }
+        Self { caller_name: self.caller_name.clone(), ..Self::new(paths.clone(), starter.clone(), hello) }
     }
 
-    /// Returns a client with its own connection, introduced as the person whom this `surface` reaches, over the network
-    /// if they have an address there.
+    /// Returns a client with its own connection, for the person who uses this `surface`. `peer` is the person's
+    /// address if they are served over the network.
     #[must_use]
     pub fn for_person(&self, surface: &str, peer: Option<Peer>) -> Self {
-        let Shared { place, starter, hello, .. } = &*self.shared;
+        let Shared { paths, starter, hello, .. } = &*self.shared;
         let peer = peer.map(|Peer(address)| address);
         let hello = Hello { person: true, surface: Some(surface.to_owned()), peer, ..hello.clone() };
-        Self { who: self.who.clone(), ..Self::new(place.clone(), starter.clone(), hello) }
+        Self { caller_name: self.caller_name.clone(), ..Self::new(paths.clone(), starter.clone(), hello) }
     }
 
     /// Returns the paths of the daemon.
     #[must_use]
     pub fn place(&self) -> &DaemonPaths {
-        &self.shared.place
+        &self.shared.paths
     }
 
-    /// Calls `verb` and returns its reply, also if that reports a failure.
+    /// Calls `verb` and returns its reply, which may report a failure.
     ///
     /// # Errors
-    /// If there is no daemon and none starts, when it refuses, or when it was lost too often, or once for
-    /// a verb that must not be repeated.
+    /// If no daemon runs or can be started, the daemon refuses, or the connection was lost: too often, or once for a
+    /// verb that must not be repeated.
     pub async fn call<V: Verb>(&self, verb: V) -> Result<V::Reply, AskError> {
         let params = serde_json::to_value(verb).expect("the parameters of a verb have only JSON in them");
         let (data, _) = self.call_raw(V::NAME, params).await?;
         serde_json::from_value(data).map_err(|source| CallError::Garbled { verb: V::NAME, source }.into())
     }
 
-    /// Calls the verb `name` with unchanged parameters, and returns the unchanged reply, with the daemon's warnings
-    /// about the parameters.
+    /// Calls the verb `name` with raw JSON parameters. Returns the raw reply and the daemon's warnings about the
+    /// parameters.
     ///
     /// # Errors
-    /// As [`ReconnectingClient::call`].
+    /// Same as [`ReconnectingClient::call`].
     pub async fn call_raw(&self, name: &str, mut params: Value) -> Result<(Value, Vec<String>), AskError> {
-        let again = RetryPolicy::of_verb(name);
+        let retry_policy = RetryPolicy::of_verb(name);
         let step = random_name();
-        let (mut losses, mut is_repeated) = (RetryBudget::new(), false);
+        let (mut retry_budget, mut is_repeated) = (RetryBudget::new(), false);
         loop {
-            let client = self.reached_again(&mut losses).await?;
+            let client = self.connect_with_retries(&mut retry_budget).await?;
             let began = Instant::now();
-            let asked = match again {
+            let result = match retry_policy {
                 RetryPolicy::AsTheSame => {
                     client.call_raw_once(name, params.clone(), Step { name: &step, is_repeated }).await
                 }
                 RetryPolicy::Freely | RetryPolicy::Never => client.call_raw(name, params.clone()).await,
             };
-            match asked {
-                Err(CallError::Lost) if again != RetryPolicy::Never && losses.after_a_loss().await => {
+            match result {
+                Err(CallError::Lost) if retry_policy != RetryPolicy::Never && retry_budget.retry_after_loss().await => {
                     is_repeated = true;
-                    without_time_waited(name, &mut params, began.elapsed());
+                    subtract_time_waited(name, &mut params, began.elapsed());
                 }
-                answered => return Ok(answered?),
+                result => return Ok(result?),
             }
         }
     }
 
-    /// Calls a verb that brings events, and returns them with its reply. The events end with the connection that brings them.
+    /// Subscribes with `verb`, and returns its reply and its events. The events end with the connection.
     ///
     /// # Errors
-    /// As [`ReconnectingClient::call`].
+    /// Same as [`ReconnectingClient::call`].
     pub async fn subscribe<V: Verb + Clone>(&self, verb: V) -> Result<(V::Reply, Events), AskError> {
-        let again = RetryPolicy::of_verb(V::NAME);
-        let mut losses = RetryBudget::new();
+        let retry_policy = RetryPolicy::of_verb(V::NAME);
+        let mut retry_budget = RetryBudget::new();
         loop {
-            let client = self.reached_again(&mut losses).await?;
+            let client = self.connect_with_retries(&mut retry_budget).await?;
             match client.subscribe(verb.clone()).await {
-                Err(CallError::Lost) if again == RetryPolicy::Freely && losses.after_a_loss().await => {}
-                answered => return Ok(answered?),
+                Err(CallError::Lost)
+                    if retry_policy == RetryPolicy::Freely && retry_budget.retry_after_loss().await => {}
+                result => return Ok(result?),
             }
         }
     }
 
-    /// Connects. Nothing was requested yet, so nothing is done twice where a daemon ended in the meantime.
-    async fn reached_again(&self, losses: &mut RetryBudget) -> Result<Client, ConnectError> {
+    /// Connects, with retries. No request was sent yet, so a retry repeats nothing.
+    async fn connect_with_retries(&self, retry_budget: &mut RetryBudget) -> Result<Client, ConnectError> {
         loop {
             match self.client().await {
-                Err(error) if losses.after(&error).await => {}
-                reached => return reached,
+                Err(error) if retry_budget.retry_after_error(&error).await => {}
+                result => return result,
             }
         }
     }
 
-    /// Follows the events of a run, from the one numbered `from` on, over as many daemons as it takes.
+    /// Follows the events of a run from number `from` on, across restarts of the daemon.
     #[must_use]
     pub fn follow(&self, run_id: &str, from: u64) -> Follower {
         Follower::new(self.clone(), run_id.to_owned(), from, false)
     }
 
-    /// Follows a run that is about to begin, from its first event on: while it is unknown, the request is repeated
-    /// for some seconds.
+    /// Follows a run that is about to begin, from its first event on. Retries for some seconds while the daemon does
+    /// not know the run.
     #[must_use]
     pub fn follow_from_its_beginning(&self, run_id: &str) -> Follower {
         Follower::new(self.clone(), run_id.to_owned(), 1, true)
     }
 
-    /// Returns the connection, made now if there is none that holds. It may break at any time.
+    /// Returns the current connection, or makes one. It may break at any time.
     ///
     /// # Errors
-    /// If there is no daemon and none could be started, or it does not understand us.
+    /// If no daemon runs or can be started, or it speaks another version.
     pub async fn client(&self) -> Result<Client, ConnectError> {
-        self.reached(true).await
+        self.obtain_client(true).await
     }
 
-    /// Like [`ReconnectingClient::client`], and starts no daemon: for callers that only observe.
+    /// Like [`ReconnectingClient::client`], but starts no daemon: for callers that only observe.
     ///
     /// # Errors
-    /// If there is no daemon, or it does not understand us.
+    /// If no daemon runs, or it speaks another version.
     pub async fn running(&self) -> Result<Client, ConnectError> {
-        self.reached(false).await
+        self.obtain_client(false).await
     }
 
-    async fn reached(&self, may_start: bool) -> Result<Client, ConnectError> {
-        let name = self.who.as_deref().unwrap_or(&self.shared.hello.client);
+    async fn obtain_client(&self, may_start: bool) -> Result<Client, ConnectError> {
+        let name = self.caller_name.as_deref().unwrap_or(&self.shared.hello.client);
         let mut current = self.shared.current.lock().await;
         if let Some(connection) = current.as_mut().filter(|connection| !connection.client.is_closed()) {
             if connection.name != name {
-                // Only a name: what was opened before goes on under the old one.
+                // Changes only the client name; earlier requests keep the old one.
                 connection.client.call(self.hello(name)).await.map_err(ConnectError::HungUp)?;
                 name.clone_into(&mut connection.name);
             }
             return Ok(connection.client.clone());
         }
-        let Shared { place, starter, .. } = &*self.shared;
+        let Shared { paths, starter, .. } = &*self.shared;
         let (client, _) = match may_start {
-            true => connect_or_start(place, self.hello(name), starter).await?,
-            false => connect(place, self.hello(name)).await?,
+            true => connect_or_start(paths, self.hello(name), starter).await?,
+            false => connect(paths, self.hello(name)).await?,
         };
         *current = Some(Connection { client: client.clone(), name: name.to_owned() });
         Ok(client)
@@ -365,7 +367,7 @@ mod tests {
     #[test]
     fn time_that_was_waited_is_taken_off_wherever_it_stands() {
         let left = |name: &str, mut params: Value| {
-            without_time_waited(name, &mut params, Duration::from_secs(2));
+            subtract_time_waited(name, &mut params, Duration::from_secs(2));
             params
         };
         assert_eq!(
@@ -391,10 +393,10 @@ mod tests {
 
     #[tokio::test]
     async fn losses_in_a_row_are_too_many_at_some_time() {
-        let mut losses = RetryBudget::new();
-        assert!(losses.again(2).await && losses.again(2).await);
-        assert!(!losses.again(2).await);
-        losses.forget();
-        assert!(losses.again(2).await);
+        let mut retry_budget = RetryBudget::new();
+        assert!(retry_budget.pause_before_retry(2).await && retry_budget.pause_before_retry(2).await);
+        assert!(!retry_budget.pause_before_retry(2).await);
+        retry_budget.reset();
+        assert!(retry_budget.pause_before_retry(2).await);
     }
 }

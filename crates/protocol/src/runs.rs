@@ -11,7 +11,7 @@ use crate::engine::EngineKind;
 use crate::passkey::PasskeyAssertion;
 use crate::visible;
 
-/// Reads a value that is there, which may be null.
+/// Deserializes a present value, which may be null.
 fn some_value<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
 }
@@ -384,7 +384,7 @@ pub struct GateInfo {
     pub digest: String,
 }
 
-/// The written form of a list that is null if it is empty.
+/// Serialization of an empty list as null.
 mod null_if_empty {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -410,13 +410,13 @@ pub struct TypedInput {
     pub last_at: String,
 }
 
-/// Field of the context of a gate that states what follows without an answer: `after TIME, …`, with the time of
+/// Field of a gate's context that states the consequence of no answer: `after TIME, …`, with the time of
 /// `expires_at`.
 pub const WITHOUT_ANSWER: &str = "without an answer";
 
 impl GateInfo {
-    /// Returns the gate's name in commands: with the beginning of the digest of its shown question, so that the answer
-    /// is to that question.
+    /// Returns the gate's name in commands. It has the beginning of the digest, so that the answer applies only to the
+    /// shown question.
     #[must_use]
     pub fn name_with_digest(&self) -> String {
         match self.digest.get(..8) {
@@ -425,23 +425,23 @@ impl GateInfo {
         }
     }
 
-    /// Returns remarks for a person before they answer, besides the question itself, a sentence each.
+    /// Returns remarks besides the question for a person who answers, a sentence each.
     #[must_use]
     pub fn remarks(&self) -> Vec<String> {
-        let masked = "parts of this are hidden as secrets (••••••): who typed them as secret could see them";
-        let typed = |input: &TypedInput| {
+        let masked_remark = "parts of this are hidden as secrets (••••••): who typed them as secret could see them";
+        let typed_remark = |input: &TypedInput| {
             let TypedInput { session_id, by, bytes, last_at } = input;
             let unit = if *bytes == 1 { "byte" } else { "bytes" };
-            // The date of a timestamp is of no use here.
+            // Omit the date of the timestamp.
             let at = last_at.split_once('T').and_then(|(_, time)| time.get(..8)).unwrap_or(last_at);
             visible(&format!("since the question, {by} typed {bytes} {unit} into {session_id}, the last at {at} UTC"))
         };
-        let masked = self.masked.then(|| masked.to_owned());
-        masked.into_iter().chain(self.typed.iter().map(typed)).collect()
+        let masked = self.masked.then(|| masked_remark.to_owned());
+        masked.into_iter().chain(self.typed.iter().map(typed_remark)).collect()
     }
 
-    /// Returns the context to judge, by name, as text: all of it. Of a question for agents that is about a screen, the
-    /// screen only: the rest is how the terminal was read.
+    /// Returns the fields of the context as text, by name. For an agent's question about a screen, returns only the
+    /// screen; the other fields describe the reading of the terminal.
     #[must_use]
     pub fn to_judge(&self) -> Vec<(&str, String)> {
         let screens = ["screen_content", "match_text"];
@@ -453,7 +453,7 @@ impl GateInfo {
     }
 }
 
-/// Returns a value as people read it; nothing for null.
+/// Returns a value as text for people; `None` for null.
 fn as_text(value: &Value) -> Option<String> {
     match value {
         Value::Null => None,
@@ -849,10 +849,10 @@ pub struct RunEvent {
 }
 
 impl RunEvent {
-    /// The type of an event that stands for the rest of a history that cannot be read.
+    /// Type of the event that replaces the unreadable end of a history.
     pub const UNREADABLE: &str = "history_unreadable";
 
-    /// Returns whether events of this type come from runs themselves, rather than from what an author has them report.
+    /// Returns whether events of this type come from the run itself, and not from its author's code.
     #[must_use]
     pub fn is_own(event_type: &str) -> bool {
         let own_prefixes =
@@ -861,17 +861,17 @@ impl RunEvent {
         own_prefixes.iter().any(|prefix| event_type.starts_with(prefix)) || names.contains(&event_type)
     }
 
-    /// Returns whether it is the last event.
+    /// Returns whether this is the last event of the run.
     #[must_use]
     pub fn is_last(&self) -> bool {
-        let last = ["workflow_completed", "workflow_failed", "workflow_cancelled", Self::UNREADABLE];
-        last.contains(&self.event_type.as_str())
+        let last_types = ["workflow_completed", "workflow_failed", "workflow_cancelled", Self::UNREADABLE];
+        last_types.contains(&self.event_type.as_str())
     }
 
     /// Returns whether an earlier run performed the step of this event.
     #[must_use]
     pub fn is_taken_over(&self) -> bool {
-        // Authors determine the data of their own events.
+        // The data of other events comes from authors, who may use this name.
         Self::is_own(&self.event_type) && self.data.get("taken_over") == Some(&Value::Bool(true))
     }
 }

@@ -1,9 +1,9 @@
 //! JSON Schemas of verbs, in the plain form that every client accepts.
 //!
-//! `schemars` writes correct schemas that some clients stumble over: `$schema`
-//! and `title` everywhere, formats of Rust's integers, and `null` as a second
-//! type of everything optional. Here a field that may be left out is simply not
-//! required. JSON Schema 2020-12, <https://json-schema.org/draft/2020-12>.
+//! Some clients reject the correct schemas of `schemars`, which have `$schema` and
+//! `title` everywhere, formats of Rust's integers, and `null` as a second type of
+//! optional fields. Here an optional field is only absent from `required`.
+//! JSON Schema 2020-12, <https://json-schema.org/draft/2020-12>.
 
 mod offered;
 
@@ -17,25 +17,25 @@ use crate::Verb;
 /// Returns the schema of a verb's parameters; its `description` is the verb's.
 #[must_use]
 pub fn parameters<V: Verb>() -> Value {
-    plain::<V>(true)
+    plain_schema::<V>(true)
 }
 
 /// Returns the schema of a verb's reply.
 #[must_use]
 pub fn reply<V: Verb>() -> Value {
-    plain::<V::Reply>(false)
+    plain_schema::<V::Reply>(false)
 }
 
-fn plain<T: schemars::JsonSchema>(describe_fields: bool) -> Value {
+fn plain_schema<T: schemars::JsonSchema>(describe_fields: bool) -> Value {
     let generator = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true).into_generator();
     let mut schema = generator.into_root_schema_for::<T>().to_value();
     simplify(&mut schema);
     if let Some(object) = schema.as_object_mut() {
-        // An object without fields is still an object to those who look for them.
+        // Clients expect `properties` also for an object without fields.
         object.entry("properties").or_insert_with(|| Value::Object(Map::new()));
     }
     if !describe_fields {
-        // A model does not read these, and every client pays for their bytes in every list.
+        // Models do not read descriptions of replies, which would lengthen every list of tools.
         keep_shape_only(&mut schema);
     }
     schema
@@ -45,22 +45,22 @@ fn simplify(schema: &mut Value) {
     match schema {
         Value::Array(schemas) => schemas.iter_mut().for_each(simplify),
         Value::Object(object) => {
-            for word in ["$schema", "title", "format"] {
-                if object.get(word).is_some_and(Value::is_string) {
-                    object.remove(word);
+            for keyword in ["$schema", "title", "format"] {
+                if object.get(keyword).is_some_and(Value::is_string) {
+                    object.remove(keyword);
                 }
             }
             if object.get("default").is_some_and(|default| default.is_null() || default == "") {
                 object.remove("default");
             }
             if let Some(Value::String(description)) = object.get_mut("description") {
-                *description = flowing(description);
+                *description = join_lines(description);
             }
-            unite_null(object);
+            remove_null(object);
             enumerate_constants(object);
             for (name, inner) in object.iter_mut() {
                 if name == "properties" {
-                    // These keys are names of fields, which may be called "title".
+                    // These keys are names of fields; a field may be called "title".
                     if let Value::Object(fields) = inner {
                         fields.values_mut().for_each(simplify);
                     }
@@ -73,17 +73,17 @@ fn simplify(schema: &mut Value) {
     }
 }
 
-/// Joins the lines of each paragraph: where they broke was the width of a source file.
-fn flowing(text: &str) -> String {
+/// Joins the lines of each paragraph, which were wrapped at the width of the source file.
+fn join_lines(text: &str) -> String {
     let paragraphs =
         text.split("\n\n").map(|paragraph| paragraph.split('\n').map(str::trim).collect::<Vec<_>>().join(" "));
     paragraphs.collect::<Vec<_>>().join("\n\n")
 }
 
-/// `["integer", "null"]` becomes `"integer"`, and a choice between something and null becomes the something.
+/// Removes null from types: `["integer", "null"]` becomes `"integer"`, and `anyOf` loses its null.
 ///
 /// A field that is marked `nullable` is always present; its schema states that it may be null.
-fn unite_null(object: &mut Map<String, Value>) {
+fn remove_null(object: &mut Map<String, Value>) {
     if object.remove("nullable").is_some() {
         if object.contains_key("anyOf") {
             return;
@@ -111,7 +111,7 @@ fn unite_null(object: &mut Map<String, Value>) {
     }
 }
 
-/// A choice between described constants becomes an `enum`.
+/// Replaces `oneOf` with described constants by an `enum`.
 fn enumerate_constants(object: &mut Map<String, Value>) {
     let constants = |choices: &Value| -> Option<Vec<Value>> {
         choices.as_array()?.iter().map(|choice| choice.get("const").cloned()).collect()
@@ -123,14 +123,14 @@ fn enumerate_constants(object: &mut Map<String, Value>) {
     }
 }
 
-/// Leaves names, types and what is required: enough to check a reply against.
+/// Removes all but names, types and `required`, which suffice to validate a reply.
 fn keep_shape_only(schema: &mut Value) {
     match schema {
         Value::Array(schemas) => schemas.iter_mut().for_each(keep_shape_only),
         Value::Object(object) => {
             // A field may be called "description" or "default"; its schema is an object.
-            object.retain(|word, value| {
-                value.is_object() || !matches!(word.as_str(), "description" | "default" | "minimum" | "maximum")
+            object.retain(|keyword, value| {
+                value.is_object() || !matches!(keyword.as_str(), "description" | "default" | "minimum" | "maximum")
             });
             object.values_mut().for_each(keep_shape_only);
         }
@@ -177,8 +177,8 @@ mod tests {
         for verb in crate::VERBS {
             for schema in [(verb.parameters)(), (verb.reply)()] {
                 let text = schema.to_string();
-                for word in ["$schema", "$ref", "$defs", "\"format\":\"", "\"title\":\"", "nullable"] {
-                    assert!(!text.contains(word), "{} has {word}: {text}", verb.name);
+                for keyword in ["$schema", "$ref", "$defs", "\"format\":\"", "\"title\":\"", "nullable"] {
+                    assert!(!text.contains(keyword), "{} has {keyword}: {text}", verb.name);
                 }
                 assert_eq!(schema["type"], "object", "{}", verb.name);
             }

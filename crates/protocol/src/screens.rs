@@ -1,4 +1,4 @@
-//! Verbs about screens that are watched: the rows that change, as cells, for viewers that draw them without an emulator.
+//! Verbs that watch screens. They send the changed rows as cells, so that viewers need no terminal emulator.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -114,24 +114,24 @@ pub struct HoldTerminalReply {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event_type", rename_all = "snake_case")]
 pub enum ScreenEvent {
-    /// The screen changed, or this is all of it.
+    /// The screen changed; the first event has the whole screen.
     ScreenChanged(Box<ScreenChange>),
     /// The terminal was closed.
     ScreenClosed,
 }
 
-/// Difference of a screen from the one before.
+/// Difference from the previous screen.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScreenChange {
     /// Columns.
     pub cols: u16,
     /// Rows.
     pub rows: u16,
-    /// True if all rows are in `changed`: the rows that were shown before are gone.
+    /// True if `changed` has all rows and replaces the previous ones.
     pub whole: bool,
     /// The rows that differ.
     pub changed: Vec<ScreenRow>,
-    /// Everything besides the rows.
+    /// State of the screen besides its rows.
     pub state: ScreenState,
 }
 
@@ -141,9 +141,9 @@ pub struct ScreenChange {
 pub struct ScreenState {
     /// The cursor, unless the program hides it.
     pub cursor: Option<ScreenCursor>,
-    /// The colours of text and ground that have no other, as `#rrggbb`.
+    /// Default colour of text, as `#rrggbb`.
     pub foreground: String,
-    /// The same for the ground.
+    /// Default colour of the background, as `#rrggbb`.
     pub background: String,
     /// Colours of the palette that the program has changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -151,47 +151,48 @@ pub struct ScreenState {
     /// The title that the program set.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub title: String,
-    /// True if a full-screen program has the alternate screen.
+    /// True if a full-screen program uses the alternate screen.
     #[serde(default)]
     pub alternate: bool,
     /// True if pasted text is bracketed.
     #[serde(default)]
     pub bracketed_paste: bool,
-    /// Mouse events that the program requests: buttons, drags (movement while one is pressed as well) or moves.
+    /// Mouse events that the program requests: buttons, drags (also movement with a pressed button) or moves.
     pub mouse: Option<String>,
     /// The exit code of the program, once it has ended.
     pub exit_code: Option<i32>,
 }
 
-/// The cell of a cursor.
+/// Cursor of a screen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScreenCursor {
     /// Row, counted from 0.
     pub row: u16,
     /// Column, counted from 0.
     pub col: u16,
-    /// block, underline or bar.
+    /// Shape: block, underline or bar.
     pub shape: String,
 }
 
 /// A row of a screen.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScreenRow {
-    /// Its number, counted from 0 at the top.
+    /// Number of the row, counted from 0 at the top.
     pub row: u16,
-    /// Its runs of cells that look alike, from left to right. Cells that show nothing are in none.
+    /// Runs of cells with the same style, from left to right. Empty cells are omitted.
     pub runs: Vec<ScreenRun>,
-    /// Addresses that the program gave runs (OSC 8): the index of the run, and its address in printable ASCII.
+    /// Links of runs (OSC 8): the index of the run, and the address in printable ASCII.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<(u16, String)>,
 }
 
-/// Neighbouring cells of a row that look alike: first column, columns, text, and style. Each character takes one column, or
-/// two if there are twice as many columns as characters; a text of one cell may have several characters.
+/// Adjacent cells of a row with the same style: first column, number of columns, text, and style. Each character takes
+/// one column, or two if there are twice as many columns as characters. The text of one cell may have several
+/// characters.
 ///
-/// A style is a list of words with a comma between them, and empty for plain text: `fN` and `bN` are colours of the
-/// palette for text and ground, `f#rrggbb` and `b#rrggbb` others; `B` bold, `D` dim, `I` italic, `S` struck, `R` colours
-/// exchanged, `H` hidden, `U1` to `U5` lines under the text (single, double, curled, dotted, dashed), `uN` and `u#rrggbb`
-/// their colour, `W` characters of two columns.
+/// A style is a list of words separated by commas, and empty for plain text. `fN` and `bN` are palette colours of text
+/// and background, `f#rrggbb` and `b#rrggbb` other colours. `B` is bold, `D` dim, `I` italic, `S` struck through, `R`
+/// reverse video, `H` hidden. `U1` to `U5` are underlines (single, double, curled, dotted, dashed), `uN` and
+/// `u#rrggbb` their colour. `W` marks characters of two columns.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScreenRun(pub u16, pub u16, pub String, pub String);

@@ -1,7 +1,7 @@
 //! Session names in command parameters.
 //!
 //! Clients written for document 003 send a `session_id` with every workflow command. Here the session is the project of
-//! the caller. The name is removed from the parameters before they are parsed, so that no tool offers it to agents, who know
+//! the caller. The name is removed before the parameters are parsed, so that no tool has this field: agents know
 //! `session_id` as the id of a terminal.
 
 use serde_json::{Map, Value};
@@ -11,20 +11,20 @@ use crate::arguments::InvalidArguments;
 /// Name of the default session, which always exists.
 pub const DEFAULT_SESSION: &str = "default";
 
-/// Commands that may name a session. `EXECUTE_WORKFLOW` declares its own fields for that.
-const COMMANDS: [&str; 5] =
+/// Commands that may name a session. `EXECUTE_WORKFLOW` declares these fields itself.
+const SESSION_COMMANDS: [&str; 5] =
     ["LIST_WORKFLOWS", "GET_WORKFLOW_RUN", "LIST_WORKFLOW_RUNS", "ANSWER_GATE", "CANCEL_WORKFLOW"];
 
-/// Fields that name a session: that of document 003, and its newer name.
-const FIELDS: [&str; 2] = ["session_id", "workspace"];
+/// Fields that name a session: the one of document 003, and its newer name.
+const SESSION_FIELDS: [&str; 2] = ["session_id", "workspace"];
 
-/// Removes the session names from the parameters of a command, and returns them: none, one, or two if both fields are set.
-/// Other commands are unchanged.
+/// Removes the session names from the parameters of a command, and returns them: up to one for each field. The
+/// parameters of other commands are unchanged.
 ///
 /// # Errors
 /// If a name is not a string.
 pub fn take_session(command: &str, parameters: &mut Value) -> Result<Vec<String>, InvalidArguments> {
-    if !COMMANDS.contains(&command) {
+    if !SESSION_COMMANDS.contains(&command) {
         return Ok(Vec::new());
     }
     let mut names = Vec::new();
@@ -38,7 +38,7 @@ pub fn take_session(command: &str, parameters: &mut Value) -> Result<Vec<String>
 }
 
 fn take_names(fields: &mut Map<String, Value>, names: &mut Vec<String>) -> Result<(), InvalidArguments> {
-    for field in FIELDS {
+    for field in SESSION_FIELDS {
         match fields.shift_remove(field) {
             None | Some(Value::Null) => {}
             Some(Value::String(name)) => names.push(name),

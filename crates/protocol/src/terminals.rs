@@ -1,9 +1,8 @@
 //! Verbs about terminals.
 //!
-//! Six of them are the tools that users of *terminal-control-mcp* call, with the
-//! same names and fields; what they do not know is optional. A failure of the
-//! work is `success: false` with an `error`; only a mistake in the parameters is
-//! refused before anything is done.
+//! Six of them are the tools of *terminal-control-mcp*, with the same names and
+//! fields; all other fields are optional. A reply with `success: false` and an `error`
+//! reports a failure. Only invalid parameters are refused before the verb runs.
 
 use std::collections::BTreeMap;
 
@@ -200,7 +199,7 @@ pub struct OmittedOutput {
 }
 
 impl OmittedOutput {
-    /// Returns the omission of a text whose output is held from this position on.
+    /// Returns the omission of all output before this position, which is no longer held.
     #[must_use]
     pub fn lost(before: u64) -> Self {
         Self { offset: before, lost_before: Some(before), ..Self::default() }
@@ -325,15 +324,15 @@ pub enum AwaitMode {
     All,
 }
 
-/// Start of a wait's search: a position in the output, `"input"`: the last input into the terminal, or `"last"`: behind
-/// the last match of the same client, else behind its last look.
+/// Position where a wait begins to search: an offset in the output, `"input"` (the last input into the terminal), or
+/// `"last"` (after the last match of the same client, else after its last look).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Since {
-    /// A position, as replies return it in `offset`.
+    /// Position in the output, as in the `offset` of replies.
     Offset(u64),
-    /// Behind the last match of the same client.
+    /// After the last match of the same client.
     Last,
-    /// The last input into the terminal, also where a wait has matched behind it.
+    /// The last input into the terminal, even if a wait has matched after it.
     Input,
 }
 
@@ -606,7 +605,7 @@ pub enum ScreenFormat {
     Png,
 }
 
-/// The field of a reply that holds an image, for front-ends that have another place for images.
+/// Field of a reply that holds an image. Front-ends may return it as an image instead.
 pub const PNG_FIELD: &str = "png";
 
 /// Read a terminal: its screen, or its output by position.
@@ -1077,10 +1076,10 @@ pub struct HandBackTerminalReply {
 pub enum TerminalEvent {
     /// The program wrote output.
     TerminalOutput {
-        /// The bytes, in base 64 (RFC 4648), because they need not be text.
+        /// The bytes in base 64 (RFC 4648); they may not be text.
         bytes: String,
     },
-    /// The client fell behind; this is the screen as it is now.
+    /// The client fell behind; the current screen replaces the omitted output.
     TerminalRedrawn {
         /// Escape sequences that draw the screen.
         snapshot: String,
@@ -1092,9 +1091,9 @@ pub enum TerminalEvent {
         /// Rows.
         rows: u16,
     },
-    /// The program ended; nothing more will come.
+    /// The program ended; no event follows.
     TerminalEnded {
-        /// Its exit code, if the terminal was not closed under it.
+        /// Its exit code, unless the terminal was closed.
         exit_code: Option<i32>,
     },
 }

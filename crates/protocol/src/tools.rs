@@ -1,7 +1,7 @@
 //! Verbs about workflows as tools: their list, and a call of one.
 //!
-//! The daemon keeps one registry. MCP lists, the HTTP API and the service that other
-//! instances discover are all made from what [`ListTools`] replies.
+//! The daemon keeps one registry. Lists of MCP, the HTTP API and the service that other
+//! instances discover all use the reply of [`ListTools`].
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -103,13 +103,13 @@ pub struct WatchReply {
     pub error: Option<String>,
 }
 
-/// Something that changed.
+/// Subject of a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "changed", rename_all = "snake_case")]
 pub enum Change {
     /// The list of tools that are workflows.
     Tools,
-    /// The state of a run, or what it waits for.
+    /// The state of a run, or the event that it waits for.
     Run {
         /// The run.
         run_id: String,

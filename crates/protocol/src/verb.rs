@@ -1,8 +1,8 @@
 //! The table of verbs.
 //!
-//! A verb is the type of its parameters. One line here makes it part of the
-//! contract: the daemon must then answer it (the compiler sees to that), and a
-//! verb with a tool's name is offered to agents.
+//! The type of a verb holds its parameters. One line of the table adds a verb to the
+//! contract: the compiler then requires the daemon to handle it, and a verb with a
+//! tool name is offered to agents.
 
 use std::sync::LazyLock;
 
@@ -25,7 +25,7 @@ pub trait Verb: Serialize + DeserializeOwned + schemars::JsonSchema + Send + 'st
     /// Type of the reply.
     type Reply: Serialize + DeserializeOwned + schemars::JsonSchema + Send + 'static;
 
-    /// The JSON Schema of the parameters, made once.
+    /// Returns the JSON Schema of the parameters, which is generated once.
     fn schema() -> &'static Value;
 }
 
@@ -36,11 +36,11 @@ pub struct VerbTraits {
     pub read_only: bool,
     /// True if it may destroy something.
     pub destructive: bool,
-    /// Repeating it has no further effect.
+    /// True if repeating it has no further effect.
     pub idempotent: bool,
     /// True if it reaches programs that may do anything.
     pub open_world: bool,
-    /// Repeated as the same step, it is not done again.
+    /// True if the daemon performs it only once for a step.
     pub once: bool,
 }
 
@@ -48,12 +48,12 @@ impl VerbTraits {
     /// Reads and changes nothing.
     pub const READS: Self =
         Self { read_only: true, destructive: false, idempotent: true, open_world: false, once: false };
-    /// The same, and queries other services.
+    /// Changes nothing, and queries other services.
     pub const LOOKS_OUT: Self = Self { open_world: true, ..Self::READS };
     /// Runs or feeds programs that may do anything.
     pub const ACTS: Self =
         Self { read_only: false, destructive: true, idempotent: false, open_world: true, once: false };
-    /// The same, at most once for a step.
+    /// Runs or feeds programs that may do anything, at most once for a step.
     pub const ACTS_ONCE: Self = Self { once: true, ..Self::ACTS };
     /// Makes something new and harms nothing, at most once for a step.
     pub const OPENS: Self =
@@ -67,7 +67,7 @@ impl VerbTraits {
     /// Decides something once: later decisions are refused.
     pub const DECIDES: Self =
         Self { read_only: false, destructive: true, idempotent: false, open_world: false, once: false };
-    /// Writes a new file, or over one; done twice, the second time reports that it exists.
+    /// Writes a file; a repetition reports that the file exists.
     pub const SAVES: Self =
         Self { read_only: false, destructive: true, idempotent: false, open_world: false, once: false };
     /// Sets something to a value.
@@ -75,7 +75,7 @@ impl VerbTraits {
         Self { read_only: false, destructive: false, idempotent: true, open_world: false, once: false };
 }
 
-/// One row of the table.
+/// Row of the table.
 #[derive(Debug, Clone, Copy)]
 pub struct VerbInfo {
     /// The name on the wire.

@@ -1,20 +1,20 @@
-//! Foreign text, as people may be shown it.
+//! Foreign text in a form that is safe to show to people.
 
 use unicode_width::UnicodeWidthChar as _;
 
-/// Marks that one character may carry: more of them are drawn over the rows above and below. Hebrew with points has three, Vietnamese and
-/// Thai two.
+/// Maximum number of combining marks on one character; more marks would cover the rows above and below. Hebrew with
+/// points has three, Vietnamese and Thai two.
 const MAX_MARKS: usize = 3;
 
-/// Returns a text on one line in which nothing works on a terminal or hides: control characters become their symbols (U+2400 and
-/// following), and characters without a visible form a dot; so do marks that strike through or enclose other
-/// characters, marks on nothing, and those beyond [`MAX_MARKS`].
+/// Returns a text on one line without control or invisible characters. Control characters become their symbols (U+2400
+/// and following). A dot replaces characters without a visible form, marks that strike through or enclose other
+/// characters, marks on nothing, and marks beyond [`MAX_MARKS`].
 #[must_use]
 pub fn visible(text: &str) -> String {
-    // The marks that the last character carries; none where it can carry none.
+    // Number of marks on the last character; `None` if it cannot carry marks.
     let mut marks = None;
-    let mut show = |character: char| {
-        let shown = match character {
+    let mut replace = |character: char| {
+        let replacement = match character {
             '\n' | '\r' => '⏎',
             '\t' => '⇥',
             '\u{7f}' => '␡',
@@ -33,41 +33,42 @@ pub fn visible(text: &str) -> String {
             }
         };
         marks = None;
-        shown
+        replacement
     };
-    text.chars().map(&mut show).collect()
+    text.chars().map(&mut replace).collect()
 }
 
-/// Minimum number of consecutive blanks, and of ends of lines among them, with a count in their place.
+/// Minimum number of consecutive blanks that a count replaces.
 const MIN_COUNTED_BLANKS: usize = 40;
-const MIN_COUNTED_ENDS: usize = 5;
 
-/// Returns a text with a count in place of long runs of blanks and empty lines, which would push the text behind them
-/// out of sight.
+/// Minimum number of line ends among consecutive blanks that a count replaces.
+const MIN_COUNTED_LINE_ENDS: usize = 5;
+
+/// Replaces long runs of blanks and empty lines by a count; they would push the text after them out of sight.
 #[must_use]
 pub fn without_free_space(text: &str) -> String {
-    let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
+    let (mut compact, mut rest) = (String::with_capacity(text.len()), text);
     while !rest.is_empty() {
-        let words = rest.find(is_blank).unwrap_or(rest.len());
-        shown.push_str(&rest[..words]);
-        rest = &rest[words..];
+        let word_bytes = rest.find(is_blank).unwrap_or(rest.len());
+        compact.push_str(&rest[..word_bytes]);
+        rest = &rest[word_bytes..];
         let blanks = &rest[..rest.len() - rest.trim_start_matches(is_blank).len()];
-        let (count, ends) = (blanks.chars().count(), blanks.matches('\n').count());
-        match count >= MIN_COUNTED_BLANKS || ends >= MIN_COUNTED_ENDS {
-            true => shown.push_str(&format!("[{count} blanks]")),
-            false => shown.push_str(blanks),
+        let (count, line_ends) = (blanks.chars().count(), blanks.matches('\n').count());
+        match count >= MIN_COUNTED_BLANKS || line_ends >= MIN_COUNTED_LINE_ENDS {
+            true => compact.push_str(&format!("[{count} blanks]")),
+            false => compact.push_str(blanks),
         }
         rest = &rest[blanks.len()..];
     }
-    shown
+    compact
 }
 
 fn is_blank(character: char) -> bool {
     character.is_whitespace() || is_format(character)
 }
 
-/// Returns whether a mark strikes the character before it through, or encloses it (general category Me, and overlays with the
-/// combining class 1).
+/// Returns whether a mark strikes through or encloses the character before it (general category Me, and overlays with
+/// the combining class 1).
 fn is_overlay(character: char) -> bool {
     matches!(character,
         '\u{334}'..='\u{338}' | '\u{488}'..='\u{489}' | '\u{1abe}' | '\u{1cd4}' | '\u{1ce2}'..='\u{1ce8}' | '\u{20d2}'..='\u{20d3}'
@@ -75,9 +76,9 @@ fn is_overlay(character: char) -> bool {
         | '\u{a670}'..='\u{a672}' | '\u{10a39}' | '\u{16af0}'..='\u{16af4}' | '\u{1bc9e}' | '\u{1d167}'..='\u{1d169}')
 }
 
-/// Returns whether a character has no visible form but changes how others are shown, or hides between them: the general
-/// category Cf and the property Default_Ignorable_Code_Point of Unicode 16, separators of lines, blanks other than the
-/// space, and letters that are drawn as nothing. `yes` with one of them in it looks like `yes`.
+/// Returns whether a character is invisible, or only changes the display of others: the general category Cf and the
+/// property Default_Ignorable_Code_Point of Unicode 16, line separators, blanks other than the space, and letters that
+/// are drawn as nothing. `yes` with such a character in it looks like `yes`.
 #[must_use]
 pub fn is_format(character: char) -> bool {
     matches!(character,

@@ -1,7 +1,7 @@
-//! Terminals of a question: the description that a person sees at a gate, with origin and last inputs.
+//! Terminals of a gate: the description that a person sees, with their origins and last inputs.
 //!
-//! The state of a terminal decides the effect of an approved command there. Its host records its state with the
-//! question, and compares it before the first input after the answer.
+//! The effect of an approved command depends on the state of its terminal. So the host records the state when the gate
+//! opens, and compares it before the first input after the answer.
 
 use std::time::Duration;
 
@@ -13,23 +13,23 @@ use steplatch_terminal::NotedState;
 use crate::sessions::Sessions;
 use crate::trouble::SessionError;
 
-/// Maximum number of described terminals; the description counts further ones.
+/// Maximum number of described terminals; further ones are only counted.
 const MAX_TERMINALS: usize = 4;
 
 /// Maximum number of shown inputs of a terminal, and of the characters of each.
 const MAX_INPUTS: u32 = 8;
 const MAX_INPUT_CHARS: usize = 160;
 
-/// Time limit of the report of one terminal.
+/// Time limit of the description of one terminal.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Time limit of the reports of all terminals of a question.
+/// Time limit of the descriptions of all terminals of a gate.
 const QUESTION_TIMEOUT: Duration = Duration::from_secs(12);
 
-/// Prefix of a line with the reason that a terminal is not compared.
+/// Prefix of a line with the reason why a terminal is not compared.
 pub const NOT_COMPARED: &str = "not compared before the next input: ";
 
-/// A terminal that a run uses at a question to a person.
+/// A terminal that a run uses when a gate opens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AskedTerminal {
     /// Its id or name.
@@ -43,18 +43,18 @@ pub struct AskedTerminal {
 pub struct ShownTerminals {
     /// Their description, if there is one.
     pub text: Option<String>,
-    /// Their ids. After the answer, the run acts only in these, and in terminals that it opens.
+    /// Their ids. After the answer, the run acts only in these terminals, and in terminals that it opens.
     pub ids: Vec<String>,
 }
 
 impl Sessions {
-    /// Records the states of terminals at the question of a gate, and describes them, secrets hidden. `computed`:
-    /// expressions for the names of further terminals, which are known only after the answer.
+    /// Records the states of terminals for a gate, and describes them with masked secrets. `computed` holds expressions
+    /// for the names of further terminals, which are known only after the answer.
     #[boxed]
     pub async fn describe_asked(&self, gate: &str, terminals: &[AskedTerminal], computed: &[String]) -> ShownTerminals {
         let (mut lines, mut ids) = (Vec::new(), Vec::new());
         let describing = self.describe_all(gate, terminals, &mut lines, &mut ids);
-        // A timeout does not prevent the question.
+        // A timeout does not prevent the gate from opening.
         if tokio::time::timeout(QUESTION_TIMEOUT, describing).await.is_err() {
             lines.push(format!("{NOT_COMPARED}terminals of the run do not answer, so the run does not act in them"));
         }
@@ -65,7 +65,7 @@ impl Sessions {
         ShownTerminals { text: (!lines.is_empty()).then(|| lines.join("\n")), ids }
     }
 
-    /// Describes terminals, and adds the ids of the found ones.
+    /// Describes terminals, and adds the ids of those that are found.
     async fn describe_all(
         &self,
         gate: &str,
@@ -88,7 +88,7 @@ impl Sessions {
                 let Some(described) = self.describe_one(gate, asked, &terminal).await else { continue };
                 lines.push(described);
             } else {
-                // The host also compares terminals that the question only names. Omit one that does not answer.
+                // Record the state of terminals that are only named, too. Omit a terminal that does not answer.
                 let recorded = tokio::time::timeout(REPORT_TIMEOUT, terminal.record_state(gate.to_owned())).await;
                 if !matches!(recorded, Ok(Ok(_))) {
                     continue;
@@ -108,7 +108,7 @@ impl Sessions {
     /// Returns the id of the terminal that currently has this id or name.
     ///
     /// # Errors
-    /// If there is none, or its host does not answer.
+    /// If there is no such terminal, or its host does not answer.
     #[boxed]
     pub async fn id_of(&self, session: &str) -> Result<String, String> {
         match self.find(session).await {

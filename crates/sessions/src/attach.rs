@@ -19,8 +19,8 @@ use crate::ending::ShutdownMode;
 use crate::event_sink::{Disconnected, EventSink};
 use crate::sessions::Sessions;
 
-/// Maximum time for holding back the possible beginning of a secret when no output follows it. A client that requests
-/// masked output stores it, so a late arrival does no harm.
+/// Maximum time for which output that may begin a secret is held back if no output follows. Clients that request masked
+/// output store it, so a delay does no harm.
 const HOLD_BACK_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Maximum length of a person's note on returning a terminal, in characters.
@@ -36,7 +36,7 @@ pub struct TerminalEvents {
     _seat: Option<Seat>,
 }
 
-/// The writer's seat, held during the connection of its client.
+/// The writer's seat, which a client holds while it is connected.
 #[derive(Debug)]
 pub(crate) struct Seat {
     terminal: HostedTerminal,
@@ -195,13 +195,13 @@ impl TerminalEvents {
     }
 }
 
-/// The next event: output, or a silence after which the held output is due.
+/// Next event: output, or a silence after which the held output is sent.
 enum Next {
     Output(Option<AttachEvent>),
     Quiet,
 }
 
-/// Returns a snapshot without secrets. Its held part follows with the output.
+/// Masks the secrets of a snapshot. A held part follows with the output.
 fn mask_snapshot(mask: &mut Option<RedactedStream>, snapshot: String) -> String {
     match mask {
         None => snapshot,

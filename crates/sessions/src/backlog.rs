@@ -1,8 +1,9 @@
-//! The commands in progress of one connection, bounded to limit the memory of a client that sends without reading.
+//! The commands in progress of one connection. Their number is limited, so that a client that sends without reading
+//! does not exhaust the memory.
 //!
-//! Queued replies can have megabytes each. So a look-up takes one of a few turns and keeps it until the connection has
-//! written its reply, and the connection reads the next command only while few replies are queued. Commands that wait
-//! (for output, for a run) take only a place.
+//! A queued reply can have megabytes. So a look-up takes one of a few turns and keeps it until its reply is written,
+//! and the connection reads the next command only while few replies are queued. Commands that wait (for output, for a
+//! run) are only counted.
 
 use std::sync::Arc;
 
@@ -32,7 +33,7 @@ pub struct Backlog {
     lookups: Arc<Semaphore>,
 }
 
-/// A place in a backlog, released on drop.
+/// A counted reply or command, which a drop subtracts again.
 #[derive(Debug)]
 pub struct Place {
     load: watch::Sender<Load>,
@@ -54,12 +55,12 @@ impl Backlog {
         self.place(|load| &mut load.commands)
     }
 
-    /// Waits for the turn of a look-up, which keeps the turn until the connection has written its reply. Other commands
-    /// need none.
+    /// Waits for the turn of a look-up, which keeps the turn until its reply is written. Returns `None` for other
+    /// commands.
     #[boxed]
     pub async fn wait_for_turn(&self, command: &Command) -> Option<OwnedSemaphorePermit> {
         match is_lookup(command) {
-            // It never closes.
+            // The semaphore is never closed.
             true => self.lookups.clone().acquire_owned().await.ok(),
             false => None,
         }
@@ -77,7 +78,7 @@ impl Backlog {
     }
 
     async fn wait_until(&self, is_satisfied: impl Fn(&Load) -> bool) {
-        // This struct owns the sender, so it outlives this call.
+        // `wait_for` cannot fail: `self` owns the sender.
         let _ = self.load.subscribe().wait_for(|load| is_satisfied(load)).await;
     }
 }

@@ -10,7 +10,7 @@ use steplatch_protocol::{InputKind, InputRecord, ReadInputs};
 use crate::sessions::Sessions;
 use crate::trouble::SessionError;
 
-/// Maximum length of the text after one entry, in characters: its beginning and its end.
+/// Maximum number of characters of the output after one entry; longer output is cut in the middle.
 const MAX_ENTRY_CHARS: usize = 32 << 10;
 
 /// Text that the host writes in place of the middle of a long piece.
@@ -33,7 +33,7 @@ impl Sessions {
     /// Returns the log of a terminal, with secrets redacted.
     ///
     /// # Errors
-    /// A message, if there is no such terminal or it is unreadable.
+    /// A message, if there is no such terminal or its log cannot be read.
     #[boxed]
     pub async fn session_log(&self, session_id: &str, part: CaptureRange) -> Result<SessionLog, String> {
         match self.try_session_log(session_id, part).await {
@@ -46,9 +46,9 @@ impl Sessions {
         let terminal = self.find(session_id).await?;
         let verb = ReadInputs { session_id: session_id.to_owned(), from: part.from, limit: None };
         let mut inputs = self.try_inputs(verb).await?.inputs;
-        let ends = part.to.map(|to| inputs.partition_point(|input| input.number <= to));
-        let end_offset = ends.and_then(|ends| inputs.get(ends)).map(|input| input.offset);
-        inputs.truncate(ends.unwrap_or(inputs.len()));
+        let end_index = part.to.map(|to| inputs.partition_point(|input| input.number <= to));
+        let end_offset = end_index.and_then(|index| inputs.get(index)).map(|input| input.offset);
+        inputs.truncate(end_index.unwrap_or(inputs.len()));
         if let Some(since) = part.since {
             inputs.retain(|input| input.timestamp >= since);
         }
@@ -57,8 +57,8 @@ impl Sessions {
         }
         let description = terminal.describe().await?;
         let secrets = self.secrets.within(terminal.id());
-        let ends = inputs.iter().skip(1).map(|input| input.offset).chain([end_offset.unwrap_or(u64::MAX)]);
-        let mut ranges: Vec<(u64, u64)> = inputs.iter().map(|input| input.offset).zip(ends).collect();
+        let end_offsets = inputs.iter().skip(1).map(|input| input.offset).chain([end_offset.unwrap_or(u64::MAX)]);
+        let mut ranges: Vec<(u64, u64)> = inputs.iter().map(|input| input.offset).zip(end_offsets).collect();
         let outputs: Vec<Option<usize>> = inputs.iter().map(|input| add_output_range(input, &mut ranges)).collect();
         let pieces = terminal.pieces(ranges, MAX_ENTRY_CHARS).await?;
         let pieces: Vec<String> = pieces.into_iter().map(|piece| mask_piece(piece, &secrets)).collect();
@@ -104,7 +104,7 @@ fn last_lines_start(inputs: &[InputRecord], count: usize) -> usize {
     })
 }
 
-/// Returns a piece of output without secrets, including those over several lines and those that its cut divides.
+/// Masks the secrets of a piece of output, including secrets over several lines and secrets that the cut divides.
 fn mask_piece(piece: String, secrets: &Redactor) -> String {
     match piece.split_once(CUT_TEXT) {
         Some((head, tail)) => {

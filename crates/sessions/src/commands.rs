@@ -21,27 +21,29 @@ use tokio::time::Instant;
 use super::trouble::{SessionError, held_text};
 use crate::sessions::{DEFAULT_REPLY_CHARS, MAX_VALUE_BYTES, Sessions, incomplete_text};
 
-/// Maximum and minimum time limit of a command.
+/// Maximum time limit of a command.
 const MAX_TIMEOUT_SECONDS: f64 = 3600.0;
+
+/// Minimum time limit of a command.
 const MIN_TIMEOUT_SECONDS: f64 = 0.1;
 
-/// Variables that keep programs from waiting for a person, in a shell for one command.
+/// Variables of a shell for one command, which keep programs from waiting for a person.
 const UNATTENDED_VARIABLES: &[(&str, &str)] =
     &[("PAGER", "cat"), ("GIT_PAGER", "cat"), ("GIT_EDITOR", "true"), ("DEBIAN_FRONTEND", "noninteractive")];
 
 /// Error of a command whose end the shell has not reported.
-const UNREPORTED: &str = "the shell is at its prompt again and has not reported how the command ended, or whether it ran: its \
+const UNREPORTED_END_TEXT: &str = "the shell is at its prompt again and has not reported how the command ended, or whether it ran: its \
      hooks for that are gone, or a setting skips them, such as a DEBUG trap with extdebug; look at what the command was to do, \
      and open a new session for the next one";
 
-/// Error of a command whose output may not be all here.
-const PIPED: &str = "the shell prints through a pipe, as after 'exec > >(tee log)', so a part of the output may be missing here \
+/// Error of a command whose output may be incomplete.
+const PIPED_OUTPUT_TEXT: &str = "the shell prints through a pipe, as after 'exec > >(tee log)', so a part of the output may be missing here \
      and come later; look at the screen, or enter 'exec >/dev/tty 2>&1' first";
 
 /// Failure of a shell to report its variables, as a whole sentence.
 #[derive(Debug)]
 pub enum ShellQueryError {
-    /// A command is running; the shell can report its variables after the command.
+    /// A command is running; the shell can report its variables once the command has ended.
     Busy(String),
     /// Another error, which waiting does not resolve.
     Otherwise(String),
@@ -56,7 +58,7 @@ impl Sessions {
             Some(session) => match self.open_with_key(caller, &session).await {
                 Ok((terminal, key)) => {
                     self.count_input(caller, key.as_ref(), verb.command.len()).await;
-                    let reply = self.run_in(caller, &terminal, verb, step).await;
+                    let reply = self.run_in_terminal(caller, &terminal, verb, step).await;
                     let name = (session != terminal.id().as_str()).then_some(session);
                     RunCommandReply { name, ..reply }
                 }
@@ -67,8 +69,8 @@ impl Sessions {
         RunCommandReply { elapsed_time: began.elapsed().as_secs_f64(), ..reply }
     }
 
-    /// Runs a command in a new shell. Closes the shell of a run's step once the run has stored the result; any other
-    /// shell at once.
+    /// Runs a command in a new shell. Closes the shell of a run's step once the run has stored the result, and any
+    /// other shell at once.
     async fn run_in_fresh_shell(
         &self,
         caller: &Arc<Caller>,
@@ -88,7 +90,7 @@ impl Sessions {
             ..OpenTerminal::default()
         };
         let is_settled_later = caller.run.is_some() && step.is_some();
-        // The caller may drop the request, and then no client would know of this shell.
+        // If the caller drops the request, no client knows of this shell, so close it.
         let mut closing = CloseOnDrop { sessions: self.clone(), caller: caller.clone(), step: None, session_id: None };
         closing.step = step.clone().filter(|_| !is_settled_later);
         // Opening and running happen only once: a repeated request finds the same shell, and the result of the command.
@@ -103,7 +105,7 @@ impl Sessions {
         closing.session_id = (!is_settled_later).then(|| session_id.clone());
         let remaining = timeout.saturating_sub(began.elapsed()).as_secs_f64().max(MIN_TIMEOUT_SECONDS);
         let verb = RunCommand { working_directory: None, timeout: remaining, ..verb };
-        let reply = self.run_in(caller, &terminal, verb, step).await;
+        let reply = self.run_in_terminal(caller, &terminal, verb, step).await;
         // From here on, this function closes the shell or leaves it to the caller.
         (closing.step, closing.session_id) = (None, None);
         if reply.timed_out || reply.awaiting_input {
@@ -139,7 +141,7 @@ impl Sessions {
         }
     }
 
-    async fn run_in(
+    async fn run_in_terminal(
         &self,
         caller: &Caller,
         terminal: &HostedTerminal,
@@ -162,7 +164,7 @@ impl Sessions {
             working_directory: verb.working_directory,
             timeout,
             limit,
-            // A run's command has no client that could answer.
+            // The command of a run has no client that could answer a question.
             input: caller.reader().is_some(),
             integrate,
             step,
@@ -180,7 +182,7 @@ impl Sessions {
             let timeout = request.timeout.saturating_sub(began.elapsed());
             ran = terminal.run(CommandRequest { timeout, ..request }).await;
         }
-        // A run does not receive the question of a program that it did not start.
+        // Do not return the question of a program that a run did not start.
         let input_request = match &ran {
             Err(TerminalError::Refused(error)) if caller.run.is_none() => input_request_in_front(terminal, error).await,
             _ => None,
@@ -199,7 +201,7 @@ impl Sessions {
                 if caller.run.is_some() && !(is_whole && ran.dropped_before.is_none()) {
                     return incomplete_output(session_id, &ran);
                 }
-                let question = if ran.timed_out { awaited_row(terminal).await } else { None };
+                let question = if ran.timed_out { find_question_row(terminal).await } else { None };
                 let mut reply = self.to_reply(terminal, ran);
                 if let Some(row) = question {
                     let row = self.secrets.within(terminal.id()).masked(row);
@@ -251,8 +253,8 @@ impl Sessions {
                  send_input"
                     .to_owned(),
             ),
-            (None, None) if ran.is_unreported => Some(UNREPORTED.to_owned()),
-            (None, None) if ran.is_piped && request.is_none() => Some(PIPED.to_owned()),
+            (None, None) if ran.is_unreported => Some(UNREPORTED_END_TEXT.to_owned()),
+            (None, None) if ran.is_piped && request.is_none() => Some(PIPED_OUTPUT_TEXT.to_owned()),
             (None, None) => request.as_ref().map(describe_input_request),
         };
         let error = match &ran.not_entered {
@@ -317,14 +319,14 @@ impl Sessions {
         }
     }
 
-    /// Reads variables like [`Self::variables`] with unmasked secrets, for a caller that does not pass them on.
+    /// Reads variables like [`Self::variables`], but with unmasked secrets, for a caller that does not show them.
     #[boxed]
     pub async fn variables_as_they_are(
         &self,
         verb: &GetVariables,
     ) -> Result<BTreeMap<String, Option<String>>, ShellQueryError> {
-        let (_, asked) = self.query_variables(verb).await?;
-        Ok(asked.into_iter().map(|(name, variable)| (name, variable.map(|variable| variable.value))).collect())
+        let (_, variables) = self.query_variables(verb).await?;
+        Ok(variables.into_iter().map(|(name, variable)| (name, variable.map(|variable| variable.value))).collect())
     }
 
     async fn query_variables(
@@ -436,7 +438,7 @@ fn describe_input_request(asks: &InputRequest) -> String {
 }
 
 /// Returns the last row of the screen, if the foreground program waits for input there.
-async fn awaited_row(terminal: &HostedTerminal) -> Option<String> {
+async fn find_question_row(terminal: &HostedTerminal) -> Option<String> {
     let view = terminal.view(false).await.ok().filter(|view| view.awaiting_input == Some(true))?;
     view.screen.lines().rev().map(str::trim).find(|row| !row.is_empty()).map(str::to_owned)
 }
@@ -460,8 +462,8 @@ fn not_entered_text(lines: &str, reason: Option<String>) -> String {
     )
 }
 
-/// Waits until the shell of a terminal is at its prompt, for a command of a run: the last state may have matched output
-/// of a command that is still running. Returns false if that command waits for input.
+/// Waits until the shell of a terminal is at its prompt, before a command of a run: the last state may have matched
+/// output of a command that is still running. Returns false if the prompt does not appear.
 async fn wait_for_prompt(terminal: &HostedTerminal, timeout: Duration) -> bool {
     let wait = WaitRequest {
         patterns: Vec::new(),

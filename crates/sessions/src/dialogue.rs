@@ -1,8 +1,7 @@
-//! The turns of dialogues: an input, and a wait for what follows.
+//! Turns of dialogues: an input, and a wait for the reaction.
 //!
-//! A turn ends with a match of a pattern, with the shell at its prompt or the end of the program, and when the program
-//! certainly waits for input that no pattern announced. For a program with an unknown state, the wait lasts until the
-//! time is up.
+//! A turn ends with a match of a pattern, at the prompt of the shell, with the end of the program, or when the program
+//! certainly waits for input without a match. If the state of the program is unknown, the wait lasts until the timeout.
 
 use std::time::Duration;
 
@@ -19,32 +18,32 @@ use crate::sessions::Sessions;
 use crate::trouble::SessionError;
 use crate::waiting::{masked_match, reason_of};
 
-/// One turn, as the rules of machines describe it.
+/// Parameters of one turn.
 #[derive(Debug, Deserialize)]
 struct DialogueTurn {
     #[serde(default)]
     session_id: String,
-    /// Text to type first, with the keys after it. Nothing, where both are missing.
+    /// Text to type first, followed by `keys`. Nothing is typed if both are empty.
     #[serde(default)]
     input_text: String,
     #[serde(default)]
     keys: Vec<String>,
     #[serde(default)]
     secret: bool,
-    /// Awaited patterns; of two matches that begin together, the first one counts.
+    /// Awaited patterns; of two matches with the same start, that of the first pattern counts.
     patterns: Vec<String>,
-    /// The offset after the last question; without it, the search for the patterns begins at the last input.
+    /// Offset after the last question. Without it, the search begins at the last input.
     since: Option<u64>,
-    /// The limit of the turn, in seconds.
+    /// Time limit of the turn in seconds.
     timeout: f64,
 }
 
-/// Number of characters for finding the end of a question's line.
+/// Maximum number of characters in which the end of a question's line is searched.
 const MAX_LINE_CHARS: usize = 4000;
 
 impl Sessions {
-    /// Takes a turn of a dialogue; types as the same `step` only once. The result has `reason`, and for a match
-    /// `matched` (the number of the pattern, from 0), `match_text`, `groups`, and `offset`, which is after the match.
+    /// Takes a turn of a dialogue. Types only once for the same `step`. The result has `reason`, and for a match also
+    /// `matched` (the index of the pattern), `match_text`, `groups`, and `offset` (the position after the match).
     #[boxed]
     pub async fn take_turn(&self, caller: &Caller, params: Map<String, Value>, step: String) -> Map<String, Value> {
         let result = match serde_json::from_value::<DialogueTurn>(params.into()) {
@@ -87,7 +86,7 @@ impl Sessions {
             }
             since = match (since, sent.offset) {
                 (Some(since), Some(typed)) => {
-                    Some(behind_question(&self.find(&session_id).await?, since, typed).await?)
+                    Some(offset_after_question(&self.find(&session_id).await?, since, typed).await?)
                 }
                 (since, typed) => since.or(typed),
             };
@@ -105,7 +104,7 @@ impl Sessions {
         };
         let (mut waited, mut view) = terminal.wait(wait.clone()).await?;
         if waited.replaced_by.is_some() {
-            // A program took the place of the shell, whose prompt will not come any more.
+            // Another program has replaced the shell, so no prompt will appear.
             (waited, view) = terminal.wait(WaitRequest { until: Until::Match, ..wait }).await?;
         }
         if let Some(gave_up) = &waited.gave_up {
@@ -135,10 +134,9 @@ impl Sessions {
     }
 }
 
-/// Returns the offset at which the next question may begin, after one that matched up to `since` was answered at the
-/// offset `typed`. The rest of its line belongs to it: `yes or no?` is one question, also for a rule that matches
-/// `yes`.
-async fn behind_question(terminal: &HostedTerminal, since: u64, typed: u64) -> Result<u64, SessionError> {
+/// Returns the offset at which the next question may begin. The last question matched up to `since` and was answered at
+/// `typed`. It includes the rest of its line: `yes or no?` is one question, even if a pattern matches `yes`.
+async fn offset_after_question(terminal: &HostedTerminal, since: u64, typed: u64) -> Result<u64, SessionError> {
     let printed = terminal.read(Part::RawFrom(since), Limit::Head(MAX_LINE_CHARS)).await?;
     let newline = printed.head.find('\n').and_then(|newline| u64::try_from(newline + 1).ok());
     Ok(newline.map_or(typed, |newline| typed.min(since + newline)).max(since))

@@ -1,7 +1,7 @@
 //! The write half of a connection: replies and events, one line each.
 //!
-//! Sources of events write to an [`EventSink`] and know neither the socket nor its commands. A client that does not
-//! read slows down its own sources only.
+//! Sources of events write to an [`EventSink`], and do not depend on the socket or its commands. A client that does not
+//! read slows down only its own sources.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ struct Writer {
 pub struct Disconnected;
 
 impl EventSink {
-    /// Writes to `stream`.
+    /// Returns a sink that writes to `stream`.
     pub fn new(stream: impl AsyncWrite + Send + Unpin + 'static) -> Self {
         let writer = Writer { stream: Box::new(stream), unsent: Vec::new() };
         Self { writer: Arc::new(Mutex::new(writer)), backlog: Backlog::new() }
@@ -56,13 +56,13 @@ impl EventSink {
     /// If the client has disconnected.
     #[boxed]
     pub async fn send(&self, message: &FromDaemon) -> Result<(), Disconnected> {
-        let _waiting = self.backlog.count_unwritten();
+        let _unwritten = self.backlog.count_unwritten();
         let mut writer = self.writer.lock().await;
         let Writer { stream, unsent } = &mut *writer;
         let line_start = unsent.len();
         serde_json::to_writer(&mut *unsent, message).expect("a message has only JSON in it");
         if unsent.len() - line_start > MAX_LINE {
-            // The client would drop the line, and its command would wait forever.
+            // Send a substitute: the client would drop the line, and its command would wait forever.
             unsent.truncate(line_start);
             let substitute = match message {
                 FromDaemon::Result { request_id, .. } => {

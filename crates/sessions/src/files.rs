@@ -24,7 +24,7 @@ const MAX_INLINE_BYTES: usize = MAX_VALUE_BYTES;
 /// Bytes of content in a reply to a client that specifies no limit.
 const DEFAULT_INLINE_BYTES: usize = 32 << 10;
 
-/// Maximum size of a file that a tool copies, in bytes. A call should end before the timeouts of clients.
+/// Maximum size in bytes of a file that a tool copies, so that a call ends before the timeouts of clients.
 const MAX_COPY_BYTES: u64 = 256 << 20;
 
 /// Error from reading or writing a file.
@@ -47,10 +47,10 @@ pub(crate) enum FileTrouble {
     /// The request is invalid.
     #[error("{0}")]
     Invalid(String),
-    /// The machine is not the one from the start of the run, or is unreachable.
+    /// The machine differs from that at the start of the run, or is unreachable.
     #[error(transparent)]
     Pinned(#[from] PinnedHostError),
-    /// An earlier daemon may have written the file, and the terminal host was not asked.
+    /// An earlier daemon may have written the file, and no request was sent to the terminal host.
     #[error(transparent)]
     InDoubt(Box<Self>),
 }
@@ -126,7 +126,7 @@ impl FilePlace {
         Self { path: self.path.join(name), ..self.clone() }
     }
 
-    /// Copies a file to another place.
+    /// Copies a file to another machine or path.
     async fn copy_to(
         &self,
         facts: &FileFacts,
@@ -316,7 +316,7 @@ impl Sessions {
         let failed = |error| source.failed(error);
         let changed = || failed(FileError::Changed(facts.path.clone()).into());
         let mut bytes = source.files.get(&source.path, &facts, offset, limit).await.map_err(failed)?;
-        // A file of the system, such as one in /proc, has no size.
+        // A system file, such as in /proc, reports no size.
         if facts.kind == FileKind::File && facts.size > 0 {
             let rest = usize::try_from(facts.size.saturating_sub(offset)).unwrap_or(usize::MAX);
             bytes.truncate(rest);
@@ -357,8 +357,8 @@ impl Sessions {
         Ok(GetFileReply { content, content_base64, next_offset, ..reply })
     }
 
-    /// Returns a place for a path on a machine. A relative path starts at the caller's directory here, and at the home
-    /// directory on another machine. `step`: the step that writes a file there.
+    /// Returns a path on a machine. A relative path begins at the caller's directory on this machine, and at the home
+    /// directory on another. `step` is the step that writes a file there.
     async fn place(
         &self,
         caller: &Caller,
@@ -373,7 +373,7 @@ impl Sessions {
         if let Some(host) = &host {
             self.check_pinned(caller, host).await?;
         }
-        // Only a run repeats a request after the end of a daemon.
+        // Only runs repeat requests at the next daemon.
         let step = step.filter(|_| caller.run.is_some());
         let files = self.hosts.files(host.as_deref(), connect_timeout(caller), step).await?;
         let path = on_machine(caller, host.as_deref(), path);
@@ -383,7 +383,7 @@ impl Sessions {
         Ok(FilePlace { host, files, path })
     }
 
-    /// Refuses a path in the directories of this installation, with its sockets, its journal and its proofs of people.
+    /// Refuses a path in the directories of this installation, which contain its sockets, journal and proofs of people.
     pub(crate) fn check_private(&self, path: &Path) -> Result<(), FileTrouble> {
         // Resolves links in the existing part of the path.
         let existing = path
@@ -398,7 +398,7 @@ impl Sessions {
     }
 }
 
-/// Returns the path for a machine; another machine resolves it itself.
+/// Resolves a path on this machine; a remote machine resolves its paths itself.
 fn on_machine(caller: &Caller, host: Option<&str>, path: &str) -> PathBuf {
     match host.filter(|host| !is_this_machine(host)) {
         Some(_) => PathBuf::from(path),

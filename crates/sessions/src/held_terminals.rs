@@ -1,9 +1,9 @@
 //! Terminals of runs that wait for a person.
 //!
-//! A person who judges a terminal approves the next action of the run there. An agent's input in the meantime would
-//! change the effect of that action, so the terminal accepts input only of the run and of people. The hold ends after
-//! the answer, once the run has typed into a terminal or begun to wait for its output; reading the screen does not end
-//! it. The hold counts the input of people, since the person who answers may not be the one who typed.
+//! A person who answers a gate approves the next action of the run in a terminal. Input of an agent meanwhile would
+//! change the effect of that action, so the terminal accepts input only from the run and from people. The hold ends
+//! after the answer, once the run has typed into a terminal or begun to wait for its output; reading the screen does
+//! not end it. The hold counts the input of people, because the person who answers may not be the one who typed.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use parking_lot::{Mutex, MutexGuard};
 use steplatch_ids::{RunId, StepId};
 use steplatch_protocol::TypedInput;
 
-/// Maximum number of input records for one gate; the last one also counts further people.
+/// Maximum number of input records for one gate; the last record also counts the input of further people.
 const MAX_INPUT_RECORDS: usize = 20;
 
 /// Held terminals, by the runs that hold them.
@@ -63,7 +63,7 @@ pub(super) struct TerminalKey {
 }
 
 impl HeldTerminals {
-    /// Holds these terminals for a run with an open gate, and releases others that the run held.
+    /// Holds these terminals for a run with an open gate, and releases the other terminals of the run.
     pub fn hold(&self, run: &RunId, gate: String, terminals: Vec<String>) {
         let mut holds = self.lock();
         let number = holds.values().map(|held| held.number).max().unwrap_or(0) + 1;
@@ -74,8 +74,8 @@ impl HeldTerminals {
         (held.terminals, held.acting_step) = (terminals, None);
     }
 
-    /// Records a step of a run after its gate. Releases the terminals once a step has typed into one, or begins to wait
-    /// for its output, which may depend on others.
+    /// Records a step of a run after its gate. Releases the terminals once a step has typed into a terminal, or begins
+    /// to wait for output, which may depend on the input of others.
     pub fn record_step(&self, run: &RunId, step: &StepId, terminal_use: TerminalUse) {
         let mut holds = self.lock();
         let Some(held) = holds.get_mut(run) else { return };
@@ -97,8 +97,8 @@ impl HeldTerminals {
         self.lock().is_empty()
     }
 
-    /// Returns the run that holds a terminal, if it is another one than `actor`. Of several runs, the one that opened a
-    /// gate first.
+    /// Returns the run other than `actor` that holds a terminal. If several runs hold the terminal, only the run that
+    /// opened its gate first counts.
     pub(super) fn holder(&self, terminal: &TerminalKey, actor: Option<&RunId>) -> Option<RunId> {
         let holds = self.lock();
         let first = holds.iter().filter(|(_, held)| held.has(terminal)).min_by_key(|(_, held)| held.number);

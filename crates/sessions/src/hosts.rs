@@ -16,12 +16,12 @@ const MAX_TIMEOUT_SECONDS: u32 = 600;
 const CONFIG_READ_TIMEOUT: Duration = Duration::from_secs(3);
 
 impl Sessions {
-    /// Returns the machines that the user has configured, sorted by name.
+    /// Returns the configured machines, sorted by name.
     pub(crate) fn remote_hosts(&self) -> Vec<RemoteHostInfo> {
         self.hosts.remote_status().into_iter().map(to_host_info).collect()
     }
 
-    /// Lists the machines that the user has configured.
+    /// Lists the configured machines.
     #[must_use]
     pub fn list_hosts(&self) -> ListHostsReply {
         ListHostsReply { success: true, hosts: self.remote_hosts() }

@@ -25,22 +25,22 @@ impl Sessions {
 
     pub(crate) async fn try_inputs(&self, verb: ReadInputs) -> Result<ReadInputsReply, SessionError> {
         let terminal = self.find(&verb.session_id).await?;
-        // Read all of them, because a secret may begin before the requested ones.
+        // Read all inputs, because a secret may begin before the requested inputs.
         let mut inputs = terminal.inputs(0).await?;
         let secrets = self.secrets.within(terminal.id());
         mask_typed(&mut inputs, &secrets);
         let from = verb.from.unwrap_or(0);
         inputs.retain(|input| input.number >= from);
         let limit = verb.limit.map_or(usize::MAX, |limit| limit as usize);
-        // Keep the newest ones.
+        // Keep the newest inputs.
         let skipped = inputs.len().saturating_sub(limit);
         let inputs = inputs.into_iter().skip(skipped).map(|input| to_input_record(input, &secrets)).collect();
         Ok(ReadInputsReply { success: true, session_id: terminal.id().to_string(), inputs, error: None })
     }
 }
 
-/// Hides secrets in typed text, including those that extend over several inputs, and parts of those that the beginning
-/// of the log or the end of a text divides.
+/// Hides secrets in typed text. Includes secrets over several inputs, and parts of secrets at the beginning of the log
+/// or at the cut end of a text.
 fn mask_typed(inputs: &mut [LoggedInput], secrets: &Redactor) {
     let is_cut_off = inputs.first().is_some_and(|oldest| oldest.number > 1);
     let mut joined = String::new();

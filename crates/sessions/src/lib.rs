@@ -1,7 +1,7 @@
-//! Terminals as their users know them: by session, in their fields and words.
+//! Terminal sessions: the terminals of the public interface.
 //!
-//! Between the contract and the crate `terminal`: reads requests, explains failures and what to do in whole sentences,
-//! hides secrets, and cuts what is too long for a reader.
+//! Connects the contract with the crates `host` and `terminal`: validates requests, explains failures and their
+//! remedies in whole sentences, hides secrets, and shortens long texts.
 
 pub mod actions;
 mod answer;

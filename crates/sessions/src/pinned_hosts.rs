@@ -10,11 +10,14 @@ use tokio::time::{Instant, sleep};
 use crate::sessions::{Sessions, THIS_MACHINE, connect_timeout};
 use crate::trouble::SessionError;
 
-/// Time that the start of a run waits for `ssh` to report the target of a host.
+/// Maximum time for which the start of a run waits until `ssh` reports the target of a host.
 const TARGET_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Minimum and maximum pause before the next query of `ssh`.
-const MIN_MAX_RETRY_PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
+/// First pause before the next query of `ssh`; each pause is twice as long as the last.
+const MIN_RETRY_PAUSE: Duration = Duration::from_millis(250);
+
+/// Maximum pause before the next query of `ssh`.
+const MAX_RETRY_PAUSE: Duration = Duration::from_secs(10);
 
 /// Reason for sending nothing to a machine for a run.
 #[derive(Debug, thiserror::Error)]
@@ -22,7 +25,7 @@ pub(crate) enum PinnedHostError {
     /// The host is another machine than at the start of the run.
     #[error(transparent)]
     Differs(#[from] PinError),
-    /// It is unreachable, or its target was not reported.
+    /// The host is unreachable, or its target was not reported.
     #[error(transparent)]
     Unreached(#[from] RemoteError),
 }
@@ -67,7 +70,7 @@ impl Sessions {
     /// Queries `ssh` for the target of a machine, and retries if it does not answer. Returns `None` without such a
     /// machine.
     async fn target_within(&self, host: &str, timeout: Duration) -> Result<Option<HostTarget>, RemoteError> {
-        let (began, mut pause) = (Instant::now(), MIN_MAX_RETRY_PAUSE.0);
+        let (began, mut pause) = (Instant::now(), MIN_RETRY_PAUSE);
         loop {
             match self.hosts.remote_target(host).await {
                 Ok(target) => return Ok(Some(target)),
@@ -76,7 +79,7 @@ impl Sessions {
                     if began.elapsed() + pause < timeout =>
                 {
                     sleep(pause).await;
-                    pause = (pause * 2).min(MIN_MAX_RETRY_PAUSE.1);
+                    pause = (pause * 2).min(MAX_RETRY_PAUSE);
                 }
                 Err(error) => return Err(error),
             }
@@ -89,8 +92,8 @@ impl Sessions {
         self.hosts.machine_of(session)
     }
 
-    /// Checks that a machine is the one from the start of a run, before the daemon sends something there: by its
-    /// configuration, and by the connection in use. Connects if there is no connection.
+    /// Checks that a machine is the same as at the start of a run, before the daemon sends requests there. Checks its
+    /// configuration and the current connection. Connects if there is no connection.
     ///
     /// # Errors
     /// If it is another machine, or unreachable.
@@ -100,12 +103,12 @@ impl Sessions {
         let current_pin = self.target_within(host, connect_timeout(caller)).await?.map(HostPin::from);
         pins.check_host(host, current_pin.as_ref())?;
         self.hosts.reach_remote(host, connect_timeout(caller).saturating_sub(began.elapsed())).await?;
-        // The connection may be old, or new after a wait in which the configuration has changed.
+        // The connection may be older or newer than the checked configuration.
         Ok(self.check_connection(pins, host)?)
     }
 
-    /// Checks the machine of a terminal, before an input: the terminal uses the connection to it, so this does not read
-    /// its configuration again.
+    /// Checks the machine of a terminal before an input. Checks only the connection that the terminal uses, not the
+    /// configuration.
     ///
     /// # Errors
     /// If the connection leads to another machine than at the start of the run.
@@ -124,8 +127,7 @@ impl Sessions {
             Ok(Some(target)) => {
                 let mut pin = HostPin::from(target);
                 if pin.keys.is_empty() {
-                    // The first connection to a machine began without a known key: a person confirmed the key then, and
-                    // later connections know it.
+                    // The first connection had no known key: a person confirmed the key then. Assume the pinned keys.
                     let pinned = pins.hosts.iter().flatten().find(|(known, _)| *known == host);
                     pin.keys = pinned.and_then(|(_, pin)| pin.as_ref()).map(|pin| pin.keys.clone()).unwrap_or_default();
                 }

@@ -1,6 +1,6 @@
-//! The state of each client's reading of each terminal: its offset, the rows of a full screen, its last match.
+//! Reading state of each client for each terminal: its offset, the rows of a full screen, its last match.
 //!
-//! Stored in memory only. A client that reconnects begins again.
+//! The state is only in memory. A client that reconnects begins again.
 
 use std::collections::HashMap;
 
@@ -9,16 +9,16 @@ use steplatch_access::ConnectionId;
 use steplatch_ids::TerminalId;
 use steplatch_protocol::HighlightInfo;
 
-/// Maximum number of readings; a further one replaces the least recently used. A reading with the rows of a screen has
-/// about 5 KB.
+/// Maximum number of readings; a further reading replaces the least recently used one. A reading with the rows of a
+/// screen has about 5 KB.
 const MAX_READINGS: usize = 256;
 
 /// The part of one terminal that one client has seen.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Reading {
-    /// The end of the output that it has seen.
+    /// End of the output that the client has seen.
     pub(crate) offset: Option<u64>,
-    /// The version of the last screen that it has seen.
+    /// Version of the last screen that the client has seen.
     pub(crate) version: Option<u64>,
     /// The rows of that screen, if a full-screen program controlled it.
     pub(crate) rows: Option<Vec<String>>,
@@ -45,7 +45,7 @@ pub(crate) struct Readers(Mutex<Readings>);
 #[derive(Debug, Default)]
 struct Readings {
     entries: HashMap<(ConnectionId, TerminalId), (Reading, u64)>,
-    /// Counts uses, to find the oldest.
+    /// Number of uses, which orders the entries by their last use.
     uses: u64,
 }
 

@@ -1,6 +1,6 @@
 //! Recordings of terminals, as screens without secrets.
 //!
-//! A replay continues where the last request for it ended. Few replays are open at a time: the next one replaces the
+//! A replay continues where the last request ended. The number of open replays is limited: a new replay replaces the
 //! least recently used one.
 
 use std::collections::VecDeque;
@@ -32,10 +32,10 @@ const MAX_FRAMES: usize = 400;
 /// Maximum number of cells in the changed rows of a section, so that a reply has at most some hundred kilobytes.
 const MAX_CELLS: usize = 200_000;
 
-/// Time after which a section with a change ends.
+/// Time limit of reading a section, unless it has no change yet.
 const MAX_READ_TIME: Duration = Duration::from_millis(250);
 
-/// Time span of one frame. A page shows at most 60 a second.
+/// Time span of one frame, about 60 frames a second.
 const FRAME_TIME: Duration = Duration::from_millis(15);
 
 /// The recordings of this user. Cheap to clone.
@@ -43,7 +43,7 @@ const FRAME_TIME: Duration = Duration::from_millis(15);
 pub struct Recordings {
     catalog: Catalog,
     secrets: Arc<Redactor>,
-    open: Arc<Mutex<VecDeque<OpenReplay>>>,
+    open_replays: Arc<Mutex<VecDeque<OpenReplay>>>,
 }
 
 /// An open replay and its file.
@@ -55,9 +55,9 @@ struct OpenReplay {
 }
 
 impl Recordings {
-    /// Uses the catalog in a directory.
+    /// Returns the recordings of the catalog in a directory.
     pub fn new(folder: PathBuf, secrets: Arc<Redactor>) -> Self {
-        Self { catalog: Catalog::new(folder), secrets, open: Arc::default() }
+        Self { catalog: Catalog::new(folder), secrets, open_replays: Arc::default() }
     }
 
     /// Lists the recordings.
@@ -115,7 +115,7 @@ impl Recordings {
     /// Returns the replay of a recording, and opens it if necessary.
     fn player(&self, entry: &CatalogEntry) -> Result<Arc<Mutex<Player>>, OpenError> {
         let open_player = {
-            let open = self.open.lock();
+            let open = self.open_replays.lock();
             open.iter()
                 .find(|replay| replay.id == entry.id && replay.file == entry.file)
                 .map(|replay| replay.player.clone())
@@ -124,7 +124,7 @@ impl Recordings {
             Some(open_player) if open_player.lock().refresh()? => open_player,
             _ => Arc::new(Mutex::new(Player::open(&entry.file)?)),
         };
-        let mut open = self.open.lock();
+        let mut open = self.open_replays.lock();
         open.retain(|replay| replay.id != entry.id);
         open.push_back(OpenReplay { id: entry.id.clone(), file: entry.file.clone(), player: player.clone() });
         while open.len() > MAX_OPEN_REPLAYS {

@@ -16,7 +16,7 @@ use crate::sessions::{
 };
 use crate::trouble::SessionError;
 
-/// Maximum number of new characters for a client; a read by offset returns the text between their head and tail.
+/// Maximum number of characters of new output in a reply; a read by offset returns the omitted middle.
 const MAX_NEW_CHARS: usize = 3000;
 
 /// The part of a screen in a reply.
@@ -36,9 +36,9 @@ pub(crate) struct ScreenShare {
 }
 
 impl Sessions {
-    /// Returns the part of a screen that `mode` names, and records that the client has seen it. Without an earlier read
-    /// by this client, the new part begins at `since`. If the terminal has closed in the meantime, returns `view`,
-    /// because the preceding action was successful.
+    /// Returns the part of a screen for `mode`, and records that the client has seen it. Without an earlier read by
+    /// this client, the new part begins at `since`. If the terminal has closed meanwhile, returns the screen of `view`,
+    /// because the preceding action succeeded.
     pub(crate) async fn screen_share(
         &self,
         caller: &Caller,
@@ -53,7 +53,7 @@ impl Sessions {
         let mut share = match mode {
             ScreenMode::None => ScreenShare::default(),
             ScreenMode::Full => ScreenShare { content: screen.clone(), ..ScreenShare::default() },
-            // A run computes with the plain screen, without numbers of rows.
+            // Runs compute with the plain screen, without row numbers.
             ScreenMode::Auto | ScreenMode::New if view.modes.alternate_screen && caller.run.is_some() => {
                 ScreenShare { content: screen.clone(), ..ScreenShare::default() }
             }
@@ -79,7 +79,8 @@ impl Sessions {
             share.cursor = Some(CursorPosition { row, col, visible: view.cursor.visible });
             if mode != ScreenMode::Full {
                 let picture = terminal.picture().await.ok();
-                share.highlighted = picture.map(|it| highlighted(&secrets.masked_picture(it))).unwrap_or_default();
+                share.highlighted =
+                    picture.map(|picture| highlighted(&secrets.masked_picture(picture))).unwrap_or_default();
             }
         }
         if mode != ScreenMode::None {
@@ -112,8 +113,8 @@ impl Sessions {
     }
 }
 
-/// Returns the content after an offset of the output and a version of the screen; `None` without an offset: the client
-/// has not read the terminal, and there was no input.
+/// Returns the content after an offset of the output and a version of the screen. `None` if the client has neither read
+/// the terminal nor typed into it.
 async fn new_content(
     terminal: &HostedTerminal,
     secrets: &Redactor,
@@ -126,7 +127,7 @@ async fn new_content(
     if from >= view.end && (is_value || version == view.version) {
         return Ok(Some(ScreenShare { part, ..ScreenShare::default() }));
     }
-    // A terminal host of an older version has no versions.
+    // Terminal hosts of older versions report no versions of screens.
     if let Some(version) = version.filter(|_| !is_value) {
         return unseen_content(terminal, secrets, from, version).await.map(Some);
     }
@@ -142,8 +143,7 @@ async fn new_content(
     Ok(Some(ScreenShare { content, part, omitted, ..ScreenShare::default() }))
 }
 
-/// Returns the part of a terminal that a client has not seen: text, or the changed lines if the program drew on
-/// several.
+/// Returns the content that a client has not seen: text, or the changed lines if the program drew on several lines.
 async fn unseen_content(
     terminal: &HostedTerminal,
     secrets: &Redactor,
@@ -161,14 +161,14 @@ async fn unseen_content(
     Ok(ScreenShare { content, part: Some(ScreenPart::New), omitted, ..ScreenShare::default() })
 }
 
-/// Returns the changed lines of a screen: as text if they are the last ones, otherwise with their numbers.
+/// Returns the changed lines of a screen: as text if they are the last lines, otherwise with their numbers.
 fn changed_lines(lines: &[ScreenLine], secrets: &Redactor) -> ScreenShare {
     // Mask all lines together, because a secret may extend over several.
     let texts = lines.iter().map(|line| line.text.as_str()).collect::<Vec<_>>().join("\n");
     let masked = secrets.masked_screen(texts);
     let texts: Vec<&str> = masked.split('\n').collect();
     if texts.len() != lines.len() {
-        // All of it is hidden.
+        // Masking has hidden the whole text.
         return ScreenShare { content: masked, part: Some(ScreenPart::New), ..ScreenShare::default() };
     }
     let Some(first) = lines.iter().position(|line| line.is_changed) else {
@@ -185,8 +185,10 @@ fn changed_lines(lines: &[ScreenLine], secrets: &Redactor) -> ScreenShare {
     ScreenShare { content, part: Some(part), ..ScreenShare::default() }
 }
 
-/// Minimum length of a frame line to shorten, and length of each end that remains.
+/// Minimum length of a frame line that is shortened.
 const MIN_FRAME_CHARS: usize = 8;
+
+/// Length of each remaining end of a shortened frame line.
 const FRAME_END_CHARS: usize = 2;
 
 /// Shortens the lines of frames, which carry no information and many tokens: `┌──…──┐`.

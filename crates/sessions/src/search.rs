@@ -12,27 +12,29 @@ use steplatch_access::Redactor;
 use crate::trouble::SessionError;
 
 /// Maximum number of characters of one read.
-const WINDOW_CHARS: usize = 1 << 20;
+const MAX_WINDOW_CHARS: usize = 1 << 20;
 
 /// Maximum number of matches in a reply to a client.
 pub(crate) const MAX_MATCHES: usize = 20;
 
-/// Default and maximum numbers of lines around a match.
+/// Default number of lines before and after a match.
 const DEFAULT_CONTEXT_LINES: u32 = 2;
+
+/// Maximum number of lines before and after a match.
 const MAX_CONTEXT_LINES: u32 = 50;
 
 /// The matches of a search.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct SearchResults {
     pub(crate) matches: Vec<SearchMatch>,
-    /// The offset to continue from, if there may be more.
+    /// Offset to continue from, if there may be more matches.
     pub(crate) next: Option<u64>,
     /// Offset of the oldest stored output, if that is after the start of the search.
     pub(crate) lost_before: Option<u64>,
 }
 
-/// Searches the output after `offset`, and matches the pattern against masked text too, because a pattern must not
-/// reveal a secret. Returns at most `max_bytes` bytes and `max_matches` lines.
+/// Searches the output after `offset`. The pattern must also match the masked text, so that it cannot reveal a secret.
+/// Returns at most `max_bytes` bytes and `max_matches` lines.
 pub(crate) async fn search(
     terminal: &HostedTerminal,
     secrets: &Redactor,
@@ -45,26 +47,26 @@ pub(crate) async fn search(
     let pattern = Pattern::new(source).map_err(|error| error.to_string())?;
     let context = context.unwrap_or(DEFAULT_CONTEXT_LINES).min(MAX_CONTEXT_LINES) as usize;
     let mut results = SearchResults::default();
-    let (mut from, mut size) = (offset, 0);
+    let (mut from, mut result_bytes) = (offset, 0);
     loop {
-        let read = terminal.read(Part::RawFrom(from), Limit::Head(WINDOW_CHARS)).await?;
+        let read = terminal.read(Part::RawFrom(from), Limit::Head(MAX_WINDOW_CHARS)).await?;
         results.lost_before = results.lost_before.or(read.dropped_before);
         let window = Window::new(&read, from);
         let (lines, text) = (&window.lines, &window.text);
         for (index, line) in lines.iter().enumerate() {
-            let shown = &text[line.shown.clone()];
-            if pattern.find_at(shown, 0).map_err(|error| error.to_string())?.is_none() {
+            let line_text = &text[line.text_range.clone()];
+            if pattern.find_at(line_text, 0).map_err(|error| error.to_string())?.is_none() {
                 continue;
             }
-            let masked = secrets.masked_portion(text, line.shown.clone());
+            let masked = secrets.masked_portion(text, line.text_range.clone());
             if pattern.find_at(&masked, 0).map_err(|error| error.to_string())?.is_none() {
                 continue;
             }
             let offset = window.offset(terminal, line.begin).await?;
             let (first, last) = (index.saturating_sub(context), (index + context).min(lines.len() - 1));
-            let context_text = secrets.masked_portion(text, lines[first].shown.start..lines[last].shown.end);
-            size += context_text.len();
-            if results.matches.len() == max_matches || (size > max_bytes && !results.matches.is_empty()) {
+            let context_text = secrets.masked_portion(text, lines[first].text_range.start..lines[last].text_range.end);
+            result_bytes += context_text.len();
+            if results.matches.len() == max_matches || (result_bytes > max_bytes && !results.matches.is_empty()) {
                 results.next = Some(offset);
                 return Ok(results);
             }
@@ -78,7 +80,7 @@ pub(crate) async fn search(
             Some(begin) => window.offset(terminal, begin).await?,
             None => read.next,
         };
-        // A host on another machine may report any offset: an earlier one would repeat the search forever.
+        // A remote host may report any offset, and an earlier one would repeat the search forever.
         if next <= from {
             return Ok(results);
         }
@@ -93,7 +95,7 @@ struct Window<'r> {
     raw: &'r str,
     /// Its offset.
     begin: u64,
-    /// True if nothing is missing between its beginning and its end, such as the drawing of a full-screen program.
+    /// True if no output is missing in the window, such as the drawing of a full-screen program.
     is_whole: bool,
     is_last: bool,
     text: String,
@@ -108,7 +110,7 @@ struct Line {
     /// Start in the printed output.
     begin: usize,
     /// Range in the text.
-    shown: Range<usize>,
+    text_range: Range<usize>,
 }
 
 impl<'r> Window<'r> {
@@ -117,9 +119,9 @@ impl<'r> Window<'r> {
         let (raw, is_last) = (read.head.as_str(), read.left_out == 0);
         let (mut text, mut lines, mut position) = (String::with_capacity(raw.len()), Vec::new(), 0);
         for line in raw.split('\n') {
-            let shown = text.len();
+            let text_start = text.len();
             text.push_str(&settled(line));
-            lines.push(Line { begin: position, shown: shown..text.len() });
+            lines.push(Line { begin: position, text_range: text_start..text.len() });
             text.push('\n');
             position += line.len() + 1;
         }
@@ -151,7 +153,7 @@ mod tests {
     fn lines(head: &str, left_out: u64) -> Vec<(usize, String)> {
         let read = read(head, left_out);
         let window = Window::new(&read, 10);
-        window.lines.iter().map(|line| (line.begin, window.text[line.shown.clone()].to_owned())).collect()
+        window.lines.iter().map(|line| (line.begin, window.text[line.text_range.clone()].to_owned())).collect()
     }
 
     #[test]

@@ -53,14 +53,14 @@ pub struct Sessions {
     pub(crate) private: Arc<[PathBuf]>,
 }
 
-/// Error of a wait for the prompt behind a line of which the shell ran nothing. The prompt alone is no success.
+/// Error of a wait for the prompt after a line of which the shell ran nothing.
 pub(crate) const RAN_NOTHING: &str = "the shell ran nothing of the typed line: it did not understand it, or a word of its history that \
      the line names does not exist; the screen has its message";
 
 /// The name of this machine among the hosts.
 pub(crate) const THIS_MACHINE: &str = "local";
 
-/// Maximum time that a run waits for a free terminal slot. The time limit of its state may end the wait earlier.
+/// Maximum time for which a run waits for a free terminal. The time limit of its state may end the wait earlier.
 const PLACE_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Maximum wait for the first prompt of a new terminal.
@@ -87,8 +87,8 @@ const MAX_QUIET_WAIT: Duration = Duration::from_secs(30);
 /// The default number of characters in a reply to a client.
 pub(crate) const DEFAULT_REPLY_CHARS: usize = 10_000;
 
-/// Maximum bytes of a text that a step of a run returns, unless its `limit` overrides it: later steps compute with the
-/// text, so a longer text fails the step instead of being cut.
+/// Maximum length of a text that a step of a run returns, unless its `limit` overrides it. A longer text fails the step
+/// instead of being cut, because later steps compute with it.
 pub(crate) const MAX_VALUE_BYTES: usize = 1 << 20;
 
 /// The default number of lines of a tail.
@@ -130,24 +130,24 @@ impl Sessions {
         self.hosts.is_in_doubt(step)
     }
 
-    /// Records that an earlier daemon may have begun a step: if its terminal host does not answer, the outcome is
+    /// Records that an earlier daemon may have begun a step. If its terminal host does not answer, the outcome is
     /// unknown.
     pub fn record_repeated(&self, step: &str) {
         self.hosts.record_repeated(step);
     }
 
-    /// Ends [`Self::record_repeated`]. A step of a run ends it when it is settled.
+    /// Undoes [`Self::record_repeated`], for a step of a client. Settling a step of a run undoes it, too.
     pub fn forget_repeated(&self, step: &str) {
         self.hosts.forget_repeated(step);
     }
 
-    /// Returns whether a terminal host did not answer at the start of this daemon, and has not since.
+    /// Returns whether a terminal host has been silent since the start of this daemon.
     pub fn has_silent_host(&self) -> bool {
         self.hosts.silent_pid().is_some()
     }
 
-    /// Waits until each silent terminal host has answered or ended, if one of them may have begun the step of an action
-    /// or may have its session. The session may be empty.
+    /// Waits until each silent terminal host has answered or ended, if a silent host may have begun the step of an
+    /// action or may have its session. The session may be empty.
     #[boxed]
     pub async fn await_silent_hosts(&self, session: &str, is_repeated: bool) {
         let may_have_session =
@@ -162,7 +162,7 @@ impl Sessions {
     }
 
     /// Records the pending steps of the runs of the last daemon. They are in doubt if a terminal host has ended since.
-    /// `are_all`: these are the only pending steps.
+    /// `are_all` is true if there are no other pending steps.
     pub fn doubt(&self, pending: BTreeSet<String>, are_all: bool) {
         self.hosts.doubt(pending, are_all);
     }
@@ -181,10 +181,10 @@ impl Sessions {
         self.hosts.get(session).await?.ok_or(SessionError::Ask(AskError::Refused(Refusal::NoTerminal)))
     }
 
-    /// Checks that there is such a session, and that its terminal answers.
+    /// Checks that a session exists and that its terminal answers.
     ///
     /// # Errors
-    /// If there is none, or its host does not answer.
+    /// If there is no such session, or its host does not answer.
     #[boxed]
     pub async fn exists(&self, session: &str) -> Result<(), LookupError> {
         let described = match self.hosts.get(session).await {
@@ -208,7 +208,7 @@ impl Sessions {
         }
     }
 
-    /// Returns the reason that there is no such session.
+    /// Returns the reason why there is no such session.
     pub(crate) async fn not_found(&self, session: &str) -> LookupError {
         if session.is_empty() {
             return LookupError::Unnamed;
@@ -298,7 +298,7 @@ impl Sessions {
             self.check_pinned(caller, host).await?;
         }
         let folder = match (host.is_some(), verb.working_directory) {
-            // The other machine resolves it.
+            // The remote machine resolves the path.
             (true, requested) => requested.unwrap_or_default().into(),
             (false, None) => caller.folder.clone(),
             (false, Some(requested)) => caller.folder.join(expand_home(&requested, caller)),
@@ -334,12 +334,12 @@ impl Sessions {
         };
         let view = match view {
             Ok(view) => Some(view),
-            // The step opened it earlier, and it has closed since.
+            // The step opened the terminal earlier, and it has closed since.
             Err(AskError::Refused(Refusal::NoTerminal)) if step.is_some() => None,
             Err(error) if error.is_outcome_unknown() => return Err(SessionError::Ask(error)),
-            // It is open; its screen is available once its machine connects, or reads, again.
+            // The terminal is open; its screen is available once its machine reconnects or reads again.
             Err(AskError::NotConnected { .. } | AskError::NotReading { .. }) => None,
-            // The terminal may have closed just now, which must not become the error of a missing session_id.
+            // The terminal may have just closed, which must not be reported as a missing session_id.
             Err(error) => return Err(SessionError::Message(error.to_string())),
         };
         let size = view.as_ref().map(|view| view.size);
@@ -360,9 +360,10 @@ impl Sessions {
         Ok((terminal, reply))
     }
 
-    /// Records that the runs have stored or abandoned the results of `steps`: one step, or all with a prefix that ends
-    /// with `/`. The terminal hosts then discard the results and close the shells of single commands. Does not wait for
-    /// the hosts.
+    /// Records that the runs have stored or abandoned the results of `steps`, which is one step or a prefix that ends
+    /// with
+    /// `/`. The terminal hosts then discard the results and close the shells of single commands. Does not wait for
+    /// them.
     pub fn settle(&self, steps: &str) {
         self.hosts.settle(steps);
     }
@@ -372,14 +373,14 @@ impl Sessions {
         self.hosts.give_up(step);
     }
 
-    /// Returns the steps of runs whose results the terminal hosts store. Omits the connections in `asked`, which
-    /// received an earlier request.
+    /// Returns the steps of runs whose results the terminal hosts store. Skips the connections in `queried`, and adds
+    /// the others to it.
     #[boxed]
-    pub async fn unsettled(&self, asked: &mut BTreeSet<u64>) -> Vec<String> {
-        self.hosts.unsettled(asked).await
+    pub async fn unsettled(&self, queried: &mut BTreeSet<u64>) -> Vec<String> {
+        self.hosts.unsettled(queried).await
     }
 
-    /// Returns a future that ends once another terminal host may have connected, counted from this call.
+    /// Returns a future that ends once another terminal host may have connected after this call.
     pub fn hosts_changed(&self) -> impl Future<Output = ()> + Send + use<> {
         self.hosts.changed()
     }
@@ -387,10 +388,10 @@ impl Sessions {
     /// Returns the session that a step opened, and prevents it from opening one later.
     ///
     /// # Errors
-    /// If a host that may know it does not answer.
+    /// If a host that may know the step does not answer.
     #[boxed]
     pub async fn opened_by(&self, step: &str) -> Result<Option<String>, AskError> {
-        // An opening that waits for a place would wait on.
+        // Abandon the step first, so that an opening does not go on waiting for a free place.
         self.give_up(step);
         Ok(self.hosts.opened_by(step).await?.map(|terminal| terminal.id().to_string()))
     }
@@ -448,8 +449,8 @@ impl Sessions {
         }
         if verb.secret {
             self.secrets.add_typed(&verb.input_text).map_err(|error| error.to_string())?;
-            // The next daemon of these terminals must hide it too. A host on another machine learns only the secrets
-            // typed there.
+            // The next daemon of these terminals must hide the secret, too. A remote host receives only the secrets
+            // that are typed there.
             let secret = SecretText { terminal: None, text: verb.input_text.clone() };
             tokio::join!(terminal.remember_elsewhere(&secret), self.hosts.remember(std::slice::from_ref(&secret)));
         }
@@ -464,7 +465,7 @@ impl Sessions {
         let keys = verb.keys.unwrap_or_default();
         let run = self.approved_run(caller, key.as_ref());
         let (by, secret) = (caller.label(), verb.secret);
-        // A wait returns its final view.
+        // The wait returns its final view.
         let without_view = wait.is_some();
         let input = Input {
             text: verb.input_text,
@@ -494,7 +495,7 @@ impl Sessions {
         };
         let (view, waited) = match result {
             Ok(result) => result,
-            // The terminal has closed, or its host has ended. The input cannot be undone.
+            // The terminal has closed, or its host has ended. The input was typed nevertheless.
             Err(trouble) => {
                 let reason = self.describe_trouble(terminal.id().as_str(), trouble).await;
                 return Ok(SendInputReply {
@@ -547,8 +548,8 @@ impl Sessions {
         self.read_parts(caller, verb, false).await.0
     }
 
-    /// Returns the output since the last input, and the part of it that the commands printed, without the prompt of the
-    /// shell after them; `None` for that part if the shell does not report its end.
+    /// Returns the output since the last input, and the output of its commands, without the prompt of the shell after
+    /// them. The latter is `None` if the shell does not report its end.
     #[boxed]
     pub async fn read_since_input(
         &self,
@@ -561,8 +562,8 @@ impl Sessions {
         self.read_parts(caller, verb, true).await
     }
 
-    /// Reads the terminal; `with_output` also returns the output of the commands, without the prompt of the shell after
-    /// them, if its end is known.
+    /// Reads the terminal. With `with_output`, also returns the output of the commands without the prompt of the shell
+    /// after them, if its end is known.
     async fn read_parts(
         &self,
         caller: &Caller,
@@ -585,8 +586,8 @@ impl Sessions {
         }
     }
 
-    /// Returns the screen of a terminal, secrets masked, for the conditions of a run; `None` without such a terminal.
-    /// It does not count as a read by a client.
+    /// Returns the screen of a terminal with masked secrets, for the conditions of a run; `None` if there is no such
+    /// terminal. Does not count as a read by a client.
     #[boxed]
     pub async fn screen(&self, session: &str) -> Option<String> {
         let terminal = self.find(session).await.ok()?;
@@ -762,13 +763,13 @@ impl Sessions {
         }
     }
 
-    /// Finds a session that accepts input of this caller. While a person judges it for a run, it accepts only input of
-    /// that run and of people.
+    /// Finds a session that accepts input from this caller. While a run holds it for a gate, it accepts input only from
+    /// that run and from people.
     pub(crate) async fn open_for(&self, caller: &Caller, session: &str) -> Result<HostedTerminal, SessionError> {
         Ok(self.open_with_key(caller, session).await?.0)
     }
 
-    /// Finds a session like [`Self::open_for`], with the key by which runs hold it, if any run holds a terminal.
+    /// Finds a session like [`Self::open_for`], with its key for holds by runs, if any run holds a terminal.
     pub(crate) async fn open_with_key(
         &self,
         caller: &Caller,
@@ -809,7 +810,7 @@ impl Sessions {
         }
     }
 
-    /// Finds a session that this caller may change; a program may not while a person holds the session.
+    /// Finds a session that this caller may change. A program may not change it while a person holds it.
     async fn free_for(&self, caller: &Caller, session: &str) -> Result<HostedTerminal, SessionError> {
         let terminal = self.open_for(caller, session).await?;
         if caller.person_refusal().await.is_none() {
@@ -945,7 +946,7 @@ impl Sessions {
         }
     }
 
-    /// Reports to a program, once, that a person held the terminal in the meantime, and the printed output.
+    /// Reports once to a program that a person held the terminal meanwhile, with the output of that time.
     pub(crate) async fn absence(&self, caller: &Caller, terminal: &HostedTerminal, view: &View) -> Option<AbsenceInfo> {
         if caller.person || !view.handed_back {
             return None;
@@ -979,20 +980,20 @@ async fn describe_opener(caller: &Caller) -> Option<String> {
     caller.label()
 }
 
-/// Returns the time that a request of this caller waits for an unconnected machine.
+/// Returns the maximum time for which a request of this caller waits for an unconnected machine.
 pub(crate) fn connect_timeout(caller: &Caller) -> Duration {
     if caller.run.is_some() { RUN_CONNECT_TIMEOUT } else { CLIENT_CONNECT_TIMEOUT }
 }
 
-/// Encodes text as a paste: without control characters that would act on the program, and in bracketed-paste marks if
-/// the program has requested them. A person's terminal removes such characters, but other senders may not.
+/// Encodes text as a paste: without control characters that affect the program, and in bracketed-paste marks if the
+/// program has requested them. A person's terminal removes such characters; other senders may not.
 fn encode_paste(text: &str, bracketed: bool) -> String {
     let clean: String =
         text.chars().filter(|character| !character.is_control() || matches!(character, '\t' | '\r' | '\n')).collect();
     if bracketed { format!("\x1b[200~{}\x1b[201~", clean.replace("\r\n", "\n")) } else { clean }
 }
 
-/// Returns a warning about a secret that is a common word, or has too few characters to be hidden.
+/// Returns a warning about a secret that is a common word, or too short to be hidden.
 fn secret_warning(secret: &str) -> Option<String> {
     let warning = if hideable_lines(secret).any(is_short_word) {
         "the secret is a short word: it is hidden only as a whole word, not within other words"
@@ -1004,12 +1005,12 @@ fn secret_warning(secret: &str) -> Option<String> {
     Some(warning.to_owned())
 }
 
-/// Refuses a secret of one word at the prompt of a shell, which would show it and run it as a command: the program that
-/// needs it has not asked yet, or has ended.
+/// Refuses a secret of one word at the prompt of a shell, which would show it and run it as a command. The program that
+/// needs the secret has not asked yet, or has ended.
 async fn refuse_at_shell_prompt(terminal: &HostedTerminal, text: &str) -> Result<(), SessionError> {
     let word = text.trim();
     let is_word = !word.is_empty() && !word.contains(|character: char| character.is_whitespace() || character == '=');
-    // The shell runs only a line that is entered.
+    // The shell runs only entered lines.
     if !is_word || !text.ends_with(['\n', '\r']) {
         return Ok(());
     }
@@ -1035,8 +1036,8 @@ fn crop_to_used(mut picture: Picture) -> Picture {
     picture
 }
 
-/// Masks the parts of secrets that the start of the output at `offset` cuts off: a client that reads a character at a
-/// time would otherwise read them.
+/// Masks the parts of secrets that a read from `offset` on cuts off. Otherwise a client could read a secret character
+/// by character.
 pub(crate) async fn mask_divided_secrets(
     terminal: &HostedTerminal,
     secrets: &Redactor,
@@ -1066,15 +1067,15 @@ pub(crate) async fn mask_divided_secrets(
     {
         excerpt.head
     } else {
-        // The output changed in the meantime, or an offset is within a character: a secret is nearby at an unknown
+        // The output has changed meanwhile, or an offset is within a character, so a nearby secret has an unknown
         // offset.
         secrets.masked_at_cuts(&excerpt.head)
     };
     Ok(Excerpt { head, ..excerpt })
 }
 
-/// Returns whether the output as printed had a secret that this range divides: the text of an overwritten line depends
-/// on the offset at which the read begins.
+/// Returns whether this range divides a secret in the raw output. The text of an overwritten line depends on the offset
+/// at which the read begins.
 async fn cuts_secret_as_printed(
     terminal: &HostedTerminal,
     secrets: &Redactor,
@@ -1133,7 +1134,7 @@ pub(crate) fn incomplete_text(what: &str, lost_before: Option<u64>, way_out: &st
     }
 }
 
-/// The hint for a text without the drawing of a full-screen program.
+/// Hint for a text that lacks the drawing of a full-screen program.
 const FULL_SCREEN_HINT: &str = "a full-screen program controls the screen, and the text omits its drawing: read the \
                                 screen with content_mode: screen";
 
@@ -1160,7 +1161,7 @@ fn is_valid_variable(key: &std::ffi::OsStr, value: &std::ffi::OsStr) -> bool {
     !key.is_empty() && !key.as_encoded_bytes().contains(&b'=') && !has_nul(key) && !has_nul(value)
 }
 
-/// Replaces a leading `~` by the caller's home, as their shell would.
+/// Replaces a leading `~` by the caller's home directory.
 pub(crate) fn expand_home(folder: &str, caller: &Caller) -> PathBuf {
     let home = || caller.environment.iter().find(|(key, _)| key == "HOME").map(|(_, home)| PathBuf::from(home));
     match folder.strip_prefix('~') {

@@ -10,22 +10,22 @@ use tokio::task::JoinError;
 
 use crate::signals::UnknownSignal;
 
-/// Reason for not performing an operation.
+/// Reason why an operation failed.
 #[derive(Debug)]
 pub(super) enum SessionError {
     /// The terminal or its host did not answer.
     Ask(AskError),
     /// An error with its message.
     Message(String),
-    /// The terminal host was not asked, with a message.
+    /// No request was sent to the terminal host, with a message.
     NotAsked(String),
     /// The outcome is unknown, with a message.
     InDoubt(String),
 }
 
 impl SessionError {
-    /// Returns `Some(true)` if the outcome is unknown. `is_repeated`: an earlier daemon may have begun the operation,
-    /// so only an answer of its terminal host makes the outcome certain.
+    /// Returns `Some(true)` if the outcome is unknown. With `is_repeated`, an earlier daemon may have begun the
+    /// operation, so that only an answer of its terminal host makes the outcome certain.
     pub(super) fn outcome_unknown(&self, is_repeated: bool) -> Option<bool> {
         let unknown = match self {
             Self::InDoubt(_) => true,

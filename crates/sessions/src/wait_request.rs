@@ -1,4 +1,4 @@
-//! The request of a wait to a terminal, from the call of a client.
+//! Conversion of a client's wait to a request to the terminal.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub(crate) fn input_wait(verb: &SendInput) -> Result<Option<AwaitOutput>, Sessio
         return Err("wait_for_quiet_ms and until or pattern are two ways to wait: give one".to_owned().into());
     }
     if let Some(pattern) = &pattern {
-        // The terminal's host parses it too, but only after the input.
+        // Check the pattern now: the host parses it only after the input was typed.
         Pattern::new(pattern).map_err(|error| error.to_string())?;
     }
     Ok(Some(AwaitOutput {

@@ -18,7 +18,7 @@ use super::trouble::SessionError;
 use crate::sessions::{RAN_NOTHING, Sessions, mask_divided_secrets};
 use crate::wait_request::{patterns_of, wait_request};
 
-/// Lines around a match, in characters before and after it.
+/// Number of characters before and after a match from which the lines around it are taken.
 const MATCH_CONTEXT_CHARS: u64 = 300;
 
 impl Sessions {
@@ -117,7 +117,7 @@ impl Sessions {
         Ok((end.view, info))
     }
 
-    /// Returns the start offset of a wait of this client that specifies none. A run searches after the last input.
+    /// Returns the default start offset of a wait of this client. A run searches after the last input.
     fn unmatched_offset(&self, caller: &Caller, terminal: &HostedTerminal) -> Option<u64> {
         self.readers.reading(caller.reader()?, terminal.id()).unmatched_offset()
     }
@@ -130,8 +130,8 @@ impl Sessions {
         }
     }
 
-    /// Returns the range of a match before `from` in the output since the last input, for a wait that began at `from`
-    /// after the last match of this client.
+    /// Returns the range of an earlier match since the last input, for a wait that began at `from` after the last match
+    /// of this client.
     async fn matched_before(
         &self,
         caller: &Caller,
@@ -267,7 +267,7 @@ impl Sessions {
     }
 }
 
-/// A terminal with a wait.
+/// A terminal and the wait in it.
 struct WatchedTerminal {
     /// The name that the caller uses for it.
     name: String,
@@ -287,7 +287,7 @@ struct EndedWait {
 pub(crate) fn reason_of(waited: &Waited) -> AwaitReason {
     let is_in_echo = waited.found.as_ref().is_some_and(|found| found.in_echo);
     match waited.reason {
-        // A host of an older version reports the echo as a match once the wait is over.
+        // A host of an older version reports the echo as a match at the end of the wait.
         Reason::Match if is_in_echo && waited.exit.is_some() => AwaitReason::Exit,
         Reason::Match if is_in_echo => AwaitReason::Timeout,
         Reason::Exit if waited.replaced_by.is_some() => AwaitReason::Replaced,
@@ -300,7 +300,7 @@ pub(crate) fn reason_of(waited: &Waited) -> AwaitReason {
     }
 }
 
-/// Returns the exit code after a wait: of a command at the prompt, or of the program.
+/// Returns the exit code after a wait: that of the last command at a prompt, or of the program.
 fn exit_code_of(reason: AwaitReason, end: &EndedWait) -> Option<i32> {
     match reason {
         AwaitReason::Exit | AwaitReason::Prompt => end.view.exit_code,
@@ -333,8 +333,8 @@ async fn lines_around(
     Ok(Some(secrets.masked(text.trim_end().to_owned())).filter(|text| !text.is_empty()))
 }
 
-/// Waits in all terminals. With [`AwaitMode::Any`], the last element is the first wait that was satisfied, or else the
-/// last one that ended; with [`AwaitMode::All`] there is an element for each wait.
+/// Waits in all terminals. With [`AwaitMode::Any`], the last element is the first satisfied wait, or else the last wait
+/// that ended. With [`AwaitMode::All`], there is an element for each wait.
 async fn wait_for(watched: Vec<WatchedTerminal>, mode: AwaitMode) -> Result<Vec<EndedWait>, (String, SessionError)> {
     let mut waits = JoinSet::new();
     for WatchedTerminal { name, terminal, wait } in watched {

@@ -1,8 +1,8 @@
 //! Events of a watched screen: the rows that changed, as cells without secrets.
 //!
 //! The terminal host answers with the rows that have changed (`screen_follower.rs`). This module masks secrets in the
-//! whole screen and then omits the rows that a viewer already has. It compares after masking: a secret may wrap over
-//! rows, and a secret that becomes known later changes rows, too.
+//! whole screen and then omits the rows that a viewer already has. It compares masked rows, because a secret may wrap
+//! over rows, and a newly known secret also changes rows.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use crate::screen_follower::ScreenFollower;
 use crate::sessions::Sessions;
 use crate::trouble::SessionError;
 
-/// Minimum time between two events. A screen shows at most 60 frames a second.
+/// Minimum time between two events, about 60 frames a second.
 const MIN_INTERVAL: Duration = Duration::from_millis(15);
 
 /// Maximum time between two events.
@@ -33,20 +33,20 @@ const MAX_INTERVAL: Duration = Duration::from_secs(60);
 /// Minimum number of chunks of output between two samples of a screen that counts as a flood.
 const MIN_FLOOD_CHUNKS: u64 = 8;
 
-/// Number of such samples in a row, about a third of a second, after which the screen is sampled less often.
+/// Number of consecutive flood samples, about a third of a second, after which the screen is sampled less often.
 const MAX_FLOOD_SAMPLES: u32 = 20;
 
 /// Time between two samples during a flood.
 const FLOOD_INTERVAL: Duration = Duration::from_millis(33);
 
-/// Maximum number of rows above a screen: as many as the emulator keeps with their colours.
+/// Maximum number of rows of the scrollback, which is all that the emulator stores.
 const MAX_SCROLLBACK_ROWS: u16 = 1000;
 
 /// Minimum time between two events about the states of terminals.
 const ACTIVITY_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The time from the first change after a pause to its event. After an event, a client reads the states of all
-/// terminals; that request must not delay the echo of the key that caused the change.
+/// Time from the first change after a pause to its event. A client then reads the states of all terminals; the delay
+/// keeps that request from slowing the echo of the key that caused the change.
 const ACTIVITY_DELAY: Duration = Duration::from_millis(30);
 
 /// A watched screen, for one client.
@@ -64,8 +64,8 @@ pub struct HeldTerminal {
 }
 
 impl HeldTerminal {
-    /// Holds the terminal until this future is dropped. Not boxed: the attribute drops arguments that the body does not
-    /// name, here `self`.
+    /// Holds the terminal until this future is dropped. Not boxed: the attribute would drop `self`, which the body does
+    /// not use.
     pub async fn forward(self) -> Result<(), Disconnected> {
         std::future::pending().await
     }
@@ -162,8 +162,8 @@ impl Sessions {
 }
 
 impl ScreenEvents {
-    /// Sends the changes until the terminal closes or the client disconnects. A client that reads slowly misses the
-    /// states in between, and receives the latest one.
+    /// Sends the changes until the terminal closes or the client disconnects. A slow client misses intermediate screens
+    /// and receives the latest one.
     #[boxed]
     pub async fn forward(self, request_id: &Value, sink: &EventSink) -> Result<(), Disconnected> {
         let mut follower = ScreenFollower::new(self.terminal, self.interval);
@@ -182,16 +182,14 @@ impl ScreenEvents {
                 sink.event(request_id, &ScreenEvent::ScreenChanged(Box::new(change))).await?;
                 last_sent = Some(screen);
             }
-            // An unchanged screen counts as a sample, too: a program that prints one line again and again draws all the
-            // time.
+            // Wait after an unchanged screen, too: a program may print the same line continuously.
             sleep_until(due).await;
         }
     }
 }
 
-/// The time between two samples of a screen. A flood of output halves their number: it is unreadable, and each sample
-/// costs the daemon and the host of the terminal. The pace recognises a flood by the amount of output and not by the
-/// clock, so that a busy machine changes nothing.
+/// Time between two samples of a screen. Sampling slows down during a flood of output, which is unreadable. A flood is
+/// recognised by the amount of output and not by the clock, so that it does not depend on the load of the machine.
 #[derive(Debug)]
 struct FramePace {
     interval: Duration,
@@ -211,7 +209,7 @@ impl FramePace {
     }
 }
 
-/// A screen without secrets, as a viewer draws it.
+/// A screen for viewers, with masked secrets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MaskedScreen {
     cols: u16,
@@ -227,7 +225,8 @@ impl MaskedScreen {
         Self { cols: picture.cols, rows: picture.rows, state }
     }
 
-    /// Returns the difference from the content that a viewer has; all of it if the viewer has nothing, or another size.
+    /// Returns the difference from the screen of a viewer, if any. Returns the whole screen if the viewer has none, or
+    /// one of another size.
     pub(crate) fn change_from(&self, before: Option<&Self>) -> Option<ScreenChange> {
         let before = before.filter(|before| before.cols == self.cols && before.rows.len() == self.rows.len());
         if before == Some(self) {
@@ -290,7 +289,7 @@ fn style_attributes(style: &Style, wide: bool) -> String {
     let mut attributes = String::new();
     let mut colour = |prefix: char, colour: Colour| match colour {
         Colour::Default => {}
-        // Writing to a text does not fail.
+        // Ignore the result: writing to a string does not fail.
         Colour::Indexed(index) => drop(write!(attributes, "{prefix}{index},")),
         Colour::Rgb(rgb) => drop(write!(attributes, "{prefix}{rgb},")),
     };

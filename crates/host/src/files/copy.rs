@@ -9,24 +9,24 @@ use steplatch_ids::random_name;
 
 use super::{MachineFiles, TransferError};
 
-/// The way to write a file.
+/// Options of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CopyOptions {
-    /// The permissions of the written file. None for those of the file that it replaces, or else those of its source.
+    /// Permissions of the target. `None` for those of the file that it replaces, or else those of its source.
     pub mode: Option<u32>,
-    /// True if it may replace a file with another content.
+    /// True if the copy may replace a file with other content.
     pub replace: bool,
     /// Maximum length of the file, in bytes.
     pub limit: u64,
 }
 
-/// Maximum length of a file that reports none, such as those of `/proc`, in bytes. Only a read shows its end.
+/// Maximum length of a file that reports no length, such as those of `/proc`, in bytes. Only a read finds its end.
 const MAX_UNSIZED_BYTES: u64 = 256 << 20;
 
 /// A copied file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Copied {
-    /// The file in its place.
+    /// The written file.
     pub file: FileWritten,
     /// Its length in bytes.
     pub length: u64,
@@ -34,20 +34,20 @@ pub struct Copied {
     pub digest: FileDigest,
 }
 
-/// A file in the course of its copy. A drop before its end is requested removes the unfinished copy. Afterwards the
-/// machine of the target does: it may be putting the file in its place at that moment.
+/// Copy in progress. Dropping it removes the unfinished file, unless its end was already requested: then the target
+/// machine may be moving the file to its target, and removes an unfinished file itself.
 struct Writing<'a> {
     files: &'a MachineFiles,
     target: WriteTarget,
     digest: DigestBuilder,
     length: u64,
-    end_is_requested: bool,
+    is_end_requested: bool,
 }
 
 impl<'a> Writing<'a> {
     fn new(files: &'a MachineFiles, path: &Path) -> Self {
         let target = WriteTarget { path: path.to_owned(), transfer: random_name() };
-        Self { files, target, digest: DigestBuilder::default(), length: 0, end_is_requested: false }
+        Self { files, target, digest: DigestBuilder::default(), length: 0, is_end_requested: false }
     }
 
     async fn write(&mut self, bytes: Vec<u8>) -> Result<(), TransferError> {
@@ -67,7 +67,7 @@ impl<'a> Writing<'a> {
         if expected.is_some_and(|expected| expected != digest) {
             return Err(FileError::Damaged(self.target.path.display().to_string()).into());
         }
-        self.end_is_requested = true;
+        self.is_end_requested = true;
         let file = self.files.finish(self.target.clone(), length, digest, mode, replace).await?;
         Ok(Copied { file, length, digest })
     }
@@ -75,11 +75,11 @@ impl<'a> Writing<'a> {
 
 impl Drop for Writing<'_> {
     fn drop(&mut self) {
-        if self.end_is_requested {
+        if self.is_end_requested {
             return;
         }
         let (files, target) = (self.files.clone(), self.target.clone());
-        // Without a runtime the process ends; the host over there removes what it has later.
+        // Without a runtime the process is ending; the remote host later removes the unfinished file.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move { files.abandon(target).await });
         }
@@ -87,12 +87,12 @@ impl Drop for Writing<'_> {
 }
 
 impl MachineFiles {
-    /// Copies a file of this machine to `path` on another one, or on the same. `progress` receives the number of copied
-    /// bytes. The copy of a file that grows in the meantime has the length from the beginning.
+    /// Copies a file of this machine to a path on another machine, or on the same. `progress` receives the number of
+    /// copied bytes. If the source grows meanwhile, the copy has its initial length.
     ///
     /// # Errors
-    /// If the read of the source fails, it changes in the meantime or is longer than the limit, or the write of the
-    /// target fails. Then this removes the unfinished copy.
+    /// If reading or writing fails, or the source changes meanwhile or exceeds the limit. Then the unfinished copy is
+    /// removed.
     pub async fn copy(
         &self,
         source: (&Path, &FileFacts),
@@ -100,8 +100,8 @@ impl MachineFiles {
         options: CopyOptions,
         mut progress: impl FnMut(u64) + Send,
     ) -> Result<Copied, TransferError> {
-        let ((from, source), (other, path)) = (source, target);
-        if let Some(copied) = other.written_before().await? {
+        let ((source_path, source), (target_files, target_path)) = (source, target);
+        if let Some(copied) = target_files.written_before().await? {
             return Ok(copied);
         }
         match source.kind {
@@ -114,21 +114,21 @@ impl MachineFiles {
         if source.size > limit {
             return Err(too_long(source.size));
         }
-        let mode = match (options.mode, other.describe(path.to_owned()).await) {
+        let mode = match (options.mode, target_files.describe(target_path.to_owned()).await) {
             (Some(mode), _) => Some(mode),
             (None, Ok(_)) => None,
             (None, Err(TransferError::File(_))) => Some(source.mode),
             (None, Err(error)) => return Err(error),
         };
-        let mut writing = Writing::new(other, path);
-        let mut size = PieceSize::default();
+        let mut writing = Writing::new(target_files, target_path);
+        let mut piece_size = PieceSize::default();
         loop {
             let began = Instant::now();
-            // A file without a length, such as those of /proc, ends where a read returns nothing more.
-            let rest = if source.size == 0 { u64::MAX } else { source.size - writing.length };
-            let max_bytes = usize::try_from(rest).unwrap_or(usize::MAX).min(size.bytes());
-            let piece = self.read(from.to_owned(), source.identity, writing.length, max_bytes).await?;
-            let is_last = piece.bytes.is_empty() || piece.bytes.len() as u64 == rest;
+            // A file without a length, such as those of /proc, ends at an empty read.
+            let remaining_bytes = if source.size == 0 { u64::MAX } else { source.size - writing.length };
+            let max_bytes = usize::try_from(remaining_bytes).unwrap_or(usize::MAX).min(piece_size.bytes());
+            let piece = self.read(source_path.to_owned(), source.identity, writing.length, max_bytes).await?;
+            let is_last = piece.bytes.is_empty() || piece.bytes.len() as u64 == remaining_bytes;
             if piece.bytes.is_empty() && source.size != 0 {
                 return Err(FileError::Changed(source.path.clone()).into());
             }
@@ -142,13 +142,12 @@ impl MachineFiles {
             if is_last {
                 break;
             }
-            size = size.next(began.elapsed());
+            piece_size = piece_size.next(began.elapsed());
         }
-        // Compares the pieces with the file of the other machine. The content of a file without a length may differ
-        // each time.
+        // Compare the copied pieces with the source. The content of a file without a length may differ at each read.
         let expected = match source.size {
             0 => None,
-            length => Some(self.digest(from.to_owned(), source.identity, length).await?),
+            length => Some(self.digest(source_path.to_owned(), source.identity, length).await?),
         };
         let copied = writing.finish(expected, mode, options.replace).await;
         match copied {
@@ -162,7 +161,7 @@ impl MachineFiles {
     /// Writes a file.
     ///
     /// # Errors
-    /// If the write fails. Then this removes the unfinished copy.
+    /// If the write fails. Then the unfinished copy is removed.
     #[boxed]
     pub async fn put(
         &self,
@@ -175,17 +174,17 @@ impl MachineFiles {
             return Ok(copied);
         }
         let mut writing = Writing::new(self, path);
-        let mut size = PieceSize::default();
+        let mut piece_size = PieceSize::default();
         let mut rest = content;
         loop {
             let began = Instant::now();
-            let (piece, behind) = rest.split_at(rest.len().min(size.bytes()));
+            let (piece, after_piece) = rest.split_at(rest.len().min(piece_size.bytes()));
             writing.write(piece.to_vec()).await?;
-            rest = behind;
+            rest = after_piece;
             if rest.is_empty() {
                 break;
             }
-            size = size.next(began.elapsed());
+            piece_size = piece_size.next(began.elapsed());
         }
         writing.finish(None, mode, replace).await
     }
@@ -203,17 +202,17 @@ impl MachineFiles {
         limit: usize,
     ) -> Result<Vec<u8>, TransferError> {
         let mut content = Vec::new();
-        let mut size = PieceSize::default();
+        let mut piece_size = PieceSize::default();
         while content.len() < limit {
             let began = Instant::now();
-            let piece = (limit - content.len()).min(size.bytes());
-            let read = self.read(path.to_owned(), file.identity, offset + content.len() as u64, piece).await?;
-            let is_end = read.bytes.len() < piece;
-            content.extend(read.bytes);
+            let max_bytes = (limit - content.len()).min(piece_size.bytes());
+            let piece = self.read(path.to_owned(), file.identity, offset + content.len() as u64, max_bytes).await?;
+            let is_end = piece.bytes.len() < max_bytes;
+            content.extend(piece.bytes);
             if is_end {
                 break;
             }
-            size = size.next(began.elapsed());
+            piece_size = piece_size.next(began.elapsed());
         }
         Ok(content)
     }
@@ -237,7 +236,7 @@ mod tests {
         let path = folder.path().join("file");
         let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
         runtime.block_on(async {
-            let files = MachineFiles::here();
+            let files = MachineFiles::local();
             let mut writing = Writing::new(&files, &path);
             writing.write(b"content".to_vec()).await.unwrap();
             // The only thread for files is busy: the end waits in its queue.

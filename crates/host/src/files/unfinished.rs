@@ -1,4 +1,4 @@
-//! Unfinished copies of files here, for another machine. Removes a copy that its client does not finish.
+//! Unfinished copies of files that other machines send. A copy that its client does not finish is removed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,36 +9,35 @@ use steplatch_files::{WriteTarget, disk};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-/// Time that an unfinished file stays without another piece. Longer than a client waits for a lost connection before it
-/// gives up.
+/// Time after the last piece until an unfinished file is removed. Longer than a client waits for a lost connection.
 const UNFINISHED_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The unfinished files of a terminal host. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct UnfinishedFiles {
-    /// Each with the signal that a piece has come.
+    /// Unfinished files, each with the signal for a further piece.
     files: Arc<Mutex<HashMap<WriteTarget, Arc<Notify>>>>,
 }
 
 impl UnfinishedFiles {
-    /// Records a piece of a file. Removes the file if no other one follows within [`UNFINISHED_TIMEOUT`].
+    /// Records a piece of a file. Removes the file if no piece follows within [`UNFINISHED_TIMEOUT`].
     pub(crate) fn touch(&self, target: &WriteTarget) {
         let mut files = self.files.lock();
-        if let Some(touched) = files.get(target) {
-            touched.notify_one();
+        if let Some(piece_signal) = files.get(target) {
+            piece_signal.notify_one();
             return;
         }
-        let touched = Arc::new(Notify::new());
-        files.insert(target.clone(), touched.clone());
+        let piece_signal = Arc::new(Notify::new());
+        files.insert(target.clone(), piece_signal.clone());
         drop(files);
-        let (files, target) = (self.clone(), target.clone());
+        let (unfinished, target) = (self.clone(), target.clone());
         tokio::spawn(async move {
-            while timeout(UNFINISHED_TIMEOUT, touched.notified()).await.is_ok() {
-                if !files.files.lock().contains_key(&target) {
+            while timeout(UNFINISHED_TIMEOUT, piece_signal.notified()).await.is_ok() {
+                if !unfinished.files.lock().contains_key(&target) {
                     return;
                 }
             }
-            if files.take(&target) {
+            if unfinished.take(&target) {
                 crate::blocking::blocking(move || disk::abandon(&target)).await;
             }
         });
@@ -50,12 +49,12 @@ impl UnfinishedFiles {
     }
 
     fn take(&self, target: &WriteTarget) -> bool {
-        let touched = self.files.lock().remove(target);
-        // Its task ends.
-        if let Some(touched) = &touched {
-            touched.notify_one();
+        let piece_signal = self.files.lock().remove(target);
+        // End the task of the file.
+        if let Some(piece_signal) = &piece_signal {
+            piece_signal.notify_one();
         }
-        touched.is_some()
+        piece_signal.is_some()
     }
 
     /// Removes all unfinished files, at the end of the host.

@@ -1,9 +1,8 @@
-//! The connection to one terminal host on another machine. A lost connection gives way to a new one, for as long as the
-//! host is there.
+//! The connection to one terminal host on another machine, which is restored after a loss until the host ends.
 //!
-//! A session (`steplatch-link`) continues over the next connection for [`RECONNECT_TIMEOUT`], so that nothing notices a
-//! short loss: answers and output arrive. After that the session ends, and its requests have no answer;
-//! [`crate::HostedTerminal`] sends repeatable requests again over the next connection to the host.
+//! A session (`steplatch-link`) continues over the next connection within [`RECONNECT_TIMEOUT`], so that answers and
+//! output still arrive after a short loss. Later the session ends, and its requests get no answer.
+//! [`crate::HostedTerminal`] sends repeatable requests again over the next session.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -25,40 +24,44 @@ use crate::hosts::is_socket;
 use crate::relay::{MARK, MAX_LINE_BYTES, RelayHello, RelayReply, RelayRequest};
 use crate::wire::{Role, WIRE_VERSION};
 
-/// Time that a session waits for its next connection. Counted with the time that the machine is asleep: old input does
-/// not arrive hours later.
+/// Maximum time for which a session waits for its next connection. Includes the time that this machine is asleep, so
+/// that old input does not arrive hours later.
 pub const RECONNECT_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Time limit of a connection without a question for a person, until it reaches its relay.
+/// Time limit until a connection without questions reaches its relay.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Time limit of a connection that waits for a person's answer. The server over there ends it earlier
-/// (`LoginGraceTime`).
+/// Time limit of a connection that waits for a person's answer. The remote server ends it earlier (`LoginGraceTime`).
 const QUESTION_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Time limit of each of the two greetings of a host, over the link and from its connection.
+/// Time limit of each greeting of a host: that of the link, and that of the session.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Time limit of the exit code of a connection that has ended.
+/// Time limit for the exit code of an ended connection.
 const EXIT_CODE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The first pause before another try, and the longest.
-const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(60));
+/// First pause between connection attempts; each pause is twice as long as the last.
+const MIN_RETRY_PAUSE: Duration = Duration::from_millis(250);
 
-/// Minimum time of a connection after which the next attempt comes soon, and the longest pause after a shorter one: a machine
-/// that ends each connection at once costs few processes here, and a bad network delays little.
-const STEADY_TIME: Duration = Duration::from_secs(2);
+/// Maximum pause between connection attempts.
+const MAX_RETRY_PAUSE: Duration = Duration::from_secs(60);
+
+/// Minimum duration of a connection after which the next attempt follows soon.
+const MIN_STABLE_TIME: Duration = Duration::from_secs(2);
+
+/// Maximum pause after a shorter connection. It limits the processes that a machine causes by ending each connection at
+/// once, and delays little in a bad network.
 const MAX_SHORT_PAUSE: Duration = Duration::from_secs(1);
 
-/// A loss of the connection that has not ended.
+/// Current loss of a connection.
 #[derive(Debug, Clone)]
 pub(crate) struct Interruption {
     /// Start time.
     pub(crate) since: SystemTime,
     pub(crate) began: Instant,
-    /// Number of attempts to connect that have failed since, the last one included.
+    /// Number of failed attempts since the loss, which counts as the first.
     pub(crate) failures: u64,
-    /// Reason for the loss of the connection, or for its absence since.
+    /// Reason for the loss, or for the last failed attempt.
     pub(crate) why: ConnectFailure,
 }
 
@@ -75,34 +78,34 @@ pub(crate) enum Connection {
     Connecting,
     /// There is a session, and usually a connection that carries it.
     Up {
-        /// The session, as a connection to the host.
+        /// The session, used as a connection to the host.
         host: Host,
-        /// The session has no connection at the moment.
+        /// Set while the session has no connection.
         interrupted: Option<Interruption>,
     },
     /// There is no session.
     Down(Interruption),
     /// The host has ended.
-    Over {
-        /// Its process id over there; 0 without a connection so far.
+    Ended {
+        /// Its process id on its machine; 0 if it was never connected.
         pid: u32,
     },
 }
 
 impl Connection {
-    /// Returns the loss of the connection, if there is one.
+    /// Returns the current loss of the connection, if any.
     pub(crate) fn interruption(&self) -> Option<&Interruption> {
         match self {
             Self::Down(interruption) | Self::Up { interrupted: Some(interruption), .. } => Some(interruption),
-            Self::Connecting | Self::Up { interrupted: None, .. } | Self::Over { .. } => None,
+            Self::Connecting | Self::Up { interrupted: None, .. } | Self::Ended { .. } => None,
         }
     }
 }
 
-/// The result that an attempt to connect waits for.
+/// Result for which a request for a connection waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Awaited {
-    /// The connection. The wait outlasts failures that may pass.
+    /// The connection. Temporary failures do not end the wait.
     Connection,
     /// The connection, or the first failure.
     FirstFailure,
@@ -112,8 +115,9 @@ pub(crate) enum Awaited {
 #[derive(Debug)]
 pub(crate) struct Route {
     pub(crate) config: RemoteHostConfig,
-    /// The name of the client over there, and its identity.
+    /// Name of this client on the machine.
     pub(crate) client: String,
+    /// Identity of this client for sessions.
     pub(crate) client_id: SessionId,
     pub(crate) transport: Arc<dyn Transport>,
     pub(crate) questions: Arc<dyn QuestionWatch>,
@@ -122,13 +126,13 @@ pub(crate) struct Route {
 /// A relay that has reached a host.
 pub(crate) struct Reached {
     channel: Channel,
-    rest: BytesMut,
+    unread: BytesMut,
     pub(crate) version: String,
     pub(crate) socket: String,
     pub(crate) is_current: bool,
 }
 
-/// The outcome of a request for a host.
+/// Outcome of a request for a host.
 pub(crate) enum Dialed {
     Reached(Box<Reached>),
     /// The host has ended.
@@ -138,19 +142,19 @@ pub(crate) enum Dialed {
 impl Route {
     /// Connects, and requests a host from the relay.
     pub(crate) async fn dial(&self, request: &RelayRequest) -> Result<Dialed, ConnectFailure> {
-        let connection = |error: std::io::Error| ConnectFailure::Connection(error.to_string());
+        let connection_failure = |error: std::io::Error| ConnectFailure::Connection(error.to_string());
         let asked_before = self.questions.question_count(&self.config.name);
         let mut channel = self.transport.dial(&self.config, &self.client).await?;
-        let mut rest = BytesMut::new();
+        let mut unread = BytesMut::new();
         let reply = async {
-            let hello: RelayHello = line(&mut channel.reader, &mut rest, MARK).await?;
+            let hello: RelayHello = read_marked_line(&mut channel.reader, &mut unread, MARK).await?;
             let text = serde_json::to_string(request).map_err(std::io::Error::other)?;
             channel.writer.write_all(format!("{text}\n").as_bytes()).await?;
             channel.writer.flush().await?;
-            let reply: RelayReply = line(&mut channel.reader, &mut rest, "").await?;
+            let reply: RelayReply = read_marked_line(&mut channel.reader, &mut unread, "").await?;
             Ok::<_, std::io::Error>((hello, reply))
         };
-        let late = async {
+        let time_limit = async {
             sleep(DIAL_TIMEOUT).await;
             if self.questions.is_open(&self.config.name) {
                 sleep(QUESTION_TIMEOUT).await;
@@ -158,27 +162,27 @@ impl Route {
         };
         let reply = tokio::select! {
             reply = reply => reply,
-            () = late => Err(std::io::Error::new(std::io::ErrorKind::TimedOut, "the machine does not answer")),
+            () = time_limit => Err(std::io::Error::new(std::io::ErrorKind::TimedOut, "the machine does not answer")),
         };
         match reply {
-            // Other hosts there are of no use: their terminals are not those of this installation, or have notes.
+            // Ignore other hosts: hosts with terminals of this installation are in its notes.
             Ok((hello, RelayReply::Open { socket, is_current, others: _ })) => {
-                let is_wanted = match request {
+                let is_requested = match request {
                     RelayRequest::Open(requested) => *requested == socket,
                     RelayRequest::OpenCurrent | RelayRequest::OpenExisting => is_socket(&socket),
                 };
-                if !is_wanted {
+                if !is_requested {
                     return Err(ConnectFailure::Host("it names another host than was requested, or none".to_owned()));
                 }
                 let version = version_label(&hello.version);
-                Ok(Dialed::Reached(Box::new(Reached { channel, rest, version, socket, is_current })))
+                Ok(Dialed::Reached(Box::new(Reached { channel, unread, version, socket, is_current })))
             }
             Ok((_, RelayReply::Gone)) => Ok(Dialed::Gone),
             Ok((_, RelayReply::Failed(reason))) => Err(ConnectFailure::Host(printable(&reason))),
-            Err(error) if error.kind() == std::io::ErrorKind::TimedOut => Err(connection(error)),
+            Err(error) if error.kind() == std::io::ErrorKind::TimedOut => Err(connection_failure(error)),
             Err(_) => {
                 let Channel { errors, mut guard, reader, writer } = channel;
-                // A program that violates the protocol ends with its connection.
+                // Close the connection first, which also ends a program that violates the protocol.
                 drop((reader, writer));
                 let errors = errors.into_text().await;
                 let exit = timeout(EXIT_CODE_TIMEOUT, guard.exit_code()).await.ok().flatten();
@@ -190,29 +194,29 @@ impl Route {
     }
 }
 
-/// Reads lines until one has `mark`, and parses what follows there. A login shell may print before the mark, also without
-/// an end of line. `rest` receives the bytes after the line.
-async fn line<T: serde::de::DeserializeOwned>(
+/// Reads lines until one contains `mark`, and parses the text after the mark. A login shell may print text before the
+/// mark, also on the same line. `unread` receives the bytes after the line.
+async fn read_marked_line<T: serde::de::DeserializeOwned>(
     reader: &mut (impl AsyncRead + Unpin),
-    rest: &mut BytesMut,
+    unread: &mut BytesMut,
     mark: &str,
 ) -> std::io::Result<T> {
-    let mut read = 0;
+    let mut read_bytes = 0;
     loop {
-        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
-            let line = rest.split_to(end + 1);
-            read += line.len();
-            // Without a mark, each line is one: an empty one is at its beginning.
-            let marked = (0..line.len()).find(|at| line[*at..].starts_with(mark.as_bytes()));
-            if let Some(at) = marked {
-                return serde_json::from_slice(&line[at + mark.len()..]).map_err(std::io::Error::other);
+        while let Some(end) = unread.iter().position(|byte| *byte == b'\n') {
+            let line = unread.split_to(end + 1);
+            read_bytes += line.len();
+            // An empty mark is found at the beginning of any line.
+            let mark_start = (0..line.len()).find(|start| line[*start..].starts_with(mark.as_bytes()));
+            if let Some(start) = mark_start {
+                return serde_json::from_slice(&line[start + mark.len()..]).map_err(std::io::Error::other);
             }
         }
-        // A login shell may print before the relay does, but not without end.
-        if read + rest.len() > MAX_LINE_BYTES {
+        // Limit the output of a login shell before the relay's.
+        if read_bytes + unread.len() > MAX_LINE_BYTES {
             return Err(std::io::Error::other("no relay answers"));
         }
-        if reader.read_buf(rest).await? == 0 {
+        if reader.read_buf(unread).await? == 0 {
             return Err(std::io::ErrorKind::UnexpectedEof.into());
         }
     }
@@ -229,32 +233,32 @@ struct Shared {
     route: Arc<Route>,
     socket: String,
     connection: watch::Sender<Connection>,
-    /// True if it opens new terminals, as the relay that reached it last has reported.
+    /// True if the host opens new terminals, according to the last relay.
     opens_new: AtomicBool,
-    /// Tries at once instead of at the end of a pause.
+    /// Signal to connect at once instead of after a pause.
     retry: Notify,
-    supervising: OnceLock<tokio::task::AbortHandle>,
+    supervisor_task: OnceLock<tokio::task::AbortHandle>,
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        if let Some(supervising) = self.supervising.get() {
-            supervising.abort();
+        if let Some(supervisor_task) = self.supervisor_task.get() {
+            supervisor_task.abort();
         }
     }
 }
 
 impl RemoteHost {
-    /// Connects to the host of `socket`; `reached` is a relay that has reached it already.
+    /// Connects to the host of `socket`. `reached` is a relay that has already reached it.
     pub(crate) fn new(route: Arc<Route>, socket: String, reached: Option<Reached>, on_secret: OnSecret) -> Self {
         let connection = watch::Sender::new(Connection::Connecting);
         let opens_new = AtomicBool::new(false);
         let retry = Notify::new();
-        let shared = Arc::new(Shared { route, socket, connection, opens_new, retry, supervising: OnceLock::new() });
-        // It ends with the drop of the shared state, so it begins after that.
+        let shared = Arc::new(Shared { route, socket, connection, opens_new, retry, supervisor_task: OnceLock::new() });
+        // Start the supervisor after the shared state exists, whose drop ends it.
         let (route, socket) = (shared.route.clone(), shared.socket.clone());
         let supervisor = Supervisor { shared: Arc::downgrade(&shared), route, socket, on_secret };
-        let _ = shared.supervising.set(tokio::spawn(supervisor.run(reached)).abort_handle());
+        let _ = shared.supervisor_task.set(tokio::spawn(supervisor.run(reached)).abort_handle());
         Self { shared }
     }
 
@@ -263,12 +267,12 @@ impl RemoteHost {
         &self.shared.route.config.name
     }
 
-    /// Returns the name of its socket over there.
+    /// Returns the name of its socket on its machine.
     pub(crate) fn socket(&self) -> &str {
         &self.shared.socket
     }
 
-    /// Returns whether it opens new terminals, according to the last reply.
+    /// Returns whether the host opens new terminals, according to the last relay.
     pub(crate) fn opens_new(&self) -> bool {
         self.shared.opens_new.load(Ordering::Relaxed)
     }
@@ -284,7 +288,7 @@ impl RemoteHost {
     }
 
     /// Returns the session, if it has a connection now.
-    pub(crate) fn up(&self) -> Option<Host> {
+    pub(crate) fn connected_session(&self) -> Option<Host> {
         match &*self.shared.connection.borrow() {
             Connection::Up { host, interrupted: None } if !host.is_lost() => Some(host.clone()),
             _ => None,
@@ -300,11 +304,11 @@ impl RemoteHost {
     }
 
     /// Returns whether the host has ended.
-    pub(crate) fn is_over(&self) -> bool {
-        matches!(&*self.shared.connection.borrow(), Connection::Over { .. })
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(&*self.shared.connection.borrow(), Connection::Ended { .. })
     }
 
-    /// Tries to connect at once, if there is no connection.
+    /// Makes the supervisor connect at once, if there is no connection.
     pub(crate) fn retry(&self) {
         self.shared.retry.notify_one();
     }
@@ -312,79 +316,79 @@ impl RemoteHost {
     /// Returns the session once it has a connection.
     ///
     /// # Errors
-    /// If it has none for `patience`, the host has ended, or an attempt fails for a reason that only a person can
-    /// remove.
-    pub(crate) async fn reached(&self, patience: Duration) -> Result<Host, AskError> {
-        self.reached_until(patience, Awaited::Connection).await
+    /// If there is none within `patience`, the host has ended, or an attempt fails for a reason that needs a person.
+    pub(crate) async fn wait_until_connected(&self, patience: Duration) -> Result<Host, AskError> {
+        self.wait_for(patience, Awaited::Connection).await
     }
 
-    /// Does the same; with [`Awaited::FirstFailure`], any failure ends it.
-    pub(crate) async fn reached_until(&self, patience: Duration, until: Awaited) -> Result<Host, AskError> {
-        if let Some(host) = self.up() {
+    /// Like [`Self::wait_until_connected`]; with [`Awaited::FirstFailure`], any failure ends the wait.
+    pub(crate) async fn wait_for(&self, patience: Duration, until: Awaited) -> Result<Host, AskError> {
+        if let Some(host) = self.connected_session() {
             return Ok(host);
         }
         let mut follow = self.follow();
-        // The cause of an earlier failure may have passed by now: this attempt counts.
-        let before = follow.borrow_and_update().interruption().map_or(0, |interruption| interruption.failures);
+        // Ignore earlier failures, whose cause may have disappeared: only a new attempt counts.
+        let earlier_failures =
+            follow.borrow_and_update().interruption().map_or(0, |interruption| interruption.failures);
         self.retry();
-        let up = async {
+        let wait = async {
             loop {
                 match &*follow.borrow_and_update() {
                     Connection::Up { host, interrupted: None } if !host.is_lost() => return Ok(host.clone()),
-                    Connection::Over { pid } => return Err(self.ended(*pid)),
+                    Connection::Ended { pid } => return Err(self.ended_error(*pid)),
                     other => {
                         if let Some(interruption) = other.interruption()
-                            && interruption.failures > before
-                            && (until == Awaited::FirstFailure || !interruption.why.is_passing())
+                            && interruption.failures > earlier_failures
+                            && (until == Awaited::FirstFailure || !interruption.why.is_temporary())
                         {
-                            return Err(self.not_connected(interruption));
+                            return Err(self.not_connected_error(interruption));
                         }
                     }
                 }
                 if follow.changed().await.is_err() {
-                    return Err(self.ended(0));
+                    return Err(self.ended_error(0));
                 }
             }
         };
-        match timeout(patience, up).await {
+        match timeout(patience, wait).await {
             Ok(reached) => reached,
-            Err(_) => Err(self.trouble()),
+            Err(_) => Err(self.connection_error()),
         }
     }
 
-    /// Waits until the session has had no connection for `limit`, or a person has to do something for the next one.
-    /// Returns the problem; none if the session has ended.
-    pub(crate) async fn stalled(&self, limit: Duration) -> Option<AskError> {
+    /// Waits until the session has had no connection for `limit`, or a person has to act before the next connection.
+    /// Returns the error; `None` if the session has ended.
+    pub(crate) async fn wait_until_stalled(&self, limit: Duration) -> Option<AskError> {
         let mut follow = self.follow();
         loop {
             let began = match &*follow.borrow_and_update() {
                 Connection::Up { interrupted: None, .. } => None,
-                Connection::Up { interrupted: Some(interruption), .. } if !interruption.why.is_passing() => {
-                    return Some(self.not_connected(interruption));
+                Connection::Up { interrupted: Some(interruption), .. } if !interruption.why.is_temporary() => {
+                    return Some(self.not_connected_error(interruption));
                 }
                 Connection::Up { interrupted: Some(interruption), .. } => Some(interruption.began),
-                Connection::Connecting | Connection::Down(_) | Connection::Over { .. } => return None,
+                Connection::Connecting | Connection::Down(_) | Connection::Ended { .. } => return None,
             };
-            let over = async {
+            let time_limit = async {
                 match began {
                     Some(began) => tokio::time::sleep_until(began + limit).await,
                     None => std::future::pending().await,
                 }
             };
             tokio::select! {
-                () = over => return Some(self.trouble()),
+                () = time_limit => return Some(self.connection_error()),
                 changed = follow.changed() => if changed.is_err() { return None },
             }
         }
     }
 
-    /// Waits until the host has sent nothing for `limit` over one connection. Time without a connection does not count.
-    pub(crate) async fn silence(&self, host: &Host, limit: Duration) {
+    /// Waits until the host has sent nothing for `limit` over a connection. Time without a connection does not count.
+    pub(crate) async fn wait_until_silent(&self, host: &Host, limit: Duration) {
         let mut follow = self.follow();
         loop {
             let is_up = |connection: &Connection| matches!(connection, Connection::Up { interrupted: None, .. });
             if follow.wait_for(is_up).await.is_err() {
-                // The end of the session ends the request.
+                // The host was dropped; the end of the session ends the request.
                 return std::future::pending().await;
             }
             let read_count = host.read_count();
@@ -395,12 +399,12 @@ impl RemoteHost {
         }
     }
 
-    /// Returns the problem of the connection.
-    pub(crate) fn trouble(&self) -> AskError {
+    /// Returns the error for the current state of the connection.
+    pub(crate) fn connection_error(&self) -> AskError {
         match &*self.shared.connection.borrow() {
-            Connection::Over { pid } => self.ended(*pid),
+            Connection::Ended { pid } => self.ended_error(*pid),
             Connection::Down(interruption) | Connection::Up { interrupted: Some(interruption), .. } => {
-                self.not_connected(interruption)
+                self.not_connected_error(interruption)
             }
             Connection::Connecting | Connection::Up { .. } => AskError::NotConnected {
                 host: self.shared.route.config.name.clone(),
@@ -410,26 +414,26 @@ impl RemoteHost {
         }
     }
 
-    /// Returns the error of a request without an answer and with an unknown outcome.
-    pub(crate) fn unanswered(&self) -> AskError {
+    /// Returns the error for a request without an answer, whose outcome is unknown.
+    pub(crate) fn unanswered_error(&self) -> AskError {
         match &*self.shared.connection.borrow() {
-            Connection::Over { pid } => self.ended(*pid),
+            Connection::Ended { pid } => self.ended_error(*pid),
             _ => AskError::ConnectionLost { host: self.shared.route.config.name.clone() },
         }
     }
 
-    /// Returns that the host does not answer over a working connection.
-    pub(crate) fn silent(&self) -> AskError {
+    /// Returns the error for a host that does not answer over a working connection.
+    pub(crate) fn silent_error(&self) -> AskError {
         AskError::RemoteHostSilent { host: self.shared.route.config.name.clone() }
     }
 
-    /// Returns that the host has sent what no terminal host sends.
+    /// Logs and returns the error for a reply that no valid host sends.
     pub(crate) fn implausible(&self, what: &'static str) -> AskError {
         tracing::warn!(host = self.shared.route.config.name, what, "a machine sent an answer that cannot be");
         AskError::Implausible { host: self.shared.route.config.name.clone(), what }
     }
 
-    fn not_connected(&self, interruption: &Interruption) -> AskError {
+    fn not_connected_error(&self, interruption: &Interruption) -> AskError {
         AskError::NotConnected {
             host: self.shared.route.config.name.clone(),
             since: Some(interruption.since),
@@ -437,12 +441,12 @@ impl RemoteHost {
         }
     }
 
-    fn ended(&self, pid: u32) -> AskError {
+    fn ended_error(&self, pid: u32) -> AskError {
         AskError::RemoteHostLost { host: self.shared.route.config.name.clone(), pid }
     }
 }
 
-/// The task that connects, and connects again.
+/// Task that connects, and reconnects after a loss.
 struct Supervisor {
     shared: std::sync::Weak<Shared>,
     route: Arc<Route>,
@@ -450,34 +454,34 @@ struct Supervisor {
     on_secret: OnSecret,
 }
 
-/// A session that may continue.
+/// A session that can be resumed.
 struct OpenSession {
     session: Session,
     id: SessionId,
     local: UnixStream,
-    /// The far end of `local`, until the host is spoken to through it.
-    speaker: Option<UnixStream>,
-    /// True if the host has welcomed it.
+    /// Other end of `local`, until a [`Host`] uses it.
+    host_stream: Option<UnixStream>,
+    /// True if the host knows the session.
     is_known: bool,
-    /// Time of the loss of its last connection.
-    lost: Option<Duration>,
+    /// Time of the loss of its last connection, since the start of the machine.
+    lost_at: Option<Duration>,
 }
 
 impl OpenSession {
     fn new() -> std::io::Result<Self> {
-        let (local, speaker) = UnixStream::pair()?;
+        let (local, host_stream) = UnixStream::pair()?;
         let id = SessionId::random();
-        Ok(Self { session: Session::new(), id, local, speaker: Some(speaker), is_known: false, lost: None })
+        Ok(Self { session: Session::new(), id, local, host_stream: Some(host_stream), is_known: false, lost_at: None })
     }
 
-    /// Returns the remaining time until its next connection.
+    /// Returns the remaining time for its next connection.
     fn time_left(&self) -> Duration {
-        let away = self.lost.map_or(Duration::ZERO, |lost| since_boot().saturating_sub(lost));
-        RECONNECT_TIMEOUT.saturating_sub(away)
+        let time_lost = self.lost_at.map_or(Duration::ZERO, |lost| since_boot().saturating_sub(lost));
+        RECONNECT_TIMEOUT.saturating_sub(time_lost)
     }
 }
 
-/// Returns the time since the machine's start, with the time that it was asleep.
+/// Returns the time since the start of this machine, including the time that it was asleep.
 fn since_boot() -> Duration {
     let time = clock_gettime(ClockId::Boottime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
@@ -487,7 +491,7 @@ fn since_boot() -> Duration {
 impl Supervisor {
     async fn run(self, mut reached: Option<Reached>) {
         let mut session: Option<OpenSession> = None;
-        let mut pause = RETRY_PAUSES.0;
+        let mut pause = MIN_RETRY_PAUSE;
         loop {
             let dialed = match reached.take() {
                 Some(reached) => Ok(Dialed::Reached(Box::new(reached))),
@@ -501,11 +505,11 @@ impl Supervisor {
                     let carried = self.carry(*reached, &mut session).await;
                     match carried {
                         Ok(failure) => {
-                            let is_steady = began.elapsed() >= STEADY_TIME;
-                            pause = pause.min(if is_steady { RETRY_PAUSES.0 } else { MAX_SHORT_PAUSE });
+                            let is_stable = began.elapsed() >= MIN_STABLE_TIME;
+                            pause = pause.min(if is_stable { MIN_RETRY_PAUSE } else { MAX_SHORT_PAUSE });
                             failure
                         }
-                        // The host is there and has forgotten the session: another one begins at once.
+                        // The host has forgotten the session: begin another one at once.
                         Err(_) if was_known && session.is_none() => continue,
                         Err(failure) => failure,
                     }
@@ -514,28 +518,28 @@ impl Supervisor {
             };
             session.take_if(|open| open.time_left().is_zero());
             let Some(shared) = self.shared.upgrade() else { return };
-            let is_passing = failure.is_passing();
+            let is_temporary = failure.is_temporary();
             interrupt(&shared.connection, failure, session.is_some());
             let waiting = async {
                 tokio::select! {
                     () = shared.retry.notified() => {}
-                    // A question for a person must not repeat again and again.
-                    () = sleep(pause), if is_passing => {}
+                    // Do not repeat a question for a person.
+                    () = sleep(pause), if is_temporary => {}
                 }
             };
             match session.as_ref().map(OpenSession::time_left) {
-                Some(left) => {
-                    if timeout(left, waiting).await.is_err() {
+                Some(remaining) => {
+                    if timeout(remaining, waiting).await.is_err() {
                         self.give_up(&mut session);
                     }
                 }
                 None => waiting.await,
             }
-            pause = (pause * 2).min(RETRY_PAUSES.1);
+            pause = (pause * 2).min(MAX_RETRY_PAUSE);
         }
     }
 
-    /// Connects to the relay and requests the host. Ends a session whose time has run out in the meantime.
+    /// Connects to the relay and requests the host. Ends the session if its time runs out meanwhile.
     async fn dial(&self, session: &mut Option<OpenSession>) -> Result<Dialed, ConnectFailure> {
         let request = RelayRequest::Open(self.socket.clone());
         let dialing = self.route.dial(&request);
@@ -550,7 +554,7 @@ impl Supervisor {
         }
     }
 
-    /// Ends a session that was without a connection for too long. The reason for the loss stays.
+    /// Ends a session that was without a connection for too long. Keeps the reason for the loss.
     fn give_up(&self, session: &mut Option<OpenSession>) {
         *session = None;
         if let Some(shared) = self.shared.upgrade()
@@ -560,20 +564,23 @@ impl Supervisor {
         }
     }
 
-    /// Carries the session over a connection until it ends. Returns why it ended; as an error, why it did not begin.
+    /// Carries the session over a connection until the connection ends. Returns the reason for its end.
+    ///
+    /// # Errors
+    /// If the session did not begin, with the reason.
     async fn carry(
         &self,
         reached: Reached,
         session: &mut Option<OpenSession>,
     ) -> Result<ConnectFailure, ConnectFailure> {
-        let connection = |error: &dyn std::fmt::Display| ConnectFailure::Connection(error.to_string());
-        let Reached { channel, mut rest, is_current, .. } = reached;
+        let connection_failure = |error: &dyn std::fmt::Display| ConnectFailure::Connection(error.to_string());
+        let Reached { channel, mut unread, is_current, .. } = reached;
         if let Some(shared) = self.shared.upgrade() {
             shared.opens_new.store(is_current, Ordering::Relaxed);
         }
         let Channel { mut reader, mut writer, errors, guard } = channel;
         if session.is_none() {
-            *session = Some(OpenSession::new().map_err(|error| connection(&error))?);
+            *session = Some(OpenSession::new().map_err(|error| connection_failure(&error))?);
         }
         let open = session.as_mut().expect("a session was begun if there was none");
         let hello = Hello {
@@ -583,15 +590,15 @@ impl Supervisor {
             is_new: !open.is_known,
         };
         let greeted =
-            timeout(GREETING_TIMEOUT, greet(&mut open.session, hello, &mut reader, &mut writer, &mut rest)).await;
+            timeout(GREETING_TIMEOUT, greet(&mut open.session, hello, &mut reader, &mut writer, &mut unread)).await;
         match greeted {
             Ok(Ok(())) => {}
-            Ok(Err(GreetError::Io(error))) => return Err(connection(&error)),
-            Err(_) => return Err(connection(&"the terminal host there does not greet")),
+            Ok(Err(GreetError::Io(error))) => return Err(connection_failure(&error)),
+            Err(_) => return Err(connection_failure(&"the terminal host there does not greet")),
             Ok(Err(GreetError::Refused(SessionRefusal::Unknown))) => {
-                // Another session begins.
+                // Begin another session.
                 *session = None;
-                return Err(connection(&SessionRefusal::Unknown));
+                return Err(connection_failure(&SessionRefusal::Unknown));
             }
             Ok(Err(error)) => {
                 *session = None;
@@ -599,9 +606,9 @@ impl Supervisor {
             }
         }
         open.is_known = true;
-        open.lost = None;
-        let meeting = open.speaker.take().map(|speaker| self.meet(speaker));
-        if meeting.is_none()
+        open.lost_at = None;
+        let greeting = open.host_stream.take().map(|stream| self.greet_host(stream));
+        if greeting.is_none()
             && let Some(shared) = self.shared.upgrade()
         {
             shared.connection.send_if_modified(|connection| match connection {
@@ -609,25 +616,25 @@ impl Supervisor {
                 _ => false,
             });
         }
-        let mut is_met = meeting.is_none();
+        let mut is_greeted = greeting.is_none();
         let ended = {
-            let pumping = pump(&mut open.session, &mut open.local, &mut reader, &mut writer, &mut rest);
+            let pumping = pump(&mut open.session, &mut open.local, &mut reader, &mut writer, &mut unread);
             tokio::pin!(pumping);
-            let met = async {
-                match meeting {
-                    Some(meeting) => meeting.await,
+            let greeted = async {
+                match greeting {
+                    Some(greeting) => greeting.await,
                     None => Ok(()),
                 }
             };
             tokio::select! {
                 biased;
                 ended = &mut pumping => Ok(ended),
-                met = met => match met {
+                greeted = greeted => match greeted {
                     Ok(()) => {
-                        is_met = true;
+                        is_greeted = true;
                         tokio::select! {
                             ended = pumping => Ok(ended),
-                            () = self.broken() => Err(connection(&"the terminal host there sent what is no message")),
+                            () = self.wait_for_violation() => Err(connection_failure(&"the terminal host there sent what is no message")),
                         }
                     }
                     Err(failure) => Err(failure),
@@ -641,8 +648,8 @@ impl Supervisor {
                 return Err(failure);
             }
         };
-        if ended.is_resumable() && is_met {
-            open.lost = Some(since_boot());
+        if ended.is_resumable() && is_greeted {
+            open.lost_at = Some(since_boot());
         } else {
             *session = None;
         }
@@ -655,39 +662,39 @@ impl Supervisor {
         let last = output.lines().map(str::trim).rfind(|line| !line.is_empty());
         Ok(match last {
             Some(last) => explain(&self.route.config.name, &self.route.config.ssh, last, false, None),
-            None if ended.is_violation() && !is_met => ConnectFailure::Protocol(ended.to_string()),
-            None => connection(&ended),
+            None if ended.is_violation() && !is_greeted => ConnectFailure::Protocol(ended.to_string()),
+            None => connection_failure(&ended),
         })
     }
 
-    /// Speaks to the host through a new session.
-    fn meet(&self, speaker: UnixStream) -> impl Future<Output = Result<(), ConnectFailure>> + use<> {
+    /// Greets the host through a new session, and publishes the connection.
+    fn greet_host(&self, stream: UnixStream) -> impl Future<Output = Result<(), ConnectFailure>> + use<> {
         let (on_secret, shared) = (self.on_secret.clone(), self.shared.clone());
         let name = self.route.config.name.clone();
         let ssh = self.route.config.ssh.clone();
         async move {
-            let connection = |text: String| ConnectFailure::Connection(text);
+            let connection_failure = |text: String| ConnectFailure::Connection(text);
             let peer = Peer::Elsewhere { host: name.clone() };
-            let host = timeout(GREETING_TIMEOUT, Host::from_stream(speaker, peer, Role::Visitor, &on_secret)).await;
-            let host = host.map_err(|_| connection("the terminal host there does not answer".to_owned()))?;
+            let host = timeout(GREETING_TIMEOUT, Host::from_stream(stream, peer, Role::Visitor, &on_secret)).await;
+            let host = host.map_err(|_| connection_failure("the terminal host there does not answer".to_owned()))?;
             let host =
                 host.map_err(|error| match error.get_ref().and_then(|cause| cause.downcast_ref::<AskError>()) {
-                    // The link carries on.
+                    // The session ended although the link works.
                     Some(AskError::HostLost { .. } | AskError::RemoteHostLost { .. }) => {
                         ConnectFailure::Protocol("the terminal host there sent what is no message".to_owned())
                     }
                     Some(AskError::Garbled(_) | AskError::Implausible { .. } | AskError::Refused(_)) => {
                         ConnectFailure::Protocol(error.to_string())
                     }
-                    _ => connection(error.to_string()),
+                    _ => connection_failure(error.to_string()),
                 })?;
             if !host.is_understood() {
-                let said = format!(
+                let message = format!(
                     "version {}, protocol {} instead of {WIRE_VERSION}",
                     host.greeting().version,
                     host.greeting().wire
                 );
-                return Err(ConnectFailure::TooOld { host: name, ssh, said });
+                return Err(ConnectFailure::TooOld { host: name, ssh, message });
             }
             if let Some(shared) = shared.upgrade() {
                 shared.connection.send_replace(Connection::Up { host, interrupted: None });
@@ -696,8 +703,8 @@ impl Supervisor {
         }
     }
 
-    /// Waits until the host has broken the protocol of the session, whose connection stays.
-    async fn broken(&self) {
+    /// Waits until the host has violated the protocol of the session, while the connection works.
+    async fn wait_for_violation(&self) {
         let host = self.shared.upgrade().and_then(|shared| match &*shared.connection.borrow() {
             Connection::Up { host, .. } => Some(host.clone()),
             _ => None,
@@ -714,17 +721,17 @@ impl Supervisor {
                 Connection::Up { host, .. } => host.greeting().pid,
                 _ => 0,
             };
-            shared.connection.send_replace(Connection::Over { pid });
+            shared.connection.send_replace(Connection::Ended { pid });
         }
     }
 }
 
-/// Returns the reason that there is no connection.
+/// Returns the reason why there is no connection.
 fn last_failure(connection: &watch::Sender<Connection>) -> Option<ConnectFailure> {
     connection.borrow().interruption().map(|interruption| interruption.why.clone())
 }
 
-/// Records that there is no connection, with the newest reason. The time at which the loss began stays.
+/// Records a loss or a failed attempt with its reason. Keeps the start time of the loss.
 fn interrupt(connection: &watch::Sender<Connection>, why: ConnectFailure, has_session: bool) {
     connection.send_modify(|connection| {
         let interruption = match connection.interruption().cloned() {
@@ -733,7 +740,7 @@ fn interrupt(connection: &watch::Sender<Connection>, why: ConnectFailure, has_se
         };
         match connection {
             Connection::Up { interrupted, host } if has_session && !host.is_lost() => *interrupted = Some(interruption),
-            Connection::Over { .. } => {}
+            Connection::Ended { .. } => {}
             other => *other = Connection::Down(interruption),
         }
     });

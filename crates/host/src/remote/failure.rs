@@ -1,39 +1,39 @@
-//! Reasons why a connection to a machine has failed, and what to do: read from the output of OpenSSH and the shell over
-//! there. Pure.
+//! Reasons why a connection to a machine has failed, and what to do. They are read from the output of OpenSSH and the
+//! remote shell. Pure.
 
 use crate::client::is_printable;
 
-/// Output of the script over there without an installed steplatch.
-pub(super) const MISSING: &str = "steplatch: not installed for this user";
+/// Output of the remote script if steplatch is not installed.
+pub(super) const NOT_INSTALLED_TEXT: &str = "steplatch: not installed for this user";
 
 /// Reason why a connection to a machine has failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectFailure {
     /// The name of the machine is unknown.
-    #[error("{said}; check the name with 'ssh {ssh}'")]
+    #[error("{message}; check the name with 'ssh {ssh}'")]
     UnknownHost {
         /// The destination.
         ssh: String,
         /// Error text of `ssh`.
-        said: String,
+        message: String,
     },
-    /// The machine did not take the user's keys or answers.
-    #[error("{said}; check with 'ssh {ssh}' which key or password it takes")]
+    /// The machine did not accept the user's keys or answers.
+    #[error("{message}; check with 'ssh {ssh}' which key or password it takes")]
     Refused {
         /// The destination.
         ssh: String,
         /// Error text of `ssh`.
-        said: String,
+        message: String,
     },
-    /// The machine's key is not the known one, or the user has not accepted it.
-    #[error("{said}; check the key of the machine with 'ssh {ssh}'")]
+    /// The machine's key differs from the known one, or the user has not accepted it.
+    #[error("{message}; check the key of the machine with 'ssh {ssh}'")]
     HostKey {
         /// The destination.
         ssh: String,
         /// Error text of `ssh`.
-        said: String,
+        message: String,
     },
-    /// A question of `ssh` has no answer.
+    /// A question of `ssh` was not answered.
     #[error(
         "ssh asked a question that was not answered; run 'steplatch hosts check {host}' and answer it there, or at its gate"
     )]
@@ -41,7 +41,7 @@ pub enum ConnectFailure {
         /// The name of the host.
         host: String,
     },
-    /// Steplatch is not there.
+    /// Steplatch is not installed on the machine.
     #[error("steplatch is not installed there; install it with 'steplatch hosts add {host} --ssh {ssh} --install'")]
     NotInstalled {
         /// The name of the host.
@@ -49,9 +49,9 @@ pub enum ConnectFailure {
         /// The destination.
         ssh: String,
     },
-    /// Steplatch is there and does not know the relay.
+    /// The installed version of steplatch has no relay.
     #[error(
-        "steplatch there is too old for terminals from here ({said}); 'steplatch hosts add {host} --ssh {ssh} --install' installs this version beside it"
+        "steplatch there is too old for terminals from here ({message}); 'steplatch hosts add {host} --ssh {ssh} --install' installs this version beside it"
     )]
     TooOld {
         /// The name of the host.
@@ -59,12 +59,12 @@ pub enum ConnectFailure {
         /// The destination.
         ssh: String,
         /// Its error text.
-        said: String,
+        message: String,
     },
-    /// The start of the terminal host over there failed.
+    /// The start of the remote terminal host failed.
     #[error("the terminal host there was not started: {0}")]
     Host(String),
-    /// The program there speaks another protocol, or breaks it: a further attempt would meet the same program.
+    /// The remote program speaks another protocol or violates it, so that another attempt would fail as well.
     #[error("{0}; 'steplatch hosts add' with --install installs this version there")]
     Protocol(String),
     /// The connection failed, or broke.
@@ -73,44 +73,45 @@ pub enum ConnectFailure {
 }
 
 impl ConnectFailure {
-    /// Returns whether another attempt may help without a person's action. There are no repeated attempts after a
-    /// failure that a person has to settle first.
-    pub(crate) fn is_passing(&self) -> bool {
+    /// Returns whether another attempt may succeed without a person's action. Only then are attempts repeated.
+    pub(crate) fn is_temporary(&self) -> bool {
         matches!(self, Self::Connection(_) | Self::UnknownHost { .. })
     }
 }
 
-/// The exit code of `ssh` where the connection itself failed. Any other one is that of the program over there.
-const SSH_FAILED: i32 = 255;
+/// Exit code of `ssh` if the connection itself failed. Other codes are those of the remote program.
+const SSH_FAILURE_CODE: i32 = 255;
 
-/// Reads why a connection to `host` ended before its relay greeted, from its printed errors and its exit code, if there
-/// is one.
+/// Returns the reason why a connection to `host` ended before its relay greeted, from its error output and its exit
+/// code, if any. `asked` is true if `ssh` has asked a question.
 pub(crate) fn explain(host: &str, ssh: &str, errors: &str, asked: bool, exit: Option<i32>) -> ConnectFailure {
     let (host, ssh) = (host.to_owned(), ssh.to_owned());
     let lines: Vec<&str> = errors.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    let with = |words: &[&str]| {
+    let find_line = |words: &[&str]| {
         let found = lines.iter().rev().find(|line| words.iter().any(|word| line.contains(word)));
         found.map(|line| printable(line))
     };
-    if lines.iter().any(|line| line.contains(MISSING)) {
+    if lines.iter().any(|line| line.contains(NOT_INSTALLED_TEXT)) {
         return ConnectFailure::NotInstalled { host, ssh };
     }
-    if let Some(said) = with(&["unrecognized subcommand", "unexpected argument"]) {
-        return ConnectFailure::TooOld { host, ssh, said };
+    if let Some(message) = find_line(&["unrecognized subcommand", "unexpected argument"]) {
+        return ConnectFailure::TooOld { host, ssh, message };
     }
-    if let Some(code) = exit.filter(|code| *code != SSH_FAILED) {
-        let said = lines.last().map_or_else(|| "it ended without a word".to_owned(), |last| printable(last));
-        return ConnectFailure::Host(format!("{said} (exit code {code})"));
+    if let Some(code) = exit.filter(|code| *code != SSH_FAILURE_CODE) {
+        let message = lines.last().map_or_else(|| "it ended without a word".to_owned(), |last| printable(last));
+        return ConnectFailure::Host(format!("{message} (exit code {code})"));
     }
-    let is_offline = with(&["Temporary failure in name resolution"]).is_some();
-    if let Some(said) = with(&["Could not resolve hostname", "Name or service not known"]).filter(|_| !is_offline) {
-        return ConnectFailure::UnknownHost { ssh, said };
+    let is_offline = find_line(&["Temporary failure in name resolution"]).is_some();
+    if let Some(message) =
+        find_line(&["Could not resolve hostname", "Name or service not known"]).filter(|_| !is_offline)
+    {
+        return ConnectFailure::UnknownHost { ssh, message };
     }
-    if let Some(said) = with(&["Host key verification failed", "REMOTE HOST IDENTIFICATION HAS CHANGED"]) {
-        return if asked { ConnectFailure::Unanswered { host } } else { ConnectFailure::HostKey { ssh, said } };
+    if let Some(message) = find_line(&["Host key verification failed", "REMOTE HOST IDENTIFICATION HAS CHANGED"]) {
+        return if asked { ConnectFailure::Unanswered { host } } else { ConnectFailure::HostKey { ssh, message } };
     }
-    if let Some(said) = with(&["Permission denied", "Too many authentication failures"]) {
-        return if asked { ConnectFailure::Unanswered { host } } else { ConnectFailure::Refused { ssh, said } };
+    if let Some(message) = find_line(&["Permission denied", "Too many authentication failures"]) {
+        return if asked { ConnectFailure::Unanswered { host } } else { ConnectFailure::Refused { ssh, message } };
     }
     match lines.last() {
         Some(last) => ConnectFailure::Connection(printable(last)),
@@ -118,7 +119,7 @@ pub(crate) fn explain(host: &str, ssh: &str, errors: &str, asked: bool, exit: Op
     }
 }
 
-/// Returns the printable characters of a foreign line, 200 at most.
+/// Returns the first 200 printable characters of a foreign line.
 pub(super) fn printable(line: &str) -> String {
     line.chars().filter(|character| is_printable(*character)).take(200).collect()
 }
@@ -146,10 +147,10 @@ mod tests {
             ("\x1b[31mred\x1b[0m\n", "[31mred[0m"),
         ];
         for (errors, expected) in cases {
-            let said = explain("build", "box", errors, false, None).to_string();
-            assert!(said.contains(expected), "{said}");
-            assert!(!said.contains('\x1b'));
-            assert_eq!(explain("build", "box", errors, false, Some(255)).to_string(), said);
+            let message = explain("build", "box", errors, false, None).to_string();
+            assert!(message.contains(expected), "{message}");
+            assert!(!message.contains('\x1b'));
+            assert_eq!(explain("build", "box", errors, false, Some(255)).to_string(), message);
         }
     }
 
@@ -165,8 +166,8 @@ mod tests {
         ];
         for (errors, code, expected) in cases {
             let failure = explain("build", "box", errors, false, Some(code));
-            assert!(matches!(&failure, ConnectFailure::Host(said) if said.contains(expected)), "{failure:?}");
-            assert!(!failure.is_passing());
+            assert!(matches!(&failure, ConnectFailure::Host(message) if message.contains(expected)), "{failure:?}");
+            assert!(!failure.is_temporary());
         }
         let missing = explain("build", "box", "steplatch: not installed for this user\n", false, Some(127));
         assert!(matches!(missing, ConnectFailure::NotInstalled { .. }));
@@ -174,7 +175,7 @@ mod tests {
 
     #[test]
     fn what_a_person_has_to_settle_is_not_tried_again_and_again() {
-        let passing = |errors: &str, asked| explain("build", "box", errors, asked, Some(255)).is_passing();
+        let passing = |errors: &str, asked| explain("build", "box", errors, asked, Some(255)).is_temporary();
         assert!(passing("ssh: connect to host box port 22: Connection timed out", false));
         assert!(passing("client_loop: send disconnect: Broken pipe", false));
         let offline = "ssh: Could not resolve hostname box: Temporary failure in name resolution";

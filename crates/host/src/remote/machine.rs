@@ -1,4 +1,4 @@
-//! A remote host: its terminal-host processes (usually one), and the notes about them.
+//! A remote machine: its terminal hosts (usually one), and the notes about them.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
@@ -29,26 +29,29 @@ use crate::terminal::HostedTerminal;
 use crate::wire::is_of_run;
 use crate::wire::{Ask, BoundedList, OpenedTerminal, Refusal};
 
-/// Extra time after its own timeout that a request waits for the reason of a connection failure.
+/// Time after its timeout for which a request waits for the reason of a failed connection.
 const REASON_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// First and maximum delay between connection attempts of a request that retries.
-const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
+/// First pause between connection attempts of a request; each pause is twice as long as the last.
+const MIN_RETRY_PAUSE: Duration = Duration::from_millis(250);
+
+/// Maximum pause between connection attempts of a request.
+const MAX_RETRY_PAUSE: Duration = Duration::from_secs(10);
 
 /// Maximum number of remembered lost terminals.
 const MAX_LOST_TERMINALS: usize = 1000;
 
-/// Maximum number of terminal hosts of a machine: the current one, and older versions that still keep terminals. Each has its
-/// own connection.
+/// Maximum number of terminal hosts of a machine: the current one, and older versions that still keep terminals. Each
+/// has its own connection.
 const MAX_HOSTS: usize = 8;
 
 /// Maximum number of terminals that a host lists.
 const MAX_LISTED: usize = 1000;
 
-/// Maximum number of unanswered openings that one look-up covers.
+/// Maximum number of unanswered openings that one list looks up.
 const MAX_LOOKED_UP: usize = 16;
 
-/// Time limit of the look-ups of a list. A list waits for them after its own answer.
+/// Time limit of the look-ups of one list, which follow its answer.
 const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A remote host that the daemon opens terminals on.
@@ -59,7 +62,7 @@ pub(crate) struct Machine {
     folder: PathBuf,
     secrets: Arc<dyn MachineSecretSink>,
     hosts: Mutex<Vec<RemoteHost>>,
-    /// Held while a host is requested, so that only one connection attempt runs at a time.
+    /// Locked while a host is requested, so that only one connection attempt runs at a time.
     connect_lock: tokio::sync::Mutex<()>,
     /// The version installed on the machine, and the last failure to connect to it.
     contact: Mutex<ContactState>,
@@ -67,7 +70,7 @@ pub(crate) struct Machine {
     opening: Mutex<HashSet<String>>,
     /// Terminals that ended with their host, oldest first, and its process id.
     lost_terminals: Mutex<VecDeque<(TerminalId, u32)>>,
-    /// Held during a write of the notes, so that older ones do not follow newer ones.
+    /// Locked while the notes are written, so that older notes do not replace newer ones.
     write_lock: tokio::sync::Mutex<()>,
     changed: Arc<watch::Sender<u64>>,
     weak_self: Weak<Self>,
@@ -156,17 +159,17 @@ impl Machine {
         let socket = host.socket().to_owned();
         tokio::spawn(async move {
             loop {
-                let over = match &*follow.borrow_and_update() {
-                    Connection::Over { pid } => Some(*pid),
+                let ended_pid = match &*follow.borrow_and_update() {
+                    Connection::Ended { pid } => Some(*pid),
                     _ => None,
                 };
                 let Some(machine) = machine.upgrade() else { return };
-                if let Some(pid) = over {
+                if let Some(pid) = ended_pid {
                     machine.host_ended(&socket, pid).await;
                 }
                 machine.changed.send_modify(|changed| *changed += 1);
                 drop(machine);
-                if over.is_some() || follow.changed().await.is_err() {
+                if ended_pid.is_some() || follow.changed().await.is_err() {
                     return;
                 }
             }
@@ -188,26 +191,26 @@ impl Machine {
         self.write_notes().await;
     }
 
-    /// Returns the connected host that opens new terminals. A request with a long timeout, such as that of a run, retries after
-    /// a temporary failure. An unknown host name counts as temporary only once the machine has been connected before.
+    /// Returns the connected host that opens new terminals. With a long timeout, such as that of a run, retries after a
+    /// temporary failure. An unknown host name counts as temporary only if the machine was connected before.
     ///
     /// # Errors
     /// If the machine is unreachable for that long, or a person has to act first.
     pub(crate) async fn current(&self, timeout: Duration) -> Result<RemoteHost, RemoteError> {
         let began = Instant::now();
-        let mut pause = RETRY_PAUSES.0;
+        let mut pause = MIN_RETRY_PAUSE;
         loop {
-            let left = timeout.saturating_sub(began.elapsed());
-            match self.connect(left, Awaited::Connection).await {
+            let remaining = timeout.saturating_sub(began.elapsed());
+            match self.connect(remaining, Awaited::Connection).await {
                 Err(RemoteError::Failed { why, .. })
-                    if why.is_passing()
+                    if why.is_temporary()
                         && !(matches!(why, ConnectFailure::UnknownHost { .. })
                             && self.contact.lock().version.is_none())
                         && timeout > CLIENT_CONNECT_TIMEOUT
                         && pause < timeout.saturating_sub(began.elapsed()) =>
                 {
                     tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(RETRY_PAUSES.1);
+                    pause = (pause * 2).min(MAX_RETRY_PAUSE);
                 }
                 connected => return connected,
             }
@@ -222,8 +225,8 @@ impl Machine {
         self.connect(timeout, Awaited::FirstFailure).await.map(drop)
     }
 
-    /// Makes one connection attempt, which continues after this call has timed out: the answer to an `ssh` question may
-    /// arrive after the request has ended.
+    /// Makes one connection attempt. It continues after this call has timed out, because a person may answer a question
+    /// of `ssh` later.
     async fn connect(&self, timeout: Duration, until: Awaited) -> Result<RemoteHost, RemoteError> {
         let Some(machine) = self.weak_self.upgrade() else { return Err(self.not_connected_error(timeout)) };
         let connecting = tokio::spawn(async move { machine.connect_alone(timeout, until).await });
@@ -233,7 +236,7 @@ impl Machine {
         }
     }
 
-    /// Returns the error for a connection that is not established in time.
+    /// Returns the error for a connection that was not established in time.
     fn not_connected_error(&self, timeout: Duration) -> RemoteError {
         let host = self.config().name.clone();
         let why = match self.route.questions.is_open(&host) {
@@ -253,12 +256,12 @@ impl Machine {
 
     async fn connect_alone(&self, timeout: Duration, until: Awaited) -> Result<RemoteHost, RemoteError> {
         let _guard = self.connect_lock.lock().await;
-        let current = self.hosts().into_iter().find(|host| host.opens_new() && !host.is_over());
+        let current = self.hosts().into_iter().find(|host| host.opens_new() && !host.has_ended());
         let host = match current {
             Some(host) => host,
             None => self.find_current().await?,
         };
-        match host.reached_until(timeout, until).await {
+        match host.wait_for(timeout, until).await {
             Ok(_) => {
                 self.contact.lock().failure = None;
                 Ok(host)
@@ -266,7 +269,7 @@ impl Machine {
             // The host has ended in the meantime; start another one.
             Err(AskError::RemoteHostLost { .. }) => {
                 let host = self.find_current().await?;
-                host.reached_until(timeout, until).await.map_err(|error| self.connect_error(&host, &error))?;
+                host.wait_for(timeout, until).await.map_err(|error| self.connect_error(&host, &error))?;
                 Ok(host)
             }
             Err(error) => Err(self.connect_error(&host, &error)),
@@ -308,7 +311,7 @@ impl Machine {
         }
         self.make_room().map_err(to_error)?;
         let host = self.adopt(reached.socket.clone(), Some(*reached));
-        // Lets the next daemon find this host before it has a terminal.
+        // The next daemon must find this host even if it has no terminal yet.
         self.write_notes().await;
         Ok(host)
     }
@@ -383,8 +386,8 @@ impl Machine {
         guard
     }
 
-    /// Records that a step of a run writes a file on a host, so that the next daemon repeats the request on that host only.
-    /// Returns whether it is the first request of the step.
+    /// Records that a step of a run writes a file on a host, so that the next daemon repeats the request on that host
+    /// only. Returns whether it is the first request of the step.
     pub(crate) async fn begin_write(&self, step: &str, host: &RemoteHost) -> bool {
         if !is_of_run(step) {
             return false;
@@ -404,12 +407,12 @@ impl Machine {
         let Some(socket) = self.notes.lock().socket_of(step).map(str::to_owned) else {
             return Ok(self.current(timeout).await?);
         };
-        let known = self.hosts().into_iter().find(|host| host.socket() == socket && !host.is_over());
+        let known = self.hosts().into_iter().find(|host| host.socket() == socket && !host.has_ended());
         known.ok_or_else(|| AskError::Refused(Refusal::OutcomeUnknown).into())
     }
 
-    /// Records that the daemon has stored the results of `steps` (see [`names_step`] for the pattern), or has abandoned them.
-    /// Does not wait for the machine.
+    /// Records that the daemon has stored the results of `steps` (see [`names_step`] for the pattern), or has abandoned
+    /// them. Does not wait for the machine.
     pub(crate) fn settle(self: &Arc<Self>, steps: &str) {
         let hosts = self.hosts();
         hosts.iter().filter_map(RemoteHost::session).for_each(|host| host.settle(steps));
@@ -477,8 +480,8 @@ impl Machine {
         if let Some(id) = opening.terminal.clone() {
             return Ok(Some(HostedTerminal::on(host, opening.description(id, 0))));
         }
-        let up = host.up().ok_or_else(|| host.trouble())?;
-        let found = self.look_up(&host, &up, step, &is_taken).await?;
+        let session = host.connected_session().ok_or_else(|| host.connection_error())?;
+        let found = self.look_up(&host, &session, step, &is_taken).await?;
         Ok(found.map(|id| HostedTerminal::on(host, opening.description(id, 0))))
     }
 
@@ -486,11 +489,11 @@ impl Machine {
     async fn look_up(
         &self,
         host: &RemoteHost,
-        up: &Host,
+        session: &Host,
         step: &str,
         is_taken: &impl Fn(&TerminalId) -> bool,
     ) -> Result<Option<TerminalId>, AskError> {
-        let Some(id) = answer::<Option<TerminalId>>(up, &Ask::OpenedBy(step.to_owned())).await? else {
+        let Some(id) = answer::<Option<TerminalId>>(session, &Ask::OpenedBy(step.to_owned())).await? else {
             self.abandon_opening(step).await;
             return Ok(None);
         };
@@ -512,20 +515,20 @@ impl Machine {
         host: &RemoteHost,
         is_taken: &impl Fn(&TerminalId) -> bool,
     ) -> Vec<(Description, RemotePlace)> {
-        let ids = |terminals: Option<&Vec<Description>>| -> Vec<TerminalId> {
+        let ids_of = |terminals: Option<&Vec<Description>>| -> Vec<TerminalId> {
             terminals.into_iter().flatten().map(|terminal| terminal.id.clone()).collect()
         };
-        let before = ids(self.notes.lock().terminals.get(host.socket()));
-        let up = host.up();
-        let listed = match &up {
-            Some(up) => list::<BoundedList<Description, MAX_LISTED>>(up).await.ok(),
+        let noted_before = ids_of(self.notes.lock().terminals.get(host.socket()));
+        let session = host.connected_session();
+        let listed = match &session {
+            Some(session) => list::<BoundedList<Description, MAX_LISTED>>(session).await.ok(),
             None => None,
         };
-        let whole = |listed: BoundedList<Description, MAX_LISTED>| match listed.is_cut {
+        let check_list = |listed: BoundedList<Description, MAX_LISTED>| match listed.is_cut {
             false => listed.entries.checked(),
             true => Err("a list that is too long"),
         };
-        let listed = listed.and_then(|listed| match whole(listed) {
+        let listed = listed.and_then(|listed| match check_list(listed) {
             Ok(listed) => Some(listed.into_iter().map(|terminal| (terminal.id.clone(), terminal)).collect()),
             Err(what) => {
                 tracing::warn!(host = self.config().name, what, "a machine sent an invalid list of terminals");
@@ -537,12 +540,12 @@ impl Machine {
             (None, Connection::Down(interruption) | Connection::Up { interrupted: Some(interruption), .. }) => {
                 Some(interruption.since)
             }
-            // It has had no connection since the start of the daemon, or does not answer.
+            // The host had no connection since the start of the daemon, or does not answer.
             (None, _) => Some(SystemTime::now()),
         };
-        if let (Some(listed), Some(up)) = (listed, &up) {
-            self.look_up_missing(host, up, &listed, is_taken).await;
-            self.update(host.socket(), &before, listed).await;
+        if let (Some(listed), Some(session)) = (listed, &session) {
+            self.look_up_missing(host, session, &listed, is_taken).await;
+            self.update(host.socket(), &noted_before, listed).await;
         }
         let place = RemotePlace { host: self.config().name.clone(), lost_since };
         let terminals = self.notes.lock().terminals.get(host.socket()).cloned().unwrap_or_default();
@@ -553,7 +556,7 @@ impl Machine {
     async fn look_up_missing(
         &self,
         host: &RemoteHost,
-        up: &Host,
+        session: &Host,
         listed: &HashMap<TerminalId, Description>,
         is_taken: &impl Fn(&TerminalId) -> bool,
     ) {
@@ -567,18 +570,18 @@ impl Machine {
             });
             of_host.map(|(step, _)| step.clone()).take(MAX_LOOKED_UP).collect()
         };
-        // At once: each answer may take its whole time.
+        // Look up all at once: each answer may take the whole time limit.
         let looking_up = unanswered.iter().map(|step| async move {
-            if let Err(error) = self.look_up(host, up, step, is_taken).await {
+            if let Err(error) = self.look_up(host, session, step, is_taken).await {
                 tracing::warn!(%error, step, "failed to look up the terminal of a step");
             }
         });
         if tokio::time::timeout(LOOK_UP_TIMEOUT, join_all(looking_up)).await.is_err() {
-            up.record_silence(true);
+            session.record_silence(true);
         }
     }
 
-    /// Updates the notes of a host's terminals by its list.
+    /// Updates the notes about a host's terminals from its list.
     async fn update(&self, socket: &str, before: &[TerminalId], listed: HashMap<TerminalId, Description>) {
         let closed = self.notes.lock().update(socket, before, listed);
         if !closed.is_empty() {
@@ -587,7 +590,7 @@ impl Machine {
         }
     }
 
-    /// Records the close of a terminal.
+    /// Records that a terminal was closed.
     pub(crate) async fn forget(&self, id: &TerminalId) {
         let is_known = self.notes.lock().forget(id);
         if is_known {
@@ -596,20 +599,20 @@ impl Machine {
         }
     }
 
-    /// Forgets the machine, unless it has terminals, which no later daemon would find again.
+    /// Removes the notes of the machine, unless a later daemon needs them to find its terminals.
     pub(crate) fn retire(&self) {
         if is_unused(&self.notes.lock()) {
             MachineNotes::remove(&self.folder, &self.config().name);
         }
     }
 
-    /// Returns the process id of the host that a terminal ended with.
+    /// Returns the process id of the ended host with which a terminal ended, if any.
     pub(crate) fn lost_with(&self, id: &str) -> Option<u32> {
-        self.lost_terminals.lock().iter().find(|(lost_terminals, _)| lost_terminals.as_str() == id).map(|(_, pid)| *pid)
+        self.lost_terminals.lock().iter().find(|(terminal, _)| terminal.as_str() == id).map(|(_, pid)| *pid)
     }
 
     async fn write_notes(&self) {
-        let _alone = self.write_lock.lock().await;
+        let _guard = self.write_lock.lock().await;
         let (notes, folder, name) = (self.notes.lock().clone(), self.folder.clone(), self.config().name.clone());
         let written = tokio::task::spawn_blocking(move || notes.write(&folder, &name)).await;
         if let Err(error) = written.map_err(std::io::Error::other).and_then(|written| written) {
@@ -618,7 +621,7 @@ impl Machine {
     }
 }
 
-/// Returns whether a later daemon needs nothing from these notes.
+/// Returns whether these notes have nothing that a later daemon needs.
 fn is_unused(notes: &MachineNotes) -> bool {
     notes.openings.is_empty() && notes.writes.is_empty() && notes.terminals.values().all(Vec::is_empty)
 }

@@ -1,5 +1,5 @@
-//! Notes of a daemon about its terminals on other machines, so that the next one finds them: a file for each machine in
-//! the state directory.
+//! Notes about terminals on other machines, which the next daemon reads: a file for each machine in the state
+//! directory.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
@@ -19,13 +19,13 @@ use crate::wire::is_of_run;
 /// The notes of one machine.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct MachineNotes {
-    /// The client that this installation is to the machine, in hexadecimal: also the name of its directory there.
+    /// Client id of this installation on the machine, in hexadecimal. Also the name of its directory there.
     pub(crate) client: String,
-    /// The destination at which the terminals are.
+    /// Destination of the machine with the terminals.
     pub(crate) ssh: String,
-    /// The terminals that this installation has opened, by the socket of the host that keeps them, as they were last seen.
+    /// Last known state of the terminals that this installation has opened, by the socket of their host.
     pub(crate) terminals: BTreeMap<String, Vec<Description>>,
-    /// Requests for terminals, by their steps: of terminals that are open, and of those whose answer has not come.
+    /// Requests for terminals that are open, and unanswered requests, by their steps.
     #[serde(default)]
     pub(crate) openings: BTreeMap<String, Opening>,
     /// Sockets of the hosts that write a file for a step of a run, by unsettled step.
@@ -36,13 +36,13 @@ pub(crate) struct MachineNotes {
 /// A request for a terminal.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Opening {
-    /// The socket of the host that received it.
+    /// Socket of the host that received the request.
     pub(crate) socket: String,
-    /// Time of its first sending.
+    /// Time of the first request.
     pub(crate) since: SystemTime,
     /// The terminal, once the machine has reported it.
     pub(crate) terminal: Option<TerminalId>,
-    /// The requested terminal.
+    /// Requested name of the terminal.
     pub(crate) name: Option<String>,
     pub(crate) command: String,
     pub(crate) opened_by: Option<String>,
@@ -52,17 +52,17 @@ pub(crate) struct Opening {
     pub(crate) is_settled: bool,
 }
 
-/// Returns the client that this installation is to a machine, by the notes in `folder`; `None` if it has none there.
+/// Returns the client id of this installation on a machine from the notes in `folder`, if any.
 #[must_use]
 pub fn client_on(folder: &Path, name: &str) -> Option<String> {
     MachineNotes::read_existing(folder, name).map(|notes| notes.client)
 }
 
-/// Maximum number of noted openings. The oldest one without an answer goes first.
+/// Maximum number of noted openings; the oldest unanswered ones are dropped.
 const MAX_OPENINGS: usize = 10_000;
 
 impl Opening {
-    /// Makes the note of a request that begins now.
+    /// Returns the note of a request that begins now.
     pub(crate) fn new(socket: &str, spec: &Spec) -> Self {
         Self {
             socket: socket.to_owned(),
@@ -76,7 +76,7 @@ impl Opening {
         }
     }
 
-    /// Describes the terminal before the machine does.
+    /// Describes the terminal from its request.
     pub(crate) fn description(&self, id: TerminalId, pid: i32) -> Description {
         Description {
             name: self.name.clone(),
@@ -88,7 +88,7 @@ impl Opening {
 }
 
 impl MachineNotes {
-    /// Reads the notes of a machine, or makes new ones.
+    /// Reads the notes of a machine, or creates new ones.
     pub(crate) fn read(folder: &Path, name: &str) -> Self {
         let new = || Self { client: hex(SessionId::random().0), ..Self::default() };
         Self::read_existing(folder, name).unwrap_or_else(new)
@@ -96,32 +96,36 @@ impl MachineNotes {
 
     /// Reads the notes of a machine, if there are any.
     fn read_existing(folder: &Path, name: &str) -> Option<Self> {
-        rmp_serde::from_slice(&fs::read(file(folder, name)).ok()?).ok()
+        rmp_serde::from_slice(&fs::read(notes_file(folder, name)).ok()?).ok()
     }
 
-    /// Writes the notes, whole or not at all.
+    /// Writes the notes atomically.
     pub(crate) fn write(&self, folder: &Path, name: &str) -> io::Result<()> {
         fs::create_dir_all(folder)?;
-        records::replace(&file(folder, name), self)
+        records::replace(&notes_file(folder, name), self)
     }
 
     /// Removes the notes of a machine.
     pub(crate) fn remove(folder: &Path, name: &str) {
-        // A machine without notes needs no removal.
-        let _ = fs::remove_file(file(folder, name));
+        // Ignore the error: the machine may have no notes.
+        let _ = fs::remove_file(notes_file(folder, name));
     }
 
     /// Returns the identity of the client to the machine.
     pub(crate) fn client_id(&self) -> SessionId {
         let mut bytes = [0; 16];
-        for (at, byte) in bytes.iter_mut().enumerate() {
-            *byte = self.client.get(2 * at..2 * at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok()).unwrap_or(0);
+        for (index, byte) in bytes.iter_mut().enumerate() {
+            *byte = self
+                .client
+                .get(2 * index..2 * index + 2)
+                .and_then(|pair| u8::from_str_radix(pair, 16).ok())
+                .unwrap_or(0);
         }
         SessionId(bytes)
     }
 
-    /// Records the request of a terminal. A repeated request keeps the note of the first one. Returns whether it is the
-    /// first.
+    /// Records a request for a terminal. Keeps the note of an earlier request of the step. Returns whether it is the
+    /// first request.
     pub(crate) fn begin(&mut self, step: &str, opening: Opening) -> bool {
         if self.openings.contains_key(step) {
             return false;
@@ -156,7 +160,7 @@ impl MachineNotes {
         Ok(())
     }
 
-    /// Returns the socket of the host that a step has made a request to.
+    /// Returns the socket of the host to which a step has sent a request.
     pub(crate) fn socket_of(&self, step: &str) -> Option<&str> {
         let opening = self.openings.get(step).map(|opening| opening.socket.as_str());
         opening.or_else(|| self.writes.get(step).map(String::as_str))
@@ -169,8 +173,8 @@ impl MachineNotes {
         with_terminals.map(|(socket, _)| socket).chain(openings).chain(self.writes.values()).cloned().collect()
     }
 
-    /// Records that the daemon has stored the results of `steps`, as [`names_step`] takes it, or has given the steps
-    /// up. `is_known` recognises the sockets of hosts that have not ended. Returns whether anything has changed.
+    /// Records that the daemon has stored the results of `steps` (see [`names_step`]), or has abandoned the steps.
+    /// `is_known` recognises the sockets of running hosts. Returns whether the notes have changed.
     pub(crate) fn settle(&mut self, steps: &str, is_known: impl Fn(&str) -> bool) -> bool {
         let mut is_changed = false;
         self.openings.retain(|step, opening| {
@@ -189,20 +193,20 @@ impl MachineNotes {
         is_changed
     }
 
-    /// Returns the unsettled steps whose hosts have ended. `is_known` recognises the sockets of the others.
+    /// Returns the unsettled steps whose hosts have ended. `is_known` recognises the sockets of running hosts.
     pub(crate) fn lost_steps(&self, is_known: impl Fn(&str) -> bool) -> Vec<String> {
         let openings = self.openings.iter().filter(|(_, opening)| !opening.is_settled);
         let steps = openings.map(|(step, opening)| (step, &opening.socket)).chain(&self.writes);
         steps.filter(|(_, socket)| !is_known(socket)).map(|(step, _)| step.clone()).collect()
     }
 
-    /// Returns whether a terminal is one of this machine.
+    /// Returns whether the notes have this terminal.
     pub(crate) fn has(&self, id: &TerminalId) -> bool {
         self.terminals.values().flatten().any(|terminal| terminal.id == *id)
     }
 
-    /// Updates the terminals of a host by its list: nothing but what changes while a terminal is open. Terminals of
-    /// `before` without an entry in the list have closed. Returns them.
+    /// Updates the changeable state of a host's terminals from its list. Removes and returns the terminals of `before`
+    /// that are not listed: they have closed.
     pub(crate) fn update(
         &mut self,
         socket: &str,
@@ -212,8 +216,8 @@ impl MachineNotes {
         let mut closed = Vec::new();
         let terminals = self.terminals.entry(socket.to_owned()).or_default();
         terminals.retain_mut(|known| match listed.remove(&known.id) {
-            Some(now) => {
-                *known = as_requested(known, now);
+            Some(reported) => {
+                *known = as_requested(known, reported);
                 true
             }
             None if before.contains(&known.id) => {
@@ -226,7 +230,7 @@ impl MachineNotes {
         closed
     }
 
-    /// Forgets a terminal. Returns whether there was a note of it.
+    /// Removes a terminal. Returns whether the notes had it.
     pub(crate) fn forget(&mut self, id: &TerminalId) -> bool {
         self.openings.retain(|_, opening| opening.terminal.as_ref() != Some(id));
         let before = self.terminals.values().map(Vec::len).sum::<usize>();
@@ -234,32 +238,31 @@ impl MachineNotes {
         before != self.terminals.values().map(Vec::len).sum::<usize>()
     }
 
-    /// Forgets the terminals of a host that has ended, and returns them. Unsettled steps of runs stay: another host
-    /// must not perform them again.
+    /// Removes and returns the terminals of an ended host. Keeps unsettled steps of runs, so that no other host
+    /// performs them again.
     pub(crate) fn forget_host(&mut self, socket: &str) -> Vec<TerminalId> {
         self.openings.retain(|step, opening| opening.socket != socket || (is_of_run(step) && !opening.is_settled));
         self.terminals.remove(socket).unwrap_or_default().into_iter().map(|terminal| terminal.id).collect()
     }
 
-    /// Returns the terminal with this id or name as it was last seen, and the socket of its host.
+    /// Returns the last known state of the terminal with this id or name, and the socket of its host.
     pub(crate) fn find(&self, id_or_name: &str) -> Option<(String, Description)> {
-        let is_it = |terminal: &&Description| {
+        let is_match = |terminal: &&Description| {
             terminal.id.as_str() == id_or_name || terminal.name.as_deref() == Some(id_or_name)
         };
         self.terminals
             .iter()
-            .find_map(|(socket, terminals)| Some((socket.clone(), terminals.iter().find(is_it)?.clone())))
+            .find_map(|(socket, terminals)| Some((socket.clone(), terminals.iter().find(is_match)?.clone())))
     }
 }
 
-/// Returns a description by another machine with the facts that this installation has requested and noted: the machine
-/// changes none of them.
-pub(crate) fn as_requested(noted: &Description, now: Description) -> Description {
+/// Returns a reported description with the noted properties of the request, which a remote machine must not change.
+pub(crate) fn as_requested(noted: &Description, reported: Description) -> Description {
     let Description { id, command, name, opened_by, created, .. } = noted.clone();
-    Description { id, command, name, opened_by, created, ..now }
+    Description { id, command, name, opened_by, created, ..reported }
 }
 
-fn file(folder: &Path, name: &str) -> PathBuf {
+fn notes_file(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("{name}.machine"))
 }
 
@@ -318,9 +321,9 @@ mod tests {
         assert_eq!(hex(notes.client_id().0), notes.client);
         notes.write(folder.path(), "build").unwrap();
         assert_eq!(MachineNotes::read(folder.path(), "build").client, notes.client);
-        fs::write(file(folder.path(), "build"), "no notes").unwrap();
+        fs::write(notes_file(folder.path(), "build"), "no notes").unwrap();
         assert_ne!(MachineNotes::read(folder.path(), "build").client, notes.client);
         MachineNotes::remove(folder.path(), "build");
-        assert!(!file(folder.path(), "build").exists());
+        assert!(!notes_file(folder.path(), "build").exists());
     }
 }

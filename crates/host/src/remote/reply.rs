@@ -1,9 +1,9 @@
-//! Replies of other machines, checked where they arrive.
+//! Checks of the replies of other machines.
 //!
-//! A terminal host on this machine is this program. On another machine it may be anything that the user of that machine
-//! wants, so its replies may hold what no terminal host sends: a screen of 65,535 columns, a match that ends before it
-//! begins, a name with a path in it. No other component expects such values. The daemon repairs a reply where its
-//! meaning stays the same (control characters in a text); any other one is an error of the request.
+//! A terminal host on this machine runs this program. On another machine it may be any program, whose replies may hold
+//! impossible values: a screen of 65,535 columns, a match that ends before it begins, a name with a path in it. Other
+//! components rely on valid values. This module replaces control characters in texts; any other invalid value is an
+//! error of the request.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -19,13 +19,13 @@ use steplatch_terminal::{
 
 use crate::wire::{AttachReply, InvalidPattern, OpenRefused, OpenedTerminal, Stage};
 
-/// Maximum offset in the output of a terminal: sums of a few of them stay within 64 bits.
+/// Maximum offset in the output of a terminal, so that sums of a few offsets fit into 64 bits.
 const MAX_OFFSET: u64 = 1 << 60;
 
 /// Maximum length of a file, in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 60;
 
-/// Maximum length of a title, a name or a directory, in bytes. What is longer is cut.
+/// Maximum length in bytes of a title, a name or a directory; longer ones are cut.
 const MAX_LABEL_BYTES: usize = 4096;
 
 /// Maximum distance of a time from the year 1970.
@@ -39,38 +39,38 @@ const MAX_TEXT_BYTES: usize = 128 << 10;
 /// Maximum length of the reason of a refusal, in bytes.
 const MAX_REASON_BYTES: usize = 128 << 10;
 
-/// Maximum length of a match and of each of its groups, in bytes: of the longest line and its neighbours.
+/// Maximum length in bytes of a match and of each of its groups.
 const MAX_MATCH_BYTES: usize = 4 << 20;
 
-/// Maximum number of rows of a picture: of the largest screen, and as many above it.
+/// Maximum number of rows of a picture: those of the largest screen, and as many above it.
 const MAX_PICTURE_ROWS: usize = 2000;
 
 /// Maximum number of bytes of a cell's text: a character and its combining marks.
 const MAX_CELL_BYTES: usize = 256;
 
-/// Maximum number of entries of a list: of inputs, of terminals, of remaining processes.
+/// Maximum number of entries of a list.
 const MAX_ENTRIES: usize = 10_000;
 
-/// Maximum number of entries of a directory, as the machine itself lists.
+/// Maximum number of entries of a directory, the same as on this machine.
 const MAX_DIRECTORY_ENTRIES: usize = steplatch_files::MAX_DIRECTORY_ENTRIES;
 
 /// Maximum number of groups of a match.
 const MAX_GROUPS: usize = 1000;
 
-/// The reason why a reply cannot be that of a terminal host.
+/// Reason why a reply is invalid, as a noun phrase.
 pub(crate) type Reason = &'static str;
 
 /// A reply of a terminal host.
 pub(crate) trait Reply: DeserializeOwned + Send + 'static {
-    /// Returns the reply as the other components rely on it.
+    /// Returns the reply with cleaned texts.
     ///
     /// # Errors
-    /// If no terminal host sends such a reply.
+    /// If the reply has an impossible value.
     fn checked(self) -> Result<Self, Reason> {
         Ok(self)
     }
 
-    /// Returns whether none of its texts has more characters than the requested number.
+    /// Returns whether no text has more characters than were requested.
     fn is_within(&self, _max_chars: usize) -> bool {
         true
     }
@@ -80,8 +80,7 @@ macro_rules! unchecked {
     ($($reply:ty),* $(,)?) => {$(impl Reply for $reply {})*};
 }
 
-/// Checks the reason of a refusal: it quotes no more than a request or a screen holds, and each of its texts is one
-/// line.
+/// Implements [`Reply`] for reasons of refusals: limits their length, and makes each of their texts one line.
 macro_rules! reason {
     ($($reply:ty),* $(,)?) => {$(impl Reply for $reply {
         fn checked(self) -> Result<Self, Reason> {
@@ -94,7 +93,7 @@ macro_rules! reason {
     })*};
 }
 
-/// Makes each text in a value one line without disguises, and checks its times. Names of fields and of kinds stay.
+/// Makes each text in a value one line without disguising characters, and checks the times in it.
 fn check_texts(value: &mut Value) -> Result<(), Reason> {
     match value {
         Value::String(text) => {
@@ -112,7 +111,7 @@ fn check_texts(value: &mut Value) -> Result<(), Reason> {
     }
 }
 
-// One place compares and counts their content or shows it to people, which makes it visible.
+// These types have no texts that need cleaning.
 unchecked!((), bool, u64, TerminalId, Exit, Stage, FileDigest, FilePiece);
 reason!(StateChange, InvalidPattern, OpenRefused, InputError, RunError, VariablesError, FileError);
 
@@ -151,13 +150,13 @@ impl<A: Reply, B: Reply> Reply for (A, B) {
     }
 }
 
-/// A difference of a terminal from its noted state.
+/// Difference of a terminal from its recorded state.
 #[derive(Debug, serde::Serialize, serde::Deserialize, thiserror::Error)]
 #[serde(transparent)]
 #[error("{0}")]
 pub(crate) struct StateChange(pub(crate) String);
 
-/// Bounds of a list, and checks of it as a whole.
+/// Limits and checks of a list of replies.
 pub(crate) trait Listed: Reply {
     const MAX: usize = MAX_ENTRIES;
 
@@ -195,7 +194,7 @@ impl Listed for DirectoryEntry {
     const MAX: usize = MAX_DIRECTORY_ENTRIES;
 
     fn check_all(entries: &[Self]) -> Result<(), Reason> {
-        // Names that are not UTF-8 look alike, and copies leave them out.
+        // Skip names that are not UTF-8, which may look alike; copies skip them, too.
         let mut names: Vec<&str> =
             entries.iter().filter(|entry| entry.kind.is_some()).map(|entry| entry.name.as_str()).collect();
         names.sort_unstable();
@@ -211,17 +210,17 @@ fn is_text_within(text: &str, max_chars: usize) -> bool {
     text.len() <= max_chars || text.chars().count() <= max_chars
 }
 
-fn offset(offset: u64) -> Result<(), Reason> {
+fn check_offset(offset: u64) -> Result<(), Reason> {
     ensure(offset <= MAX_OFFSET, "an offset that no output has")
 }
 
-fn range(begin: u64, end: u64) -> Result<(), Reason> {
-    offset(end)?;
+fn check_range(begin: u64, end: u64) -> Result<(), Reason> {
+    check_offset(end)?;
     ensure(begin <= end, "a range that ends before it begins")
 }
 
-/// Checks a time: only those of four-digit years have a form to be shown in.
-fn time(time: SystemTime) -> Result<(), Reason> {
+/// Checks that a time has a year of four digits, so that it can be formatted.
+fn check_time(time: SystemTime) -> Result<(), Reason> {
     ensure(is_time(time), IMPOSSIBLE_TIME)
 }
 
@@ -230,11 +229,11 @@ fn is_time(time: SystemTime) -> bool {
     before.or(after).is_ok_and(|distance| distance < MAX_TIME)
 }
 
-fn size(size: Size) -> Result<(), Reason> {
+fn check_size(size: Size) -> Result<(), Reason> {
     ensure(size.checked().is_some(), "a size that no terminal has")
 }
 
-/// Removes what is not in the text that a terminal host reports: all control characters but those of lines.
+/// Replaces control characters other than those of lines, which valid texts do not have.
 fn clean(text: &mut String) {
     replace(text, |sign| sign.is_control() && !matches!(sign, '\n' | '\t' | '\r' | '\u{8}'));
 }
@@ -244,14 +243,14 @@ fn cleaned(mut text: String) -> String {
     text
 }
 
-/// Makes a text one short line.
+/// Makes a text one short line without disguising characters.
 pub(crate) fn label(mut text: String) -> String {
     replace(&mut text, is_disguise);
     text.truncate(text.floor_char_boundary(MAX_LABEL_BYTES));
     text
 }
 
-/// Returns whether a character acts on the text around it: a control character, an end of a line, or a change of direction.
+/// Returns whether a character affects the text around it: a control character, a line end, or a change of direction.
 fn is_disguise(sign: char) -> bool {
     sign.is_control()
         || matches!(sign, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -263,7 +262,7 @@ fn replace(text: &mut String, is_wrong: impl Fn(char) -> bool) {
     }
 }
 
-/// Removes what is not in a coloured screen: every sequence that sets no colours.
+/// Replaces control characters of a coloured screen, except in sequences that set colours.
 fn clean_but_for_colours(text: &mut String) {
     let mut clean = String::with_capacity(text.len());
     let mut parts = text.split('\x1b');
@@ -279,7 +278,7 @@ fn clean_but_for_colours(text: &mut String) {
 }
 
 /// Checks a text that quotes an input.
-fn quoted(text: Option<String>) -> Result<Option<String>, Reason> {
+fn clean_quote(text: Option<String>) -> Result<Option<String>, Reason> {
     ensure(text.as_ref().is_none_or(|text| text.len() <= MAX_TEXT_BYTES), "a text that is too long")?;
     Ok(text.map(cleaned))
 }
@@ -287,7 +286,7 @@ fn quoted(text: Option<String>) -> Result<Option<String>, Reason> {
 impl Reply for View {
     fn checked(mut self) -> Result<Self, Reason> {
         clean(&mut self.screen);
-        viewed(self)
+        check_view(self)
     }
 }
 
@@ -299,13 +298,13 @@ pub(crate) struct ColouredView(pub(crate) View);
 impl Reply for ColouredView {
     fn checked(mut self) -> Result<Self, Reason> {
         clean_but_for_colours(&mut self.0.screen);
-        Ok(Self(viewed(self.0)?))
+        Ok(Self(check_view(self.0)?))
     }
 }
 
-fn viewed(view: View) -> Result<View, Reason> {
-    size(view.size)?;
-    offset(view.end)?;
+fn check_view(view: View) -> Result<View, Reason> {
+    check_size(view.size)?;
+    check_offset(view.end)?;
     let cells = usize::from(view.size.cols) * usize::from(view.size.rows);
     let rows = view.screen.bytes().filter(|byte| *byte == b'\n').count();
     let is_within = view.screen.len() <= cells * MAX_CELL_BYTES && rows <= usize::from(view.size.rows);
@@ -318,7 +317,7 @@ fn viewed(view: View) -> Result<View, Reason> {
         title: label(view.title),
         cwd: view.cwd.map(label),
         name: view.name.map(label),
-        typed: quoted(view.typed)?,
+        typed: clean_quote(view.typed)?,
         ..view
     })
 }
@@ -326,13 +325,13 @@ fn viewed(view: View) -> Result<View, Reason> {
 impl Reply for Picture {
     fn checked(mut self) -> Result<Self, Reason> {
         let height = self.rows.len();
-        picture(&mut self, height)?;
+        check_picture(&mut self, height)?;
         Ok(self)
     }
 }
 
 /// Checks a picture of `height` rows.
-fn picture(picture: &mut Picture, height: usize) -> Result<(), Reason> {
+fn check_picture(picture: &mut Picture, height: usize) -> Result<(), Reason> {
     let cols = picture.cols;
     ensure((1..=*Size::BOUNDS.end()).contains(&cols), "a picture without columns, or with too many")?;
     ensure((1..=MAX_PICTURE_ROWS).contains(&height), "a picture without rows, or with too many")?;
@@ -372,14 +371,14 @@ impl Reply for ScreenDelta {
             None => ensure(self.update.picture.rows.len() == usize::from(height), "rows that are missing")?,
         }
         self.update.title = label(self.update.title);
-        picture(&mut self.update.picture, height.into())?;
+        check_picture(&mut self.update.picture, height.into())?;
         Ok(self)
     }
 }
 
 impl Reply for Excerpt {
     fn checked(mut self) -> Result<Self, Reason> {
-        [self.left_out, self.next].into_iter().chain(self.dropped_before).try_for_each(offset)?;
+        [self.left_out, self.next].into_iter().chain(self.dropped_before).try_for_each(check_offset)?;
         clean(&mut self.head);
         clean(&mut self.before);
         self.tail = self.tail.map(cleaned);
@@ -397,7 +396,7 @@ impl Reply for Excerpt {
 
 impl Reply for Sent {
     fn checked(mut self) -> Result<Self, Reason> {
-        offset(self.offset)?;
+        check_offset(self.offset)?;
         self.view = self.view.checked()?;
         Ok(self)
     }
@@ -405,10 +404,10 @@ impl Reply for Sent {
 
 impl Reply for Waited {
     fn checked(mut self) -> Result<Self, Reason> {
-        offset(self.offset)?;
-        self.missed_before.map_or(Ok(()), offset)?;
+        check_offset(self.offset)?;
+        self.missed_before.map_or(Ok(()), check_offset)?;
         if let Some(found) = &mut self.found {
-            found.range.as_ref().map_or(Ok(()), |found| range(found.start, found.end))?;
+            found.range.as_ref().map_or(Ok(()), |found| check_range(found.start, found.end))?;
             ensure(found.groups.len() <= MAX_GROUPS, "a match with too many groups")?;
             let longest = found.groups.iter().flatten().chain([&found.text]).map(String::len).max();
             ensure(longest.is_none_or(|longest| longest <= MAX_MATCH_BYTES), "a match that is too long")?;
@@ -422,11 +421,11 @@ impl Reply for Waited {
 
 impl Reply for CommandResult {
     fn checked(mut self) -> Result<Self, Reason> {
-        range(self.offset, self.end)?;
-        [self.left_out, self.next].into_iter().chain(self.dropped_before).try_for_each(offset)?;
+        check_range(self.offset, self.end)?;
+        [self.left_out, self.next].into_iter().chain(self.dropped_before).try_for_each(check_offset)?;
         clean(&mut self.output);
         self.tail = self.tail.map(cleaned);
-        self.not_entered = quoted(self.not_entered)?;
+        self.not_entered = clean_quote(self.not_entered)?;
         self.replaced_by = self.replaced_by.map(label);
         if let Some(asks) = &mut self.asks {
             clean(&mut asks.screen);
@@ -442,8 +441,8 @@ impl Reply for CommandResult {
 
 impl Reply for Description {
     fn checked(self) -> Result<Self, Reason> {
-        size(self.size)?;
-        [self.created, self.last_activity].into_iter().try_for_each(time)?;
+        check_size(self.size)?;
+        [self.created, self.last_activity].into_iter().try_for_each(check_time)?;
         Ok(Self {
             command: label(self.command),
             name: self.name.map(label),
@@ -458,17 +457,17 @@ impl Reply for Description {
 
 impl Reply for LockHolder {
     fn checked(self) -> Result<Self, Reason> {
-        time(self.since)?;
+        check_time(self.since)?;
         Ok(Self { name: label(self.name), ..self })
     }
 }
 
 impl Reply for Handover {
     fn checked(mut self) -> Result<Self, Reason> {
-        range(self.from, self.to)?;
-        time(self.until)?;
+        check_range(self.from, self.to)?;
+        check_time(self.until)?;
         self.holder = self.holder.checked()?;
-        self.note = quoted(self.note)?;
+        self.note = clean_quote(self.note)?;
         Ok(self)
     }
 }
@@ -500,8 +499,8 @@ impl Reply for Closed {
 
 impl Reply for LoggedInput {
     fn checked(mut self) -> Result<Self, Reason> {
-        offset(self.offset)?;
-        time(self.at)?;
+        check_offset(self.offset)?;
+        check_time(self.at)?;
         self.by = self.by.map(label);
         self.screen = self.screen.map(cleaned);
         self.highlighted.iter_mut().for_each(clean);
@@ -510,43 +509,43 @@ impl Reply for LoggedInput {
             clean(row);
         }
         match &mut self.action {
-            // Typed input has keys in it, which are control characters.
+            // Keep the control characters of typed input, which are keys.
             LoggedAction::Typed { keys, .. } => keys.iter_mut().for_each(|key| replace(key, is_disguise)),
             LoggedAction::Attached { .. } | LoggedAction::Hidden { .. } => {}
             LoggedAction::Command { command, directory, outcome } => {
                 clean(&mut command.text);
                 *directory = directory.take().map(label);
-                outcome_of(outcome.as_mut())?;
+                check_outcome(outcome.as_mut())?;
             }
             LoggedAction::Entered { line, outcome } => {
                 if let Some(LoggedText { text, .. }) = line {
                     clean(text);
                 }
-                outcome_of(outcome.as_mut())?;
+                check_outcome(outcome.as_mut())?;
             }
             LoggedAction::Waited { patterns, matched, until, .. } => {
-                offset(*until)?;
+                check_offset(*until)?;
                 patterns.iter_mut().for_each(clean);
                 if let Some((_, LoggedText { text, .. })) = matched {
                     clean(text);
                 }
             }
-            LoggedAction::Resized(to) => size(*to)?,
+            LoggedAction::Resized(to) => check_size(*to)?,
             LoggedAction::Signalled(_) => {}
         }
         Ok(self)
     }
 }
 
-fn outcome_of(outcome: Option<&mut CommandOutcome>) -> Result<(), Reason> {
+fn check_outcome(outcome: Option<&mut CommandOutcome>) -> Result<(), Reason> {
     match outcome {
         None => Ok(()),
         Some(CommandOutcome::Refused(reason)) => {
             replace(reason, is_disguise);
             Ok(())
         }
-        Some(CommandOutcome::Ended { begin, end, .. }) => range(*begin, *end),
-        Some(CommandOutcome::Left { begin, .. }) => offset(*begin),
+        Some(CommandOutcome::Ended { begin, end, .. }) => check_range(*begin, *end),
+        Some(CommandOutcome::Left { begin, .. }) => check_offset(*begin),
     }
 }
 
@@ -559,7 +558,7 @@ impl Reply for OpenedTerminal {
 
 impl Reply for AttachReply {
     fn checked(self) -> Result<Self, Reason> {
-        size(self.size)?;
+        check_size(self.size)?;
         Ok(self)
     }
 }
@@ -575,7 +574,7 @@ impl Reply for DirectoryEntry {
 impl Reply for FileFacts {
     fn checked(self) -> Result<Self, Reason> {
         ensure(self.size <= MAX_FILE_BYTES, "a file that is larger than any file system")?;
-        // A file may have any time of change, and not all of them can be shown.
+        // Omit a time that cannot be formatted; a file may have any time.
         let modified = self.modified.filter(|modified| is_time(*modified));
         Ok(Self { path: label(self.path), mode: self.mode & 0o7777, modified, ..self })
     }

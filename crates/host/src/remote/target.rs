@@ -1,8 +1,8 @@
-//! The target of a connection, as known before connecting.
+//! The target of a connection, determined before connecting.
 //!
-//! `ssh -G` reports what the user's configuration makes of a destination, and `ssh-keygen -F` its known keys. Both read
-//! files only. The target states the facts that neither can report: a connection that another `ssh` shares, unchecked
-//! keys.
+//! `ssh -G` reports the options for a destination in the user's configuration, and `ssh-keygen -F` its known keys. Both
+//! only read files. The target lists the facts that they cannot report, such as a connection that another `ssh` shares,
+//! or unchecked keys.
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -18,83 +18,86 @@ use super::failure::ConnectFailure;
 /// Time limit of one program.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Maximum length of the output of one of them, in bytes.
+/// Maximum length of the output of one program.
 const MAX_ANSWER_BYTES: u64 = 256 << 10;
 
-/// The machine that connections to a host lead to.
+/// Machine to which connections to a host lead.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HostTarget {
     /// The configured destination.
     pub ssh: String,
-    /// The user, the machine and the port that `ssh` makes of it.
+    /// User, machine and port that `ssh` determines for the destination.
     pub address: Option<String>,
-    /// The machine or the command that it goes through.
+    /// Machine or command through which the connection is made.
     pub through: Option<String>,
     /// The fingerprints of the known keys of the machine, sorted.
     pub keys: Vec<String>,
-    /// All that `ssh` makes of the destination, a line for each option.
+    /// All options of `ssh` for the destination, one on each line.
     pub options: String,
     /// The unknown parts, a sentence each.
     pub unknown: Vec<String>,
-    /// Settings with which a connection begins, so that it leads here even if the configuration changes.
+    /// Settings of the connection, so that it leads to this target even if the configuration changes.
     pub fixed: FixedConnection,
 }
 
-/// Settings of a connection that come from the lookup of its destination, and not from the configuration again.
+/// Settings of a connection from the lookup of its destination.
 ///
-/// `ssh` that connects reads the configuration anew, and parts of it (`Match exec`) may give another result than at the
-/// lookup.
+/// They override the configuration, which `ssh` reads again when it connects: parts of it (`Match exec`) may have
+/// another result than at the lookup.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FixedConnection {
     /// Options of `ssh`, as `NAME=VALUE`.
     pub options: Vec<String>,
-    /// The lines of the known keys, of which the machine must have one; empty without known keys, or if `ssh` accepts
-    /// any key.
+    /// Lines of the known keys; the machine must have one of these keys. Empty if none is known, or `ssh` accepts any
+    /// key.
     pub known_keys: String,
 }
 
 impl HostTarget {
-    /// Returns the configured target, without further facts.
+    /// Returns a target with only the configured destination.
     #[must_use]
     pub fn configured(host: &RemoteHostConfig) -> Self {
         Self { ssh: host.ssh.clone(), unknown: vec!["where it leads is not known".to_owned()], ..Self::default() }
     }
 
-    /// Asks `ssh`, with the arguments of a connection, and `ssh-keygen`.
+    /// Queries `ssh`, with the arguments of a connection, and `ssh-keygen`.
     ///
     /// # Errors
-    /// If one of them does not answer in time, or is killed. Then its report is missing.
-    pub(super) async fn ask(
+    /// If a program does not answer in time, or is killed, so that its report is missing.
+    pub(super) async fn query(
         host: &RemoteHostConfig,
         ssh: &OsString,
         options: impl Iterator<Item = OsString>,
     ) -> Result<Self, ConnectFailure> {
-        let silent = |what: &str, error: &str| {
+        let no_report_error = |what: &str, error: &str| {
             ConnectFailure::Connection(format!("{what} does not report where '{}' leads: {error}", host.ssh))
         };
         let arguments =
             [ssh.clone(), "-G".into()].into_iter().chain(options).chain(["--".into(), host.ssh.clone().into()]);
-        let report = output(arguments.collect()).await.map_err(|error| silent("ssh -G", &error.to_string()))?;
+        let report =
+            run_for_output(arguments.collect()).await.map_err(|error| no_report_error("ssh -G", &error.to_string()))?;
         if report.is_empty() {
             let unknown = vec!["ssh did not report where it leads (ssh -G)".to_owned()];
             return Ok(Self { ssh: host.ssh.clone(), unknown, ..Self::default() });
         }
-        let mut target = Self { ssh: host.ssh.clone(), ..Self::read(&report) };
+        let mut target = Self { ssh: host.ssh.clone(), ..Self::parse(&report) };
         let mut known = String::new();
         for file in known_hosts_files(&report) {
             let name = known_name(&report);
             let arguments = ["ssh-keygen", "-F", &name, "-f", file].map(OsString::from);
-            let found = match output(arguments.to_vec()).await {
+            let found = match run_for_output(arguments.to_vec()).await {
                 Err(NoReport::Start(SpawnError::NotFound(_))) => String::new(),
-                found => found.map_err(|error| silent("ssh-keygen -F", &error.to_string()))?,
+                found => found.map_err(|error| no_report_error("ssh-keygen -F", &error.to_string()))?,
             };
             known.push_str(&key_lines(&found));
         }
-        // The report shows the keys that the connection begins with.
-        if let Some(file) = file_of(&known) {
+        // List the fingerprints of the keys that the connection will use.
+        if let Some(file) = write_key_file(&known) {
             let arguments = ["ssh-keygen", "-l", "-F", &known_name(&report), "-f"].map(OsString::from);
             let arguments = arguments.into_iter().chain([file.as_os_str().to_owned()]).collect();
-            let listed = output(arguments).await.map_err(|error| silent("ssh-keygen -l", &error.to_string()))?;
+            let listed = run_for_output(arguments)
+                .await
+                .map_err(|error| no_report_error("ssh-keygen -l", &error.to_string()))?;
             target.keys.extend(fingerprints(&listed));
         }
         target.fixed = FixedConnection { options: fixed_options(&report), known_keys: known };
@@ -109,15 +112,15 @@ impl HostTarget {
         Ok(target)
     }
 
-    /// Returns whether the keys in files are those that a connection accepts.
+    /// Returns whether a connection accepts only the known keys in files.
     fn checks_keys(&self, report: &str) -> bool {
         let asks = option(report, "stricthostkeychecking").is_none_or(|value| matches!(value, "ask" | "true" | "yes"));
         let is_command = option(report, "knownhostscommand").is_some_and(|command| command != "none");
         asks && !is_command && !self.keys.is_empty()
     }
 
-    /// Reads a report of `ssh -G`.
-    fn read(report: &str) -> Self {
+    /// Parses a report of `ssh -G`.
+    fn parse(report: &str) -> Self {
         let value = |name: &str| option(report, name).filter(|value| *value != "none");
         let address = match (value("user"), value("hostname"), value("port")) {
             (Some(user), Some(machine), Some(port)) => Some(format!("{user}@{machine}:{port}")),
@@ -144,16 +147,16 @@ impl HostTarget {
 }
 
 impl FixedConnection {
-    /// Returns the arguments of `ssh`, and the file that they name, which its drop removes.
+    /// Returns the arguments of `ssh`, and the temporary file of known keys that they name, if any.
     ///
     /// # Errors
-    /// If the write of the file fails.
+    /// If the file cannot be written.
     pub(super) fn arguments(&self) -> std::io::Result<(Vec<OsString>, Option<TempPath>)> {
         let mut options = self.options.clone();
         let mut file = None;
         if !self.known_keys.is_empty() {
-            let written =
-                file_of(&self.known_keys).ok_or_else(|| std::io::Error::other("no temporary file can be made"))?;
+            let written = write_key_file(&self.known_keys)
+                .ok_or_else(|| std::io::Error::other("no temporary file can be made"))?;
             options.extend([
                 format!("UserKnownHostsFile=\"{}\"", written.display()),
                 "GlobalKnownHostsFile=/dev/null".to_owned(),
@@ -166,14 +169,14 @@ impl FixedConnection {
     }
 }
 
-/// Returns the options that say where a connection leads, as a report of `ssh -G` has them.
+/// Returns the options of a report of `ssh -G` that determine the target of a connection.
 fn fixed_options(report: &str) -> Vec<String> {
     let is_set = |value: &&str| !value.is_empty() && *value != "none";
     let value = |name: &str| option(report, name).filter(is_set);
     let (Some(machine), Some(port), Some(user)) = (value("hostname"), value("port"), value("user")) else {
         return Vec::new();
     };
-    // `ssh` expands a value again.
+    // Escape `%`, because `ssh` expands the value again.
     let machine = machine.replace('%', "%%");
     let through = match (value("proxyjump"), value("proxycommand")) {
         (Some(jump), _) => format!("ProxyJump={jump}"),
@@ -181,19 +184,19 @@ fn fixed_options(report: &str) -> Vec<String> {
     };
     let shared = format!("ControlPath={}", value("controlpath").unwrap_or("none"));
     let alias = value("hostkeyalias").map(|alias| format!("HostKeyAlias={alias}"));
-    // The name in the report is the canonical one.
+    // The report has the canonical name already.
     let canonical = "CanonicalizeHostname=no".to_owned();
-    let place = [format!("HostName={machine}"), format!("Port={port}"), format!("User={user}")];
-    place.into_iter().chain([through, shared, canonical]).chain(alias).collect()
+    let address = [format!("HostName={machine}"), format!("Port={port}"), format!("User={user}")];
+    address.into_iter().chain([through, shared, canonical]).chain(alias).collect()
 }
 
-/// Returns the lines of keys in what `ssh-keygen -F` prints.
+/// Returns the lines of keys in a report of `ssh-keygen -F`.
 fn key_lines(report: &str) -> String {
     report.lines().filter(|line| !line.starts_with('#')).flat_map(|line| [line, "\n"]).collect()
 }
 
-/// Writes keys into a separate file that only the user reads; `None` if there are none, or the write fails.
-fn file_of(keys: &str) -> Option<TempPath> {
+/// Writes keys into a temporary file that only the user can read. `None` if there are no keys, or the write fails.
+fn write_key_file(keys: &str) -> Option<TempPath> {
     if keys.is_empty() {
         return None;
     }
@@ -227,9 +230,9 @@ fn known_name(report: &str) -> String {
 fn fingerprints(report: &str) -> impl Iterator<Item = String> {
     report.lines().filter(|line| !line.starts_with('#')).filter_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
-        let at = words.iter().position(|word| word.starts_with("SHA256:"))?;
-        let kind = at.checked_sub(1).and_then(|before| words.get(before))?;
-        Some(format!("{kind} {}", words[at]))
+        let index = words.iter().position(|word| word.starts_with("SHA256:"))?;
+        let kind = index.checked_sub(1).and_then(|before| words.get(before))?;
+        Some(format!("{kind} {}", words[index]))
     })
 }
 
@@ -247,23 +250,23 @@ enum NoReport {
 }
 
 /// Returns the output of a program.
-async fn output(arguments: Vec<OsString>) -> Result<String, NoReport> {
+async fn run_for_output(arguments: Vec<OsString>) -> Result<String, NoReport> {
     let environment = std::env::vars_os().collect();
     let spec = PipedSpec { arguments, folder: "/".into(), environment, stdin: Stdin::Nothing, family: None };
-    let asking = async {
+    let report = async {
         let mut program = Programs::new().start(spec).await.map_err(NoReport::Start)?;
         let mut report = Vec::new();
         let out: Option<Box<dyn AsyncRead + Send + Unpin>> = program.take_stdout().map(|out| Box::new(out) as _);
         let out = out.ok_or(NoReport::Unreadable)?;
         out.take(MAX_ANSWER_BYTES).read_to_end(&mut report).await.map_err(|_| NoReport::Unreadable)?;
-        // A part of a report names another target, or fewer keys. A shell around the program reports a signal by such a code.
+        // An incomplete report could name another target. A shell around the program reports a signal with such a code.
         let exit = program.wait().await.map_err(|_| NoReport::Unreadable)?;
         if (129..255).contains(&exit.code) {
             return Err(NoReport::Killed);
         }
         String::from_utf8(report).map_err(|_| NoReport::Unreadable)
     };
-    tokio::time::timeout(ANSWER_TIMEOUT, asking).await.unwrap_or(Err(NoReport::Late))
+    tokio::time::timeout(ANSWER_TIMEOUT, report).await.unwrap_or(Err(NoReport::Late))
 }
 
 #[cfg(test)]
@@ -275,23 +278,23 @@ mod tests {
 
     #[test]
     fn a_report_says_where_a_destination_leads_and_what_is_not_known() {
-        let target = HostTarget::read(REPORT);
+        let target = HostTarget::parse(REPORT);
         assert_eq!(target.address.as_deref(), Some("ana@build.example.com:2222"));
         assert_eq!((target.through, target.unknown), (None, Vec::new()));
         assert_eq!(known_name(REPORT), "[build.example.com]:2222");
         assert_eq!(known_hosts_files(REPORT).collect::<Vec<_>>(), ["/h/known_hosts", "/h/known_hosts2", "/etc/known"]);
         let shared = REPORT.replace("controlpath none", "controlpath /tmp/s").replace("checking ask", "checking false");
-        let unknown = HostTarget::read(&shared.replace("proxyjump none", "proxyjump gate")).unknown;
+        let unknown = HostTarget::parse(&shared.replace("proxyjump none", "proxyjump gate")).unknown;
         assert_eq!(unknown.len(), 2, "{unknown:?}");
         assert_eq!(known_name(&format!("{REPORT}hostkeyalias box\n")), "box");
-        assert_eq!(HostTarget::read("").unknown, ["where it leads is not known"]);
+        assert_eq!(HostTarget::parse("").unknown, ["where it leads is not known"]);
     }
 
     #[test]
     fn a_connection_is_begun_with_what_was_reported() {
         let options = fixed_options(REPORT);
-        let place = ["HostName=build.example.com", "Port=2222", "User=ana", "ProxyCommand=none", "ControlPath=none"];
-        assert_eq!(options[..5], place);
+        let address = ["HostName=build.example.com", "Port=2222", "User=ana", "ProxyCommand=none", "ControlPath=none"];
+        assert_eq!(options[..5], address);
         assert_eq!(fixed_options(&REPORT.replace("proxyjump none", "proxyjump gate"))[3], "ProxyJump=gate");
         assert_eq!(fixed_options("proxyjump none\n"), [""; 0], "nothing is known");
         let zone = REPORT.replace("build.example.com", "fe80::1%eth0");
@@ -313,7 +316,7 @@ mod tests {
             ("echo found; exit 1", Some("found\n")),
             ("echo user ana", Some("user ana\n")),
         ] {
-            let report = output(["sh", "-c", script].map(OsString::from).to_vec()).await;
+            let report = run_for_output(["sh", "-c", script].map(OsString::from).to_vec()).await;
             assert_eq!(report.ok().as_deref(), expected, "{script}");
         }
     }
@@ -337,7 +340,7 @@ mod tests {
         std::fs::write(path("keys"), format!("[build.example.com]:2222 {key}\n")).unwrap();
         let host = RemoteHostConfig { name: "build".to_owned(), ssh: "box".to_owned() };
         let options = || ["-F".into(), path("config").into()].into_iter();
-        let target = HostTarget::ask(&host, &"ssh".into(), options()).await.unwrap();
+        let target = HostTarget::query(&host, &"ssh".into(), options()).await.unwrap();
         assert_eq!(target.address.as_deref(), Some("ana@build.example.com:2222"));
         assert_eq!((target.keys.len(), target.unknown.len()), (1, 0), "{target:?}");
         // What a connection would use, as the real program reads it.
@@ -345,7 +348,7 @@ mod tests {
         let begun = |fixed: Vec<OsString>| async {
             // The argument -G is hidden from the condition by the one before it.
             let asked = ["ssh".into(), "-TG".into()].into_iter().chain(fixed).chain(options());
-            output(asked.chain(["box".into()]).collect()).await.expect("ssh answers")
+            run_for_output(asked.chain(["box".into()]).collect()).await.expect("ssh answers")
         };
         let (free, fixed) = (begun(Vec::new()).await, begun(fixed).await);
         assert_eq!((option(&free, "hostname"), option(&free, "port")), (Some("evil.example.com"), Some("2292")));
@@ -366,12 +369,12 @@ mod tests {
         std::fs::write(&config, "Host box\n  HostName build.example.com\n  User ana\n  Port 2222\n").unwrap();
         let host = RemoteHostConfig { name: "build".to_owned(), ssh: "box".to_owned() };
         let options = || ["-F".into(), config.clone().into()].into_iter();
-        let target = HostTarget::ask(&host, &"ssh".into(), options()).await.unwrap();
+        let target = HostTarget::query(&host, &"ssh".into(), options()).await.unwrap();
         assert_eq!((target.ssh.as_str(), target.address.as_deref()), ("box", Some("ana@build.example.com:2222")));
         std::fs::write(&config, "Host box\n  HostName elsewhere.example.com\n  User ana\n  Port 2222\n").unwrap();
-        assert_ne!(HostTarget::ask(&host, &"ssh".into(), options()).await.unwrap().options, target.options);
-        let missing = HostTarget::ask(&host, &"/no/ssh".into(), options()).await.unwrap_err();
-        assert!(missing.is_passing() && missing.to_string().contains("where 'box' leads"), "{missing}");
+        assert_ne!(HostTarget::query(&host, &"ssh".into(), options()).await.unwrap().options, target.options);
+        let missing = HostTarget::query(&host, &"/no/ssh".into(), options()).await.unwrap_err();
+        assert!(missing.is_temporary() && missing.to_string().contains("where 'box' leads"), "{missing}");
     }
 
     /// A missing answer does not count as an answer that nothing is known.
@@ -384,8 +387,8 @@ mod tests {
         for (script, why) in [("exec sleep 1000", "did not answer within 5 s")] {
             std::fs::write(&ssh, format!("#!/bin/sh\n{script}\n")).unwrap();
             std::fs::set_permissions(&ssh, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-            let error = HostTarget::ask(&host, &ssh.clone().into(), std::iter::empty()).await.unwrap_err();
-            assert!(error.is_passing() && error.to_string().contains(why), "{error}");
+            let error = HostTarget::query(&host, &ssh.clone().into(), std::iter::empty()).await.unwrap_err();
+            assert!(error.is_temporary() && error.to_string().contains(why), "{error}");
         }
     }
 }

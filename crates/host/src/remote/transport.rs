@@ -1,7 +1,7 @@
-//! The way to a machine: the user's OpenSSH, as a child process.
+//! Transport to a machine: the user's OpenSSH, as a child process.
 //!
-//! OpenSSH brings what the user has configured for the machine: keys, agents, jumps, questions. The arguments of the
-//! command line only keep a configuration for interactive use out of the way.
+//! OpenSSH uses the user's configuration of the machine: keys, agents, jumps, questions. The arguments only override
+//! settings that are meant for interactive use.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -19,32 +19,32 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 use tokio::task::JoinHandle;
 
 use super::RemoteHostConfig;
-use super::failure::{ConnectFailure, MISSING};
+use super::failure::{ConnectFailure, NOT_INSTALLED_TEXT};
 use super::target::HostTarget;
 
-/// Maximum length of the kept errors that a connection prints, in bytes.
+/// Maximum length of the kept error output of a connection.
 const MAX_ERROR_BYTES: usize = 4 << 10;
 
-/// Time limit of the last errors of a connection that has ended.
+/// Time limit for the last error output of an ended connection.
 const LAST_ERRORS_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The way to a relay on another machine.
+/// Transport to a relay on another machine.
 pub trait Transport: fmt::Debug + Send + Sync {
-    /// Starts a relay over there for this client, whose directory there has its name.
+    /// Starts a relay on the machine for this client.
     ///
     /// # Errors
-    /// If not even an attempt is possible. The failure of an attempt shows on a read.
+    /// If no attempt is possible. The failure of an attempt appears when the channel is read.
     fn dial<'a>(&'a self, host: &'a RemoteHostConfig, client: &'a str) -> DialFuture<'a>;
 
-    /// Returns the target of a connection to this host now, with the facts from before the connection.
+    /// Returns the current target of connections to this host, without connecting.
     ///
     /// # Errors
-    /// If the report does not come in time.
+    /// If the target is not reported in time.
     fn target<'a>(&'a self, host: &'a RemoteHostConfig) -> TargetFuture<'a> {
         Box::pin(std::future::ready(Ok(HostTarget::configured(host))))
     }
 
-    /// Returns the target of the last connection to this host, from its beginning.
+    /// Returns the target of the last connection to this host, as determined at its start.
     fn dialed(&self, _: &RemoteHostConfig) -> Option<HostTarget> {
         None
     }
@@ -59,14 +59,14 @@ pub struct Channel {
     pub reader: Box<dyn AsyncRead + Send + Unpin>,
     /// Input of the relay.
     pub writer: Box<dyn AsyncWrite + Send + Unpin>,
-    /// Messages of the connection about itself.
+    /// Error output of the connection itself.
     pub errors: ErrorText,
-    /// Its drop ends the connection.
+    /// Dropping this ends the connection.
     pub guard: Box<dyn ConnectionGuard>,
 }
 
 impl Channel {
-    /// Returns the connection over a stream that reports nothing about itself.
+    /// Returns a channel over a stream without error output.
     ///
     /// # Errors
     /// If the runtime cannot take the stream.
@@ -85,10 +85,10 @@ impl Channel {
 /// The future target of a connection.
 pub type TargetFuture<'a> = Pin<Box<dyn Future<Output = Result<HostTarget, ConnectFailure>> + Send + 'a>>;
 
-/// Carrier of a connection. Its drop ends the connection.
+/// Guard of a connection. Dropping it ends the connection.
 pub trait ConnectionGuard: Send {
-    /// Returns the exit code of the program over there, or 255 if the connection itself failed; none if a program does
-    /// not carry the connection, or a signal ended it. Waits for the end of the connection.
+    /// Waits for the end of the connection. Returns the exit code of the remote program, or 255 if the connection
+    /// itself failed. `None` if no program carries the connection, or a signal ended it.
     fn exit_code(&mut self) -> Pin<Box<dyn Future<Output = Option<i32>> + Send + '_>> {
         Box::pin(std::future::ready(None))
     }
@@ -96,7 +96,7 @@ pub trait ConnectionGuard: Send {
 
 impl ConnectionGuard for () {}
 
-/// An `ssh`, and the file of known keys that it reads.
+/// A running `ssh`, and the file of known keys that it reads.
 struct RunningSsh {
     program: Piped,
     _known_keys: Option<TempPath>,
@@ -114,36 +114,36 @@ impl fmt::Debug for Channel {
     }
 }
 
-/// The end of what a connection prints about itself.
+/// End of the error output of a connection.
 #[derive(Debug, Default)]
 pub struct ErrorText {
     text: Arc<Mutex<String>>,
-    collecting: Option<JoinHandle<()>>,
+    collector_task: Option<JoinHandle<()>>,
 }
 
 impl ErrorText {
-    /// Collects what `from` prints.
+    /// Collects the output of `from`.
     fn collect(mut from: impl AsyncRead + Send + Unpin + 'static) -> Self {
         let text = Arc::new(Mutex::new(String::new()));
         let collected = text.clone();
-        let collecting = tokio::spawn(async move {
+        let collector_task = tokio::spawn(async move {
             let mut bytes = vec![0; 1024];
             while let Ok(count @ 1..) = from.read(&mut bytes).await {
                 let mut text = collected.lock();
                 text.push_str(&String::from_utf8_lossy(&bytes[..count]));
                 let surplus = text.len().saturating_sub(MAX_ERROR_BYTES);
-                let cut = (surplus..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+                let cut = (surplus..text.len()).find(|index| text.is_char_boundary(*index)).unwrap_or(0);
                 text.drain(..cut);
             }
         });
-        Self { text, collecting: Some(collecting) }
+        Self { text, collector_task: Some(collector_task) }
     }
 
     /// Returns the whole output, once the connection has ended.
     pub(super) async fn into_text(mut self) -> String {
-        if let Some(collecting) = self.collecting.take() {
-            // A process that the connection left behind may keep the pipe open.
-            let _ = tokio::time::timeout(LAST_ERRORS_TIMEOUT, collecting).await;
+        if let Some(collector_task) = self.collector_task.take() {
+            // With a time limit, because a leftover process may keep the pipe open.
+            let _ = tokio::time::timeout(LAST_ERRORS_TIMEOUT, collector_task).await;
         }
         std::mem::take(&mut self.text.lock())
     }
@@ -154,7 +154,7 @@ impl ErrorText {
 pub struct OpenSsh {
     /// The program.
     pub program: OsString,
-    /// The version of steplatch to prefer over there.
+    /// The version of steplatch to prefer on the machine.
     pub version: String,
     /// The environment of `ssh`, which makes it pass its questions to this program.
     pub environment: Arc<dyn SshEnvironment>,
@@ -180,7 +180,7 @@ impl Transport for OpenSsh {
             let (fixed, keys) = fixed.map_err(|error| ConnectFailure::Connection(error.to_string()))?;
             self.dialed.0.lock().insert(host.clone(), target);
             let mut arguments = vec![self.program.clone()];
-            // The first value of an option counts.
+            // The fixed options come first, because `ssh` uses the first value of an option.
             arguments.extend(fixed);
             arguments.extend(ssh_arguments(&host.ssh, &relay_script(&self.version, client)));
             let spec = PipedSpec {
@@ -206,7 +206,7 @@ impl Transport for OpenSsh {
     }
 
     fn target<'a>(&'a self, host: &'a RemoteHostConfig) -> TargetFuture<'a> {
-        Box::pin(HostTarget::ask(host, &self.program, options().map(OsString::from)))
+        Box::pin(HostTarget::query(host, &self.program, options().map(OsString::from)))
     }
 
     fn dialed(&self, host: &RemoteHostConfig) -> Option<HostTarget> {
@@ -214,15 +214,15 @@ impl Transport for OpenSsh {
     }
 }
 
-/// Returns the arguments with which `ssh` runs a script for `sh` over there, whatever shell the user has.
+/// Returns the arguments with which `ssh` runs a script in the remote `sh`, independent of the user's shell.
 #[must_use]
 pub fn ssh_arguments(ssh: &str, script: &str) -> Vec<OsString> {
     let command = format!("exec sh -c '{}'", script.replace('\'', r"'\''"));
     options().map(OsString::from).chain(["--".into(), ssh.into(), command.into()]).collect()
 }
 
-/// Options for a connection in the background: no terminal, no forwarded ports that a second connection could not have, no
-/// command of the configuration in the place of ours, and never the master that the user's own connections depend on.
+/// Returns the options for a connection in the background: no terminal, no forwarded ports, which only one connection
+/// can have, and no configured command instead of ours. The connection is never the master of the user's connections.
 fn options() -> impl Iterator<Item = &'static str> {
     const OPTIONS: [&str; 6] = [
         "ClearAllForwardings=yes",
@@ -230,20 +230,20 @@ fn options() -> impl Iterator<Item = &'static str> {
         "EscapeChar=none",
         "PermitLocalCommand=no",
         "RemoteCommand=none",
-        // Keys that the other machine names would be new ones to a run that knows the machine by the keys before.
+        // New keys of the machine would look like another machine to a run that has recorded the old keys.
         "UpdateHostKeys=no",
     ];
     std::iter::once("-T").chain(OPTIONS.into_iter().flat_map(|option| ["-o", option]))
 }
 
-/// The directory of installed versions over there, as its shell expands it.
+/// Directory of installed versions on another machine, which its shell expands.
 pub const INSTALLED: &str = "${XDG_DATA_HOME:-$HOME/.local/share}/steplatch/bin";
 
-/// Returns the script that starts the relay: of the same version if the machine has it, else the one in the `PATH`,
-/// else any.
+/// Returns the script that starts the relay: the same version if it is installed, else the program in the `PATH`, else
+/// any installed version.
 fn relay_script(version: &str, client: &str) -> String {
     format!(
-        r#"b="{INSTALLED}"; for p in "$b/{version}/steplatch" steplatch "$b"/*/steplatch; do if command -v "$p" >/dev/null 2>&1; then exec "$p" host --stdio --client {client}; fi; done; echo "{MISSING}" >&2; exit 127"#
+        r#"b="{INSTALLED}"; for p in "$b/{version}/steplatch" steplatch "$b"/*/steplatch; do if command -v "$p" >/dev/null 2>&1; then exec "$p" host --stdio --client {client}; fi; done; echo "{NOT_INSTALLED_TEXT}" >&2; exit 127"#
     )
 }
 
@@ -262,7 +262,7 @@ mod tests {
                 shell.env("PATH", format!("{}:/usr/bin:/bin", home.path().join("path").display())).output().unwrap();
             (said.status.code(), String::from_utf8(said.stdout).unwrap(), String::from_utf8(said.stderr).unwrap())
         };
-        assert_eq!(run(), (Some(127), String::new(), format!("{MISSING}\n")));
+        assert_eq!(run(), (Some(127), String::new(), format!("{NOT_INSTALLED_TEXT}\n")));
         let installed = |folder: &str, word: &str| {
             use std::os::unix::fs::PermissionsExt as _;
             let folder = home.path().join(folder);

@@ -1,9 +1,8 @@
-//! Effects requested by the steps of clients. The host performs each effect once, even if the connection of the
-//! request is lost.
+//! Effects of the steps of clients. The host performs each effect once, even if the connection of its request is lost.
 //!
 //! Owns the ledger of this process: one for all terminals and files, so that the result of a step outlives its
 //! terminal. Each effect runs in a separate task. A repeated request waits for that task or receives its result. A
-//! disconnect changes nothing; a client settles a step when it no longer needs the result.
+//! disconnect changes nothing; a client settles a step once it no longer needs the result.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -28,7 +27,7 @@ use crate::wire::{
 
 /// Bounds of the ledger. A run stores a result promptly and then settles its step; other clients repeat a step
 /// promptly or never.
-const LIMITS: LedgerLimits = LedgerLimits { max_names: 10_000, max_result_bytes: 16 << 20 };
+const STEP_LIMITS: LedgerLimits = LedgerLimits { max_names: 10_000, max_result_bytes: 16 << 20 };
 
 /// Bounds of the ledger of interactive keystrokes.
 const KEYSTROKE_LIMITS: LedgerLimits = LedgerLimits { max_names: 256, max_result_bytes: 64 << 10 };
@@ -64,7 +63,7 @@ enum ResultPart {
 pub(crate) struct Performed {
     /// The body of the frame with the result.
     pub(crate) body: Vec<u8>,
-    /// True if anything may have changed. Otherwise a repeated request performs the effect again.
+    /// True if the effect may have changed anything. If false, a repeated request performs it again.
     pub(crate) has_acted: bool,
 }
 
@@ -80,7 +79,10 @@ impl Performed {
 
 impl Default for Effects {
     fn default() -> Self {
-        Self { desk: Mutex::new(EffectDesk::new(LIMITS)), keystrokes: Mutex::new(EffectDesk::new(KEYSTROKE_LIMITS)) }
+        Self {
+            desk: Mutex::new(EffectDesk::new(STEP_LIMITS)),
+            keystrokes: Mutex::new(EffectDesk::new(KEYSTROKE_LIMITS)),
+        }
     }
 }
 
@@ -94,7 +96,7 @@ impl Effects {
         self.desk.lock().has_unsettled()
     }
 
-    /// Returns whether a client may repeat a step that it has performed.
+    /// Returns whether a client may repeat a performed step.
     pub(crate) fn has_unreported(&self) -> bool {
         self.desk.lock().has_unreported()
     }
@@ -123,7 +125,7 @@ impl Effects {
         decode_result::<Result<FileWritten, FileError>>(body)?.ok()
     }
 
-    /// Sends the id of the terminal that a step opened, after waiting for an opening in progress. Sends `None` if it opened none.
+    /// Sends the id of the terminal that a step opened, or `None`. Waits for an opening in progress.
     pub(crate) fn find_opened(&self, step: String, outbox: &Outbox, number: u64) {
         let waiter = Waiter { outbox: outbox.clone(), number, part: ResultPart::TerminalId };
         let found = self.desk.lock().wait_for(&EffectKey::new(Effect::Open, step), waiter);
@@ -154,8 +156,7 @@ pub(crate) fn request(shared: &Arc<Shared>, outbox: &Outbox, number: u64, ask: A
     let admission = shared.effects.desk(ask.is_keystroke()).request(key.clone(), is_of_run(&key.step), waiter, sender);
     let body = match admission {
         Admission::Perform => return begin(shared.clone(), ask, key, abandoned),
-        // The effect in progress may write the same file. A timeout removes the unfinished copy of another
-        // file.
+        // Keep the unfinished copy: the effect in progress may use it. A timeout removes another copy.
         Admission::Wait => return,
         Admission::Answer(body) => body,
         Admission::Unknown => body_of(&Err::<(), _>(Refusal::OutcomeUnknown)),
@@ -163,7 +164,7 @@ pub(crate) fn request(shared: &Arc<Shared>, outbox: &Outbox, number: u64, ask: A
     // A disconnected client needs no answer.
     let _ = outbox.send_body(number, &body);
     if let Ask::File(FileAsk::Finish { target, .. }) = ask {
-        // The file is in its place already.
+        // The step has already written the file.
         shared.unfinished.forget(&target);
         tokio::task::spawn_blocking(move || disk::abandon(&target));
     }
@@ -172,14 +173,14 @@ pub(crate) fn request(shared: &Arc<Shared>, outbox: &Outbox, number: u64, ask: A
 /// Performs an effect in a separate task. Requests to one terminal reach it in the order of these calls.
 fn begin(shared: Arc<Shared>, ask: Ask, key: EffectKey, abandoned: watch::Receiver<bool>) {
     let mut ending =
-        EndOnDrop { shared: shared.clone(), key: key.clone(), is_keystroke: ask.is_keystroke(), is_over: false };
+        EndOnDrop { shared: shared.clone(), key: key.clone(), is_keystroke: ask.is_keystroke(), has_ended: false };
     // Unconstrained by the cooperative budget: the first poll must reach the terminal, in request order.
     let mut performing: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(tokio::task::unconstrained(async move {
         let can_be_dropped = matches!(key.effect, Effect::Run | Effect::Type);
         let performed = tokio::select! {
             biased;
             performed = perform(&shared, ask, abandoned.clone()) => Some(performed),
-            // The terminal enters no command of a disconnected client; a command already entered continues.
+            // Drops a command or input that was not entered yet; an entered command continues.
             () = wait_until_abandoned(abandoned.clone()), if can_be_dropped => None,
         };
         let (end, body) = match performed {
@@ -200,22 +201,22 @@ struct EndOnDrop {
     shared: Arc<Shared>,
     key: EffectKey,
     is_keystroke: bool,
-    is_over: bool,
+    has_ended: bool,
 }
 
 impl EndOnDrop {
     fn end(&mut self, end: EffectEnd<Vec<u8>>, body: &[u8]) {
-        self.is_over = true;
+        self.has_ended = true;
         let waiters = self.shared.effects.desk(self.is_keystroke).end(&self.key, end);
         waiters.iter().for_each(|waiter| waiter.answer(body));
-        // A retiring host waits until its last result is settled.
+        // A retiring host may end once its last result is settled.
         self.shared.check_retirement();
     }
 }
 
 impl Drop for EndOnDrop {
     fn drop(&mut self) {
-        if !self.is_over {
+        if !self.has_ended {
             self.end(EffectEnd::Lost, &body_of(&Err::<(), _>(Refusal::OutcomeUnknown)));
         }
     }
@@ -286,8 +287,8 @@ async fn perform(shared: &Arc<Shared>, ask: Ask, abandoned: watch::Receiver<bool
     }
 }
 
-/// Opens a terminal, which may wait for a free slot. Closes a single-command terminal if the client abandons the step
-/// in the meantime.
+/// Opens a terminal, after waiting for a free place if requested. Closes a single-command terminal if the client
+/// abandons the step meanwhile.
 pub(crate) async fn open(
     shared: &Arc<Shared>,
     new: OpenRequest,
@@ -334,7 +335,7 @@ pub(crate) async fn open(
             desk.add_shell(&key, id.clone()).is_some()
         };
         if is_abandoned {
-            // It fails only if another client has closed the terminal.
+            // Ignore the error: another client has closed the terminal.
             let _ = opened.terminal.close(Closing::default()).await;
         }
     }
@@ -378,8 +379,8 @@ fn has_run_nothing(error: &RunError) -> bool {
     )
 }
 
-/// Returns whether a single-command terminal stays open for its client: the command is still running, or there is more to
-/// read.
+/// Returns whether a single-command terminal stays open for its client: the command is still running, or some output
+/// was not returned.
 fn is_left_to_client(result: &CommandResult) -> bool {
     result.timed_out || result.asks.is_some() || result.left_out > 0 || result.dropped_before.is_some()
 }

@@ -15,7 +15,7 @@ use tokio::net::UnixStream;
 
 use super::*;
 use crate::client::Host;
-use crate::relay::linked;
+use crate::relay::connect_link;
 use crate::wire::{OpenRefused, OpenRequest, OpenedTerminal, PlacePolicy, Role, write_frame};
 
 /// Reply to a command.
@@ -296,7 +296,7 @@ async fn what_a_relay_sends_right_behind_the_answer_belongs_to_the_link() {
     for _ in 0..200 {
         let (socket, bytes) = (host.folder.path().join("host.sock"), greeting().await);
         let answer = move || {
-            let mut stream = linked(&socket).unwrap();
+            let mut stream = connect_link(&socket).unwrap();
             stream.write_all(&bytes).unwrap();
             stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
             stream.read(&mut [0; 1]).unwrap()

@@ -1274,10 +1274,10 @@ async fn a_host_that_greets_as_another_one_is_named() {
         })
     };
     let scene = Scene::new(hello("/wire", json!(99))).await;
-    let Err(RemoteError::Failed { why: ConnectFailure::TooOld { said, .. }, .. }) = scene.check().await else {
+    let Err(RemoteError::Failed { why: ConnectFailure::TooOld { message, .. }, .. }) = scene.check().await else {
         panic!("a host of another protocol");
     };
-    assert_eq!(said, "version 9.9.9, protocol 99 instead of 1");
+    assert_eq!(message, "version 9.9.9, protocol 99 instead of 1");
     let scene =
         Scene::new(hello("/version", json!(format!("\u{1b}]0;x\u{7}{}  36  good (verified)", "9".repeat(100_000)))))
             .await;

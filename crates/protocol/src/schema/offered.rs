@@ -1,33 +1,31 @@
-//! Schemas of others, as clients of models take them.
+//! Simplified schemas of foreign tools, which common clients accept.
 //!
-//! Some of them pass a list of tools on to a service that refuses all of it for one
-//! schema, and with it everything else that the person wanted to do: because of a
-//! choice or a condition at its top level, or a name of a property that is not made of
-//! plain letters. Arguments are checked against the whole schema nevertheless.
+//! Some model services refuse a whole list of tools because of one schema: for a
+//! choice or a condition at its top level, or for a property whose name has other than
+//! plain characters. Arguments are still checked against the original schema.
 
 use serde_json::{Map, Value};
 
-/// Keywords that are refused where a schema begins, and are fine within.
-const REFUSED: [&str; 10] =
+/// Keywords that services refuse at the top level of a schema, and accept below it.
+const REFUSED_KEYWORDS: [&str; 10] =
     ["$ref", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "patternProperties"];
 
-/// Maximum number of characters of the listed names that cannot be offered.
+/// Maximum length in characters of the list of omitted properties.
 const MAX_LISTED_CHARS: usize = 500;
 
-/// Returns a schema of arguments without the parts for which common clients refuse it and all others in a list. It
-/// takes no less. Properties that cannot be offered are named in its description, because they can be given
-/// nevertheless.
+/// Returns a schema of arguments without the parts that common clients refuse. It accepts at least the same
+/// arguments. Its description names the omitted properties, which callers can still set.
 #[must_use]
 pub fn offered(schema: &Value) -> Map<String, Value> {
     let mut offered = schema.as_object().cloned().unwrap_or_default();
-    offered.retain(|keyword, _| !REFUSED.contains(&keyword.as_str()));
+    offered.retain(|keyword, _| !REFUSED_KEYWORDS.contains(&keyword.as_str()));
     offered.insert("type".to_owned(), "object".into());
-    let mut left_out = Vec::new();
+    let mut omitted_names = Vec::new();
     if let Some(Value::Object(properties)) = offered.get_mut("properties") {
         properties.retain(|name, _| {
             let is_plain = is_plain(name);
             if !is_plain {
-                left_out.push(name.clone());
+                omitted_names.push(name.clone());
             }
             is_plain
         });
@@ -35,24 +33,25 @@ pub fn offered(schema: &Value) -> Map<String, Value> {
     if let Some(Value::Array(required)) = offered.get_mut("required") {
         required.retain(|name| name.as_str().is_some_and(is_plain));
     }
-    // A property that is excluded by name or by pattern would be refused when a client sends it.
-    if !left_out.is_empty() || schema.get("patternProperties").is_some() {
+    // Omitted properties and pattern properties would otherwise count as additional, and the client would refuse them.
+    if !omitted_names.is_empty() || schema.get("patternProperties").is_some() {
         offered.shift_remove("additionalProperties");
     }
     offered.shift_remove("unevaluatedProperties");
-    if !left_out.is_empty() {
-        let names: Vec<String> = left_out.iter().map(|name| format!("'{name}'")).collect();
+    if !omitted_names.is_empty() {
+        let names: Vec<String> = omitted_names.iter().map(|name| format!("'{name}'")).collect();
         let names: String = names.join(", ").chars().take(MAX_LISTED_CHARS).collect();
-        let before = offered.get("description").and_then(Value::as_str).map(|before| format!("{before} "));
-        offered.insert("description".to_owned(), format!("{}Also takes {names}.", before.unwrap_or_default()).into());
+        let description = offered.get("description").and_then(Value::as_str).map(|text| format!("{text} "));
+        offered
+            .insert("description".to_owned(), format!("{}Also takes {names}.", description.unwrap_or_default()).into());
     }
     offered
 }
 
 /// Returns whether a property may have this name: `^[a-zA-Z0-9_.-]{1,64}$`.
 fn is_plain(name: &str) -> bool {
-    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
-    (1..=64).contains(&name.len()) && name.bytes().all(is_part)
+    let is_plain_byte = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
+    (1..=64).contains(&name.len()) && name.bytes().all(is_plain_byte)
 }
 
 #[cfg(test)]

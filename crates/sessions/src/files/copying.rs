@@ -19,19 +19,21 @@ use crate::sessions::Sessions;
 /// Maximum number of files of one copy.
 const MAX_FILES: usize = 100_000;
 
-/// Maximum length of a path, in bytes (`PATH_MAX`), and of all paths of a copy: another machine may list directories without end.
+/// Maximum length of a path (`PATH_MAX`).
 const MAX_PATH_BYTES: usize = 4096;
+
+/// Maximum length of all paths of a copy. A remote machine may list directories without end.
 const MAX_PLAN_BYTES: usize = 64 << 20;
 
-/// The time between two reports of progress.
+/// Time between two reports of progress.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Steps of a copy, in order.
+/// Step of a copy.
 #[derive(Debug, Clone)]
 enum CopyStep {
     /// Make a directory.
     Directory(FilePlace),
-    /// Copy a file. `facts`: its description, if the plan needed it.
+    /// Copy a file. `facts` is its description, if already known.
     File { source: FilePlace, target: FilePlace, facts: Option<FileFacts> },
     /// Report an omitted file.
     Skip(String),
@@ -115,9 +117,9 @@ impl Sessions {
             ancestor = folder.parent();
         }
         let is_foreign = source.host.is_some() && target.host.is_none();
-        let (mut steps, mut files, mut size, mut bytes) = (Vec::new(), 0, 0_u64, 0);
-        let mut open = vec![(source, target)];
-        while let Some((source, target)) = open.pop() {
+        let (mut steps, mut files, mut size, mut plan_bytes) = (Vec::new(), 0, 0_u64, 0);
+        let mut pending = vec![(source, target)];
+        while let Some((source, target)) = pending.pop() {
             if target.host.is_none() {
                 self.check_private(&target.path)?;
             }
@@ -130,8 +132,8 @@ impl Sessions {
             for entry in entries {
                 let (source_entry, target_entry) = (source.join(&entry.name), target.join(&entry.name));
                 let length = source_entry.path.as_os_str().len().max(target_entry.path.as_os_str().len());
-                bytes += 2 * length;
-                if length > MAX_PATH_BYTES || bytes > MAX_PLAN_BYTES {
+                plan_bytes += 2 * length;
+                if length > MAX_PATH_BYTES || plan_bytes > MAX_PLAN_BYTES {
                     return Err(FileTrouble::Invalid("the directory has paths that are too long to copy".to_owned()));
                 }
                 if is_foreign && entry.kind.is_some() && target_entry.path.is_symlink() {
@@ -142,7 +144,7 @@ impl Sessions {
                     )));
                 }
                 match entry.kind {
-                    Some(FileKind::Directory) => open.push((source_entry, target_entry)),
+                    Some(FileKind::Directory) => pending.push((source_entry, target_entry)),
                     Some(FileKind::File) => {
                         files += 1;
                         size = size.saturating_add(entry.size);
@@ -151,7 +153,7 @@ impl Sessions {
                     Some(FileKind::Other) | None => steps.push(CopyStep::Skip(source_entry.path.display().to_string())),
                 }
             }
-            if steps.len() + open.len() > MAX_FILES {
+            if steps.len() + pending.len() > MAX_FILES {
                 return Err(FileTrouble::Invalid(format!(
                     "the directory has more than {MAX_FILES} files; pack it first, as with tar"
                 )));
@@ -162,8 +164,8 @@ impl Sessions {
 }
 
 impl CopyEvents {
-    /// Executes the copy and reports its progress, until the end or until the client disconnects; then it removes
-    /// partial files.
+    /// Executes the copy and reports its progress. If the client disconnects, the copy ends and its unfinished file is
+    /// removed.
     ///
     /// # Errors
     /// If the client has disconnected.
@@ -178,11 +180,15 @@ impl CopyEvents {
                     Err(error) => return fail(&self.secrets, &place.failed(error), request_id, sink).await,
                 },
                 CopyStep::File { source, target, facts } => {
-                    let (progress, done) = watch::channel(copied);
+                    let (progress, progress_receiver) = watch::channel(copied);
                     let file = copy(&source, &target, facts, self.replace, copied, &progress);
                     tokio::pin!(file);
-                    let reporting =
-                        report(done, self.secrets.masked(source.path.display().to_string()), request_id, sink);
+                    let reporting = report(
+                        progress_receiver,
+                        self.secrets.masked(source.path.display().to_string()),
+                        request_id,
+                        sink,
+                    );
                     let file = tokio::select! {
                         file = &mut file => file,
                         result = reporting => return result,
@@ -224,17 +230,17 @@ async fn copy(
 
 /// Reports the progress of one file, until the client disconnects.
 async fn report(
-    mut done: watch::Receiver<u64>,
+    mut progress_receiver: watch::Receiver<u64>,
     path: String,
     request_id: &Value,
     sink: &EventSink,
 ) -> Result<(), Disconnected> {
     loop {
         tokio::time::sleep(REPORT_INTERVAL).await;
-        if done.changed().await.is_err() {
+        if progress_receiver.changed().await.is_err() {
             return std::future::pending().await;
         }
-        let copied = *done.borrow_and_update();
+        let copied = *progress_receiver.borrow_and_update();
         sink.event(request_id, &CopyEvent::CopyProgress { copied, path: path.clone() }).await?;
     }
 }

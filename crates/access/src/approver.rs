@@ -1,12 +1,13 @@
 //! The approver's passphrase: an answer to a gate for people needs it, if one is set.
 //!
 //! Owns the file `approver.json` of the state directory: a hash (Argon2id, as a PHC string,
-//! <https://github.com/P-H-C/phc-string-format>), the time since when it is set, and a key pair that the passphrase
-//! opens. It does not store the passphrase itself. After a removal, `approver.cleared.json` has the private key
+//! <https://github.com/P-H-C/phc-string-format>), the time at which it was set, and a key pair that the passphrase
+//! opens. The file does not contain the passphrase itself. After a removal, `approver.cleared.json` has the private key
 //! unencrypted. An unreadable file counts as an unknown passphrase: the approver refuses answers.
 //!
-//! It prevents an agent that uses the daemon's own surfaces from answering as a person, and prevents runs in a copy of
-//! the state from continuing without the person. It does not protect against a process that writes this user's files.
+//! The passphrase prevents agents on the daemon's own surfaces from answering as a person, and prevents runs in a copy
+//! of the state from continuing without the person. It does not protect against a process that writes this user's
+//! files.
 
 mod key;
 
@@ -42,10 +43,10 @@ const MIN_PASSPHRASE_CHARS: usize = 6;
 /// Maximum length of a passphrase, in bytes; a hash costs the same for each.
 const MAX_PASSPHRASE_BYTES: usize = 1024;
 
-/// The delay after the first wrong attempt; each further one doubles it.
+/// Delay after the first wrong attempt; each further wrong attempt doubles it.
 const FIRST_DELAY: Duration = Duration::from_secs(1);
 
-/// The maximum delay.
+/// Maximum delay.
 const MAX_DELAY: Duration = Duration::from_secs(300);
 
 /// Bytes of the salt of a hash.
@@ -77,11 +78,11 @@ pub struct Approver {
     /// other.
     check_lock: Mutex<()>,
     /// The last sealing key, which every append of a waiting run needs.
-    sealing: parking_lot::Mutex<CachedKey>,
+    sealing_cache: parking_lot::Mutex<CachedKey>,
     requirement: ProofRequirement,
 }
 
-/// The sealing key of one version of the file; without a version, of none.
+/// The sealing key of one version of the file; without a file, both fields are `None`.
 #[derive(Debug, Default)]
 struct CachedKey {
     version: Option<FileVersion>,
@@ -100,8 +101,8 @@ struct Stored {
     /// Wrong attempts, by source. The file stores them with the hash, so that a restart does not reset them.
     #[serde(default)]
     tries: BTreeMap<String, Tries>,
-    /// The first one seals runs that wait for a person; all of them open such runs. Older daemons stored none; the
-    /// first correct passphrase adds one.
+    /// The first key seals runs that wait for a person; all keys open such runs. Older daemons stored no key; the first
+    /// correct passphrase adds one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     keys: Vec<StoredKey>,
 }
@@ -115,13 +116,14 @@ struct Tries {
     until: Option<Timestamp>,
 }
 
-const VERSION: u32 = 1;
+/// Version of the file.
+const FILE_VERSION: u32 = 1;
 
 /// The file beside `approver.json` with the private key, after the removal of the passphrase.
 const CLEARED_KEY_FILE: &str = "approver.cleared.json";
 
-/// The source of a passphrase. A wrong one delays the next one from the same source only: guesses over the network do
-/// not delay an answer in a terminal.
+/// The source of a passphrase. A wrong passphrase delays only further attempts from the same source: guesses over the
+/// network do not delay an answer in a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttemptSource {
     /// The daemon's socket.
@@ -242,12 +244,13 @@ impl Approver {
         Self {
             file: state.join("approver.json"),
             check_lock: Mutex::default(),
-            sealing: parking_lot::Mutex::default(),
+            sealing_cache: parking_lot::Mutex::default(),
             requirement: ProofRequirement::new(state, policy),
         }
     }
 
-    /// Returns the weakest proof of a person that gates for people accept now. A stricter setting counts from this call on.
+    /// Returns the weakest proof of a person that gates for people accept now. A stricter setting counts from this call
+    /// on.
     pub fn requires(&self) -> Proof {
         self.requirement.current()
     }
@@ -257,7 +260,7 @@ impl Approver {
         self.requirement.strictest_since(opened_at)
     }
 
-    /// Applies a weaker setting for a person who knows the passphrase if one is set.
+    /// Applies a weaker setting for a person who knows the passphrase, if one is set.
     #[boxed]
     pub async fn lower_requirement(
         &self,
@@ -296,11 +299,11 @@ impl Approver {
         self.check_locked(passphrase, source).await.map(|stored| stored.is_some())
     }
 
-    /// Checks a passphrase as [`Self::verify`] and returns the key that it opens; `None` if no passphrase is
-    /// set. Takes twice as long.
+    /// Checks a passphrase like [`Self::verify`], and returns the key that it opens; `None` if no passphrase is set.
+    /// Takes twice as long.
     ///
     /// # Errors
-    /// As [`Self::verify`].
+    /// Same as [`Self::verify`].
     #[boxed]
     pub async fn opening_key(
         &self,
@@ -311,7 +314,7 @@ impl Approver {
         self.open_locked(passphrase, source).await
     }
 
-    /// Does the same for a caller that holds `check_lock`.
+    /// Same as [`Self::opening_key`], for a caller that holds `check_lock`.
     async fn open_locked(
         &self,
         passphrase: Option<&Passphrase>,
@@ -330,17 +333,17 @@ impl Approver {
     #[boxed]
     pub async fn sealing_key(&self) -> Option<SealingKey> {
         // Read the version before the file: the next call then notices a change in between.
-        let read = match self.version().await {
+        let fresh = match self.version().await {
             Ok(None) => Some(CachedKey::default()),
-            Ok(version) if version != self.sealing.lock().version => self.stored().await.ok().map(|stored| {
+            Ok(version) if version != self.sealing_cache.lock().version => self.stored().await.ok().map(|stored| {
                 let key = stored.and_then(|stored| stored.keys.first().and_then(StoredKey::sealing_key));
                 CachedKey { version, key }
             }),
             Ok(_) | Err(_) => None,
         };
-        let mut cached = self.sealing.lock();
-        if let Some(read) = read {
-            *cached = read;
+        let mut cached = self.sealing_cache.lock();
+        if let Some(fresh) = fresh {
+            *cached = fresh;
         }
         cached.key.clone()
     }
@@ -362,7 +365,7 @@ impl Approver {
     pub async fn cleared_key(&self) -> Option<OpeningKey> {
         let cleared = self.file.with_file_name(CLEARED_KEY_FILE);
         if self.file.exists() {
-            // It may not exist.
+            // The file may not exist.
             let _ = tokio::fs::remove_file(&cleared).await;
             return None;
         }
@@ -389,12 +392,12 @@ impl Approver {
         };
         let key = source.key(&stored.tries);
         let mut tries = stored.tries.get(&key).copied().unwrap_or_default();
-        let pause = remaining(&tries);
-        if !pause.is_zero() {
-            return Err(PassphraseError::TooSoon(whole_seconds(pause)));
+        let delay = remaining(&tries);
+        if !delay.is_zero() {
+            return Err(PassphraseError::TooSoon(whole_seconds(delay)));
         }
         let (passphrase, hash, has_keys) = (passphrase.clone(), stored.hash.clone(), !stored.keys.is_empty());
-        let added_keys = run_blocking(move || {
+        let check = run_blocking(move || {
             let hash = PasswordHash::new(&hash).map_err(ApproverError::MalformedHash)?;
             if passphrase.0.len() > MAX_PASSPHRASE_BYTES
                 || Argon2::default().verify_password(passphrase.0.as_bytes(), &hash).is_err()
@@ -405,27 +408,27 @@ impl Approver {
                 if has_keys { Vec::new() } else { StoredKey::seal_all(&OpeningKey::generate()?, &passphrase)? };
             Ok(Some(new_keys))
         });
-        if let Some(new_keys) = added_keys.await.map_err(PassphraseError::Unreadable)? {
-            let changes = stored.tries.remove(&key).is_some() || !new_keys.is_empty();
+        if let Some(new_keys) = check.await.map_err(PassphraseError::Unreadable)? {
+            let has_changed = stored.tries.remove(&key).is_some() || !new_keys.is_empty();
             stored.keys.extend(new_keys);
-            if changes {
+            if has_changed {
                 self.store_attempts(stored.clone()).await?;
             }
             return Ok(Some(stored));
         }
-        let pause = FIRST_DELAY.saturating_mul(1 << tries.wrong.min(16)).min(MAX_DELAY);
-        tries = Tries { wrong: tries.wrong.saturating_add(1), until: Some(clock::now().after(pause)) };
+        let delay = FIRST_DELAY.saturating_mul(1 << tries.wrong.min(16)).min(MAX_DELAY);
+        tries = Tries { wrong: tries.wrong.saturating_add(1), until: Some(clock::now().after(delay)) };
         tracing::warn!(in_a_row = tries.wrong, from = key, "a wrong approver's passphrase was given");
-        // Drops the oldest addresses with few attempts.
+        // Drop the sources without a remaining delay.
         if stored.tries.len() >= MAX_ADDRESSES {
             stored.tries.retain(|_, tries| !remaining(tries).is_zero());
         }
         stored.tries.insert(key, tries);
         self.store_attempts(stored).await?;
-        Err(PassphraseError::Wrong(whole_seconds(pause)))
+        Err(PassphraseError::Wrong(whole_seconds(delay)))
     }
 
-    /// Stores the attempts. If that fails, approves nothing, since wrong attempts would have no delay.
+    /// Stores the attempts. A failure refuses the passphrase, because wrong attempts would have no delay.
     async fn store_attempts(&self, stored: Stored) -> Result<(), PassphraseError> {
         let file = self.file.clone();
         let written = run_blocking(move || {
@@ -504,7 +507,7 @@ impl Approver {
                 Err(cause) => return Err(ApproverError::Storage { file, cause }),
             };
             match serde_json::from_str::<Stored>(&text) {
-                Ok(stored) if stored.version == VERSION => Ok(Some(stored)),
+                Ok(stored) if stored.version == FILE_VERSION => Ok(Some(stored)),
                 Ok(stored) => Err(ApproverError::Newer { file, version: stored.version }),
                 Err(cause) => Err(ApproverError::Malformed { file, cause }),
             }
@@ -534,11 +537,11 @@ impl PassphraseChange<'_> {
         let Self { approver, new_passphrase, key, _guard } = self;
         let (file, is_set) = (approver.file.clone(), new_passphrase.is_some());
         let cleared = approver.cleared_key().await;
-        let done = run_blocking(move || match new_passphrase {
+        let stored = run_blocking(move || match new_passphrase {
             Some(new_passphrase) => store_passphrase(&file, &new_passphrase, key, cleared.as_ref()),
             None => remove_passphrase(&file, key.as_ref()),
         });
-        match done.await {
+        match stored.await {
             Ok(()) => SetApproverReply { success: true, is_set, ..SetApproverReply::default() },
             Err(error) => {
                 let file = approver.file.display();
@@ -567,7 +570,7 @@ fn store_passphrase(
     };
     let keys = StoredKey::seal_all(&key, new_passphrase)?;
     let (hash, since) = (hash.to_string(), clock::to_iso8601(clock::now()));
-    let stored = Stored { version: VERSION, hash, since, tries: BTreeMap::new(), keys };
+    let stored = Stored { version: FILE_VERSION, hash, since, tries: BTreeMap::new(), keys };
     private_file::write(file, &stored).map_err(ApproverError::Write)?;
     // The new passphrase opens the seals of that key. If removing the file fails, the next start removes it.
     let _ = std::fs::remove_file(file.with_file_name(CLEARED_KEY_FILE));
@@ -597,7 +600,7 @@ async fn run_blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await?
 }
 
-/// Rounds up to whole seconds, so that a caller who waits as long has waited enough.
+/// Rounds up to whole seconds, so that a caller who waits for them waits long enough.
 fn whole_seconds(time: Duration) -> u64 {
     time.as_secs() + u64::from(time.subsec_nanos() > 0)
 }
@@ -639,7 +642,7 @@ mod tests {
         let file = folder.path().join("approver.json");
         std::fs::create_dir_all(file.join("in the way")).unwrap();
         let (hash, since) = ("$argon2id$".to_owned(), String::new());
-        let stored = Stored { version: VERSION, hash, since, tries: BTreeMap::new(), keys: Vec::new() };
+        let stored = Stored { version: FILE_VERSION, hash, since, tries: BTreeMap::new(), keys: Vec::new() };
         assert!(private_file::write(&file, &stored).is_err());
         assert!(!folder.path().join("approver.new").exists());
     }

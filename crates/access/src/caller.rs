@@ -41,13 +41,13 @@ pub struct Caller {
     pub environment: Arc<[(OsString, OsString)]>,
     /// True if the caller is a person: a person needs no report of changes by another person who held a terminal.
     pub person: bool,
-    /// The surface that the caller uses, in its own words.
+    /// The surface that the caller uses, as the client names it.
     pub surface: Option<String>,
     /// Standing of the process that opened the connection: whether it can belong to a person.
     pub standing: Standing,
     /// The network address of the client for which the calling process acts, if there is one.
     pub peer: Option<SocketAddr>,
-    /// The connection on which the client reads replies; none for calls that the daemon makes for itself.
+    /// The connection on which the client reads replies; `None` for calls that the daemon makes for itself.
     pub connection: Option<ConnectionId>,
     /// The run on whose behalf the daemon itself calls.
     pub run: Option<RunId>,
@@ -55,7 +55,7 @@ pub struct Caller {
     pub pins: Option<Arc<Pins>>,
     /// The gate at which a person has approved the current action of this run or its parent.
     pub approved_at: Option<String>,
-    /// The ids of the terminals that this person saw, and of those that the run has opened: it acts in no others.
+    /// The ids of the terminals that this person saw or that the run has opened. The run acts in no other terminals.
     /// `None` without a question to a person, or if the seen terminals are unknown.
     pub approved_terminals: Option<Arc<BTreeSet<String>>>,
 }
@@ -65,8 +65,8 @@ const MAX_NAME_CHARS: usize = 80;
 
 /// Removes control and format characters from a name that a client gave itself, and cuts it to [`MAX_NAME_CHARS`].
 fn clean_name(name: &str) -> String {
-    let shown = name.chars().filter(|character| !character.is_control() && !is_format(*character));
-    shown.take(MAX_NAME_CHARS).collect()
+    let visible = name.chars().filter(|character| !character.is_control() && !is_format(*character));
+    visible.take(MAX_NAME_CHARS).collect()
 }
 
 /// The prefix of the surface of the daemon's own MCP servers when they ask a person by a dialog.
@@ -107,7 +107,7 @@ impl Caller {
         self.connection.filter(|_| self.run.is_none())
     }
 
-    /// Returns the caller for a call that the daemon makes on its behalf: no client reads the reply.
+    /// Returns this caller for a call that the daemon makes on the caller's behalf: no client reads the reply.
     #[must_use]
     pub fn unattended(&self) -> Self {
         Self { connection: None, ..self.clone() }
@@ -152,7 +152,7 @@ impl Caller {
         self.name.clone().unwrap_or_else(|| "unnamed client".to_owned())
     }
 
-    /// Returns the caller's surface, for the record: in its own words, with the name of the program unless it is
+    /// Returns the caller's surface for records: as the client names it, with the name of the program unless it is
     /// steplatch.
     #[boxed]
     pub async fn display_surface(&self) -> String {
@@ -168,7 +168,7 @@ impl Caller {
     pub(crate) fn person_name(&self) -> String {
         let user = self.standing.user();
         match User::from_uid(user) {
-            Ok(Some(known)) if !known.name.is_empty() => known.name,
+            Ok(Some(entry)) if !entry.name.is_empty() => entry.name,
             // A user id may have no name.
             _ => format!("user {user}"),
         }

@@ -91,8 +91,8 @@ impl PageLogins {
         Self { file, clock, logins: Arc::new(Mutex::new(logins)) }
     }
 
-    /// Issues a ticket, and writes the file that leads a browser to the page with it, on request. The caller has
-    /// checked that the request is a person's. Runs in a runtime of tokio, which removes the file.
+    /// Issues a ticket, and on request writes a file that redirects a browser to the page with it. The caller has
+    /// checked that the request is a person's. Requires a tokio runtime, where a task removes the file.
     pub fn open_page(&self, verb: &OpenPage) -> OpenPageReply {
         let mut reply = self.issue();
         if let (Some(address), Some(ticket)) = (&verb.address, &reply.ticket) {
@@ -133,14 +133,15 @@ impl PageLogins {
     /// two holders is not its owner.
     pub fn begin(&self, verb: &BeginPageSession) -> BeginPageSessionReply {
         let refused = |error: &str| BeginPageSessionReply { error: Some(error.to_owned()), ..Default::default() };
-        let (cookie, half, name) = match (random_secret(), random_secret(), random_secret()) {
-            (Ok(cookie), Ok(half), Ok(name)) => (cookie, half, name),
+        let (cookie, half, id_source) = match (random_secret(), random_secret(), random_secret()) {
+            (Ok(cookie), Ok(half), Ok(id_source)) => (cookie, half, id_source),
             (Err(error), ..) | (_, Err(error), _) | (.., Err(error)) => {
                 return refused(&format!("The system provides no random numbers: {error}"));
             }
         };
         // The page shows the id, which is not a secret.
-        let id: String = name.0.chars().filter(char::is_ascii_alphanumeric).take(8).collect::<String>().to_lowercase();
+        let id: String =
+            id_source.0.chars().filter(char::is_ascii_alphanumeric).take(8).collect::<String>().to_lowercase();
         let now = self.clock.now();
         let mut logins = self.logins.lock();
         let ticket = SecretHash::from_secret(&verb.ticket.0);
@@ -214,14 +215,16 @@ impl PageLogins {
                 logins.files.clear();
                 logins.sessions.end_all(self.clock.now())
             }
-            Some(name) => match logins.sessions.find_by_prefix(name, self.clock.now()) {
+            Some(prefix) => match logins.sessions.find_by_prefix(prefix, self.clock.now()) {
                 NamedSession::Unique(id) => usize::from(logins.sessions.end(&id)),
                 NamedSession::Several => {
-                    return refused(format!("Several sessions of the page begin with '{name}'; write more of the id"));
+                    return refused(format!(
+                        "Several sessions of the page begin with '{prefix}'; write more of the id"
+                    ));
                 }
                 NamedSession::None => {
                     return refused(format!(
-                        "No session of the page is called '{name}'; list them with: steplatch serve sessions"
+                        "No session of the page is called '{prefix}'; list them with: steplatch serve sessions"
                     ));
                 }
             },

@@ -1,9 +1,9 @@
 //! Passkeys: keys on devices of the person, whose signatures prove answers to gates.
 //!
 //! Owns the file `passkeys.json` of the state directory: public keys with their names. A browser registers a passkey
-//! with a ticket, which only a person in their own terminal gets. The file contains it once that person has confirmed
-//! its fingerprint there: a program that redeemed the ticket first would have registered another one. The crate
-//! `passkey` verifies signatures.
+//! with a ticket, which only a person in their own terminal gets. The file stores it only after that person has
+//! confirmed its fingerprint there, because a program may have redeemed the ticket first, for another passkey. The
+//! crate `passkey` verifies signatures.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -30,18 +30,18 @@ const TICKET_LIFETIME: Duration = Duration::from_secs(300);
 /// Maximum number of passkeys.
 const MAX_PASSKEYS: usize = 32;
 
-/// Maximum length of a name, in characters.
+/// Maximum length of the name of a passkey, in characters.
 const MAX_NAME_CHARS: usize = 60;
 
-/// The version of the file.
-const VERSION: u32 = 1;
+/// Version of the file.
+const FILE_VERSION: u32 = 1;
 
 /// The passkeys of one state directory.
 #[derive(Debug)]
 pub struct Passkeys {
     file: PathBuf,
     clock: Clock,
-    /// The lock is also held during a change of the file.
+    /// Its lock is also held during a change of the file.
     pending: Mutex<PendingPasskeys>,
     /// Changes when a browser has registered a passkey.
     registered: watch::Sender<()>,
@@ -63,7 +63,7 @@ struct PendingPasskey {
 }
 
 impl PendingPasskeys {
-    fn forget(&mut self, now: Timestamp) {
+    fn remove_expired(&mut self, now: Timestamp) {
         self.passkeys.retain(|pending| pending.since <= now && now.since(pending.since) < TICKET_LIFETIME);
     }
 }
@@ -99,7 +99,7 @@ impl StoredPasskey {
 /// Reason that a signature does not prove an answer.
 #[derive(Debug, thiserror::Error)]
 pub enum PasskeyRefusal {
-    /// The passkey is not registered here, or no longer.
+    /// No passkey with this id is registered.
     #[error("This passkey is not registered; register one with: steplatch gates passkey add")]
     Unknown,
     /// The signature does not belong to this answer.
@@ -147,7 +147,7 @@ impl Passkeys {
         };
         let now = self.clock.now();
         let mut pending = self.pending.lock();
-        pending.forget(now);
+        pending.remove_expired(now);
         let stored = match self.stored() {
             Ok(stored) => stored,
             Err(error) => return refused(format!("The passkeys cannot be read, so none is added: {error}")),
@@ -220,7 +220,7 @@ impl Passkeys {
     pub fn confirm(&self, verb: &ConfirmPasskey) -> ConfirmPasskeyReply {
         let refused = |error: String| ConfirmPasskeyReply { error: Some(error), ..Default::default() };
         let mut pending = self.pending.lock();
-        pending.forget(self.clock.now());
+        pending.remove_expired(self.clock.now());
         let has_fingerprint = |pending: &PendingPasskey| pending.passkey.public_key.fingerprint() == verb.passkey_id;
         let Some(index) = pending.passkeys.iter().position(has_fingerprint) else {
             return refused(
@@ -295,7 +295,7 @@ impl Passkeys {
     /// Checks a signature of an answer. Returns the part to store.
     ///
     /// # Errors
-    /// If no registered passkey has signed this answer to this question, on its page, after its device verified the person.
+    /// If no registered passkey has signed this answer to this question on its page, with a verification of the person.
     pub fn check(&self, assertion: &PasskeyAssertion, signed: SignedText<'_>) -> Result<SignedAnswer, PasskeyRefusal> {
         let PasskeyAssertion { credential_id, client_data, authenticator_data, signature } = assertion.clone();
         let credential_id = credential_id.trim_end_matches('=');
@@ -324,7 +324,7 @@ impl Passkeys {
             Err(error) => return Err(error),
         };
         let stored: StoredPasskeys = serde_json::from_slice(&text)?;
-        if stored.version > VERSION {
+        if stored.version > FILE_VERSION {
             let version = stored.version;
             return Err(io::Error::other(format!(
                 "'{}' has version {version}, of a newer steplatch",
@@ -335,7 +335,7 @@ impl Passkeys {
     }
 
     fn store(&self, passkeys: Vec<StoredPasskey>) -> io::Result<()> {
-        private_file::write(&self.file, &StoredPasskeys { version: VERSION, passkeys })
+        private_file::write(&self.file, &StoredPasskeys { version: FILE_VERSION, passkeys })
     }
 }
 

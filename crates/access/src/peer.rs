@@ -1,7 +1,8 @@
 //! The process at the other end of a connection.
 //!
-//! A gate for a person relies on it, so the daemon reads it from the kernel once, as it accepts the connection: later,
-//! a process can end, get another parent or pass its socket on. The daemon refuses an unidentified process.
+//! Gates for people rely on this data. The daemon reads it from the kernel once, when it accepts the connection,
+//! because a process can later end, get another parent or pass its socket on. The daemon refuses an unidentified
+//! process.
 
 mod group;
 mod lineage;
@@ -27,7 +28,7 @@ pub(crate) use tcp::Location;
 pub(crate) struct Peer {
     pub(crate) lineage: Lineage,
     pub(crate) program: Program,
-    /// True if it is in the foreground of its controlling terminal.
+    /// True if the process is in the foreground of its controlling terminal.
     pub(crate) has_terminal: bool,
 }
 
@@ -38,7 +39,7 @@ pub(crate) enum Program {
     Ours,
     /// Another executable, with this name.
     Other(String),
-    /// The kernel does not show it.
+    /// The kernel does not show the executable.
     Unknown,
 }
 
@@ -49,7 +50,7 @@ impl Program {
             Some((file.dev(), file.ino()))
         };
         match (file(&pid.to_string()), file("self")) {
-            (Some(its), Some(own)) if its == own => Self::Ours,
+            (Some(program), Some(own)) if program == own => Self::Ours,
             (Some(_), _) => {
                 let path = std::fs::read_link(format!("/proc/{pid}/exe")).ok();
                 let name = path.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
@@ -61,8 +62,8 @@ impl Program {
 }
 
 impl Peer {
-    /// Reads the data of a process. `handle` refers to it, if the kernel gave one: then it is the process that opened
-    /// the connection, and no later one with its id. Blocks for some reads of `/proc`.
+    /// Reads the data of a process. With a `handle` from the kernel, the data cannot be that of a later process with
+    /// the same id. Blocks for some reads of `/proc`.
     pub(crate) fn read(pid: i32, handle: Option<&OwnedFd>) -> Self {
         let mut lineage = lineage::read(&table::Proc, pid);
         if handle.is_some_and(has_ended) {
@@ -72,13 +73,13 @@ impl Peer {
     }
 }
 
-/// Returns whether the process that a descriptor refers to has ended: it is readable then, see pidfd_open(2).
+/// Returns whether the process of a descriptor has ended. The descriptor is readable then: pidfd_open(2).
 fn has_ended(handle: &OwnedFd) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let mut polled = [PollFd::new(handle, PollFlags::IN)];
-    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let no_wait = Timespec { tv_sec: 0, tv_nsec: 0 };
     // If polling the descriptor fails, the process counts as ended.
-    !matches!(poll(&mut polled, Some(&at_once)), Ok(0))
+    !matches!(poll(&mut polled, Some(&no_wait)), Ok(0))
 }
 
 /// Returns the local processes at the other end of a TCP connection from this address. Blocks while it reads every

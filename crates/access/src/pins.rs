@@ -100,20 +100,20 @@ pub struct HostPin {
     /// The jump host or the proxy command of the connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub through: Option<String>,
-    /// The fingerprints of its known keys; none before the first connection.
+    /// The fingerprints of its known keys; empty before the first connection.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub keys: Vec<String>,
     /// The digest of all options of `ssh` for it.
     pub options: Signature,
-    /// The unknown parts, a sentence each.
+    /// Descriptions of the unknown parts, a sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown: Vec<String>,
 }
 
-/// A difference of a host from the start of a run.
+/// A change of a host since the start of a run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HostDifference {
-    /// The configuration no longer has it.
+    /// The host is no longer configured.
     #[error("it is not configured any more")]
     Removed,
     /// The host has another destination.
@@ -160,7 +160,7 @@ impl From<HostTarget> for HostPin {
 }
 
 impl HostPin {
-    /// Returns the difference from a host's present target. Keys learned since are not a difference if none was known.
+    /// Returns the difference from a host's current target. New keys are not a difference if no key was known.
     fn difference(&self, now: &Self) -> Option<HostDifference> {
         let destination = |pin: &Self| match (&pin.address, &pin.through) {
             (Some(address), Some(through)) => format!("{} ({address} through {through})", pin.ssh),
@@ -207,10 +207,11 @@ pub struct Pins {
     /// The digests of nodes and graphs.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub nodes: BTreeMap<String, Option<Signature>>,
-    /// The hosts that definitions name; `None` for a name that no host had. Without a map, an older version did not pin any.
+    /// The hosts that definitions name; `None` for a name without a host. Without a map, an older version did not pin
+    /// hosts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hosts: Option<BTreeMap<String, Option<HostPin>>>,
-    /// The digests of definitions nested in these. The run may save them, and run them by name after that.
+    /// The digests of definitions nested in these. The run may save them, and then run them by name.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub inner: BTreeSet<Signature>,
     /// The names among these that need no person, with everything that they start.
@@ -236,7 +237,7 @@ impl Pins {
         (!self.is_empty() || !nodes.is_empty()).then(|| Signature::of_text(&text()))
     }
 
-    /// Returns whether a name that the run refers to had no workflow.
+    /// Returns whether the run refers to the name and no workflow had it.
     pub fn has_no_workflow(&self, name: &str) -> bool {
         self.workflows.get(name) == Some(&None)
     }

@@ -9,7 +9,7 @@ use serde::Serialize;
 /// Writes `stored` as JSON, atomically, for its owner only.
 ///
 /// # Errors
-/// If writing it fails; the old file remains.
+/// If writing the file fails; the old file remains.
 pub(crate) fn write(file: &Path, stored: &impl Serialize) -> io::Result<()> {
     write_text(file, &serde_json::to_string(stored).map_err(io::Error::other)?)
 }
@@ -17,7 +17,7 @@ pub(crate) fn write(file: &Path, stored: &impl Serialize) -> io::Result<()> {
 /// Writes a text, atomically, for its owner only.
 ///
 /// # Errors
-/// If writing it fails; the old file remains.
+/// If writing the file fails; the old file remains.
 pub fn write_text(file: &Path, text: &str) -> io::Result<()> {
     let temporary_file = file.with_extension("new");
     // An old temporary file has the permissions of its author.

@@ -1,10 +1,10 @@
 //! The weakest proof of a person that gates accept, over time.
 //!
 //! The setting `gates.require` is in a file that an agent may be able to write. A stricter value applies at once. A
-//! weaker one applies once a person has confirmed it ([`ProofRequirement::lower`]), and only to later questions: a
+//! weaker value applies after a person has confirmed it ([`ProofRequirement::lower`]), and only to later questions: a
 //! question requires the strictest value since its beginning. `gates.json` of the state directory stores the history of
-//! the values, so that a restarted daemon knows them. It does not protect against a program that can write that file as
-//! well.
+//! the values, so that a restarted daemon knows them. This does not protect against a program that can write that file
+//! as well.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,7 +20,8 @@ use crate::private_file;
 /// The name of the file in the state directory.
 const FILE_NAME: &str = "gates.json";
 
-const VERSION: u32 = 1;
+/// Version of the file.
+const FILE_VERSION: u32 = 1;
 
 /// Maximum number of stored changes; merging the two oldest keeps the stricter value.
 const MAX_CHANGES: usize = 64;
@@ -39,7 +40,7 @@ pub(crate) struct ProofRequirement {
 struct RequirementChange {
     at: Timestamp,
     require: Proof,
-    /// The person who lowered it.
+    /// The person who lowered the value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     by: Option<String>,
 }
@@ -54,15 +55,15 @@ impl ProofRequirement {
     pub(crate) fn new(state: &Path, policy: Arc<dyn ProofPolicy>) -> Self {
         let file = state.join(FILE_NAME);
         let stored = std::fs::read_to_string(&file).ok().and_then(|text| match serde_json::from_str::<Stored>(&text) {
-            Ok(stored) if stored.version == VERSION && !stored.changes.is_empty() => Some(stored.changes),
+            Ok(stored) if stored.version == FILE_VERSION && !stored.changes.is_empty() => Some(stored.changes),
             Ok(_) | Err(_) => {
                 // Refusing all answers would protect nothing: a program that can damage the file can remove it.
                 tracing::warn!(file = %file.display(), "it cannot be read; the setting gates.require counts");
                 None
             }
         });
-        let first = || vec![RequirementChange { at: Timestamp(0), require: policy.weakest(), by: None }];
-        let changes = Mutex::new(stored.unwrap_or_else(first));
+        let initial_changes = || vec![RequirementChange { at: Timestamp(0), require: policy.weakest(), by: None }];
+        let changes = Mutex::new(stored.unwrap_or_else(initial_changes));
         let requirement = Self { file, policy, changes };
         if requirement.current() > Proof::None {
             requirement.write(&requirement.changes.lock());
@@ -83,14 +84,14 @@ impl ProofRequirement {
     /// Returns the strictest value since a time.
     pub(crate) fn strictest_since(&self, since: Timestamp) -> Proof {
         let changes = self.updated_changes();
-        let ended_before = changes.iter().skip(1).take_while(|next| next.at < since).count();
-        changes.iter().skip(ended_before).map(|change| change.require).max().unwrap_or(Proof::Passkey)
+        let replaced_count = changes.iter().skip(1).take_while(|next| next.at < since).count();
+        changes.iter().skip(replaced_count).map(|change| change.require).max().unwrap_or(Proof::Passkey)
     }
 
     /// Returns the setting if it is weaker than the current value: a person has not confirmed it.
     pub(crate) fn unconfirmed(&self) -> Option<Proof> {
-        let set = self.policy.weakest();
-        (set < self.current()).then_some(set)
+        let setting = self.policy.weakest();
+        (setting < self.current()).then_some(setting)
     }
 
     /// Applies the setting. The caller has checked that a person wants it.
@@ -103,7 +104,7 @@ impl ProofRequirement {
         require
     }
 
-    /// Returns the changes, with the setting among them if it is stricter than the last one.
+    /// Returns the changes. Adds the setting if it is stricter than the last value.
     fn updated_changes(&self) -> MutexGuard<'_, Vec<RequirementChange>> {
         let mut changes = self.changes.lock();
         let require = self.policy.weakest();
@@ -123,8 +124,8 @@ impl ProofRequirement {
     }
 
     fn write(&self, changes: &[RequirementChange]) {
-        let stored = Stored { version: VERSION, changes: changes.to_vec() };
-        // This daemon applies it in any case.
+        let stored = Stored { version: FILE_VERSION, changes: changes.to_vec() };
+        // This daemon applies the requirement in any case.
         if let Err(error) = private_file::write(&self.file, &stored) {
             tracing::warn!(%error, file = %self.file.display(), "the requirement of gates was not stored");
         }

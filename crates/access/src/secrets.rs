@@ -1,8 +1,8 @@
 //! Secret values, and their removal from text by value.
 //!
-//! A typed secret can reappear anywhere: on a screen, in a match, in the parameters of an event. So all text that
-//! leaves the daemon passes through here. A secret of fewer than [`MIN_SECRET_CHARS`] characters remains: its mask
-//! would cover half of every text. Masks a secret that is a short word only where it is a whole word.
+//! A typed secret can reappear anywhere: on a screen, in a match, in the parameters of an event. All text that leaves
+//! the daemon therefore passes through this module. A secret of fewer than [`MIN_SECRET_CHARS`] characters remains,
+//! because it occurs by chance in any text. A secret that is a short word is masked only where it is a whole word.
 
 mod encodings;
 mod known;
@@ -23,28 +23,28 @@ use tokio::sync::watch;
 use known::{KnownSecrets, Scope};
 pub use stream::RedactedStream;
 pub use words::is_short_word;
-use words::{ends_with_beginning, has, places, replace_secret, starts_with_end};
+use words::{ends_with_beginning, has, replace_secret, secret_ranges, starts_with_end};
 
 /// Minimum characters of a secret.
 const MIN_SECRET_CHARS: usize = 4;
 
-/// Minimum characters of a value in a line that is a secret: ports and the like are not secrets.
+/// Minimum characters of a value in a secret line. Shorter values, such as ports, are not secrets.
 const MIN_VALUE_CHARS: usize = 6;
 
-/// Maximum secrets that callers register by typing, in total and in each terminal with lines typed with the echo off.
-/// The daemon forgets none while it runs, because their text remains readable: it refuses further ones.
+/// Maximum number of secrets that tools type, and of lines typed with the echo off in one terminal. The daemon keeps
+/// all of them while it runs, because their text remains readable, and refuses further secrets.
 const MAX_TYPED_SECRETS: usize = 1000;
 
 /// Maximum number of secrets in all. Runs register most of them: the secrets in their input.
 const MAX_SECRETS: usize = 50_000;
 
-/// Minimum bytes of a secret that is hidden where lines divide it: the halves of shorter ones are adjacent by chance.
+/// Minimum bytes of a secret that is hidden across line ends. The halves of shorter secrets are adjacent by chance.
 const MIN_WRAPPED_BYTES: usize = 8;
 
-/// The replacement of a secret.
+/// The text that replaces a secret.
 pub const MASK: &str = "••••••";
 
-/// The known secrets: the secrets hidden everywhere, and for one terminal, the lines typed with its echo off. Cheap to
+/// The known secrets: those hidden everywhere, and for one terminal also the lines typed with its echo off. Cheap to
 /// clone.
 ///
 /// ```
@@ -64,7 +64,7 @@ pub struct Redactor {
     terminal: Option<TerminalId>,
 }
 
-/// The number of hidden secrets is at the limit.
+/// Error of exceeding the maximum number of hidden secrets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{MAX_TYPED_SECRETS} lines are hidden as secrets, the maximum until the daemon ends: type this without secret, or \
@@ -82,30 +82,30 @@ impl Redactor {
     ///
     /// # Errors
     ///
-    /// If that exceeds the limit. Then no part of it is registered.
+    /// If the secret exceeds the limit. No part of it is registered then.
     pub fn add_typed(&self, secret: &str) -> Result<(), TooManySecrets> {
         let mut known = self.known.write();
-        let mut fresh: Vec<&str> = Vec::new();
+        let mut new_lines: Vec<&str> = Vec::new();
         for line in hideable_lines(secret).chain(hideable_lines(secret).flat_map(values_in)) {
-            if !known.has(&Scope::Everywhere, line) && !fresh.contains(&line) {
-                fresh.push(line);
+            if !known.has(&Scope::Everywhere, line) && !new_lines.contains(&line) {
+                new_lines.push(line);
             }
         }
-        if known.typed + fresh.len() > MAX_TYPED_SECRETS {
+        if known.typed + new_lines.len() > MAX_TYPED_SECRETS {
             return Err(TooManySecrets);
         }
-        known.typed += fresh.len();
-        fresh.into_iter().for_each(|line| self.keep_secret(&mut known, Scope::Everywhere, line));
+        known.typed += new_lines.len();
+        new_lines.into_iter().for_each(|line| self.keep_secret(&mut known, Scope::Everywhere, line));
         Ok(())
     }
 
     /// Remembers a text to hide, anywhere or in the text of one terminal.
-    pub fn hide(&self, hidden: &SecretText) {
-        let scope = hidden.terminal.clone().map_or(Scope::Everywhere, Scope::Terminal);
+    pub fn hide(&self, secret: &SecretText) {
+        let scope = secret.terminal.clone().map_or(Scope::Everywhere, Scope::Terminal);
         let mut known = self.known.write();
-        for line in hideable_lines(&hidden.text) {
+        for line in hideable_lines(&secret.text) {
             if known.len() >= MAX_SECRETS || (scope != Scope::Everywhere && known.len_in(&scope) >= MAX_TYPED_SECRETS) {
-                tracing::warn!(terminal = ?hidden.terminal, "there are too many secrets: one more is not redacted");
+                tracing::warn!(terminal = ?secret.terminal, "there are too many secrets: one more is not redacted");
                 return;
             }
             self.keep_secret(&mut known, scope.clone(), line);
@@ -128,11 +128,11 @@ impl Redactor {
     pub fn learned_since(&self, before: u64) -> (Vec<String>, u64) {
         let known = self.known.read();
         let learned = *self.learned.borrow();
-        let fresh = usize::try_from(learned.saturating_sub(before)).unwrap_or(usize::MAX);
-        (known.arrived_everywhere().rev().take(fresh).map(str::to_owned).collect(), learned)
+        let count = usize::try_from(learned.saturating_sub(before)).unwrap_or(usize::MAX);
+        (known.arrived_everywhere().rev().take(count).map(str::to_owned).collect(), learned)
     }
 
-    /// Returns all secrets that are hidden here, without their encodings, the longest first.
+    /// Returns all secrets that this redactor hides, without their encodings, the longest first.
     pub fn known(&self) -> Vec<String> {
         let mut known = self.known.read().known(self.terminal.as_ref());
         known.sort_by_key(|text| std::cmp::Reverse(text.len()));
@@ -144,13 +144,13 @@ impl Redactor {
         Self { known: self.known.clone(), learned: self.learned.clone(), terminal: Some(terminal.clone()) }
     }
 
-    /// Returns the secrets that are hidden here, with their encodings, the longest first.
+    /// Returns the secrets that this redactor hides, with their encodings, the longest first.
     fn values(&self) -> Arc<Vec<String>> {
         self.known.read().values(self.terminal.as_ref())
     }
 
-    /// Returns whether all text is hidden here: the machine of the terminal registered more secrets than a search can
-    /// find.
+    /// Returns whether this redactor hides all text, because the machine of the terminal exceeded its limits of
+    /// secrets.
     fn hides_all(&self) -> bool {
         self.known.read().hides_all(self.terminal.as_ref())
     }
@@ -185,19 +185,19 @@ impl Redactor {
         let mut joined = joined_rows(&screen);
         // Mask each character of a divided secret, so that the rows keep their width.
         for secret in values.iter().filter(|secret| !secret.is_empty()) {
-            let mut hidden = Vec::new();
-            for found in places(&joined, secret) {
+            let mut hidden_positions = Vec::new();
+            for found in secret_ranges(&joined, secret) {
                 let first = joined[..found.start].chars().count();
-                hidden.extend(first..first + joined[found].chars().count());
+                hidden_positions.extend(first..first + joined[found].chars().count());
             }
-            if hidden.is_empty() {
+            if hidden_positions.is_empty() {
                 continue;
             }
             // Line ends do not count.
-            let mut place = 0;
+            let mut position = 0;
             let hide = |character: char| {
-                let is_hidden = character != '\n' && hidden.binary_search(&place).is_ok();
-                place += usize::from(character != '\n');
+                let is_hidden = character != '\n' && hidden_positions.binary_search(&position).is_ok();
+                position += usize::from(character != '\n');
                 if is_hidden { '•' } else { character }
             };
             screen = screen.chars().map(hide).collect();
@@ -219,23 +219,24 @@ impl Redactor {
         if values.is_empty() {
             return picture;
         }
-        let mut hidden: Vec<CharacterPosition> = Vec::new();
+        let mut hidden_positions: Vec<CharacterPosition> = Vec::new();
         // The blanks at the end of a row may belong to the wrapped text, or not.
         for to_row_end in [false, true] {
-            let places = characters_in_order(&picture, to_row_end);
-            let text: String = places.iter().map(|(character, _)| character).collect();
+            let positions = characters_in_order(&picture, to_row_end);
+            let text: String = positions.iter().map(|(character, _)| character).collect();
             for secret in values.iter() {
                 let length = secret.chars().count();
-                for found in words::places(&text, secret) {
+                for found in secret_ranges(&text, secret) {
                     let first = text[..found.start].chars().count();
-                    hidden.extend(places[first..first + length].iter().filter_map(|(_, place)| *place));
+                    hidden_positions
+                        .extend(positions[first..first + length].iter().filter_map(|(_, position)| *position));
                 }
             }
         }
-        hidden.sort_unstable();
+        hidden_positions.sort_unstable();
         for (row, runs) in picture.rows.iter_mut().enumerate() {
             for (index, run) in runs.iter_mut().enumerate() {
-                let is_hidden = |character: usize| hidden.binary_search(&(row, index, character)).is_ok();
+                let is_hidden = |character: usize| hidden_positions.binary_search(&(row, index, character)).is_ok();
                 let characters = run.text.chars().enumerate();
                 run.text =
                     characters.map(|(character, original)| if is_hidden(character) { '•' } else { original }).collect();
@@ -256,7 +257,7 @@ impl Redactor {
 
     /// Returns the number of bytes of context on each side of a portion that reveal every secret cut by the portion.
     pub fn reach(&self) -> usize {
-        // Includes the line ends that may divide it.
+        // Includes the line ends that may divide the secret.
         self.values().first().map_or(0, |longest| longest.len() + longest.len() / 8)
     }
 
@@ -265,44 +266,45 @@ impl Redactor {
         if self.hides_all() && !portion.is_empty() {
             return MASK.to_owned();
         }
-        mask_ranges(text, portion.clone(), self.places(text))
+        mask_ranges(text, portion.clone(), self.secret_ranges(text))
     }
 
     /// Masks a fragment of an unknown text: whole secrets, and parts of secrets at its cuts. Such a part is the end of
     /// a secret at the beginning of the fragment, the beginning of one at its end, or the whole fragment. Hides single
-    /// characters too, since a client may read one at a time; [`Self::masked_portion`] hides less if the surrounding
+    /// characters, too, because a client may read one at a time; [`Self::masked_portion`] hides less if the surrounding
     /// text is known.
     pub fn masked_at_cuts(&self, text: &str) -> String {
         if self.hides_all() && !text.is_empty() {
             return MASK.to_owned();
         }
-        // The bytes without the line ends that may divide a secret, each with its offset in the text.
-        let (places, letters): (Vec<usize>, Vec<u8>) =
+        // The bytes without line ends, which may divide a secret, and their offsets in the text.
+        let (offsets, letters): (Vec<usize>, Vec<u8>) =
             text.bytes().enumerate().filter(|(_, byte)| !is_line_end(byte)).unzip();
         if letters.is_empty() {
             return text.to_owned();
         }
-        let mut hidden = self.places(text);
+        let mut hidden_ranges = self.secret_ranges(text);
         for secret in self.values().iter().map(String::as_bytes) {
             if secret.windows(letters.len()).any(|part| part == letters) {
                 return MASK.to_owned();
             }
             let lengths = || (1..=secret.len().min(letters.len())).rev();
-            if let Some(front) = lengths().find(|length| secret.ends_with(&letters[..*length])) {
-                hidden.push(0..places[front - 1] + 1);
+            if let Some(prefix_length) = lengths().find(|length| secret.ends_with(&letters[..*length])) {
+                hidden_ranges.push(0..offsets[prefix_length - 1] + 1);
             }
-            if let Some(back) = lengths().find(|length| secret.starts_with(&letters[letters.len() - length..])) {
-                hidden.push(places[letters.len() - back]..text.len());
+            if let Some(suffix_length) = lengths().find(|length| secret.starts_with(&letters[letters.len() - length..]))
+            {
+                hidden_ranges.push(offsets[letters.len() - suffix_length]..text.len());
             }
         }
-        mask_ranges(text, 0..text.len(), hidden)
+        mask_ranges(text, 0..text.len(), hidden_ranges)
     }
 
     /// Returns the ranges of secrets in a text, also divided by line ends.
-    fn places(&self, text: &str) -> Vec<Range<usize>> {
+    fn secret_ranges(&self, text: &str) -> Vec<Range<usize>> {
         let values = self.values();
         let mut found = find_wrapped(text, &values);
-        found.extend(values.iter().flat_map(|secret| places(text, secret)));
+        found.extend(values.iter().flat_map(|secret| secret_ranges(text, secret)));
         found
     }
 
@@ -335,13 +337,13 @@ impl Redactor {
         if is_middle { MASK.to_owned() } else { text }
     }
 
-    /// Returns `value` without any secret in it, as [`Self::mask_in`] leaves it.
+    /// Returns `value` without any secret in it, like [`Self::mask_in`].
     pub fn masked_value(&self, mut value: Value) -> Value {
         self.mask_in(&mut value);
         value
     }
 
-    /// Removes secrets from every text in `fields`, as [`Self::mask_in`].
+    /// Removes secrets from every text in `fields`, like [`Self::mask_in`].
     pub fn mask_fields(&self, fields: &mut Map<String, Value>) {
         if let Value::Object(masked) = self.masked_value(Value::Object(std::mem::take(fields))) {
             *fields = masked;
@@ -361,7 +363,7 @@ impl Redactor {
     }
 }
 
-/// Secrets of another machine are hidden only in its own terminals: elsewhere they would mask words of questions.
+/// Secrets of another machine are hidden only in its own terminals. Elsewhere, they could mask words of questions.
 impl MachineSecretSink for Redactor {
     fn place(&self, terminal: &TerminalId, machine: &str) {
         self.known.write().place(terminal, machine);
@@ -385,7 +387,7 @@ pub fn hideable_lines(text: &str) -> impl Iterator<Item = &str> {
     text.split(['\n', '\r']).map(str::trim).filter(|line| line.chars().count() >= MIN_SECRET_CHARS)
 }
 
-/// Returns the values in a line of a shell or of a protocol that is a secret, if they are long enough: the text after
+/// Returns the values in a secret line of a shell or a protocol, if they are long enough: the text after
 /// `=`, after `-p`, after a name with a colon, and the password of an address. A program prints them without the line.
 fn values_in(line: &str) -> Vec<&str> {
     let value_end = |text: &'_ str| -> usize {
@@ -439,7 +441,7 @@ pub fn rename_fields(fields: &mut Map<String, Value>, name: impl Fn(&str) -> Opt
     *fields = renamed;
 }
 
-/// The position of a character of a picture: its row, the run in it, the character in that.
+/// The position of a character of a picture: its row, the run in the row, and the character in the run.
 type CharacterPosition = (usize, usize, usize);
 
 /// Returns every character of a picture with its position; blanks between runs have none.
@@ -487,14 +489,14 @@ fn mask_text(text: &mut String, secrets: &[String]) {
 /// Returns a portion of a text, with a mask over these ranges of the text.
 fn mask_ranges(text: &str, portion: Range<usize>, parts: Vec<Range<usize>>) -> String {
     let clipped = parts.into_iter().map(|part| (part.start.max(portion.start), part.end.min(portion.end)));
-    let mut hidden: Vec<(usize, usize)> = clipped.filter(|(begin, end)| begin < end).collect();
-    hidden.sort_unstable();
+    let mut hidden_ranges: Vec<(usize, usize)> = clipped.filter(|(begin, end)| begin < end).collect();
+    hidden_ranges.sort_unstable();
     let (mut masked, mut position) = (String::new(), portion.start);
-    for (begin, end) in hidden {
+    for (begin, end) in hidden_ranges {
         if end <= position {
             continue;
         }
-        // The mask of the last match covers a match that begins within it.
+        // A match that begins within the last match shares its mask.
         if begin >= position {
             masked.push_str(&text[position..begin]);
             masked.push_str(MASK);
@@ -523,15 +525,15 @@ fn find_wrapped(text: &str, secrets: &[String]) -> Vec<Range<usize>> {
     // The offset in the text of each byte that is not a line end.
     let offsets: Vec<usize> =
         text.bytes().enumerate().filter(|(_, byte)| !is_line_end(byte)).map(|(offset, _)| offset).collect();
-    let mut hidden = vec![false; text.len()];
+    let mut is_hidden = vec![false; text.len()];
     for (secret, start) in candidates
         .iter()
         .flat_map(|secret| joined.match_indices(secret.as_str()).map(move |(start, _)| (secret, start)))
     {
-        offsets[start..start + secret.len()].iter().for_each(|offset| hidden[*offset] = true);
+        offsets[start..start + secret.len()].iter().for_each(|offset| is_hidden[*offset] = true);
     }
     let mut parts: Vec<Range<usize>> = Vec::new();
-    for offset in (0..text.len()).filter(|offset| hidden[*offset]) {
+    for offset in (0..text.len()).filter(|offset| is_hidden[*offset]) {
         match parts.last_mut().filter(|part| part.end == offset) {
             Some(part) => part.end += 1,
             None => parts.push(offset..offset + 1),
@@ -552,8 +554,8 @@ fn mask_in(value: &mut Value, secrets: &[String]) {
             texts.for_each(|(_, field)| mask_in(field, secrets));
             rename_fields(fields, |name| {
                 let hidden = || secrets.iter().filter(|secret| hides_in_names(secret));
-                let holds_one = hidden().any(|secret| has(name, secret));
-                holds_one.then(|| {
+                let has_secret = hidden().any(|secret| has(name, secret));
+                has_secret.then(|| {
                     hidden().fold(name.to_owned(), |name, secret| replace_secret(&name, secret).unwrap_or(name))
                 })
             });
@@ -564,12 +566,12 @@ fn mask_in(value: &mut Value, secrets: &[String]) {
 
 /// Returns whether `part` is, or ends or begins with, enough of `secret` to reveal it.
 fn overlaps(secret: &str, part: &str) -> bool {
-    let enough = |text: &str| text.chars().count() >= MIN_SECRET_CHARS;
-    let mut cuts = secret.char_indices().map(|(at, _)| at).skip(1);
-    (enough(part) && secret.contains(part))
-        || cuts.any(|at| {
-            (enough(&secret[..at]) && part.ends_with(&secret[..at]))
-                || (enough(&secret[at..]) && part.starts_with(&secret[at..]))
+    let is_revealing = |text: &str| text.chars().count() >= MIN_SECRET_CHARS;
+    let mut cuts = secret.char_indices().map(|(cut, _)| cut).skip(1);
+    (is_revealing(part) && secret.contains(part))
+        || cuts.any(|cut| {
+            (is_revealing(&secret[..cut]) && part.ends_with(&secret[..cut]))
+                || (is_revealing(&secret[cut..]) && part.starts_with(&secret[cut..]))
         })
 }
 

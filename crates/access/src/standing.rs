@@ -1,7 +1,7 @@
 //! Standing of the process that opened a connection: whether it can be a person.
 //!
-//! Steplatch gives agents terminals and starts programs for them, so every process in one of those counts as an agent,
-//! and so does a process with unknown ancestors. Every other process of the user counts as the user; the approver's
+//! Steplatch opens terminals and starts programs for agents. Every process in one of these counts as an agent, and so
+//! does a process with unknown ancestors. Every other process of the user counts as the user; the approver's
 //! passphrase proves more.
 
 use std::net::SocketAddr;
@@ -31,19 +31,19 @@ pub enum PersonRefusal {
          answer it in a terminal of your own"
     )]
     InTerminal,
-    /// The daemon started it, or one of its ancestors.
+    /// The daemon started the process, or one of its ancestors.
     #[error(
         "This gate waits for a person, and this command was started by steplatch, for a node or in a terminal that it kept; \
          answer it in a terminal of your own"
     )]
     Started,
-    /// The kernel does not report where it comes from.
+    /// The origin of the process is unknown.
     #[error(
         "This gate waits for a person, and the origin of this command is unknown: it has ended, or has too many parents; \
          answer it in a terminal of your own"
     )]
     Unknown,
-    /// The kernel hides where it comes from. Only the approver's passphrase proves a person here.
+    /// The kernel hides the origin of the process. Only the approver's passphrase proves a person here.
     #[error(
         "This gate waits for a person, and this system hides processes of other users (hidepid), so the origin of this \
          command is unknown; set a passphrase with 'steplatch approver set', which proves a person instead"
@@ -69,11 +69,10 @@ impl PersonRefusal {
     }
 }
 
-/// Maximum number of concurrent inspections of processes. One takes a fraction of a millisecond, or long if the kernel
-/// blocks the process.
+/// Maximum number of concurrent inspections of processes. An inspection is fast unless the kernel blocks the process.
 const MAX_INSPECTIONS: usize = 16;
 
-/// Time limit of an inspection, including the wait for its slot. Its result is unknown after that.
+/// Time limit of an inspection, including the wait for its slot. A later result counts as unknown.
 const INSPECTION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The daemon and its terminal hosts. Their descendants do not count as persons.
@@ -108,8 +107,8 @@ impl OwnProcesses {
     }
 
     fn current_processes(&self) -> Processes {
-        let own = std::process::id();
-        let hosts = self.hosts.processes().into_iter().filter(|pid| self.daemon.is_some() || *pid != own);
+        let own_pid = std::process::id();
+        let hosts = self.hosts.processes().into_iter().filter(|pid| self.daemon.is_some() || *pid != own_pid);
         Processes { hosts: hosts.filter_map(|pid| i32::try_from(pid).ok()).collect(), daemon: self.daemon }
     }
 
@@ -144,7 +143,7 @@ fn judge(lineage: &Lineage, processes: &Processes) -> Option<PersonRefusal> {
         if processes.daemon == Some(process.pid) {
             return Some(PersonRefusal::Started);
         }
-        // A mark outlives the process that set it, and counts regardless of its value.
+        // A mark outlives the process that set it. Any value counts.
         let mark = process.evidence.mark.as_ref()?;
         Some(if mark.parse::<StepId>().is_ok() { PersonRefusal::Started } else { PersonRefusal::InTerminal })
     });
@@ -159,10 +158,10 @@ fn judge(lineage: &Lineage, processes: &Processes) -> Option<PersonRefusal> {
 /// The result of inspecting the process that opened a connection.
 #[derive(Debug, Clone)]
 pub(crate) struct Verdict {
-    /// Reason that it is not a person, if there is one.
+    /// Reason that the process is not a person, if there is one.
     pub(crate) refusal: Option<PersonRefusal>,
     pub(crate) program: Program,
-    /// True if it is in the foreground of its controlling terminal.
+    /// True if the process is in the foreground of its controlling terminal.
     pub(crate) has_terminal: bool,
 }
 

@@ -1,8 +1,8 @@
 //! Admission of requests: checks the server's name in the request, the origin of the page, and the token.
 //!
 //! A page in a browser on this machine can send requests to any local port. The name in `Host` must therefore be a name
-//! of this server: a page that uses DNS rebinding sends another one. An `Origin`, which only browsers send, must be an
-//! allowed one. The server checks the token last.
+//! of this server: a page that uses DNS rebinding sends another name. An `Origin`, which only browsers send, must be
+//! allowed. The server checks the token last.
 
 use axum::extract::Request;
 use axum::http::header::{
@@ -43,7 +43,7 @@ impl HostName {
             None => (text, None),
         };
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-        // A trailing dot means the DNS root and has no other effect.
+        // A trailing dot is the DNS root, and does not change the host.
         let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
         (!host.is_empty()).then_some(Self { host, port })
     }

@@ -22,7 +22,7 @@ pub(crate) struct App {
     pub(crate) streams: Streams,
     pub(crate) connections: Arc<Connections>,
     /// Cancelled when the server shuts down.
-    pub(crate) ended: CancellationToken,
+    pub(crate) shutdown: CancellationToken,
     pub(crate) admission: Admission,
     /// Port of the server, which is part of the name of its cookie.
     pub(crate) port: u16,

@@ -1,8 +1,8 @@
-//! Execution of a request of the table of routes.
+//! Execution of the requests in the table of routes.
 //!
 //! This module merges the parameters of the address, the query and the body into the one object that the verb takes;
-//! the daemon parses and checks them. The daemon's reply is the response. Its status follows from the reply's fields
-//! and from whether the thing named in the address exists, never from the text of an error.
+//! the daemon parses and checks them. The daemon's reply is the response. Its status depends on the reply's
+//! fields and on the existence of the resource in the address, never on the text of an error.
 
 use axum::Json;
 use axum::body::Bytes;
@@ -19,7 +19,7 @@ use crate::admission::Caller;
 use crate::refusal::Refusal;
 use crate::route::{FailureStatus, ResourceKind, Route};
 
-/// The header with the idempotency key of a request, so that the server carries it out once
+/// The header with the idempotency key of a request, so that a repeated request is performed only once
 /// (<https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/>).
 pub(crate) const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
@@ -224,7 +224,7 @@ impl RouteHandler {
         }
         Ok(match self.route.failure_status {
             FailureStatus::Conflict => StatusCode::CONFLICT,
-            // An unsuccessful call of an existing node.
+            // The node exists, and its call failed.
             FailureStatus::Value => StatusCode::OK,
             FailureStatus::Unprocessable | FailureStatus::Run => StatusCode::UNPROCESSABLE_ENTITY,
         })

@@ -1,8 +1,8 @@
 //! The open connections, up to a limit.
 //!
 //! Above the limit, a new connection replaces the connection with the longest idle time; connections without
-//! credentials are replaced first. A connection with a request in progress is never replaced. Idle connections therefore
-//! cannot block other clients.
+//! credentials are replaced first. A connection with a request in progress is never replaced. Idle connections
+//! therefore cannot block other clients.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ pub(crate) struct Connection {
     pub(crate) replaced: CancellationToken,
 }
 
-/// Place of an open connection.
+/// Slot of an open connection.
 #[derive(Debug)]
 pub(crate) struct ConnectionSlot {
     connections: Arc<Connections>,
@@ -65,7 +65,7 @@ impl Connections {
         self.lock().by_number.len()
     }
 
-    /// Returns a place for a new connection. `None` if all connections have requests in progress.
+    /// Returns a slot for a new connection. `None` if all connections have requests in progress.
     pub(crate) fn open_slot(self: &Arc<Self>) -> Option<ConnectionSlot> {
         let mut open = self.lock();
         if open.by_number.len() >= self.max_connections {

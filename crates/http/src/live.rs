@@ -70,7 +70,7 @@ pub(crate) async fn upgrade(
     }
     let tasks = app.tasks.clone();
     upgrade.max_message_size(MAX_MESSAGE_BYTES).max_frame_size(MAX_MESSAGE_BYTES).on_upgrade(move |socket| {
-        // The connection keeps its place and counts as busy while the socket is open.
+        // The connection keeps its slot and counts as busy while the socket is open.
         let guard = slot.connection.begin_request();
         tasks.track_future(async move {
             Tab::serve(app, socket, cookies, Peer(address)).await;

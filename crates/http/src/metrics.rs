@@ -40,11 +40,11 @@ impl Default for RouteResponses {
 }
 
 impl Metrics {
-    /// Records a response; for a stream of events, at its first events.
+    /// Records a response. A stream of events is recorded when it begins.
     pub(crate) fn record_response(&self, method: &Method, route: &str, status: StatusCode, duration: Duration) {
         // A client may send any method.
-        let known = [Method::GET, Method::POST, Method::PUT, Method::DELETE, Method::HEAD, Method::OPTIONS];
-        let method = if known.contains(method) { method.as_str() } else { "other" };
+        let known_methods = [Method::GET, Method::POST, Method::PUT, Method::DELETE, Method::HEAD, Method::OPTIONS];
+        let method = if known_methods.contains(method) { method.as_str() } else { "other" };
         let mut routes = self.routes.lock();
         let responses = routes.entry((route.to_owned(), method.to_owned())).or_default();
         *responses.by_status.entry(status.as_u16()).or_default() += 1;

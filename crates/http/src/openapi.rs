@@ -37,13 +37,13 @@ const STATUSES: &[(&str, &str)] = &[
 #[must_use]
 pub fn document() -> Value {
     let mut paths = Map::new();
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen_verbs: Vec<&str> = Vec::new();
     for route in ROUTES {
         let mut id = route.verb.to_lowercase();
-        if seen.contains(&route.verb) {
+        if seen_verbs.contains(&route.verb) {
             id = format!("{id}_{}", route.path.rsplit('/').next().unwrap_or_default());
         }
-        seen.push(route.verb);
+        seen_verbs.push(route.verb);
         add_operation(&mut paths, &route.address(), &route.method.name().to_lowercase(), route_operation(route, &id));
     }
     for (path, method, operation) in other_operations() {

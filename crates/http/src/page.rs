@@ -2,7 +2,7 @@
 //!
 //! Its files are part of the program (`assets.rs`). A browser logs in with a ticket (`login.rs`) and then sends the
 //! same requests as other clients, with both halves of its session instead of the token. The page is at
-//! `http://localhost` only: at other names, browsers protect pages without TLS less.
+//! `http://localhost` only: under other names, browsers protect a page without TLS less.
 
 mod assets;
 pub(crate) mod login;

@@ -132,7 +132,7 @@ impl Server {
         let (listener, other_loopback) = bind_listeners(bare_host, *port).await.map_err(listen_error)?;
         let address = listener.local_addr().map_err(listen_error)?;
         let admission = Admission::new(token, bare_host, address.port(), allowed_hosts, allowed_origins)?;
-        let ended = CancellationToken::new();
+        let shutdown = CancellationToken::new();
         let app = Arc::new(App {
             streams: Streams::new(daemon.clone()),
             live: Live::new(&daemon),
@@ -141,7 +141,7 @@ impl Server {
             metrics: Metrics::default(),
             projects: Projects::default(),
             connections: Connections::new(*max_connections),
-            ended,
+            shutdown,
             admission,
             port: address.port(),
         });
@@ -183,7 +183,7 @@ impl Server {
     /// Returns the cancellation token of the server's shutdown, for handlers of long responses.
     #[must_use]
     pub fn ended(&self) -> CancellationToken {
-        self.app.ended.clone()
+        self.app.shutdown.clone()
     }
 
     /// Serves until `end` completes. Then ends event streams, and waits some seconds for requests in progress.
@@ -211,7 +211,7 @@ impl Server {
                         refuse_connection(&stream);
                         continue;
                     };
-                    let serving = serve_connection(stream, Peer(address), slot, router.clone(), app.ended.clone());
+                    let serving = serve_connection(stream, Peer(address), slot, router.clone(), app.shutdown.clone());
                     let closed = closed.clone();
                     tasks.spawn(async move {
                         tokio::select! {
@@ -228,7 +228,7 @@ impl Server {
             }
         }
         drop((listener, other_loopback));
-        app.ended.cancel();
+        app.shutdown.cancel();
         tasks.close();
         if tokio::time::timeout(SHUTDOWN_TIMEOUT, tasks.wait()).await.is_err() {
             closed.cancel();
@@ -275,7 +275,7 @@ async fn accept(listener: Option<&TcpListener>) -> io::Result<(TcpStream, Socket
     }
 }
 
-/// Sends a client the response that all connections are in use.
+/// Tells a client that all connections are in use.
 fn refuse_connection(stream: &TcpStream) {
     let body =
         r#"{"success":false,"error":"All connections are in use; try again later","code":"too_many_connections"}"#;
@@ -294,7 +294,7 @@ async fn serve_connection(
     peer: Peer,
     slot: ConnectionSlot,
     router: Router,
-    ended: CancellationToken,
+    shutdown: CancellationToken,
 ) {
     // The server writes responses in small pieces. A delayed acknowledgement of one would delay the next by 40 ms.
     if let Err(error) = stream.set_nodelay(true) {
@@ -308,7 +308,7 @@ async fn serve_connection(
         request.extensions_mut().insert(connection.clone());
         // Handlers can read the client's address.
         request.extensions_mut().insert(peer);
-        // A WebSocket keeps the connection's place after this function has ended.
+        // A WebSocket keeps the connection's slot after this function has ended.
         request.extensions_mut().insert(socket_slot.clone());
         let router = router.clone();
         async move {
@@ -334,7 +334,7 @@ async fn serve_connection(
             () = slot.connection.first_request.notified(), if !has_request => has_request = true,
             () = &mut deadline, if !has_request || is_ending => return,
             () = slot.connection.replaced.cancelled() => return,
-            () = ended.cancelled(), if !is_ending => {
+            () = shutdown.cancelled(), if !is_ending => {
                 is_ending = true;
                 serving.as_mut().graceful_shutdown();
                 // Do not wait for a connection without a complete request.
@@ -460,10 +460,10 @@ async fn check_request(app: &App, mut request: Request) -> Result<CheckedRequest
 async fn observe(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
     let method = request.method().clone();
-    let began = std::time::Instant::now();
+    let started_at = std::time::Instant::now();
     let response = next.run(request).await;
     let route = route.as_deref().unwrap_or("none");
-    app.metrics.record_response(&method, route, response.status(), began.elapsed());
+    app.metrics.record_response(&method, route, response.status(), started_at.elapsed());
     tracing::debug!(%method, route, status = response.status().as_u16(), "answered");
     response
 }

@@ -1,7 +1,7 @@
 //! Events of runs, as server-sent events (<https://html.spec.whatwg.org/multipage/server-sent-events.html>).
 //!
 //! All followers of a run share one subscription at the daemon, so a thousand followers cost the run as much as one.
-//! The feed keeps the newest events for all, encoded. A follower that lags further behind, because it joined late or
+//! The feed buffers the newest events in encoded form. A follower that lags further behind, because it joined late or
 //! reads slowly, fetches the next few events itself. A slow follower therefore delays neither the run nor other
 //! followers, and uses memory for a few events only.
 
@@ -60,7 +60,7 @@ pub(crate) struct Streams {
     daemon: ReconnectingClient,
     /// Feeds by run. Feeds without followers are removed when the next feed begins.
     feeds: Mutex<HashMap<String, Weak<Feed>>>,
-    open: Arc<AtomicUsize>,
+    open_count: Arc<AtomicUsize>,
 }
 
 /// Newest events of one run, shared by its followers.
@@ -78,7 +78,7 @@ struct BufferedEvents {
     /// Number of the oldest buffered event.
     first_seq: u64,
     /// True if no more events will arrive: the run has ended, or following it has failed.
-    is_over: bool,
+    has_ended: bool,
 }
 
 /// An encoded event.
@@ -129,15 +129,15 @@ impl Drop for Feed {
 
 impl Streams {
     pub(crate) fn new(daemon: ReconnectingClient) -> Self {
-        Self { daemon, feeds: Mutex::default(), open: Arc::default() }
+        Self { daemon, feeds: Mutex::default(), open_count: Arc::default() }
     }
 
     /// Returns the number of clients that follow a run.
     pub(crate) fn open_count(&self) -> usize {
-        self.open.load(Ordering::Relaxed)
+        self.open_count.load(Ordering::Relaxed)
     }
 
-    /// Returns the feed of a run if it has followers. Otherwise starts one at number `next`, if that is known.
+    /// Returns the feed of a run if it has followers. Otherwise starts a feed at event number `next`, if that is known.
     fn get_or_start_feed(&self, run_id: &str, next: Option<u64>) -> Option<Arc<Feed>> {
         let mut feeds = self.feeds.lock();
         if let Some(feed) = feeds.get(run_id).and_then(Weak::upgrade) {
@@ -162,7 +162,7 @@ impl Streams {
                 }
                 notify.send_replace(());
             }
-            lock().is_over = true;
+            lock().has_ended = true;
             notify.send_replace(());
         });
         let feed = Arc::new(Feed { buffer, changed, task: task.abort_handle() });
@@ -178,12 +178,12 @@ struct Follower {
     /// Number of the next event.
     next: u64,
     /// Events fetched before the response began.
-    first: Option<Vec<SseEvent>>,
+    first_events: Option<Vec<SseEvent>>,
     feed: Option<(Arc<Feed>, watch::Receiver<()>)>,
-    is_over: bool,
+    has_ended: bool,
     /// The headers of the request. The stream ends once they no longer admit a request.
     headers: HeaderMap,
-    ended: CancellationToken,
+    shutdown: CancellationToken,
     _count_guard: StreamCount,
 }
 
@@ -223,35 +223,35 @@ async fn fetch(daemon: &ReconnectingClient, run_id: &str, next: u64) -> Result<F
     if newest == 0 {
         return Ok(FetchedEvents::None { newest });
     }
-    let is_over = daemon.events(run_id, newest, 1).await?.events.last().is_some_and(RunEvent::is_last);
-    Ok(if is_over { FetchedEvents::Over } else { FetchedEvents::None { newest } })
+    let has_ended = daemon.events(run_id, newest, 1).await?.events.last().is_some_and(RunEvent::is_last);
+    Ok(if has_ended { FetchedEvents::Over } else { FetchedEvents::None { newest } })
 }
 
 impl Follower {
     /// Returns the next chunk to send; `None` once the stream has ended.
     async fn next_chunk(&mut self) -> Option<Bytes> {
-        if self.is_over {
+        if self.has_ended {
             return None;
         }
-        if let Some(first) = self.first.take() {
+        if let Some(first) = self.first_events.take() {
             // The delay before a client reconnects. It also makes the stream send bytes before the first event.
             let mut text = b"retry: 1000\n\n".to_vec();
             text.extend_from_slice(&self.encode_chunk(first));
             return Some(text.into());
         }
-        let (ended, keep_alive) = (self.ended.clone(), tokio::time::sleep(KEEP_ALIVE_INTERVAL));
+        let (shutdown, keep_alive) = (self.shutdown.clone(), tokio::time::sleep(KEEP_ALIVE_INTERVAL));
         let chunk = tokio::select! {
             next_events = self.next_events() => match next_events {
                 Ok(Some(ready)) => Some(self.encode_chunk(ready)),
                 Ok(None) => None,
                 Err(error) => {
                     tracing::warn!(run = self.run_id, %error, "failed to follow a run");
-                    self.is_over = true;
+                    self.has_ended = true;
                     // Clients reconnect with the number of the last event that they received.
                     Some(Bytes::from_static(b": the stream was interrupted\n\n"))
                 }
             },
-            () = ended.cancelled() => None,
+            () = shutdown.cancelled() => None,
             () = keep_alive => Some(Bytes::from_static(b":\n\n")),
         };
         chunk.filter(|_| self.app.admission.caller(&self.headers).is_known())
@@ -261,7 +261,7 @@ impl Follower {
     fn encode_chunk(&mut self, events: Vec<SseEvent>) -> Bytes {
         if let Some(last) = events.last() {
             self.next = last.seq + 1;
-            self.is_over = last.is_last;
+            self.has_ended = last.is_last;
         }
         match <[SseEvent; 1]>::try_from(events) {
             Ok([event]) => event.text,
@@ -271,10 +271,10 @@ impl Follower {
 
     /// Waits for the next events.
     async fn next_events(&mut self) -> Result<Option<Vec<SseEvent>>, FollowError> {
-        let mut caught_up = None;
+        let mut feed_start = None;
         loop {
             if self.feed.is_none() {
-                let feed = self.app.streams.get_or_start_feed(&self.run_id, caught_up);
+                let feed = self.app.streams.get_or_start_feed(&self.run_id, feed_start);
                 self.feed = feed.map(|feed| {
                     let changed = feed.changed.clone();
                     (feed, changed)
@@ -282,13 +282,13 @@ impl Follower {
             }
             if let Some((feed, changed)) = &mut self.feed {
                 changed.mark_unchanged();
-                let (ready, is_over) = {
+                let (ready, has_ended) = {
                     let buffer = feed.buffer.lock();
-                    (buffer.events_from(self.next), buffer.is_over)
+                    (buffer.events_from(self.next), buffer.has_ended)
                 };
                 match ready {
                     Some(ready) if !ready.is_empty() => return Ok(Some(ready)),
-                    Some(_) if is_over => return Ok(None),
+                    Some(_) if has_ended => return Ok(None),
                     Some(_) => {
                         if changed.changed().await.is_err() {
                             return Ok(None);
@@ -301,7 +301,7 @@ impl Follower {
             match fetch(&self.app.daemon, &self.run_id, self.next).await? {
                 FetchedEvents::Events(events) => return Ok(Some(events)),
                 FetchedEvents::Over => return Ok(None),
-                FetchedEvents::None { newest } => caught_up = Some(newest + 1),
+                FetchedEvents::None { newest } => feed_start = Some(newest + 1),
             }
         }
     }
@@ -337,14 +337,14 @@ pub(crate) async fn stream_events(
         }
     };
     let follower = Follower {
-        _count_guard: StreamCount::new(&app.streams.open),
-        ended: app.ended.clone(),
+        _count_guard: StreamCount::new(&app.streams.open_count),
+        shutdown: app.shutdown.clone(),
         app,
         run_id,
         next,
-        first: Some(first),
+        first_events: Some(first),
         feed: None,
-        is_over: false,
+        has_ended: false,
         headers,
     };
     let chunks = stream::unfold(follower, |mut follower| async move {

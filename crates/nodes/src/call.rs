@@ -18,12 +18,12 @@ pub struct Call {
     pub input: Value,
     /// Its time limit, in addition to that of the node itself.
     pub timeout: Option<Duration>,
-    /// Ends the call, whose result reports the interruption.
+    /// Token that ends the call, whose result then reports the interruption.
     pub interrupt: CancellationToken,
-    /// Receives the text of a model's answer as it arrives. Must return soon, and must bound what it keeps. A secret
-    /// that the model received and repeats is still in the text, possibly cut anywhere.
+    /// Callback for the text of a model's answer as it arrives. Must return soon, and must limit its memory. A secret
+    /// that the model repeats is still in the text, possibly split between two pieces.
     pub on_text: Option<OnText>,
-    /// A label for the programs that it starts, by which another process finds them: see
+    /// Label of the programs that the call starts, by which another process finds them: see
     /// [`Programs::end_left`](steplatch_terminal::Programs::end_left).
     pub family: Option<String>,
 }
@@ -55,8 +55,8 @@ pub(crate) struct CallLimit {
 
 impl CallLimit {
     pub(crate) fn for_call(node: &Node, call: &Call) -> Self {
-        let own = node.timeout.map(crate::node::Seconds::duration);
-        let limit = [own, call.timeout].into_iter().flatten().min();
+        let node_timeout = node.timeout.map(crate::node::Seconds::duration);
+        let limit = [node_timeout, call.timeout].into_iter().flatten().min();
         let deadline = limit.map(|limit| Instant::now() + limit);
         Self { limit, deadline, interrupt: call.interrupt.clone() }
     }
@@ -67,7 +67,7 @@ impl CallLimit {
     }
 
     /// Waits until the call has to end, and returns the reason.
-    pub(crate) async fn reached(&self) -> Failure {
+    pub(crate) async fn wait_until_reached(&self) -> Failure {
         let out_of_time = async {
             match self.deadline {
                 Some(deadline) => tokio::time::sleep_until(deadline).await,
@@ -84,11 +84,11 @@ impl CallLimit {
         }
     }
 
-    /// Performs work until it has ended or the call has to end.
-    pub(crate) async fn bound(&self, work: impl Future<Output = ExecutorOutcome>) -> ExecutorOutcome {
+    /// Performs work, and drops it once the call has to end.
+    pub(crate) async fn run_within(&self, work: impl Future<Output = ExecutorOutcome>) -> ExecutorOutcome {
         tokio::select! {
             outcome = work => outcome,
-            failure = self.reached() => failure.into(),
+            failure = self.wait_until_reached() => failure.into(),
         }
     }
 }

@@ -43,13 +43,13 @@ impl NodeEnvironment {
     }
 }
 
-/// Resources for the performer of one call.
+/// Resources that one call uses.
 pub(crate) struct CallContext<'a> {
     pub(crate) call: &'a Call,
     pub(crate) limit: &'a CallLimit,
     /// Resolves the references of the declaration.
-    pub(crate) filling: &'a TemplateValues,
+    pub(crate) template_values: &'a TemplateValues,
     pub(crate) node_environment: &'a NodeEnvironment,
-    pub(crate) web: &'a HttpClient,
+    pub(crate) http_client: &'a HttpClient,
     pub(crate) servers: &'a Servers,
 }

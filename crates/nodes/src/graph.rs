@@ -1,8 +1,8 @@
 //! Graphs: steps in the order of their dependencies.
 //!
-//! A [`Graph`] is valid by construction: every dependency exists and there is no cycle. [`decide`] returns what
-//! follows, as a pure function over the [`Progress`] that a history folds into, so that an interrupted run continues
-//! where it was. The daemon performs the decisions.
+//! A [`Graph`] is valid by construction: every dependency exists and there is no cycle. [`decide`] is a pure function
+//! of the [`Progress`], which is folded from a history, so that an interrupted run continues where it stopped. The
+//! daemon performs the decisions.
 
 mod decide;
 mod event;
@@ -60,7 +60,7 @@ impl Graph {
     /// Returns a graph of these steps.
     ///
     /// # Errors
-    /// Returns every repeated step name, and every dependency that is unknown, its own, or part of a cycle.
+    /// If step names repeat, or a dependency is unknown, is the step itself, or is part of a cycle.
     pub fn new(steps: Vec<Step>, max_parallel: Option<NonZeroU16>) -> Result<Self, Problems> {
         let plan = Plan::from_steps(&steps).map_err(Problems::new)?;
         Ok(Self { steps, max_parallel, plan })
@@ -72,7 +72,7 @@ impl Graph {
         &self.steps
     }
 
-    /// Returns the maximum number of steps in progress; `None` for as many as can.
+    /// Returns the maximum number of steps in progress; `None` for no maximum.
     #[must_use]
     pub fn max_parallel(&self) -> Option<NonZeroU16> {
         self.max_parallel
@@ -81,13 +81,13 @@ impl Graph {
     /// Returns the ids of the steps that must end before a step, including the steps in its input.
     pub fn dependencies(&self, step: &NodeId) -> impl Iterator<Item = &NodeId> {
         let index = self.steps.iter().position(|known| known.id == *step);
-        index.into_iter().flat_map(|index| self.plan.before(index)).map(|index| &self.steps[*index].id)
+        index.into_iter().flat_map(|index| self.plan.dependencies(index)).map(|index| &self.steps[*index].id)
     }
 
     /// Returns the step whose output is the graph's: the last one in the order of dependencies.
     #[must_use]
     pub fn final_step(&self) -> &Step {
-        &self.steps[self.plan.last()]
+        &self.steps[self.plan.final_step()]
     }
 
     /// Returns the problems of the nodes that steps name, given the ids of all existing nodes.
@@ -95,8 +95,9 @@ impl Graph {
     pub fn check_nodes(&self, known: &[&str]) -> Vec<Problem> {
         let mut problems = Vec::new();
         for (index, step) in self.steps.iter().enumerate() {
-            let named = [Some((&step.node, "node")), step.on_error.fallback().map(|node| (node, "on_error/node"))];
-            for (node, place) in named.into_iter().flatten() {
+            let called_nodes =
+                [Some((&step.node, "node")), step.on_error.fallback().map(|node| (node, "on_error/node"))];
+            for (node, place) in called_nodes.into_iter().flatten() {
                 if !known.contains(&node.as_str()) {
                     let nearest = suggestion(node.as_str(), known.iter().copied());
                     let message = format!("step '{}' calls node '{node}', which does not exist{nearest}", step.id);

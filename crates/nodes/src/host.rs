@@ -19,11 +19,11 @@ pub struct HostCommand {
     pub host: String,
     /// A line for bash.
     pub line: String,
-    /// The directory there; none for the home directory.
+    /// The working directory on that machine; `None` for the home directory.
     pub folder: Option<String>,
-    /// Variables that are set for it.
+    /// Environment variables that are set for the command.
     pub environment: BTreeMap<String, String>,
-    /// The name of the call, under which it is run once.
+    /// The name of the call, by which the host runs it only once.
     pub step: Option<String>,
     /// Time limit of the command.
     pub limit: Option<Duration>,
@@ -34,26 +34,26 @@ pub struct HostCommand {
 pub enum HostCommandEnd {
     /// The command ended.
     Ended {
-        /// Its output, on both streams, or the beginning of it.
+        /// The output of both streams, or its beginning.
         output: String,
-        /// The end of its output, and how many bytes lie between, where the output was too long.
+        /// For an output that is too long: its end, and the number of omitted bytes.
         rest: Option<(String, u64)>,
-        /// Its exit code, if the shell there reports one.
+        /// Its exit code, if the shell of the host reports one.
         exit_code: Option<i32>,
     },
-    /// Its time was up, and the host ended it.
+    /// The host ended the command at its time limit.
     TimedOut {
         /// Its output until then.
         output: String,
     },
-    /// The command did not run, or its machine disappeared.
+    /// The command did not run, or the connection to its machine was lost.
     Failed {
         /// The reason, as a whole sentence.
         why: String,
     },
 }
 
-/// A boxed future, since [`HostCommands`] must work as an object.
+/// A boxed future, because [`HostCommands`] is used as a trait object.
 pub type Running<'a> = Pin<Box<dyn Future<Output = HostCommandEnd> + Send + 'a>>;
 
 /// Runs commands on other machines.
@@ -62,7 +62,7 @@ pub trait HostCommands: fmt::Debug + Send + Sync {
     fn run(&self, command: HostCommand) -> Running<'_>;
 }
 
-/// For processes that reach no other machine.
+/// The hosts of a process that reaches no other machine.
 #[derive(Debug, Clone, Copy)]
 pub struct NoHosts;
 
@@ -73,15 +73,15 @@ impl HostCommands for NoHosts {
     }
 }
 
-/// Returns the line that runs a command as a node on this machine runs it: without a terminal, and with this standard
-/// input. Both of its streams go into one pipe.
-fn line_of(command: &str, stdin: Option<&str>) -> String {
-    let quoted = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
+/// Returns a line that runs a command like a node on this machine: without a terminal, and with this standard input.
+/// Standard output and standard error share a pipe.
+fn shell_line(command: &str, stdin: Option<&str>) -> String {
+    let quote = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
     let stdin = match stdin {
-        Some(text) => format!("< <(printf %s {})", quoted(text)),
+        Some(text) => format!("< <(printf %s {})", quote(text)),
         None => "< /dev/null".to_owned(),
     };
-    format!("( set -o pipefail; bash -c {} {stdin} 2>&1 | cat )", quoted(command))
+    format!("( set -o pipefail; bash -c {} {stdin} 2>&1 | cat )", quote(command))
 }
 
 /// Runs the command of a bash node on another machine.
@@ -89,22 +89,22 @@ pub(crate) async fn run(
     bash: &Bash,
     host: &str,
     command: String,
-    filling: &TemplateValues,
+    template_values: &TemplateValues,
     node_environment: &NodeEnvironment,
     step: Option<String>,
     limit: Option<Duration>,
 ) -> ExecutorOutcome {
-    let stdin = bash.stdin.as_deref().map(|stdin| filling.text(stdin));
-    let asked = HostCommand {
-        host: filling.text(host),
-        line: line_of(&command, stdin.as_deref()),
-        folder: bash.cwd.as_deref().map(|folder| filling.text(folder)),
-        environment: bash.env.iter().map(|(name, value)| (name.clone(), filling.text(value))).collect(),
+    let stdin = bash.stdin.as_deref().map(|stdin| template_values.text(stdin));
+    let host_command = HostCommand {
+        host: template_values.text(host),
+        line: shell_line(&command, stdin.as_deref()),
+        folder: bash.cwd.as_deref().map(|folder| template_values.text(folder)),
+        environment: bash.env.iter().map(|(name, value)| (name.clone(), template_values.text(value))).collect(),
         step,
         limit,
     };
-    let host = asked.host.clone();
-    outcome(node_environment.hosts.run(asked).await, limit).with("command", command).with("host", host)
+    let host = host_command.host.clone();
+    outcome(node_environment.hosts.run(host_command).await, limit).with("command", command).with("host", host)
 }
 
 fn outcome(end: HostCommandEnd, limit: Option<Duration>) -> ExecutorOutcome {
@@ -133,8 +133,8 @@ fn outcome(end: HostCommandEnd, limit: Option<Duration>) -> ExecutorOutcome {
     };
     let outcome = ExecutorOutcome { output: Value::Null, failure, attributes: Map::new() };
     let outcome = match rest {
-        None => outcome.printed(output),
-        Some((tail, left_out)) => outcome.printed_too_much(output, tail, left_out),
+        None => outcome.with_output(output),
+        Some((tail, omitted_bytes)) => outcome.with_excess_output(output, tail, omitted_bytes),
     };
     outcome.with("stderr", "").with("exit_code", json!(exit_code))
 }
@@ -151,10 +151,10 @@ mod tests {
 
     #[test]
     fn a_line_runs_the_command_without_a_terminal_and_keeps_its_exit_code() {
-        assert_eq!(run_here(&line_of("echo 'a b'; echo c >&2; exit 3", None)), (Some(3), "a b\nc\n".to_owned()));
-        assert_eq!(run_here(&line_of("cat; echo .", Some("it's\n$HOME"))), (Some(0), "it's\n$HOME.\n".to_owned()));
-        assert_eq!(run_here(&line_of("cat", None)), (Some(0), String::new()));
-        assert_eq!(run_here(&line_of("[ -t 1 ] || echo none", None)).1, "none\n");
+        assert_eq!(run_here(&shell_line("echo 'a b'; echo c >&2; exit 3", None)), (Some(3), "a b\nc\n".to_owned()));
+        assert_eq!(run_here(&shell_line("cat; echo .", Some("it's\n$HOME"))), (Some(0), "it's\n$HOME.\n".to_owned()));
+        assert_eq!(run_here(&shell_line("cat", None)), (Some(0), String::new()));
+        assert_eq!(run_here(&shell_line("[ -t 1 ] || echo none", None)).1, "none\n");
     }
 
     #[test]

@@ -35,9 +35,9 @@ pub(crate) trait NodeSettings: Sized {
     /// True if [`Nodes`](crate::Nodes) performs nodes of this kind. The daemon performs the others.
     const IS_PERFORMED_HERE: bool = true;
 
-    /// Reads the settings `own` from a declaration and reports their problems. `common` are the keys that every kind
-    /// has.
-    fn read(own: &Map<String, Value>, common: &[String], problems: &mut Vec<Problem>) -> Option<Self>;
+    /// Reads the settings from the fields of a declaration and reports their problems. Every kind has the
+    /// `common_keys`, which are not in `fields`.
+    fn read(fields: &Map<String, Value>, common_keys: &[String], problems: &mut Vec<Problem>) -> Option<Self>;
 
     /// Returns the JSON Schema of the settings.
     fn schema() -> Value;
@@ -70,18 +70,18 @@ macro_rules! kinds {
         }
 
         impl NodeType {
-            /// All of them, with the word that a declaration has for each.
+            /// All kinds, each with its name in declarations.
             pub(crate) const ALL: &[(Self, &'static str)] = &[$( (Self::$kind, $word), )*];
 
             /// Reads the settings of a node of this kind.
             pub(crate) fn read(
                 self,
-                own: &Map<String, Value>,
-                common: &[String],
+                fields: &Map<String, Value>,
+                common_keys: &[String],
                 problems: &mut Vec<Problem>,
             ) -> Option<NodeKind> {
                 match self {
-                    $( Self::$kind => <$kind as NodeSettings>::read(own, common, problems).map(NodeKind::$kind), )*
+                    $( Self::$kind => <$kind as NodeSettings>::read(fields, common_keys, problems).map(NodeKind::$kind), )*
                 }
             }
 
@@ -129,7 +129,7 @@ kinds! {
     Identity = "identity";
     /// Runs one command line.
     Bash = "bash";
-    /// Types into a program that stays.
+    /// Types into a persistent program.
     Pty = "pty";
     /// Calls a function in Python syntax.
     Function = "function";
@@ -137,7 +137,7 @@ kinds! {
     Http = "http";
     /// Calls a tool of another MCP server.
     Mcp = "mcp";
-    /// Asks a model behind an OpenAI-compatible endpoint.
+    /// Queries a model behind an OpenAI-compatible endpoint.
     Llm = "llm";
     /// Runs steps in the order of their dependencies.
     Graph = "graph";

@@ -11,14 +11,14 @@ mod seconds;
 use serde::Serialize;
 
 pub use id::{InvalidNodeId, NodeId};
-pub(crate) use read::checked;
+pub(crate) use read::read_object;
 pub use schema::schema;
-pub(crate) use schema::{schema_of, with_word};
+pub(crate) use schema::{policy_object_schema, schema_of};
 pub use seconds::Seconds;
 
 use crate::kind::NodeKind;
 
-/// Something that a run can do, by name.
+/// A named action of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Node {
     /// Its name, unique in its workspace

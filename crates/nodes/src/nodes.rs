@@ -26,27 +26,27 @@ pub struct Nodes {
 
 struct Shared {
     node_environment: NodeEnvironment,
-    web: HttpClient,
+    http_client: HttpClient,
     servers: Servers,
 }
 
-/// Failure of a node to begin.
+/// Failure to prepare a call.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct NodeFailure {
     /// Kind of the failure.
     pub kind: ErrorType,
-    /// As a whole sentence.
+    /// The error message, as a whole sentence.
     pub message: String,
 }
 
 impl Nodes {
-    /// Begins without a call.
+    /// Creates the performer, without running servers.
     #[must_use]
     pub fn new(node_environment: NodeEnvironment) -> Self {
-        let web = HttpClient::default();
-        let servers = Servers::new(web.clone());
-        Self { shared: Arc::new(Shared { node_environment, web, servers }) }
+        let http_client = HttpClient::default();
+        let servers = Servers::new(http_client.clone());
+        Self { shared: Arc::new(Shared { node_environment, http_client, servers }) }
     }
 
     /// Performs one call of a node, to its end. Nodes of the kinds `pty`, `function` and `graph` are only data in this
@@ -62,25 +62,32 @@ impl Nodes {
         }
         // A declaration consists of texts and numbers, all of which JSON can represent.
         let declared = serde_json::to_value(&node.kind).unwrap_or_default();
-        let Shared { node_environment, web, servers } = &*self.shared;
+        let Shared { node_environment, http_client, servers } = &*self.shared;
         let limit = CallLimit::for_call(node, &call);
-        let filling = tokio::select! {
-            filling = TemplateValues::new(&declared, &input, &*node_environment.secrets) => filling,
-            failure = limit.reached() => Err(failure),
+        let template_values = tokio::select! {
+            template_values = TemplateValues::new(&declared, &input, &*node_environment.secrets) => template_values,
+            failure = limit.wait_until_reached() => Err(failure),
         };
-        let filling = match filling {
-            Ok(filling) => filling,
+        let template_values = match template_values {
+            Ok(template_values) => template_values,
             Err(failure) => return NodeResult::from_outcome(node, input, failure.into()),
         };
-        let context = CallContext { call: &call, limit: &limit, filling: &filling, node_environment, web, servers };
-        let outcome = node.kind.perform(&context).await;
-        let hidden = filling.hidden();
-        let outcome = ExecutorOutcome {
-            output: hidden.value(outcome.output),
-            failure: outcome.failure.map(|failure| Failure::new(failure.kind, hidden.text(failure.message))),
-            attributes: hidden.map(outcome.attributes),
+        let context = CallContext {
+            call: &call,
+            limit: &limit,
+            template_values: &template_values,
+            node_environment,
+            http_client,
+            servers,
         };
-        NodeResult::from_outcome(node, hidden.value(input), outcome)
+        let outcome = node.kind.perform(&context).await;
+        let secret_mask = template_values.secret_mask();
+        let outcome = ExecutorOutcome {
+            output: secret_mask.value(outcome.output),
+            failure: outcome.failure.map(|failure| Failure::new(failure.kind, secret_mask.text(failure.message))),
+            attributes: secret_mask.map(outcome.attributes),
+        };
+        NodeResult::from_outcome(node, secret_mask.value(input), outcome)
     }
 
     /// Returns the working directory and the variables for starting the program of a persistent node.
@@ -117,7 +124,7 @@ impl Nodes {
     }
 }
 
-/// Returns the text form of an input: a text unchanged, JSON for an input with parts.
+/// Returns an input as text: texts unchanged, other values as JSON.
 pub(crate) fn as_text(input: &Value) -> String {
     steplatch_workflow::substitute::as_text(input)
 }

@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Maximum bytes of the output of a command: of each stream on this machine, of both on another one. A longer output is
-/// not a value, so its command fails.
+/// Maximum bytes of a command's output: of each stream on this machine, of both streams on another machine. A command
+/// with a longer output fails.
 pub const MAX_OUTPUT_BYTES: usize = 512 << 10;
 
 /// Kind of a failure of a call.
@@ -70,22 +70,22 @@ impl ExecutorOutcome {
         Self { output: output.into(), failure: None, attributes: Map::new() }
     }
 
-    /// Adds the output of a command: without the newlines that it ends in, as in a shell's `$(…)`; `stdout` has them.
-    pub(crate) fn printed(mut self, text: String) -> Self {
+    /// Adds the output of a command, without its final newlines, like a shell's `$(…)`; `stdout` includes them.
+    pub(crate) fn with_output(mut self, text: String) -> Self {
         self.output = text.trim_end_matches('\n').into();
         self.with("stdout", text)
     }
 
-    /// Makes this the outcome of a command that printed more than [`MAX_OUTPUT_BYTES`]. Its ends have other names than
-    /// the whole, so that no reader takes a part for it.
-    pub(crate) fn printed_too_much(mut self, head: String, tail: String, left_out: u64) -> Self {
+    /// Adds the ends of an output longer than [`MAX_OUTPUT_BYTES`], which fails the command. The ends have other names
+    /// than a whole output, so that no reader confuses them.
+    pub(crate) fn with_excess_output(mut self, head: String, tail: String, omitted_bytes: u64) -> Self {
         self.failure.get_or_insert_with(|| {
             let message = format!(
                 "The command printed more than {MAX_OUTPUT_BYTES} bytes, which is all that an output may have; redirect it to a file."
             );
             Failure::new(ErrorType::TooLarge, message)
         });
-        self.with("stdout_head", head).with("stdout_tail", tail).with("stdout_left_out", left_out)
+        self.with("stdout_head", head).with("stdout_tail", tail).with("stdout_left_out", omitted_bytes)
     }
 
     pub(crate) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {

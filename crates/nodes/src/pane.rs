@@ -1,4 +1,4 @@
-//! Readers of terminal panes: their sections, and the readiness of the program for input.
+//! Readers of terminal panes: their sections, and the readiness of their programs for input.
 //!
 //! A pane is the text of a screen or of the newest output, without escapes. The output of programs is meant for people
 //! and changes between versions, so these readers look for a few stable markers, and treat everything else as text.
@@ -29,7 +29,7 @@ pub enum Parser {
 pub struct Reading {
     /// Its parts, from the top down.
     pub sections: Vec<Section>,
-    /// True if the program waits for its next input: not busy, and not with a question that has its own answers.
+    /// True if the program waits for its next input. False while it is busy or shows a menu of answers.
     pub is_ready: bool,
 }
 
@@ -79,41 +79,41 @@ impl Reading {
     #[must_use]
     pub fn answer(&self) -> String {
         let last = self.sections.iter().rposition(|section| section.kind == SectionKind::Input);
-        let behind = &self.sections[last.map_or(0, |index| index + 1)..];
-        let texts = behind.iter().filter(|section| section.kind == SectionKind::Text);
+        let after_input = &self.sections[last.map_or(0, |index| index + 1)..];
+        let texts = after_input.iter().filter(|section| section.kind == SectionKind::Text);
         texts.map(|section| section.text.as_str()).collect::<Vec<_>>().join("\n\n")
     }
 }
 
-/// Sections found so far, line by line.
+/// Builds sections line by line.
 #[derive(Debug, Default)]
-struct PaneMatch {
+struct SectionBuilder {
     sections: Vec<Section>,
     open: Option<(SectionKind, Vec<String>)>,
 }
 
-impl PaneMatch {
-    fn begin(&mut self, kind: SectionKind, line: &str) {
-        self.close();
+impl SectionBuilder {
+    fn begin_section(&mut self, kind: SectionKind, line: &str) {
+        self.close_section();
         self.open = Some((kind, vec![line.to_owned()]));
     }
 
     /// Adds a line to the open section, or to text.
-    fn line(&mut self, line: &str) {
+    fn add_line(&mut self, line: &str) {
         match &mut self.open {
             Some((_, lines)) => lines.push(line.to_owned()),
             None if line.trim().is_empty() => {}
-            None => self.begin(SectionKind::Text, line),
+            None => self.begin_section(SectionKind::Text, line),
         }
     }
 
-    fn kind(&self) -> Option<SectionKind> {
+    fn open_kind(&self) -> Option<SectionKind> {
         self.open.as_ref().map(|(kind, _)| *kind)
     }
 
-    fn close(&mut self) {
+    fn close_section(&mut self) {
         if let Some((kind, lines)) = self.open.take() {
-            let text = dedented(&lines);
+            let text = dedent(&lines);
             if !text.is_empty() {
                 self.sections.push(Section { kind, text });
             }
@@ -121,20 +121,22 @@ impl PaneMatch {
     }
 
     fn finish(mut self, is_ready: bool) -> Reading {
-        self.close();
+        self.close_section();
         Reading { sections: self.sections, is_ready }
     }
 }
 
 /// Joins lines: the first unchanged, the others without the indentation that all of them have.
-fn dedented(lines: &[String]) -> String {
-    let (first, rest) = lines.split_first().map_or(("", &[][..]), |(first, rest)| (first.as_str(), rest));
+fn dedent(lines: &[String]) -> String {
+    let (first, following) =
+        lines.split_first().map_or(("", &[][..]), |(first, following)| (first.as_str(), following));
     let indent = |line: &&String| line.len() - line.trim_start_matches(' ').len();
-    let common = rest.iter().filter(|line| !line.trim().is_empty()).map(|line| indent(&line)).min().unwrap_or(0);
+    let common_indent =
+        following.iter().filter(|line| !line.trim().is_empty()).map(|line| indent(&line)).min().unwrap_or(0);
     let mut text = first.trim_end().to_owned();
-    for line in rest {
+    for line in following {
         text.push('\n');
-        text.push_str(line.get(common..).unwrap_or_default().trim_end());
+        text.push_str(line.get(common_indent..).unwrap_or_default().trim_end());
     }
     text.trim_matches('\n').to_owned()
 }

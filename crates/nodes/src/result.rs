@@ -1,4 +1,4 @@
-//! The result of a call of a node: always a value, also when it failed.
+//! The result of a call of a node: always a value, also for a failed call.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -60,18 +60,19 @@ impl NodeResult {
         Self::from_outcome(node, input, Failure::new(kind, message).into())
     }
 
-    /// Returns the result of a function that returned `output`: that itself where it is an object with `output` and with no
-    /// fields but `success`, `output`, `error`, `error_type` and `attributes`; else one that has it as its output.
+    /// Returns the result of a function that returned `output`. An object with `output`, and no other fields than
+    /// `success`, `error`, `error_type` and `attributes`, is the result itself. Any other value is the output of a
+    /// successful result.
     #[must_use]
     pub fn returned(node: &Node, input: Value, output: Value) -> Self {
         let Ok(Returned { success, output, error, error_type, attributes }) = Returned::deserialize(&output) else {
             return Self::succeeded(node, input, output);
         };
-        let known = |name: String| serde_json::from_value(name.into()).unwrap_or(ErrorType::Exception);
+        let parse_error_type = |name: String| serde_json::from_value(name.into()).unwrap_or(ErrorType::Exception);
         let mut result = Self::succeeded(node, input, output);
         result.success = success.unwrap_or(error.is_none());
         result.error = error;
-        result.error_type = error_type.map(known);
+        result.error_type = error_type.map(parse_error_type);
         result.attributes = attributes.unwrap_or_default();
         if !result.success {
             result.error.get_or_insert_with(|| "The function returned that it failed.".to_owned());

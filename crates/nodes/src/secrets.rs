@@ -11,19 +11,19 @@ use serde_json::{Map, Value};
 /// The placeholder that replaces a secret.
 pub const MASK: &str = "••••••";
 
-/// Minimum characters of a removed value: shorter ones would hide half of every text.
+/// Minimum characters of a masked value; shorter values are common parts of any text.
 const MIN_SECRET_CHARS: usize = 4;
 
-/// Gives the values of secrets.
+/// A source of secrets.
 pub trait Secrets: Send + Sync {
     /// Returns the value of a secret, or `None` if there is no secret with that name.
     fn resolve<'a>(&'a self, name: &'a str) -> Resolving<'a>;
 }
 
-/// The value of a secret, soon.
+/// A future that resolves to the value of a secret.
 pub type Resolving<'a> = Pin<Box<dyn Future<Output = Option<String>> + Send + 'a>>;
 
-/// Secrets with names known beforehand.
+/// A fixed set of secrets, by name.
 impl Secrets for BTreeMap<String, String> {
     fn resolve<'a>(&'a self, name: &'a str) -> Resolving<'a> {
         Box::pin(std::future::ready(self.get(name).cloned()))
@@ -40,30 +40,30 @@ pub(crate) enum Part<'t> {
 /// Splits a text at its references.
 pub(crate) fn parts(text: &str) -> Vec<Part<'_>> {
     let mut parts = Vec::new();
-    let (mut begin, mut at) = (0, 0);
-    while let Some(offset) = text[at..].find(OPEN) {
-        let opened = at + offset;
-        let name = &text[opened + OPEN.len()..];
-        let length = name.find(|character: char| !is_of_name(character)).unwrap_or(name.len());
-        at = opened + OPEN.len() + length;
+    let (mut text_start, mut position) = (0, 0);
+    while let Some(offset) = text[position..].find(REFERENCE_START) {
+        let reference_start = position + offset;
+        let name = &text[reference_start + REFERENCE_START.len()..];
+        let length = name.find(|character: char| !is_name_char(character)).unwrap_or(name.len());
+        position = reference_start + REFERENCE_START.len() + length;
         if length > 0 && name[length..].starts_with('}') {
-            if begin < opened {
-                parts.push(Part::Text(&text[begin..opened]));
+            if text_start < reference_start {
+                parts.push(Part::Text(&text[text_start..reference_start]));
             }
             parts.push(Part::Secret(&name[..length]));
-            at += 1;
-            begin = at;
+            position += 1;
+            text_start = position;
         }
     }
-    if begin < text.len() {
-        parts.push(Part::Text(&text[begin..]));
+    if text_start < text.len() {
+        parts.push(Part::Text(&text[text_start..]));
     }
     parts
 }
 
-const OPEN: &str = "{secret:";
+const REFERENCE_START: &str = "{secret:";
 
-fn is_of_name(character: char) -> bool {
+fn is_name_char(character: char) -> bool {
     character.is_alphanumeric() || matches!(character, '_' | '-' | '.' | '/')
 }
 
@@ -86,11 +86,11 @@ fn collect(value: &Value, found: &mut BTreeSet<String>) {
     }
 }
 
-/// Values to remove from results, the longest first: a value that contains another must not leave its rest behind.
+/// Values to mask in results, the longest first, so that a value that contains another is masked completely.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Hidden(Vec<String>);
+pub(crate) struct SecretMask(Vec<String>);
 
-impl Hidden {
+impl SecretMask {
     pub(crate) fn new<'a>(values: impl Iterator<Item = &'a String>) -> Self {
         let mut hidden: Vec<String> = values
             .filter(|value| value.chars().count() >= MIN_SECRET_CHARS)
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn values_are_taken_out_of_every_place_of_a_result() {
-        let hidden = Hidden::new(["tok\"en&1".to_owned(), "ab".to_owned(), "4711".to_owned()].iter());
+        let hidden = SecretMask::new(["tok\"en&1".to_owned(), "ab".to_owned(), "4711".to_owned()].iter());
         let seen = json!({"a": ["x tok\"en&1 y", {"tok\"en&1": 4711}], "url": "?k=tok%22en%261", "json": "tok\\\"en&1", "ab": "ab"});
         let expected =
             json!({"a": [format!("x {MASK} y"), {MASK: MASK}], "url": format!("?k={MASK}"), "json": MASK, "ab": "ab"});

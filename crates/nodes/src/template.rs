@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use steplatch_workflow::substitute::{self, Lookup};
 
 use crate::outcome::{ErrorType, Failure};
-use crate::secrets::{Hidden, Part, Secrets, names, parts, percent_encoded};
+use crate::secrets::{Part, SecretMask, Secrets, names, parts, percent_encoded};
 
 /// Values for the texts of one call.
 #[derive(Debug)]
@@ -18,8 +18,8 @@ pub(crate) struct TemplateValues {
     secrets: BTreeMap<String, String>,
 }
 
-/// `{input}` is the input; where that is an object, `{field}` is one of its fields, and `{input}` too if there is one of
-/// that name.
+/// Lookup of `{input}`, and of `{field}` if the input is an object. A field named `input` takes precedence over the
+/// whole input.
 struct InputFields<'a>(&'a Value);
 
 impl Lookup for InputFields<'_> {
@@ -29,17 +29,17 @@ impl Lookup for InputFields<'_> {
     }
 }
 
-/// As [`InputFields`], for a part of a URL.
-struct Encoded(BTreeMap<String, Value>);
+/// Like [`InputFields`], with values that are percent-encoded for a URL.
+struct EncodedFields(BTreeMap<String, Value>);
 
-impl Lookup for Encoded {
+impl Lookup for EncodedFields {
     fn get(&self, name: &str) -> Option<&Value> {
         self.0.get(name)
     }
 }
 
 impl TemplateValues {
-    /// Resolves what `declared` refers to.
+    /// Resolves the secrets that `declared` refers to.
     pub(crate) async fn new(declared: &Value, input: &Value, secrets: &dyn Secrets) -> Result<Self, Failure> {
         let mut resolved = BTreeMap::new();
         for name in names(declared) {
@@ -57,31 +57,31 @@ impl TemplateValues {
     }
 
     /// Returns the values that must not occur in a result.
-    pub(crate) fn hidden(&self) -> Hidden {
-        Hidden::new(self.secrets.values())
+    pub(crate) fn secret_mask(&self) -> SecretMask {
+        SecretMask::new(self.secrets.values())
     }
 
-    /// Returns a text with its input and secrets.
+    /// Returns a text with the input and the secrets filled in.
     pub(crate) fn text(&self, template: &str) -> String {
-        self.with(template, |text| substitute::text(text, &InputFields(&self.input)), str::to_owned)
+        self.fill(template, |text| substitute::text(text, &InputFields(&self.input)), str::to_owned)
     }
 
-    /// Returns a URL. Percent-encodes each value, except that of a placeholder at the beginning.
+    /// Returns a URL with percent-encoded values, except for a placeholder at its beginning.
     pub(crate) fn url(&self, template: &str) -> String {
-        let begins = template.starts_with("{input") || template.starts_with("{secret:");
-        let head = if begins { template.find('}').map_or(0, |end| end + 1) } else { 0 };
-        let mut known = BTreeMap::new();
+        let begins_with_placeholder = template.starts_with("{input") || template.starts_with("{secret:");
+        let head = if begins_with_placeholder { template.find('}').map_or(0, |end| end + 1) } else { 0 };
+        let mut fields = BTreeMap::new();
         for (name, value) in self.input.as_object().into_iter().flatten() {
-            known.insert(name.clone(), percent_encoded(&substitute::as_text(value)).into());
+            fields.insert(name.clone(), percent_encoded(&substitute::as_text(value)).into());
         }
-        let whole = || percent_encoded(&substitute::as_text(&self.input)).into();
-        known.entry("input".to_owned()).or_insert_with(whole);
-        let encoded = Encoded(known);
-        let tail = self.with(&template[head..], |text| substitute::text(text, &encoded), percent_encoded);
+        let encode_input = || percent_encoded(&substitute::as_text(&self.input)).into();
+        fields.entry("input".to_owned()).or_insert_with(encode_input);
+        let encoded = EncodedFields(fields);
+        let tail = self.fill(&template[head..], |text| substitute::text(text, &encoded), percent_encoded);
         self.text(&template[..head]) + &tail
     }
 
-    /// Returns a value with its texts filled in; a text of nothing but `{input}` keeps the input's type.
+    /// Returns a value with its texts filled in; a text that is only a placeholder, like `{input}`, keeps the type.
     pub(crate) fn value(&self, template: &Value) -> Value {
         match template {
             Value::String(text) if parts(text).iter().any(|part| matches!(part, Part::Secret(_))) => {
@@ -98,12 +98,12 @@ impl TemplateValues {
         fields.iter().map(|(name, field)| (name.clone(), self.value(field))).collect()
     }
 
-    fn with(&self, template: &str, text: impl Fn(&str) -> String, secret: impl Fn(&str) -> String) -> String {
-        let filled = |part: Part<'_>| match part {
+    fn fill(&self, template: &str, text: impl Fn(&str) -> String, secret: impl Fn(&str) -> String) -> String {
+        let fill_part = |part: Part<'_>| match part {
             Part::Text(template) => text(template),
             Part::Secret(name) => secret(self.secrets.get(name).map_or("", String::as_str)),
         };
-        parts(template).into_iter().map(filled).collect()
+        parts(template).into_iter().map(fill_part).collect()
     }
 }
 
@@ -112,34 +112,34 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn filling(input: Value) -> TemplateValues {
+    fn template_values(input: Value) -> TemplateValues {
         TemplateValues { input, secrets: BTreeMap::from([("KEY".to_owned(), "s3cret/&".to_owned())]) }
     }
 
     #[test]
     fn an_input_cannot_bring_in_a_secret() {
-        let filling = filling(json!("{secret:KEY} {input}"));
-        assert_eq!(filling.text("<{input}> {secret:KEY}"), "<{secret:KEY} {input}> s3cret/&");
-        assert_eq!(filling.value(&json!({"a": "{input}"})), json!({"a": "{secret:KEY} {input}"}));
+        let template_values = template_values(json!("{secret:KEY} {input}"));
+        assert_eq!(template_values.text("<{input}> {secret:KEY}"), "<{secret:KEY} {input}> s3cret/&");
+        assert_eq!(template_values.value(&json!({"a": "{input}"})), json!({"a": "{secret:KEY} {input}"}));
     }
 
     #[test]
     fn what_is_filled_into_a_url_stays_one_part_of_it() {
-        let filling = filling(json!({"city": "São/Paulo?a=b", "n": 3}));
+        let template_values = template_values(json!({"city": "São/Paulo?a=b", "n": 3}));
         assert_eq!(
-            filling.url("http://x/{city}?n={n}&k={secret:KEY}"),
+            template_values.url("http://x/{city}?n={n}&k={secret:KEY}"),
             "http://x/S%C3%A3o%2FPaulo%3Fa%3Db?n=3&k=s3cret%2F%26"
         );
         assert_eq!(
-            super::tests::filling(json!("http://y/a?b")).url("{input}&c={input}"),
+            super::tests::template_values(json!("http://y/a?b")).url("{input}&c={input}"),
             "http://y/a?b&c=http%3A%2F%2Fy%2Fa%3Fb"
         );
     }
 
     #[test]
     fn a_value_keeps_its_type_where_it_is_all_there_is() {
-        let filling = filling(json!({"n": 3}));
-        assert_eq!(filling.value(&json!(["{n}", "{n}!", "{input}"])), json!([3, "3!", {"n": 3}]));
+        let template_values = template_values(json!({"n": 3}));
+        assert_eq!(template_values.value(&json!(["{n}", "{n}!", "{input}"])), json!([3, "3!", {"n": 3}]));
     }
 
     #[tokio::test]

@@ -1,4 +1,4 @@
-//! Captures workflows from terminals: reads the logs, has the machine made, checks it and saves it.
+//! Capture of workflows from terminals: reads the logs, builds a machine, validates it and saves it.
 
 use std::ffi::OsStr;
 
@@ -16,7 +16,7 @@ use crate::folders::LibrarySearch;
 use crate::workflows::Workflows;
 
 impl Workflows {
-    /// Makes a workflow of the commands in terminals, and saves it on request.
+    /// Builds a workflow from the commands typed in terminals, and saves it on request.
     #[boxed]
     pub async fn capture(&self, caller: &Caller, sessions: &Sessions, verb: CaptureWorkflow) -> CaptureWorkflowReply {
         let refused = |error: String| CaptureWorkflowReply { error: Some(error), ..CaptureWorkflowReply::default() };
@@ -28,10 +28,10 @@ impl Workflows {
         if let Err(error) = verb.name.parse::<WorkflowName>() {
             return refused(format!("'{}' is no name of a workflow: {error}", verb.name));
         }
-        let part = CaptureRange { from: verb.from, to: verb.to, since: verb.since.clone(), last: verb.last };
+        let range = CaptureRange { from: verb.from, to: verb.to, since: verb.since.clone(), last: verb.last };
         let mut logs = Vec::with_capacity(verb.session_ids.len());
         for session_id in &verb.session_ids {
-            match sessions.session_log(session_id, part.clone()).await {
+            match sessions.session_log(session_id, range.clone()).await {
                 Ok(log) => logs.push(log),
                 Err(error) => return refused(error),
             }
@@ -43,7 +43,7 @@ impl Workflows {
                 logs.len() + verb.imported.len()
             ));
         }
-        let mut against = Vec::with_capacity(verb.against.len());
+        let mut comparison_logs = Vec::with_capacity(verb.against.len());
         for session_id in &verb.against {
             if verb.session_ids.contains(session_id) {
                 return refused(format!(
@@ -54,16 +54,16 @@ impl Workflows {
                 Ok(log) if log.moments.is_empty() => {
                     return refused(format!("nothing was typed into '{session_id}', which against names"));
                 }
-                Ok(log) => against.push(log),
+                Ok(log) => comparison_logs.push(log),
                 Err(error) => return refused(error),
             }
         }
-        let (mut left_out, mut undecided) = (Vec::new(), Vec::new());
+        let (mut omitted_inputs, mut undecided) = (Vec::new(), Vec::new());
         for recording in &verb.imported {
             match serde_json::from_value::<ImportedRecording>(recording.clone()) {
                 Ok(imported) => {
                     logs.push(imported.log);
-                    left_out.extend(imported.omitted_inputs);
+                    omitted_inputs.extend(imported.omitted_inputs);
                     undecided.extend(imported.undecided);
                 }
                 Err(error) => return refused(format!("imported has a log that cannot be read: {error}")),
@@ -83,19 +83,20 @@ impl Workflows {
             argument_values: verb.inputs.clone().into_iter().collect(),
             keep_read_only_commands: verb.keep,
             expected_files: verb.expect.clone(),
-            compare_with: against,
+            compare_with: comparison_logs,
         };
         let facts = known_facts(caller);
-        let made = tokio::task::spawn_blocking(move || capture(&logs, &facts, &request)).await;
-        let Ok(mut captured) = made else {
+        let result = tokio::task::spawn_blocking(move || capture(&logs, &facts, &request)).await;
+        let Ok(mut captured) = result else {
             return refused("the capture failed; steplatch doctor reports why".to_owned());
         };
-        captured.omitted_inputs.extend(left_out);
+        captured.omitted_inputs.extend(omitted_inputs);
         captured.undecided.extend(undecided);
-        self.captured(caller, verb, sources, captured).await
+        self.save_captured(caller, verb, sources, captured).await
     }
 
-    async fn captured(
+    /// Validates a captured machine, saves it if the request wants that, and builds the reply.
+    async fn save_captured(
         &self,
         caller: &Caller,
         verb: CaptureWorkflow,
@@ -103,19 +104,19 @@ impl Workflows {
         captured: CapturedMachine,
     ) -> CaptureWorkflowReply {
         let guesses = captured.guesses.iter();
-        let left_out = captured.omitted_inputs.iter();
+        let omissions = captured.omitted_inputs.iter();
         let mut reply = CaptureWorkflowReply {
             success: true,
             workflow_definition: captured.definition.clone(),
             guesses: guesses
-                .map(|one| CaptureGuess {
-                    state: one.state.clone(),
-                    guess: one.guess.clone(),
-                    reason: one.reason.clone(),
+                .map(|captured| CaptureGuess {
+                    state: captured.state.clone(),
+                    guess: captured.guess.clone(),
+                    reason: captured.reason.clone(),
                 })
                 .collect(),
-            left_out: left_out
-                .map(|one| CaptureOmission { input: one.input.clone(), reason: one.reason.clone() })
+            left_out: omissions
+                .map(|omission| CaptureOmission { input: omission.input.clone(), reason: omission.reason.clone() })
                 .collect(),
             undecided: captured.undecided.clone(),
             ..CaptureWorkflowReply::default()
@@ -148,16 +149,16 @@ impl Workflows {
             return CaptureWorkflowReply { success: false, error: created.error, ..reply };
         };
         reply.path = Some(path);
-        let (asker, text) = (
+        let (library_search, text) = (
             LibrarySearch::for_caller(caller),
             Golden::from_captured(&captured, &verb.name, &steplatch_clock::now_iso8601()).text(),
         );
         let name = verb.name.clone();
-        let put = self.disk.writing(move || {
+        let saved = self.disk.run_write(move || {
             let name: WorkflowName = name.parse().map_err(|error| format!("{error}"))?;
-            Library::open(&asker.folders().first).put_golden(&name, &text).map_err(|error| with_causes(&error))
+            Library::open(&library_search.folders().first).put_golden(&name, &text).map_err(|error| with_causes(&error))
         });
-        match put.await {
+        match saved.await {
             Ok(Ok(file)) => reply.golden_path = Some(file.display().to_string()),
             Ok(Err(error)) => reply.warnings.push(format!("its golden transcript was not saved: {error}")),
             Err(error) => reply.warnings.push(format!("its golden transcript was not saved: {error}")),

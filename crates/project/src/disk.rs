@@ -1,4 +1,4 @@
-//! Work on files, on threads that may block: a few at a time, with a time limit.
+//! Pool of a few blocking threads that work on files, with a time limit.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,13 +7,13 @@ use tokio::sync::Semaphore;
 
 use crate::error::DiskError;
 
-/// Number of threads that read files at the same time.
-const READERS: usize = 8;
+/// Maximum number of threads that read files at the same time.
+const MAX_READERS: usize = 8;
 
-/// The number of threads that write files at the same time; they wait for the library's lock anyway.
-pub(super) const WRITERS: usize = 4;
+/// Maximum number of threads that write files at the same time. Most of them wait for a library's lock.
+pub(super) const MAX_WRITERS: usize = 4;
 
-/// Time limit of work on a library. A lock that another process holds for longer is not the daemon's own.
+/// Time limit of work on a library. Only another process holds its lock for longer.
 pub(super) const DISK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The threads that work on libraries. Cheap to clone.
@@ -21,64 +21,64 @@ pub(super) const DISK_TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) struct BlockingPool {
     readers: Arc<Semaphore>,
     writers: Arc<Semaphore>,
-    patience: Duration,
+    timeout: Duration,
 }
 
 impl BlockingPool {
     pub(crate) fn new() -> Self {
         Self {
-            readers: Arc::new(Semaphore::new(READERS)),
-            writers: Arc::new(Semaphore::new(WRITERS)),
-            patience: DISK_TIMEOUT,
+            readers: Arc::new(Semaphore::new(MAX_READERS)),
+            writers: Arc::new(Semaphore::new(MAX_WRITERS)),
+            timeout: DISK_TIMEOUT,
         }
     }
 
-    /// Returns the same threads, for a caller with this time limit.
+    /// Returns a handle to the same threads, with another time limit.
     #[cfg(test)]
-    pub(super) fn within(&self, patience: Duration) -> Self {
-        Self { patience, ..self.clone() }
+    pub(super) fn with_timeout(&self, timeout: Duration) -> Self {
+        Self { timeout, ..self.clone() }
     }
 
-    /// Does work that changes nothing.
+    /// Runs work that only reads.
     ///
     /// # Errors
-    /// If it takes too long.
-    pub(crate) async fn reading<T: Send + 'static>(
+    /// If the work exceeds the time limit.
+    pub(crate) async fn run_read<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, DiskError> {
-        self.on_disk(self.readers.clone(), work).await
+        self.run_blocking(self.readers.clone(), work).await
     }
 
-    /// Does work that waits for the lock of a library.
+    /// Runs work that waits for a library's lock.
     ///
     /// # Errors
-    /// If it takes too long.
-    pub(crate) async fn writing<T: Send + 'static>(
+    /// If the work exceeds the time limit.
+    pub(crate) async fn run_write<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, DiskError> {
-        self.on_disk(self.writers.clone(), work).await
+        self.run_blocking(self.writers.clone(), work).await
     }
 
-    async fn on_disk<T: Send + 'static>(
+    async fn run_blocking<T: Send + 'static>(
         &self,
-        turns: Arc<Semaphore>,
+        semaphore: Arc<Semaphore>,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, DiskError> {
-        let done = async {
-            let turn = turns.acquire_owned().await.expect("the semaphore is never closed");
+        let finished = async {
+            let permit = semaphore.acquire_owned().await.expect("the semaphore is never closed");
             tokio::task::spawn_blocking(move || {
                 // Released when the work has finished, which may be long after the caller's time limit.
-                let _turn = turn;
+                let _permit = permit;
                 work()
             })
             .await
         };
-        match tokio::time::timeout(self.patience, done).await {
-            Ok(Ok(done)) => Ok(done),
+        match tokio::time::timeout(self.timeout, finished).await {
+            Ok(Ok(result)) => Ok(result),
             Ok(Err(error)) => Err(DiskError::LibraryInterrupted(error)),
-            Err(_) => Err(DiskError::LibraryTimeout { limit: self.patience }),
+            Err(_) => Err(DiskError::LibraryTimeout { limit: self.timeout }),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Errors of reading a library or a project, and of finding, keeping, loading or removing a saved workflow.
 //!
-//! Owns the sentences of these errors, which clients show unchanged.
+//! Clients show the messages of these errors unchanged.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ pub enum DiskError {
     /// The thread that works on a library ended.
     #[error("The library of workflows could not be asked: {0}.")]
     LibraryInterrupted(JoinError),
-    /// A library did not answer within the time limit. The work may happen later.
+    /// A library did not answer within the time limit. The work may still finish later.
     #[error(
         "The library of workflows did not answer for {} s, so the outcome is unknown: its disk hangs, or another \
          program holds its lock (the file .lock in its directory).",
@@ -50,20 +50,20 @@ pub enum DiskError {
 /// Reason why a name refers to no usable saved workflow.
 #[derive(Debug, thiserror::Error)]
 pub enum FindError {
-    /// The disk does not answer.
+    /// Disk access failed.
     #[error(transparent)]
     Disk(#[from] DiskError),
     /// No workflow has the name.
     #[error(transparent)]
     NotFound(Box<WorkflowNotFound>),
-    /// The workflow's file is unusable.
+    /// The workflow's declaration is invalid.
     #[error("Workflow '{name}' cannot be used; correct its declaration in {}:\n{reason}", .file.display())]
     Declaration {
         /// The name, at most 80 characters.
         name: String,
         /// The file of the declaration.
         file: PathBuf,
-        /// Every problem of the declaration, a line each.
+        /// The problems of the declaration, one per line.
         reason: String,
     },
     /// The file of the workflow is invalid.
@@ -80,7 +80,7 @@ pub enum FindError {
     /// The workflow has no such version.
     #[error(transparent)]
     Version(VersionError),
-    /// The workflow is a function, whose file has no versions here.
+    /// The workflow is a function; only machines have versions.
     #[error("'{name}' is a function; versions are kept of machines. Its file is {}", .file.display())]
     OfFunction {
         /// The workflow.
@@ -118,8 +118,8 @@ impl fmt::Display for WorkflowNotFound {
             [] => out.write_str("none; create_workflow saves one"),
             few if few.len() <= MAX_NAMES => out.write_str(&few.join(", ")),
             many => {
-                let rest = many.len() - MAX_NAMES;
-                write!(out, "{} and {rest} more; list_workflows lists them", many[..MAX_NAMES].join(", "))
+                let omitted = many.len() - MAX_NAMES;
+                write!(out, "{} and {omitted} more; list_workflows lists them", many[..MAX_NAMES].join(", "))
             }
         }
     }
@@ -128,24 +128,24 @@ impl fmt::Display for WorkflowNotFound {
 /// Error of keeping a workflow that ran to completion.
 #[derive(Debug, thiserror::Error)]
 pub enum KeepError {
-    /// The disk does not answer.
+    /// Disk access failed.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// The library does not take the workflow.
+    /// The library refuses the workflow.
     #[error("{}", with_causes(.0))]
     Library(CreateError),
 }
 
-/// Error of taking over the changed original of a loaded file.
+/// Error of updating a loaded file from its changed original.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TakeOverError {
-    /// The disk does not answer.
+    /// Disk access failed.
     #[error(transparent)]
     Disk(#[from] DiskError),
     /// Another client changed the file of the library at the same time.
     #[error("another program changed it meanwhile")]
     Conflict,
-    /// The library does not take the text.
+    /// The library refuses the text.
     #[error("{}", with_causes(.0))]
     Library(CreateError),
 }
@@ -153,7 +153,7 @@ pub(crate) enum TakeOverError {
 /// Error of removing a saved workflow.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DeleteError {
-    /// The disk does not answer.
+    /// Disk access failed.
     #[error(transparent)]
     Disk(#[from] DiskError),
     /// The name refers to no usable workflow.
@@ -201,16 +201,16 @@ pub(crate) enum DeleteError {
 /// Error of loading a file of functions.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LoadError {
-    /// The disk does not answer.
+    /// Disk access failed.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// The file is not a file of functions.
+    /// The name of the file does not end in `.py`.
     #[error("'{}' is no file of functions; its name ends in .py.", .file.display())]
     NotFunctions {
         /// The file.
         file: PathBuf,
     },
-    /// The library has no such names.
+    /// The file's name is not valid as the name of a workflow.
     #[error("The file '{}' cannot be kept under its name: {cause}. Rename it.", .file.display())]
     Name {
         /// The file.
@@ -218,7 +218,7 @@ pub(crate) enum LoadError {
         /// The defect of its name.
         cause: InvalidId,
     },
-    /// The file is not readable.
+    /// The file cannot be read.
     #[error("The file '{}' was not loaded: {cause}.", .file.display())]
     Unreadable {
         /// The file.
@@ -226,7 +226,7 @@ pub(crate) enum LoadError {
         /// The reason.
         cause: FileReadError,
     },
-    /// No worker has read the file.
+    /// No worker could check the file.
     #[error("The file '{}' was not loaded: {cause}.", .file.display())]
     Worker {
         /// The file.
@@ -234,7 +234,7 @@ pub(crate) enum LoadError {
         /// The reason.
         cause: WorkersError,
     },
-    /// The library has a file of that name with edits after its load.
+    /// The library's file of that name was edited after it was loaded.
     #[error(
         "The file '{}' was not loaded: {} was edited after it was loaded. To replace it with the file: --overwrite",
         .file.display(), .copy.display()
@@ -245,7 +245,7 @@ pub(crate) enum LoadError {
         /// The file in the library.
         copy: PathBuf,
     },
-    /// The library has a file of that name from elsewhere.
+    /// The library's file of that name was loaded from another path.
     #[error(
         "The file '{}' was not loaded: {} was loaded from {}. To replace it: --overwrite",
         .file.display(), .copy.display(), .original.display()
@@ -288,7 +288,7 @@ pub(crate) enum LoadError {
         /// The file.
         file: PathBuf,
     },
-    /// The library does not take the file.
+    /// The library refuses the file.
     #[error("The file '{}' was not loaded: {}", .file.display(), with_causes(.cause))]
     NotStored {
         /// The file.
@@ -301,10 +301,10 @@ pub(crate) enum LoadError {
 /// Reason why a session name does not refer to the project of a caller.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
-    /// The disk does not answer.
+    /// Disk access failed.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// The name is that of something else.
+    /// The name is not that of the caller's project.
     #[error("Session not found: {name}")]
     NotFound {
         /// The name, at most 80 characters.
@@ -315,14 +315,14 @@ pub enum SessionError {
 /// Reason why a file of a project declares nothing.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DocumentError {
-    /// Its text is unknown.
+    /// The file cannot be read.
     #[error(transparent)]
     File(#[from] FileReadError),
     /// The file is not JSON.
     #[error("it is not valid JSON: {0}")]
     Json(serde_json::Error),
     /// The file is not TOML.
-    #[error("it is not valid TOML: {message}{}", at_place(.place))]
+    #[error("it is not valid TOML: {message}{}", position_suffix(.place))]
     Toml {
         /// The reason.
         message: String,
@@ -332,12 +332,12 @@ pub(crate) enum DocumentError {
     /// The file has values that JSON lacks.
     #[error("{}", .0.message())]
     TomlValue(toml::de::Error),
-    /// The file is not a table.
+    /// The file is not an object.
     #[error("it must be an object with 'nodes' or 'graphs' in it")]
     NotTables,
 }
 
-fn at_place(place: &Option<(usize, usize)>) -> String {
+fn position_suffix(place: &Option<(usize, usize)>) -> String {
     place.map(|(line, column)| format!(" at line {line} column {column}")).unwrap_or_default()
 }
 
@@ -349,19 +349,19 @@ pub(crate) enum DeclarationError {
     Conflict {
         /// The id.
         id: String,
-        /// `node` or `graph`: the owner of the id.
+        /// Kind of the id's owner: `node` or `graph`.
         kind: &'static str,
     },
     /// The declaration is not an object.
     #[error("a node must be an object")]
     NotObject,
-    /// The entry is under `graphs` and has another type.
+    /// An entry under `graphs` has another type than `graph`.
     #[error("/type: what stands under 'graphs' is of type 'graph', not {kind}")]
     NotGraph {
         /// The type.
         kind: Value,
     },
-    /// The declaration has another id than its name.
+    /// The id of the declaration differs from its name.
     #[error("/id: it stands under the name '{name}', so its id cannot be {id}; leave the id out")]
     OtherId {
         /// The name.
@@ -372,57 +372,57 @@ pub(crate) enum DeclarationError {
     /// A workflow has an invalid name.
     #[error(transparent)]
     Name(#[from] InvalidId),
-    /// The node is invalid: every problem in it, one on each line.
+    /// The node is invalid; lists its problems, one per line.
     #[error(transparent)]
     Node(#[from] Problems),
 }
 
-/// Errors of a library, in any operation.
+/// An error of a library operation.
 pub(crate) trait FolderCause: std::error::Error {
-    /// Returns the problem of the directory, if that is the cause.
-    fn with_folder(&self) -> Option<&FolderError>;
+    /// Returns the error of the directory, if it is the cause.
+    fn folder_error(&self) -> Option<&FolderError>;
 }
 
 impl FolderCause for FolderError {
-    fn with_folder(&self) -> Option<&FolderError> {
+    fn folder_error(&self) -> Option<&FolderError> {
         Some(self)
     }
 }
 
 impl FolderCause for CreateError {
-    fn with_folder(&self) -> Option<&FolderError> {
+    fn folder_error(&self) -> Option<&FolderError> {
         if let Self::Folder(error) = self { Some(error) } else { None }
     }
 }
 
 impl FolderCause for LookupError {
-    fn with_folder(&self) -> Option<&FolderError> {
+    fn folder_error(&self) -> Option<&FolderError> {
         if let Self::Folder(error) = self { Some(error) } else { None }
     }
 }
 
 impl FolderCause for ReplaceError {
-    fn with_folder(&self) -> Option<&FolderError> {
+    fn folder_error(&self) -> Option<&FolderError> {
         match self {
-            Self::Lookup(error) => error.with_folder(),
-            Self::Write(error) => error.with_folder(),
+            Self::Lookup(error) => error.folder_error(),
+            Self::Write(error) => error.folder_error(),
         }
     }
 }
 
 /// Describes an error of a library, its causes, and a known remedy.
 pub(crate) fn with_causes(error: &impl FolderCause) -> String {
-    let mut words = error.to_string();
-    let mut below = error.source();
-    while let Some(cause) = below {
-        words = format!("{words}: {cause}");
-        below = cause.source();
+    let mut message = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        message = format!("{message}: {cause}");
+        source = cause.source();
     }
-    match error.with_folder() {
+    match error.folder_error() {
         Some(FolderError::ReadOnly { .. }) => {
-            format!("{words}. Set STEPLATCH_LIBRARY to a writable directory, or change the permissions of this one.")
+            format!("{message}. Set STEPLATCH_LIBRARY to a writable directory, or change the permissions of this one.")
         }
-        Some(FolderError::NoRoom { .. }) => format!("{words}. Free disk space there, and try again."),
-        Some(FolderError::Failed { .. }) | None => words,
+        Some(FolderError::NoRoom { .. }) => format!("{message}. Free disk space there, and try again."),
+        Some(FolderError::Failed { .. }) | None => message,
     }
 }

@@ -1,28 +1,28 @@
-//! Directories of saved workflows that a caller refers to, by the caller's working directory.
+//! Directories of saved workflows, found from a caller's working directory.
 //!
-//! The workflows of a project are in the project, so that every directory in it finds them and a commit includes them.
-//! The user's own are in their data directory (<https://specifications.freedesktop.org/basedir-spec/latest/>). The
-//! rules are a function of the contents of the file system, which the tests simulate.
+//! A project contains its workflows, so that all its directories share them and a commit includes them. The user's own
+//! workflows are in the user's data directory (<https://specifications.freedesktop.org/basedir-spec/latest/>). The
+//! rules access the file system through a trait, so that tests can simulate it.
 
 use std::path::{Path, PathBuf};
 
 use rustix::fs::Access;
 use steplatch_access::Caller;
 
-/// The directory of a project that contains its workflows.
-const NAME: &str = ".terminal_control_workflows";
+/// Name of the directory with a project's workflows.
+const LIBRARY_DIRECTORY: &str = ".terminal_control_workflows";
 
-/// The environment variable that names a directory.
-const VARIABLE: &str = "STEPLATCH_LIBRARY";
+/// Environment variable that chooses a library.
+const LIBRARY_VARIABLE: &str = "STEPLATCH_LIBRARY";
 
 /// A caller's working directory and the environment variables that choose a library.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct LibrarySearch {
     folder: PathBuf,
-    /// Their home directory, as given by the environment.
+    /// The caller's home directory, from the environment.
     home: Option<PathBuf>,
-    data: Option<PathBuf>,
-    named: Option<PathBuf>,
+    data_home: Option<PathBuf>,
+    chosen_library: Option<PathBuf>,
 }
 
 /// The directories of a caller. The first receives new workflows; a lookup of a name begins there and continues in the
@@ -33,18 +33,18 @@ pub(super) struct LibraryPaths {
     pub(super) other: Option<PathBuf>,
 }
 
-/// The contents of the file system.
+/// Access to a file system.
 trait FileSystem {
     fn is_folder(&self, path: &Path) -> bool;
     fn exists(&self, path: &Path) -> bool;
     fn may_write(&self, folder: &Path) -> bool;
     /// Returns whether a caller who works in `folder` may trust the file at `path`.
     fn is_trusted(&self, path: &Path, folder: &Path) -> bool;
-    /// The path without symbolic links.
+    /// Returns the path without symbolic links.
     fn real(&self, path: &Path) -> PathBuf;
 }
 
-/// The file system.
+/// The file system of this machine.
 struct RealFileSystem;
 
 impl FileSystem for RealFileSystem {
@@ -63,8 +63,8 @@ impl FileSystem for RealFileSystem {
     /// Returns whether the file belongs to the daemon's user, to root, or to the owner of the directory.
     fn is_trusted(&self, path: &Path, folder: &Path) -> bool {
         let owner = |path: &Path| rustix::fs::stat(path).ok().map(|stat| stat.st_uid);
-        let us = rustix::process::geteuid().as_raw();
-        owner(path).is_some_and(|uid| uid == us || uid == 0 || owner(folder) == Some(uid))
+        let daemon_uid = rustix::process::geteuid().as_raw();
+        owner(path).is_some_and(|uid| uid == daemon_uid || uid == 0 || owner(folder) == Some(uid))
     }
 
     fn real(&self, path: &Path) -> PathBuf {
@@ -83,14 +83,14 @@ impl LibrarySearch {
             folder: caller.folder.clone(),
             home: variable("HOME").filter(|home| home.is_absolute()),
             // The specification requires ignoring relative paths.
-            data: variable("XDG_DATA_HOME").filter(|data| data.is_absolute()),
-            named: variable(VARIABLE),
+            data_home: variable("XDG_DATA_HOME").filter(|data| data.is_absolute()),
+            chosen_library: variable(LIBRARY_VARIABLE),
         }
     }
 
     /// Returns the caller's directories. Blocks for a few file system calls.
     pub(super) fn folders(&self) -> LibraryPaths {
-        self.folders_on(&RealFileSystem)
+        self.find_folders(&RealFileSystem)
     }
 
     /// Returns the directories of the caller's libraries, in the order of name lookups. Blocks like [`Self::folders`].
@@ -98,77 +98,79 @@ impl LibrarySearch {
         self.folders().iter().map(Path::to_owned).collect()
     }
 
-    /// Returns the nearest directory of the caller's project that contains one of these files, by the rules for the
-    /// library. Blocks for a few file system calls.
-    pub(crate) fn with_file(&self, names: &[&str]) -> Option<PathBuf> {
-        self.with_file_on(names, &RealFileSystem)
+    /// Returns the nearest directory of the caller's project that contains one of these files. Follows the rules for
+    /// libraries. Blocks for a few file system calls.
+    pub(crate) fn folder_with_file(&self, names: &[&str]) -> Option<PathBuf> {
+        self.folder_with_file_on(names, &RealFileSystem)
     }
 
-    fn with_file_on(&self, names: &[&str], ground: &dyn FileSystem) -> Option<PathBuf> {
-        let real_home = self.home.as_deref().map(|home| ground.real(home));
+    fn folder_with_file_on(&self, names: &[&str], file_system: &dyn FileSystem) -> Option<PathBuf> {
+        let real_home = self.home.as_deref().map(|home| file_system.real(home));
         let is_home = |folder: &Path| Some(folder) == self.home.as_deref() || Some(folder) == real_home.as_deref();
         for folder in self.folder.ancestors() {
-            let counts = |file: &Path| folder == self.folder || ground.is_trusted(file, &self.folder);
-            if names.iter().map(|name| folder.join(name)).any(|file| ground.exists(&file) && counts(&file)) {
+            let is_accepted = |file: &Path| folder == self.folder || file_system.is_trusted(file, &self.folder);
+            if names.iter().map(|name| folder.join(name)).any(|file| file_system.exists(&file) && is_accepted(&file)) {
                 return Some(folder.to_owned());
             }
-            if is_home(folder) || ground.exists(&folder.join(".git")) {
+            if is_home(folder) || file_system.exists(&folder.join(".git")) {
                 break;
             }
         }
         None
     }
 
-    fn folders_on(&self, ground: &dyn FileSystem) -> LibraryPaths {
-        let own = self.own();
-        let named = self.named.as_ref().map(|named| self.folder.join(named));
-        let first = named.unwrap_or_else(|| self.of_project(own.as_deref(), ground));
-        let other = own.filter(|own| *own != first);
+    fn find_folders(&self, file_system: &dyn FileSystem) -> LibraryPaths {
+        let own_library = self.own_library();
+        let chosen = self.chosen_library.as_ref().map(|library| self.folder.join(library));
+        let first = chosen.unwrap_or_else(|| self.project_library(own_library.as_deref(), file_system));
+        let other = own_library.filter(|own_library| *own_library != first);
         LibraryPaths { first, other }
     }
 
     /// Returns the directory of the user's own workflows.
-    fn own(&self) -> Option<PathBuf> {
-        let data = self.data.clone().or_else(|| Some(self.home.as_ref()?.join(".local/share")))?;
+    fn own_library(&self) -> Option<PathBuf> {
+        let data = self.data_home.clone().or_else(|| Some(self.home.as_ref()?.join(".local/share")))?;
         Some(data.join("steplatch/workflows"))
     }
 
-    fn of_project(&self, own: Option<&Path>, ground: &dyn FileSystem) -> PathBuf {
-        let real_home = self.home.as_deref().map(|home| ground.real(home));
+    fn project_library(&self, own_library: Option<&Path>, file_system: &dyn FileSystem) -> PathBuf {
+        let real_home = self.home.as_deref().map(|home| file_system.real(home));
         let is_home = |folder: &Path| Some(folder) == self.home.as_deref() || Some(folder) == real_home.as_deref();
-        let mut root = None;
+        let mut repository = None;
         for folder in self.folder.ancestors() {
-            let library = folder.join(NAME);
-            // What runs by name must not come from a stranger, who may write into a directory such as /tmp.
-            let is_here = folder == self.folder || ground.is_trusted(&library, &self.folder);
-            if ground.is_folder(&library) && is_here {
+            let library = folder.join(LIBRARY_DIRECTORY);
+            // Another user may write into a directory such as /tmp. Their workflows must not run by name.
+            let is_accepted = folder == self.folder || file_system.is_trusted(&library, &self.folder);
+            if file_system.is_folder(&library) && is_accepted {
                 return library;
             }
             if is_home(folder) {
                 break;
             }
-            if ground.exists(&folder.join(".git")) {
-                root = Some(folder);
+            if file_system.exists(&folder.join(".git")) {
+                repository = Some(folder);
                 break;
             }
         }
-        let place = root.unwrap_or(&self.folder);
-        match own {
-            // These directories are not meant as projects.
-            Some(own) if place.parent().is_none() || is_home(place) || !ground.may_write(place) => own.to_owned(),
-            _ => place.join(NAME),
+        let project = repository.unwrap_or(&self.folder);
+        match own_library {
+            // The root, the home and read-only directories are not projects.
+            Some(own_library) if project.parent().is_none() || is_home(project) || !file_system.may_write(project) => {
+                own_library.to_owned()
+            }
+            _ => project.join(LIBRARY_DIRECTORY),
         }
     }
 }
 
-/// Returns whether a library is in a project, which is the directory above it.
+/// Returns whether a library is in a project, the library's parent directory.
 pub(crate) fn is_in_project(library: &Path) -> bool {
-    library.file_name().is_some_and(|name| name == NAME)
+    library.file_name().is_some_and(|name| name == LIBRARY_DIRECTORY)
 }
 
 impl LibraryPaths {
-    /// Returns whether a file is in the user's own library, while the project's library comes first.
-    pub(super) fn is_of_other(&self, file: Option<&Path>) -> bool {
+    /// Returns whether a file is in the second library, the user's own.
+    pub(super) fn is_in_other(&self, file: Option<&Path>) -> bool {
         self.other.as_deref().is_some_and(|other| file.is_some_and(|file| file.parent() == Some(other)))
     }
 
@@ -295,8 +297,8 @@ mod tests {
                 "/tmp/p/.terminal_control_workflows",
             ),
         ];
-        for (claim, folder, ground, expected) in rows {
-            let folders = at(folder).folders_on(ground);
+        for (claim, folder, file_system, expected) in rows {
+            let folders = at(folder).find_folders(file_system);
             assert_eq!(folders.first, Path::new(expected), "{claim}");
             let other = (*expected != OWN).then(|| PathBuf::from(OWN));
             assert_eq!(folders.other, other, "{claim}");
@@ -305,7 +307,8 @@ mod tests {
 
     #[test]
     fn a_file_of_the_project_is_the_nearest_one_below_its_root() {
-        let found = |folder: &str, ground: Made| at(folder).with_file_on(&["a.toml", "a.json"], &ground);
+        let found =
+            |folder: &str, file_system: Made| at(folder).folder_with_file_on(&["a.toml", "a.json"], &file_system);
         let both =
             || Made { there: &["/home/me/p/a.toml", "/home/me/p/src/a.json", "/home/me/p/.git"], ..Made::default() };
         assert_eq!(found("/home/me/p/src/deep", both()), Some("/home/me/p/src".into()));
@@ -319,29 +322,29 @@ mod tests {
 
     #[test]
     fn what_somebody_names_comes_first() {
-        let ground = Made { there: &["/home/me/p/.terminal_control_workflows"], ..Made::default() };
+        let file_system = Made { there: &["/home/me/p/.terminal_control_workflows"], ..Made::default() };
         for (named, expected) in [("/srv/shared", "/srv/shared"), ("flows", "/home/me/p/flows")] {
-            let asker = LibrarySearch { named: Some(named.into()), ..at("/home/me/p") };
-            let folders = asker.folders_on(&ground);
+            let library_search = LibrarySearch { chosen_library: Some(named.into()), ..at("/home/me/p") };
+            let folders = library_search.find_folders(&file_system);
             assert_eq!(folders, LibraryPaths { first: expected.into(), other: Some(OWN.into()) });
         }
-        let twice = LibrarySearch { named: Some(OWN.into()), ..at("/home/me/p") }.folders_on(&ground);
+        let twice = LibrarySearch { chosen_library: Some(OWN.into()), ..at("/home/me/p") }.find_folders(&file_system);
         assert_eq!(twice, LibraryPaths { first: OWN.into(), other: None });
     }
 
     #[test]
     fn the_users_own_lie_where_their_data_lie() {
-        let data = LibrarySearch { data: Some("/data".into()), ..at("/home/me") };
-        assert_eq!(data.folders_on(&Made::default()).first, Path::new("/data/steplatch/workflows"));
+        let data = LibrarySearch { data_home: Some("/data".into()), ..at("/home/me") };
+        assert_eq!(data.find_folders(&Made::default()).first, Path::new("/data/steplatch/workflows"));
         let link = LibrarySearch { home: Some("/home/link".into()), ..at("/home/me") };
         assert_eq!(
-            link.folders_on(&Made::default()).first,
+            link.find_folders(&Made::default()).first,
             Path::new("/home/link/.local/share/steplatch/workflows"),
             "a home by another name is still the home"
         );
         let homeless = LibrarySearch { home: None, ..at("/") };
         let expected = LibraryPaths { first: "/.terminal_control_workflows".into(), other: None };
-        assert_eq!(homeless.folders_on(&Made::default()), expected);
+        assert_eq!(homeless.find_folders(&Made::default()), expected);
     }
 
     #[test]
@@ -354,6 +357,6 @@ mod tests {
         ];
         let environment = environment.map(|(key, value)| (key.into(), value.into()));
         let caller = Caller::unnamed("/p".into(), environment.into());
-        assert_eq!(LibrarySearch::for_caller(&caller), LibrarySearch { named: Some("/l".into()), ..at("/p") });
+        assert_eq!(LibrarySearch::for_caller(&caller), LibrarySearch { chosen_library: Some("/l".into()), ..at("/p") });
     }
 }

@@ -1,4 +1,4 @@
-//! The function part of the verbs about saved workflows.
+//! Handlers for functions in the verbs about saved workflows.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,7 +15,7 @@ use steplatch_python_api::Kind;
 use super::folders::LibraryPaths;
 use super::functions::LoadedFile;
 use super::python;
-use super::verbs::{MAX_DESCRIPTION_CHARS, name_of};
+use super::verbs::{MAX_DESCRIPTION_CHARS, status_name};
 use crate::error::DeleteError;
 use crate::node_verbs::display_path;
 use crate::project::{FunctionWorkflow, Project};
@@ -36,7 +36,7 @@ pub(super) fn list(folders: &LibraryPaths, project: &Project, machines: &[Workfl
             created_at: Some(metadata.created.clone()).filter(|created| !created.is_empty()),
             kind: "function".to_owned(),
             description: description.map(|text| text.chars().take(MAX_DESCRIPTION_CHARS).collect()),
-            status: name_of(status).to_owned(),
+            status: status_name(status).to_owned(),
             run_count,
             success_count,
             last_run,
@@ -82,7 +82,7 @@ pub(super) fn describe(workflow: &FunctionWorkflow) -> DescribeWorkflowReply {
             hash: loaded.hash.to_string(),
             created: metadata.created,
             version: metadata.version,
-            status: name_of(counts.status).to_owned(),
+            status: status_name(counts.status).to_owned(),
             run_count: counts.run_count,
             success_count: counts.success_count,
             last_run: counts.last_run,
@@ -112,15 +112,15 @@ fn declared_metadata(workflow: &FunctionWorkflow) -> Map<String, Value> {
 /// Removes the file of a function, unless it declares other functions.
 pub(super) fn delete(folders: &LibraryPaths, workflow: &FunctionWorkflow) -> Result<DeleteWorkflowReply, DeleteError> {
     let (id, file) = (&workflow.id, workflow.file());
-    let all = workflow.declared();
-    let others = all.iter().filter(|declared| declared.kind == Kind::Workflow && declared.id != *id);
+    let declarations = workflow.declared();
+    let others = declarations.iter().filter(|declared| declared.kind == Kind::Workflow && declared.id != *id);
     let others: Vec<String> = others.map(|declared| declared.id.clone()).collect();
     if !others.is_empty() {
         return Err(DeleteError::Shared { id: id.clone(), path: workflow.loaded.path.clone(), others, file });
     }
     let mut reply = remove_file(&workflow.library, &workflow.loaded, id)?;
     reply.removed_besides.retain(|declared| declared.id != *id);
-    // The user's own workflow with that name was hidden before.
+    // A workflow of that name in the user's own library is no longer hidden.
     let own_library = folders.other.as_deref().filter(|other| **other != workflow.library).map(Library::open);
     let machine =
         own_library.zip(id.parse::<WorkflowName>().ok()).filter(|(own_library, name)| own_library.get(name).is_ok());
@@ -139,8 +139,8 @@ pub(super) fn delete_file(
     for folder in folders.iter() {
         let library = Library::open(folder);
         let file = library.function_path(&workflow);
-        let known = project.loaded(&file).cloned();
-        let reply = match &known {
+        let loaded = project.loaded(&file).cloned();
+        let reply = match &loaded {
             Some(loaded) => remove_file(folder, loaded, &name),
             None => match library.delete_functions(&workflow) {
                 Ok(()) => Ok(DeleteWorkflowReply {

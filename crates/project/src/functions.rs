@@ -1,8 +1,8 @@
 //! Loaded files of functions, in their current state.
 //!
-//! The file in the library counts. Each request checks it, and reads and interprets it again only when it has changed.
-//! If another file is its original, the request checks that too, and takes over valid changes. Reports an unusable file
-//! with the reason.
+//! Each request checks the files of a library, and reads and interprets a file again only after a change. If a file was
+//! loaded from an original, the request also checks the original, and takes over its valid changes. An unusable file is
+//! reported with the reason.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use steplatch_library::{
     CreateError, Declares, FileError, FoundFunctions, FunctionFile, Library, LookupError, Origin, Signature, Stamp,
 };
 use steplatch_python_api::Declaration;
-use tokio::sync::Mutex as Turn;
+use tokio::sync::Mutex as AsyncMutex;
 
 use super::disk::BlockingPool;
 use super::origin::Original;
@@ -33,12 +33,12 @@ const MAX_CACHED_LIBRARIES: usize = 16;
 pub(crate) struct FunctionFiles {
     workers: Workers,
     disk: BlockingPool,
-    /// The most recently requested one is the last one.
-    kept: Arc<Mutex<Vec<(PathBuf, Place)>>>,
+    /// The most recently requested library is last.
+    cache: Arc<Mutex<Vec<(PathBuf, SharedLibrary)>>>,
 }
 
 /// The state of one library, with exclusive access.
-type Place = Arc<Turn<CachedLibraries>>;
+type SharedLibrary = Arc<AsyncMutex<CachedLibrary>>;
 
 /// The files of functions in one library. Requests share one instance until something in it changes.
 #[derive(Debug, Default)]
@@ -60,6 +60,7 @@ pub struct LoadedFile {
     pub(crate) path: PathBuf,
     /// Its source text.
     pub(crate) text: Arc<str>,
+    /// Digest of the text.
     pub hash: Signature,
     /// Its declarations, or the reason why it is unusable.
     pub(crate) declared: Result<Arc<[Declaration]>, String>,
@@ -70,10 +71,10 @@ pub struct LoadedFile {
 }
 
 #[derive(Debug, Default)]
-struct CachedLibraries {
-    shelf: Arc<FunctionLibrary>,
+struct CachedLibrary {
+    library: Arc<FunctionLibrary>,
     /// By the names of the files.
-    seen: Arc<HashMap<String, FileState>>,
+    file_states: Arc<HashMap<String, FileState>>,
 }
 
 /// The state of a file at its last reading.
@@ -83,39 +84,41 @@ struct FileState {
     stamps: [Option<Stamp>; 2],
     original: Option<(PathBuf, Option<Stamp>)>,
     /// True if the timestamps would show a later change.
-    settled: bool,
+    is_settled: bool,
     /// Digest of the original's rejected text.
-    refused: Option<Signature>,
+    rejected_hash: Option<Signature>,
 }
 
 /// The result of scanning a file of a library.
 enum ScanResult {
     /// The file is unchanged.
-    Same(FileState),
-    Read(Box<Read>),
+    Unchanged(FileState),
+    Changed(Box<ChangedFile>),
     Broken(PathBuf, String),
 }
 
-struct Read {
+/// The contents of a changed file and of its original.
+struct ChangedFile {
     found: FoundFunctions,
     file: FunctionFile,
     original: Option<Original>,
-    settled: bool,
+    is_settled: bool,
 }
 
-/// The check of a file's original.
-enum Newer {
-    /// Nothing new.
-    No,
-    /// A rejected text: the reason, and its digest.
-    Wrong(String, Option<Signature>),
+/// The result of checking a file's original.
+enum OriginalCheck {
+    /// The original has no new text.
+    Unchanged,
+    /// The original is rejected for this reason. Includes the digest of an invalid text.
+    Rejected(String, Option<Signature>),
     /// The check of the text failed, for this reason.
-    Unknown(String),
-    Text(String, Arc<[Declaration]>),
+    Failed(String),
+    /// A valid new text, with its declarations.
+    Changed(String, Arc<[Declaration]>),
 }
 
 impl LoadedFile {
-    /// Returns whether it declares this id.
+    /// Returns whether the file declares this id.
     pub(super) fn declares(&self, id: &str) -> bool {
         self.declared.iter().flat_map(|declared| declared.iter()).any(|declared| declared.id == id)
     }
@@ -123,112 +126,119 @@ impl LoadedFile {
 
 impl FunctionFiles {
     pub(crate) fn new(workers: Workers, disk: BlockingPool) -> Self {
-        Self { workers, disk, kept: Arc::default() }
+        Self { workers, disk, cache: Arc::default() }
     }
 
     /// Returns the files of functions in the library at `folder`, in their current state.
     ///
     /// # Errors
     ///
-    /// If the disk does not answer.
+    /// If disk access fails.
     pub(crate) async fn read_library(&self, folder: &Path) -> Result<Arc<FunctionLibrary>, DiskError> {
-        let place = self.place(folder);
-        let mut kept = place.lock().await;
-        let (library, seen) = (Library::open(folder), kept.seen.clone());
-        let looking = library.clone();
-        let looked = self.disk.reading(move || look(&looking, &seen)).await?;
-        let mut now = HashMap::new();
+        let shared_library = self.shared_library(folder);
+        let mut cached = shared_library.lock().await;
+        let (library, states) = (Library::open(folder), cached.file_states.clone());
+        let scanned = library.clone();
+        let results = self.disk.run_read(move || scan_library(&scanned, &states)).await?;
+        let mut file_states = HashMap::new();
         let mut files = Vec::new();
         let mut broken = Vec::new();
-        for looked in looked {
-            let seen = match looked {
-                ScanResult::Same(seen) => seen,
-                ScanResult::Read(read) => self.read(&library, *read, &kept.seen).await,
+        for result in results {
+            let state = match result {
+                ScanResult::Unchanged(state) => state,
+                ScanResult::Changed(changed) => self.load_file(&library, *changed, &cached.file_states).await,
                 ScanResult::Broken(path, reason) => {
                     broken.push((path, reason));
                     continue;
                 }
             };
-            files.push(seen.loaded.clone());
-            now.insert(seen.loaded.name.to_string(), seen);
+            files.push(state.loaded.clone());
+            file_states.insert(state.loaded.name.to_string(), state);
         }
-        let before = &kept.shelf;
+        let before = &cached.library;
         let is_same = before.broken == broken
             && before.files.len() == files.len()
             && before.files.iter().zip(&files).all(|(one, other)| Arc::ptr_eq(one, other));
         if !is_same || before.folder != *folder {
-            kept.shelf = Arc::new(FunctionLibrary { folder: folder.to_owned(), files, broken });
+            cached.library = Arc::new(FunctionLibrary { folder: folder.to_owned(), files, broken });
         }
-        kept.seen = Arc::new(now);
-        Ok(kept.shelf.clone())
+        cached.file_states = Arc::new(file_states);
+        Ok(cached.library.clone())
     }
 
     /// Returns the declarations of a file.
     ///
     /// # Errors
     ///
-    /// Returns the reason that it is invalid.
-    pub(super) async fn declared(&self, file: &str, text: &str) -> Result<Vec<Declaration>, WorkersError> {
+    /// If the file is invalid, or cannot be checked.
+    pub(super) async fn load_declarations(&self, file: &str, text: &str) -> Result<Vec<Declaration>, WorkersError> {
         self.workers.load(file, text).await
     }
 
-    fn place(&self, folder: &Path) -> Place {
-        let mut kept = self.kept.lock();
-        let known = kept.iter().position(|(known, _)| known == folder).map(|at| kept.remove(at));
-        if known.is_none() && kept.len() >= MAX_CACHED_LIBRARIES {
-            kept.remove(0);
+    fn shared_library(&self, folder: &Path) -> SharedLibrary {
+        let mut cache = self.cache.lock();
+        let known = cache.iter().position(|(known, _)| known == folder).map(|index| cache.remove(index));
+        if known.is_none() && cache.len() >= MAX_CACHED_LIBRARIES {
+            cache.remove(0);
         }
-        let (folder, place) = known.unwrap_or_else(|| (folder.to_owned(), Place::default()));
-        kept.push((folder, place.clone()));
-        place
+        let (folder, library) = known.unwrap_or_else(|| (folder.to_owned(), SharedLibrary::default()));
+        cache.push((folder, library.clone()));
+        library
     }
 
-    /// Returns the loaded form of a file and of its original.
-    async fn read(&self, library: &Library, read: Read, before: &HashMap<String, FileState>) -> FileState {
-        let Read { found, mut file, original, mut settled } = read;
+    /// Interprets a changed file, and takes over changes of its original.
+    async fn load_file(
+        &self,
+        library: &Library,
+        changed: ChangedFile,
+        before: &HashMap<String, FileState>,
+    ) -> FileState {
+        let ChangedFile { found, mut file, original, mut is_settled } = changed;
         let before = before.get(file.name.as_str());
-        let (mut note, mut refused, mut declared) = (None, None, None);
+        let (mut note, mut rejected_hash, mut declared) = (None, None, None);
         if let Some(original) = &original {
-            match self.newer(&file, original, before).await {
-                Newer::No => {}
-                Newer::Wrong(reason, text) => (note, refused) = (Some(reason), text),
-                Newer::Unknown(reason) => (note, settled) = (Some(reason), false),
-                Newer::Text(text, declares) => match self.take_over(library, &file, &text, &declares).await {
-                    Ok(taken) => {
-                        (file, declared) = (taken, Some(Ok(declares)));
-                        // The text was just written by this call, not read from the disk.
-                        settled = false;
+            match self.check_original(&file, original, before).await {
+                OriginalCheck::Unchanged => {}
+                OriginalCheck::Rejected(reason, text) => (note, rejected_hash) = (Some(reason), text),
+                OriginalCheck::Failed(reason) => (note, is_settled) = (Some(reason), false),
+                OriginalCheck::Changed(text, declares) => {
+                    match self.take_over(library, &file, &text, &declares).await {
+                        Ok(updated_file) => {
+                            (file, declared) = (updated_file, Some(Ok(declares)));
+                            // The text was just written by this call, not read from the disk.
+                            is_settled = false;
+                        }
+                        Err(error) => note = Some(format!("its original has changed and is not taken over: {error}")),
                     }
-                    Err(error) => note = Some(format!("its original has changed and is not taken over: {error}")),
-                },
+                }
             }
         }
-        let known = before.map(|before| &before.loaded).filter(|known| known.hash == file.metadata.hash);
-        let declared = match (declared, known) {
+        let known_file = before.map(|before| &before.loaded).filter(|known| known.hash == file.metadata.hash);
+        let declared = match (declared, known_file) {
             (Some(declared), _) => declared,
             // A check that failed to run may succeed by now.
-            (None, Some(known)) if known.declared.is_ok() || before.is_some_and(|before| before.settled) => {
+            (None, Some(known)) if known.declared.is_ok() || before.is_some_and(|before| before.is_settled) => {
                 known.declared.clone()
             }
-            (None, _) => match self.declared(&file_name(&file.name), &file.text).await {
+            (None, _) => match self.load_declarations(&file_name(&file.name), &file.text).await {
                 Ok(declared) => Ok(declared.into()),
                 Err(error) => {
-                    settled &= !matches!(error, WorkersError::WorkerExited(_));
+                    is_settled &= !matches!(error, WorkersError::WorkerExited(_));
                     Err(error.to_string())
                 }
             },
         };
         let path = library.function_path(&file.name);
-        let place = original.as_ref().map(|original| original.path.clone());
+        let original_path = original.as_ref().map(|original| original.path.clone());
         let is_same = |known: &&Arc<LoadedFile>| {
             let declares_the_same = match (&known.declared, &declared) {
                 (Ok(one), Ok(other)) => Arc::ptr_eq(one, other),
                 (Err(one), Err(other)) => one == other,
                 _ => false,
             };
-            declares_the_same && known.note == note && known.original == place
+            declares_the_same && known.note == note && known.original == original_path
         };
-        let loaded = match known.filter(is_same) {
+        let loaded = match known_file.filter(is_same) {
             Some(known) => known.clone(),
             None => Arc::new(LoadedFile {
                 name: file.name,
@@ -236,55 +246,60 @@ impl FunctionFiles {
                 text: file.text.into(),
                 hash: file.metadata.hash,
                 declared,
-                original: place,
+                original: original_path,
                 note,
             }),
         };
         let stamps = [found.stamp, found.about];
         let original = original.map(|original| (original.path, original.stamp));
-        FileState { loaded, stamps, original, settled, refused }
+        FileState { loaded, stamps, original, is_settled, rejected_hash }
     }
 
-    /// Returns whether the original of a file has changes to take over.
-    async fn newer(&self, file: &FunctionFile, original: &Original, before: Option<&FileState>) -> Newer {
+    /// Checks the original of a file for changes to take over.
+    async fn check_original(
+        &self,
+        file: &FunctionFile,
+        original: &Original,
+        before: Option<&FileState>,
+    ) -> OriginalCheck {
         let path = original.path.display();
-        let Some(origin) = &file.metadata.origin else { return Newer::No };
+        let Some(origin) = &file.metadata.origin else { return OriginalCheck::Unchanged };
         let text = match &original.text {
             Ok(text) => text,
             Err(reason) => {
                 let reason = format!("it was loaded from {path}, which is not followed any more: {reason}");
-                return Newer::Wrong(reason, None);
+                return OriginalCheck::Rejected(reason, None);
             }
         };
         let hash = Signature::of_text(text);
         if hash == origin.hash {
-            return Newer::No;
+            return OriginalCheck::Unchanged;
         }
-        // If both texts are the same, only the record of it is missing.
+        // If both texts are equal, only the recorded digest of the original is outdated.
         if file.metadata.is_edited() && hash != file.metadata.hash {
             let reason = format!(
                 "it was edited here, and so was its original {path}; to take that one: steplatch workflow load --overwrite"
             );
-            return Newer::Wrong(reason, None);
+            return OriginalCheck::Rejected(reason, None);
         }
-        if let Some(before) = before.filter(|before| before.refused.as_ref() == Some(&hash)) {
-            return Newer::Wrong(before.loaded.note.clone().unwrap_or_default(), Some(hash));
+        if let Some(before) = before.filter(|before| before.rejected_hash.as_ref() == Some(&hash)) {
+            return OriginalCheck::Rejected(before.loaded.note.clone().unwrap_or_default(), Some(hash));
         }
-        let unreadable = |reason: String| {
+        let rejected = |reason: String| {
             let reason =
                 format!("its original {path} is not valid any more, and what was loaded before counts:\n{reason}");
-            Newer::Wrong(reason, Some(hash.clone()))
+            OriginalCheck::Rejected(reason, Some(hash.clone()))
         };
         let name = file_name(&file.name);
-        match self.declared(&name, text).await {
+        match self.load_declarations(&name, text).await {
             Ok(declared) => match python::problems(&declared, &name, text).first() {
-                None => Newer::Text(text.clone(), declared.into()),
-                Some(problem) => unreadable(problem.message.clone()),
+                None => OriginalCheck::Changed(text.clone(), declared.into()),
+                Some(problem) => rejected(problem.message.clone()),
             },
             Err(WorkersError::WorkerExited(exited)) => {
-                Newer::Unknown(format!("its original {path} has changed: {exited}"))
+                OriginalCheck::Failed(format!("its original {path} has changed: {exited}"))
             }
-            Err(error) => unreadable(error.to_string()),
+            Err(error) => rejected(error.to_string()),
         }
     }
 
@@ -295,25 +310,25 @@ impl FunctionFiles {
         text: &str,
         declared: &[Declaration],
     ) -> Result<FunctionFile, TakeOverError> {
-        let (library, text, declares) = (library.clone(), text.to_owned(), declares(declared));
-        let (name, over) = (file.name.clone(), file.metadata.hash.clone());
+        let (library, text, declares) = (library.clone(), text.to_owned(), summarize(declared));
+        let (name, replaced_hash) = (file.name.clone(), file.metadata.hash.clone());
         let origin = file.metadata.origin.as_ref().map(|origin| origin.file.clone());
-        let kept = self.disk.writing(move || {
+        let saved = self.disk.run_write(move || {
             let origin = origin.map(|file| Origin { file, hash: Signature::of_text(&text) });
-            library.keep_functions(&name, &text, origin, declares, Some(&over))
+            library.keep_functions(&name, &text, origin, declares, Some(&replaced_hash))
         });
-        match kept.await? {
-            Ok(kept) => Ok(kept),
+        match saved.await? {
+            Ok(file) => Ok(file),
             Err(CreateError::Exists { .. }) => Err(TakeOverError::Conflict),
             Err(error) => Err(TakeOverError::Library(error)),
         }
     }
 }
 
-/// Returns the library's summary of the declarations.
-pub(super) fn declares(declared: &[Declaration]) -> Vec<Declares> {
-    let short = declared.iter().map(python::declaration_info);
-    short.map(|short| Declares { id: short.id, kind: short.kind, description: short.description }).collect()
+/// Returns the summary of declarations that the library stores.
+pub(super) fn summarize(declared: &[Declaration]) -> Vec<Declares> {
+    let infos = declared.iter().map(python::declaration_info);
+    infos.map(|info| Declares { id: info.id, kind: info.kind, description: info.description }).collect()
 }
 
 pub(super) fn file_name(name: &WorkflowName) -> String {
@@ -321,40 +336,41 @@ pub(super) fn file_name(name: &WorkflowName) -> String {
 }
 
 /// Scans all files of functions in a library, and reads those that have changed. Blocks.
-fn look(library: &Library, seen: &HashMap<String, FileState>) -> Vec<ScanResult> {
+fn scan_library(library: &Library, states: &HashMap<String, FileState>) -> Vec<ScanResult> {
     let mut found = match library.functions() {
         Ok(found) => found,
         Err(error) => return vec![ScanResult::Broken(library.folder().to_owned(), with_causes(&error))],
     };
-    let rest = found.split_off(found.len().min(MAX_FILES));
-    let mut looked: Vec<ScanResult> = found.into_iter().filter_map(|found| scan_file(library, found, seen)).collect();
-    if let Some(first) = rest.first() {
+    let omitted = found.split_off(found.len().min(MAX_FILES));
+    let mut results: Vec<ScanResult> =
+        found.into_iter().filter_map(|found| scan_file(library, found, states)).collect();
+    if let Some(first) = omitted.first() {
         let reason = format!("there are more than {MAX_FILES} files of functions; from this one on they are left out");
-        looked.push(ScanResult::Broken(library.folder().join(&first.file), reason));
+        results.push(ScanResult::Broken(library.folder().join(&first.file), reason));
     }
-    looked
+    results
 }
 
 /// Scans one file; `None` after its removal.
-fn scan_file(library: &Library, found: FoundFunctions, seen: &HashMap<String, FileState>) -> Option<ScanResult> {
+fn scan_file(library: &Library, found: FoundFunctions, states: &HashMap<String, FileState>) -> Option<ScanResult> {
     let path = library.folder().join(&found.file);
     let name = match &found.name {
         Ok(name) => name.clone(),
         Err(error) => return Some(ScanResult::Broken(path, FileError::Name(error.clone()).to_string())),
     };
-    let is_same = |seen: &&FileState| {
-        let original = seen.original.as_ref().is_none_or(|(path, stamp)| Stamp::at(path) == *stamp);
-        seen.settled && seen.stamps == [found.stamp.clone(), found.about.clone()] && original
+    let is_same = |state: &&FileState| {
+        let original = state.original.as_ref().is_none_or(|(path, stamp)| Stamp::at(path) == *stamp);
+        state.is_settled && state.stamps == [found.stamp.clone(), found.about.clone()] && original
     };
-    if let Some(seen) = seen.get(name.as_str()).filter(is_same) {
-        return Some(ScanResult::Same(seen.clone()));
+    if let Some(state) = states.get(name.as_str()).filter(is_same) {
+        return Some(ScanResult::Unchanged(state.clone()));
     }
     match library.function_file(&name) {
         Ok(file) => {
             let original = file.metadata.origin.as_ref().map(|origin| Original::read(library.folder(), origin));
             let stamps = [&found.stamp, &found.about, &original.as_ref().and_then(|original| original.stamp.clone())];
-            let settled = stamps.into_iter().flatten().all(Stamp::is_settled);
-            Some(ScanResult::Read(Box::new(Read { found, file, original, settled })))
+            let is_settled = stamps.into_iter().flatten().all(Stamp::is_settled);
+            Some(ScanResult::Changed(Box::new(ChangedFile { found, file, original, is_settled })))
         }
         Err(LookupError::NotFound { .. }) => None,
         Err(LookupError::Broken { reason, .. }) => Some(ScanResult::Broken(path, reason.to_string())),

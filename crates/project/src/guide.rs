@@ -7,8 +7,8 @@ use steplatch_protocol::WorkflowTopic;
 use steplatch_sessions::TerminalTools;
 use steplatch_workflow::action_reference;
 
-/// Common properties of all actions, before the list of them.
-const ACTIONS: &str = "\
+/// Common properties of all actions, shown before their list.
+const ACTIONS_INTRODUCTION: &str = "\
 # Actions
 
 `{\"tool\": …, \"params\": {…}}`. `session_id` is filled in: the run's terminal. Numbers and booleans may also be a `{variable}`.
@@ -20,7 +20,7 @@ pub(crate) fn page(topic: WorkflowTopic) -> String {
         WorkflowTopic::Overview => include_str!("../guide/overview.md").to_owned(),
         WorkflowTopic::Machines => include_str!("../guide/machines.md").to_owned(),
         WorkflowTopic::Conditions => include_str!("../guide/conditions.md").to_owned(),
-        WorkflowTopic::Actions => format!("{ACTIONS}{}", action_reference(&TerminalTools)),
+        WorkflowTopic::Actions => format!("{ACTIONS_INTRODUCTION}{}", action_reference(&TerminalTools)),
         WorkflowTopic::Functions => include_str!("../guide/functions.md").to_owned(),
         WorkflowTopic::Gates => include_str!("../guide/gates.md").to_owned(),
         WorkflowTopic::Errors => include_str!("../guide/errors.md").to_owned(),

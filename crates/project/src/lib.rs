@@ -1,8 +1,8 @@
 //! Saved workflows: found by name, listed, saved, counted.
 //!
 //! Owns the choice of the library ([`folders`]), its loaded contents ([`functions`]) and the wording of its errors.
-//! Threads that may block do all work on files, a few at a time and with a time limit, so that a directory that hangs
-//! blocks nothing else. Readers and writers have separate threads: a reader needs no lock, and waits for none.
+//! A pool of a few blocking threads does all work on files, with a time limit, so that a hanging directory blocks
+//! nothing else. Readers and writers have separate threads, because readers need no lock.
 
 mod capture;
 mod disk;

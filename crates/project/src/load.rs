@@ -1,4 +1,4 @@
-//! Loading: checks a file of functions, and keeps it in the library.
+//! Loads a file of functions: checks it, and stores it in the library.
 
 use std::path::{Path, PathBuf};
 
@@ -11,22 +11,22 @@ use steplatch_protocol::{FileProblem, LoadFunctions, LoadFunctionsReply};
 use steplatch_python_api::Declaration;
 
 use super::folders::{LibraryPaths, LibrarySearch};
-use super::functions::{declares, file_name};
+use super::functions::{file_name, summarize};
 use super::{origin, python, text_file};
 use crate::error::LoadError;
 use crate::project::Project;
 use crate::workers::WorkersError;
 use crate::workflows::Workflows;
 
-/// A file to load that is valid on its own.
+/// A file to load, with its declarations.
 struct LoadRequest {
     name: WorkflowName,
     path: PathBuf,
     text: String,
     declared: Vec<Declaration>,
     overwrite: bool,
-    /// The digest of the file that the library had under this name at the time of the request.
-    before: Option<Signature>,
+    /// Digest of the library's file of this name when the request arrived.
+    previous_hash: Option<Signature>,
 }
 
 impl Workflows {
@@ -35,48 +35,49 @@ impl Workflows {
     pub async fn load(&self, caller: &Caller, verb: LoadFunctions) -> LoadFunctionsReply {
         let path = caller.folder.join(&verb.file);
         let reply = LoadFunctionsReply { file: path.display().to_string(), ..LoadFunctionsReply::default() };
-        match self.loaded(caller, verb, path, reply.clone()).await {
+        match self.try_load(caller, verb, path, reply.clone()).await {
             Ok(reply) => reply,
             Err(error) => LoadFunctionsReply { error: Some(error.to_string()), ..reply },
         }
     }
 
-    async fn loaded(
+    async fn try_load(
         &self,
         caller: &Caller,
         verb: LoadFunctions,
         path: PathBuf,
         mut reply: LoadFunctionsReply,
     ) -> Result<LoadFunctionsReply, LoadError> {
-        let name = name_of(&path)?;
-        let (reading, asker, kept) = (path.clone(), LibrarySearch::for_caller(caller), name.clone());
-        // Read before the check for conflicts, which loads the project and so may take over the file's current text.
-        let read = self.disk.reading(move || {
-            let before = Library::open(asker.folders().first).function_file(&kept);
-            (text_file::read(&reading), before.ok().map(|before| before.metadata.hash))
+        let name = parse_library_name(&path)?;
+        let (source_path, library_search, library_name) =
+            (path.clone(), LibrarySearch::for_caller(caller), name.clone());
+        // Read now: the check for conflicts loads the project, which may replace the library's file.
+        let read = self.disk.run_read(move || {
+            let previous = Library::open(library_search.folders().first).function_file(&library_name);
+            (text_file::read(&source_path), previous.ok().map(|file| file.metadata.hash))
         });
-        let (text, before) = read.await?;
+        let (text, previous_hash) = read.await?;
         let text = text.map_err(|cause| LoadError::Unreadable { file: path.clone(), cause })?;
-        let declared = match self.functions.declared(&file_name(&name), &text).await {
+        let declared = match self.functions.load_declarations(&file_name(&name), &text).await {
             Ok(declared) => declared,
             Err(WorkersError::Refused(failure)) => {
                 let line = failure.frames.last().map(|frame| frame.line);
                 reply.problems = vec![FileProblem { line, message: failure.to_string() }];
-                return Ok(refused(reply));
+                return Ok(with_refusal(reply));
             }
             Err(cause) => return Err(LoadError::Worker { file: path, cause }),
         };
         reply.declares = declared.iter().map(python::declaration_info).collect();
         reply.problems = python::problems(&declared, &file_name(&name), &text);
         let project = self.projects.find_project(caller).await?;
-        let asker = LibrarySearch::for_caller(caller);
-        let request = LoadRequest { name, path, text, declared, overwrite: verb.overwrite, before };
+        let library_search = LibrarySearch::for_caller(caller);
+        let request = LoadRequest { name, path, text, declared, overwrite: verb.overwrite, previous_hash };
         let work = move || {
-            let folders = asker.folders();
+            let folders = library_search.folders();
             reply.problems.extend(conflicts(&folders, &project, &request));
             reply.warnings = warnings(&project, &request);
             if !reply.problems.is_empty() {
-                return Ok(refused(reply));
+                return Ok(with_refusal(reply));
             }
             if verb.check_only {
                 reply.success = true;
@@ -84,12 +85,12 @@ impl Workflows {
             }
             store_file(&Library::open(&folders.first), &request, reply)
         };
-        if verb.check_only { self.disk.reading(work).await? } else { self.disk.writing(work).await? }
+        if verb.check_only { self.disk.run_read(work).await? } else { self.disk.run_write(work).await? }
     }
 }
 
-/// Returns the name of a file in the library: its own, without the extension.
-fn name_of(path: &Path) -> Result<WorkflowName, LoadError> {
+/// Returns the library's name of a file: the file name without the extension.
+fn parse_library_name(path: &Path) -> Result<WorkflowName, LoadError> {
     let file = || path.to_owned();
     let is_python = path.extension().is_some_and(|ending| ending == "py");
     let stem = path.file_stem().and_then(|stem| stem.to_str()).filter(|_| is_python);
@@ -97,24 +98,24 @@ fn name_of(path: &Path) -> Result<WorkflowName, LoadError> {
     stem.parse().map_err(|cause| LoadError::Name { file: file(), cause })
 }
 
-fn refused(reply: LoadFunctionsReply) -> LoadFunctionsReply {
-    let what = match &reply.problems[..] {
+fn with_refusal(reply: LoadFunctionsReply) -> LoadFunctionsReply {
+    let reason = match &reply.problems[..] {
         [only] => only.message.clone(),
         many => format!("it has {} problems, listed in problems", many.len()),
     };
-    LoadFunctionsReply { error: Some(format!("The file '{}' was not loaded: {what}", reply.file)), ..reply }
+    LoadFunctionsReply { error: Some(format!("The file '{}' was not loaded: {reason}", reply.file)), ..reply }
 }
 
-/// Returns the ids with a declaration elsewhere, other than in the file that this one replaces.
+/// Returns a problem for each id that another file declares, except the replaced file.
 fn conflicts(folders: &LibraryPaths, project: &Project, request: &LoadRequest) -> Vec<FileProblem> {
     let library = Library::open(&folders.first);
-    let own = library.function_path(&request.name);
+    let replaced_file = library.function_path(&request.name);
     let conflict = |declared: &Declaration| {
         let id = &declared.id;
         if let Some(owner) = project.owner(id) {
-            // A declaration in the user's own library is hidden by this one.
-            let is_other = owner.file != Some(&*own) && !folders.is_of_other(owner.file);
-            return is_other.then(|| owner.conflict(id));
+            // This declaration hides one in the user's own library.
+            let is_other = owner.file != Some(&*replaced_file) && !folders.is_in_other(owner.file);
+            return is_other.then(|| owner.conflict_message(id));
         }
         let machine = id.parse().ok().map(|name| library.file(&name)).filter(|file| file.exists())?;
         Some(format!("ID '{id}' conflicts with existing workflow, in {}", machine.display()))
@@ -129,45 +130,45 @@ fn conflicts(folders: &LibraryPaths, project: &Project, request: &LoadRequest) -
 /// Returns warnings for the author: about nodes, and about graphs that call missing nodes.
 fn warnings(project: &Project, request: &LoadRequest) -> Vec<FileProblem> {
     let ids = request.declared.iter().map(|declared| declared.id.as_str());
-    let known: Vec<&str> = project.nodes.keys().map(String::as_str).chain(ids).collect();
+    let known_ids: Vec<&str> = project.nodes.keys().map(String::as_str).chain(ids).collect();
     let mut warnings = Vec::new();
     for declared in &request.declared {
-        let Ok(Some(node)) = python::node(declared, &file_name(&request.name), &request.text) else { continue };
+        let Ok(Some(node)) = python::parse_node(declared, &file_name(&request.name), &request.text) else { continue };
         let mut found = node.warnings();
         if let NodeKind::Graph(graph) = &node.kind {
-            found.extend(graph.check_nodes(&known));
+            found.extend(graph.check_nodes(&known_ids));
         }
-        let what = declared.kind.word();
+        let kind = declared.kind.word();
         warnings.extend(found.iter().map(|problem| FileProblem {
             line: declared.line,
-            message: format!("{what} '{}': {}: {}", declared.id, problem.pointer, problem.message),
+            message: format!("{kind} '{}': {}: {}", declared.id, problem.pointer, problem.message),
         }));
     }
     warnings
 }
 
-/// Puts the file into the library. Blocks.
+/// Stores the file in the library. Blocks.
 fn store_file(
     library: &Library,
     request: &LoadRequest,
     mut reply: LoadFunctionsReply,
 ) -> Result<LoadFunctionsReply, LoadError> {
-    let LoadRequest { name, path, text, declared, overwrite, before } = request;
+    let LoadRequest { name, path, text, declared, overwrite, previous_hash } = request;
     let file = || path.clone();
-    let kept = library.function_path(name);
-    reply.stored_file = Some(kept.display().to_string());
+    let stored_path = library.function_path(name);
+    reply.stored_file = Some(stored_path.display().to_string());
     reply.success = true;
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let origin = origin::for_file(library.folder(), path, text);
-    let outcome = match before {
+    let outcome = match previous_hash {
         None => "loaded",
-        Some(before) if *before == origin.hash => "unchanged",
+        Some(hash) if *hash == origin.hash => "unchanged",
         Some(_) => "reloaded",
     };
     reply.outcome = Some(outcome.to_owned());
-    let over = match library.function_file(name) {
-        // It is in the library because a person put it there.
-        Ok(_) if real(&kept) == real(path) => {
+    let replaced_hash = match library.function_file(name) {
+        // The request loads the library's own file.
+        Ok(_) if real(&stored_path) == real(path) => {
             reply.outcome = Some("unchanged".to_owned());
             return Ok(reply);
         }
@@ -175,7 +176,7 @@ fn store_file(
             if old.text == *text && old.metadata.origin.as_ref() == Some(&origin) {
                 return Ok(reply);
             }
-            replaceable(&old, library.folder(), path, &origin, *overwrite)?;
+            check_replaceable(&old, library.folder(), path, &origin, *overwrite)?;
             Some(old.metadata.hash)
         }
         Err(LookupError::NotFound { .. }) => None,
@@ -185,30 +186,32 @@ fn store_file(
         }
         Err(cause) => return Err(LoadError::Broken { file: file(), cause }),
     };
-    match library.keep_functions(name, text, Some(origin), declares(declared), over.as_ref()) {
+    match library.keep_functions(name, text, Some(origin), summarize(declared), replaced_hash.as_ref()) {
         Ok(_) => Ok(reply),
         Err(CreateError::Exists { .. }) => Err(LoadError::Conflict { file: file() }),
         Err(cause) => Err(LoadError::NotStored { file: file(), cause }),
     }
 }
 
-/// Returns the reason that a file must not replace another one, unless there is a request for that.
-fn replaceable(
+/// Checks that a file may replace the stored one; `overwrite` permits it.
+fn check_replaceable(
     old: &FunctionFile,
     library: &Path,
     path: &Path,
     origin: &steplatch_library::Origin,
     overwrite: bool,
 ) -> Result<(), LoadError> {
-    // Equal texts lose nothing.
+    // Replacing an equal text loses nothing.
     if overwrite || old.metadata.hash == origin.hash {
         return Ok(());
     }
     let (file, copy) = (path.to_owned(), library.join(file_name(&old.name)));
     match &old.metadata.origin {
-        Some(known) if known.file == origin.file && !old.metadata.is_edited() => Ok(()),
-        Some(known) if known.file == origin.file => Err(LoadError::Edited { file, copy }),
-        Some(known) => Err(LoadError::OtherOriginal { file, copy, original: origin::path(library, known) }),
+        Some(stored_origin) if stored_origin.file == origin.file && !old.metadata.is_edited() => Ok(()),
+        Some(stored_origin) if stored_origin.file == origin.file => Err(LoadError::Edited { file, copy }),
+        Some(stored_origin) => {
+            Err(LoadError::OtherOriginal { file, copy, original: origin::path(library, stored_origin) })
+        }
         None => Err(LoadError::Exists { file, copy }),
     }
 }

@@ -1,4 +1,4 @@
-//! Graphs that call graphs: limits their depth, and rejects cycles.
+//! Nesting of graphs: limits its depth, and rejects cycles.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use super::project::NodeDeclaration;
 /// Maximum nesting depth of graphs.
 const MAX_DEPTH: usize = 16;
 
-/// Returns the nodes that a graph may call, each with the place of its step.
+/// Returns the nodes that a graph may call, each with the index of the calling step.
 pub fn called_nodes(graph: &Graph) -> impl Iterator<Item = (usize, &str)> {
     graph.steps().iter().enumerate().flat_map(|(index, step)| {
         let called = [Some(&step.node), step.on_error.fallback()];
@@ -18,7 +18,7 @@ pub fn called_nodes(graph: &Graph) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Returns the graphs that must not run because of their calls: names and reasons.
+/// Returns the names of graphs that nest too deeply or in a cycle, with the reasons.
 pub(super) fn nesting_errors(nodes: &BTreeMap<String, NodeDeclaration>) -> Vec<(String, String)> {
     let graphs: BTreeMap<&str, BTreeSet<&str>> = nodes
         .iter()
@@ -44,8 +44,8 @@ pub(super) fn nesting_errors(nodes: &BTreeMap<String, NodeDeclaration>) -> Vec<(
         Some(level) => Some(format!("it nests graphs {level} levels deep; the limit is {MAX_DEPTH}")),
         None => {
             let next = |name: &str| called(name).find(|called| !levels.contains_key(called));
-            let find_cycle = find_cycle(name, next);
-            Some(format!("it calls graphs that form a cycle: {}", find_cycle.join(" → ")))
+            let cycle = find_cycle(name, next);
+            Some(format!("it calls graphs that form a cycle: {}", cycle.join(" → ")))
         }
     };
     graphs.keys().filter_map(|name| Some(((*name).to_owned(), nesting_error(name)?))).collect()
@@ -55,9 +55,9 @@ pub(super) fn nesting_errors(nodes: &BTreeMap<String, NodeDeclaration>) -> Vec<(
 fn find_cycle<'n>(name: &'n str, next: impl Fn(&str) -> Option<&'n str>) -> Vec<&'n str> {
     let mut path = vec![name];
     while let Some(called) = next(path[path.len() - 1]) {
-        if let Some(begin) = path.iter().position(|passed| *passed == called) {
+        if let Some(start) = path.iter().position(|visited| *visited == called) {
             path.push(called);
-            return path.split_off(begin);
+            return path.split_off(start);
         }
         path.push(called);
     }

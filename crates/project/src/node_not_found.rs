@@ -14,20 +14,20 @@ const MAX_NAMES: usize = 20;
 /// An id that refers to no usable node or graph.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NodeNotFound {
-    /// Its declaration is invalid.
+    /// The declaration of the id is invalid.
     Broken {
-        /// True for a requested graph.
+        /// True if a graph was requested.
         graph: bool,
         /// The id.
         id: String,
         /// The file of the declaration.
         file: PathBuf,
-        /// Every defect of the declaration, a line each.
+        /// The problems of the declaration, one per line.
         reason: String,
     },
-    /// The project does not declare it.
+    /// The project does not declare the id.
     Unknown {
-        /// True for a requested graph.
+        /// True if a graph was requested.
         graph: bool,
         /// The id, at most 80 characters.
         id: String,
@@ -46,8 +46,8 @@ impl NodeNotFound {
             let InvalidDeclaration { file, reason, .. } = broken.clone();
             return Self::Broken { graph, id: id.to_owned(), file, reason };
         }
-        let is_meant = |declared: &&NodeDeclaration| !graph || matches!(declared.node.kind, NodeKind::Graph(_));
-        let available = project.nodes.values().filter(is_meant).map(|declared| declared.node.id.to_string());
+        let is_candidate = |declared: &&NodeDeclaration| !graph || matches!(declared.node.kind, NodeKind::Graph(_));
+        let available = project.nodes.values().filter(is_candidate).map(|declared| declared.node.id.to_string());
         let broken_files = project.broken.iter().filter(|broken| broken.name.is_none());
         Self::Unknown {
             graph,
@@ -62,17 +62,17 @@ impl std::error::Error for NodeNotFound {}
 
 impl fmt::Display for NodeNotFound {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = |graph: &bool| if *graph { "Graph" } else { "Node" };
+        let noun = |graph: &bool| if *graph { "Graph" } else { "Node" };
         match self {
             Self::Broken { graph, id, file, reason } => {
-                let what = what(graph);
-                write!(out, "{what} '{id}' cannot be used; correct its declaration in {}:\n{reason}", file.display())
+                let noun = noun(graph);
+                write!(out, "{noun} '{id}' cannot be used; correct its declaration in {}:\n{reason}", file.display())
             }
             Self::Unknown { graph, id, available, broken_files } => {
-                let what = what(graph);
+                let noun = noun(graph);
                 let nearest = suggestion(id, available.iter().map(String::as_str));
-                let stop = if nearest.is_empty() { "." } else { "" };
-                write!(out, "{what} '{id}' not found{nearest}{stop} Available {}s: ", what.to_lowercase())?;
+                let period = if nearest.is_empty() { "." } else { "" };
+                write!(out, "{noun} '{id}' not found{nearest}{period} Available {}s: ", noun.to_lowercase())?;
                 match available.as_slice() {
                     [] => out.write_str("none")?,
                     few if few.len() <= MAX_NAMES => out.write_str(&few.join(", "))?,

@@ -1,4 +1,4 @@
-//! The nodes and graphs of a project, as replies of the contract.
+//! Handlers of the verbs about nodes and graphs of a project.
 
 use std::path::Path;
 
@@ -24,12 +24,13 @@ impl Projects {
             Err(error) => return ListNodesReply { error: Some(error.to_string()), ..ListNodesReply::default() },
         };
         let nodes = project.nodes.values().filter(|declared| !matches!(declared.node.kind, NodeKind::Graph(_)));
-        let nodes =
-            nodes.map(info).filter(|node| contains(verb.containing.as_deref(), &node.id, node.description.as_deref()));
+        let nodes = nodes
+            .map(node_info)
+            .filter(|node| matches_filter(verb.containing.as_deref(), &node.id, node.description.as_deref()));
         ListNodesReply {
             success: true,
             nodes: nodes.collect(),
-            broken: broken(&project),
+            broken: broken_nodes(&project),
             files: project.files.iter().map(|file| display_path(file)).collect(),
             folder: display_path(&project.folder),
             error: None,
@@ -45,7 +46,7 @@ impl Projects {
         };
         let graphs = project.nodes.values().filter_map(|declared| {
             let NodeKind::Graph(graph) = &declared.node.kind else { return None };
-            let NodeInfo { id, description, file, .. } = info(declared);
+            let NodeInfo { id, description, file, .. } = node_info(declared);
             Some(GraphInfo {
                 id,
                 description,
@@ -54,11 +55,11 @@ impl Projects {
             })
         });
         let graphs =
-            graphs.filter(|graph| contains(verb.containing.as_deref(), &graph.id, graph.description.as_deref()));
+            graphs.filter(|graph| matches_filter(verb.containing.as_deref(), &graph.id, graph.description.as_deref()));
         ListGraphsReply {
             success: true,
             graphs: graphs.collect(),
-            broken: broken(&project),
+            broken: broken_nodes(&project),
             files: project.files.iter().map(|file| display_path(file)).collect(),
             folder: display_path(&project.folder),
             error: None,
@@ -72,8 +73,8 @@ impl Projects {
             Ok(project) => match project.nodes.get(&verb.node_id) {
                 Some(declared) => Ok(DescribeNodeReply {
                     success: true,
-                    node: Some(info(declared)),
-                    declaration: declaration(&declared.node),
+                    node: Some(node_info(declared)),
+                    declaration: full_declaration(&declared.node),
                     warnings: declared.node.warnings().iter().map(ToString::to_string).collect(),
                     error: None,
                 }),
@@ -85,14 +86,14 @@ impl Projects {
     }
 }
 
-/// Returns the word for the kind of a node, as declarations spell it.
+/// Returns the kind of a node, as declarations spell it.
 #[must_use]
 pub fn node_kind(declared: &NodeDeclaration) -> String {
     let kind = serde_json::to_value(declared.node.kind.node_type()).unwrap_or_default();
     kind.as_str().unwrap_or_default().to_owned()
 }
 
-fn info(declared: &NodeDeclaration) -> NodeInfo {
+fn node_info(declared: &NodeDeclaration) -> NodeInfo {
     let NodeDeclaration { node, file } = declared;
     NodeInfo {
         id: node.id.to_string(),
@@ -102,19 +103,19 @@ fn info(declared: &NodeDeclaration) -> NodeInfo {
     }
 }
 
-/// Returns the declaration of a node, with all defaults that the steps of a graph depend on.
-fn declaration(node: &Node) -> Option<Value> {
+/// Returns the declaration of a node. The steps of a graph list their dependencies, including implied ones.
+fn full_declaration(node: &Node) -> Option<Value> {
     let mut declaration = serde_json::to_value(node).ok()?;
     if let NodeKind::Graph(graph) = &node.kind {
         for (index, step) in graph.steps().iter().enumerate() {
-            let before: Vec<&str> = graph.dependencies(&step.id).map(NodeId::as_str).collect();
-            declaration["steps"][index]["depends_on"] = before.into();
+            let dependencies: Vec<&str> = graph.dependencies(&step.id).map(NodeId::as_str).collect();
+            declaration["steps"][index]["depends_on"] = dependencies.into();
         }
     }
     Some(declaration)
 }
 
-fn broken(project: &Project) -> Vec<BrokenNode> {
+fn broken_nodes(project: &Project) -> Vec<BrokenNode> {
     let to_broken_node = |InvalidDeclaration { name, file, reason }: &InvalidDeclaration| BrokenNode {
         id: name.clone(),
         file: display_path(file),
@@ -123,12 +124,12 @@ fn broken(project: &Project) -> Vec<BrokenNode> {
     project.broken.iter().map(to_broken_node).collect()
 }
 
-/// Returns a path for people and for answers.
+/// Returns a path as text for replies and errors.
 pub(crate) fn display_path(path: &Path) -> String {
     path.display().to_string()
 }
 
-fn contains(text: Option<&str>, id: &str, description: Option<&str>) -> bool {
+fn matches_filter(text: Option<&str>, id: &str, description: Option<&str>) -> bool {
     let Some(text) = text.map(str::to_lowercase) else { return true };
     [Some(id), description].into_iter().flatten().any(|field| field.to_lowercase().contains(&text))
 }

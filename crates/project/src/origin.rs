@@ -1,4 +1,4 @@
-//! The original of a library file: the source of its load, in its current state.
+//! The original of a library file: the file from which it was loaded.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -13,22 +13,22 @@ use crate::text_file::{self, FileReadError};
 pub(super) struct Original {
     pub(super) path: PathBuf,
     pub(super) stamp: Option<Stamp>,
-    /// Its contents, or the reason why they are unknown.
+    /// Its contents, or the reason why they cannot be read.
     pub(super) text: Result<String, FileReadError>,
 }
 
 /// Returns the path of the original of a file in the library at `folder`.
 pub(super) fn path(folder: &Path, origin: &Origin) -> PathBuf {
-    // A library moves together with its project, wherever that is.
+    // A path in the project is relative, because the library moves together with the project.
     folder.parent().unwrap_or(folder).join(&origin.file)
 }
 
-/// Returns the name of a loaded file in the library at `folder`.
+/// Returns the origin to store for a file that is loaded into the library at `folder`.
 pub(super) fn for_file(folder: &Path, file: &Path, text: &str) -> Origin {
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let file = real(file);
-    let within = folder.parent().and_then(|parent| file.strip_prefix(real(parent)).ok().map(Path::to_owned));
-    Origin { file: within.unwrap_or(file), hash: Signature::of_text(text) }
+    let relative_path = folder.parent().and_then(|parent| file.strip_prefix(real(parent)).ok().map(Path::to_owned));
+    Origin { file: relative_path.unwrap_or(file), hash: Signature::of_text(text) }
 }
 
 impl Original {
@@ -47,12 +47,12 @@ impl Original {
     }
 }
 
-/// Returns whether the library may take the contents of `path`. A library copied from elsewhere names files, and a file
-/// that a stranger puts there must not run by name.
+/// Returns whether the library may take over the contents of `path`. A library that was copied from elsewhere may name
+/// a file of another user, which must not run.
 fn is_trusted(path: &Path, folder: &Path) -> bool {
     let owner = |path: &Path| fs::metadata(path).ok().map(|found| found.uid());
-    let us = rustix::process::geteuid().as_raw();
-    owner(path).is_none_or(|uid| uid == us || uid == 0 || owner(folder) == Some(uid))
+    let daemon_uid = rustix::process::geteuid().as_raw();
+    owner(path).is_none_or(|uid| uid == daemon_uid || uid == 0 || owner(folder) == Some(uid))
 }
 
 #[cfg(test)]

@@ -1,10 +1,9 @@
 //! The declarations of a project: nodes, graphs, and workflows that are functions.
 //!
 //! Nodes and graphs are in `steplatch.toml` (TOML 1.0, <https://toml.io/en/v1.0.0>) or in `steplatch.json` beside it:
-//! `[nodes.NAME]` and `[graphs.NAME]`, with the keys of a node but for its id, which is the name. All three are in the
-//! loaded files in Python syntax. The project's own files take precedence; they hide a declaration in the user's
-//! library with the same name. Reports an invalid declaration with its reason; it hides no other. Nothing here reads a
-//! disk.
+//! `[nodes.NAME]` and `[graphs.NAME]`, with the keys of a node except the id, which is the name. Loaded files in Python
+//! syntax may declare all three. The project's own declarations hide those in the user's library with the same name. An
+//! invalid declaration is reported with its reason, and hides no other. This module does no I/O.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -20,13 +19,13 @@ use crate::error::{DeclarationError, DocumentError};
 use crate::functions::{FunctionLibrary, LoadedFile};
 use crate::text_file::FileReadError;
 
-/// Files with declarations of nodes.
-pub(super) const FILES: [&str; 2] = ["steplatch.toml", "steplatch.json"];
+/// Names of the files that declare nodes and graphs.
+pub(super) const DECLARATION_FILES: [&str; 2] = ["steplatch.toml", "steplatch.json"];
 
 /// Maximum number of declarations in one file.
 const MAX_DECLARATIONS: usize = 2000;
 
-/// The tables of a file.
+/// The tables of such a file, in the order of reading.
 const TABLES: [&str; 2] = ["nodes", "graphs"];
 
 /// The declarations of a project.
@@ -34,12 +33,12 @@ const TABLES: [&str; 2] = ["nodes", "graphs"];
 pub struct Project {
     /// The working directory of its nodes.
     pub folder: PathBuf,
-    /// The files that declare them.
+    /// The files with declarations.
     pub(super) files: Vec<PathBuf>,
     /// Its nodes and graphs, by their ids.
     pub nodes: BTreeMap<String, NodeDeclaration>,
     workflows: BTreeMap<String, FunctionWorkflow>,
-    /// The files in Python syntax.
+    /// The loaded files in Python syntax.
     loaded: Vec<Arc<LoadedFile>>,
     pub(crate) broken: Vec<InvalidDeclaration>,
 }
@@ -82,17 +81,17 @@ impl FunctionWorkflow {
 pub struct NodeDeclaration {
     /// The node.
     pub node: Node,
-    /// `None` for the built-in node.
+    /// The file of the declaration; `None` for the built-in node.
     pub(crate) file: Option<PathBuf>,
 }
 
 /// An unusable declaration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidDeclaration {
-    /// None when it is about the file.
+    /// The declared name; `None` for a problem of the whole file.
     pub(crate) name: Option<String>,
     pub(crate) file: PathBuf,
-    /// Everything that is wrong, a line each.
+    /// The problems, one per line.
     pub(crate) reason: String,
 }
 
@@ -101,18 +100,18 @@ pub struct InvalidDeclaration {
 pub(crate) struct IdOwner<'p> {
     /// `node`, `graph` or `workflow`.
     pub(crate) kind: &'static str,
-    /// `None` for the built-in node.
+    /// The file of the declaration; `None` for the built-in node.
     pub(crate) file: Option<&'p Path>,
 }
 
 impl IdOwner<'_> {
     /// Returns the error for another declaration with the same id.
-    pub(crate) fn conflict(&self, id: &str) -> String {
-        let place = match self.file {
+    pub(crate) fn conflict_message(&self, id: &str) -> String {
+        let location = match self.file {
             Some(file) => format!("in {}", file.display()),
             None => "which is always there".to_owned(),
         };
-        format!("ID '{id}' conflicts with existing {}, {place}", self.kind)
+        format!("ID '{id}' conflicts with existing {}, {location}", self.kind)
     }
 }
 
@@ -122,29 +121,29 @@ impl Project {
         self.nodes.get(id).map(|declared| &declared.node.kind)
     }
 
-    /// Reads the declarations in the files of a project; an unreadable file comes with the reason. The shelves have the
-    /// loaded files: those of the project's library first, then the user's own.
+    /// Parses the declarations of a project. `files` are the declaration files, each with its text or a read error.
+    /// `libraries` have the loaded files: the project's library comes first, then the user's own.
     pub(crate) fn from_files(
         folder: PathBuf,
         files: Vec<(PathBuf, Result<String, FileReadError>)>,
-        shelves: &[Arc<FunctionLibrary>],
+        libraries: &[Arc<FunctionLibrary>],
     ) -> Self {
         let identity = serde_json::json!({"id": "identity", "type": "identity", "description": "Returns its input"});
         let node = Node::parse(&identity).expect("a node without any choice is valid");
         let nodes = BTreeMap::from([(node.id.to_string(), NodeDeclaration { node, file: None })]);
         let (workflows, broken) = (BTreeMap::new(), Vec::new());
-        let names = files.iter().map(|(file, _)| file.clone()).collect();
-        let mut project = Self { folder, files: names, nodes, workflows, loaded: Vec::new(), broken };
+        let paths = files.iter().map(|(file, _)| file.clone()).collect();
+        let mut project = Self { folder, files: paths, nodes, workflows, loaded: Vec::new(), broken };
         for (file, text) in files {
-            match text.map_err(DocumentError::File).and_then(|text| document(&file, &text)) {
+            match text.map_err(DocumentError::File).and_then(|text| parse_document(&file, &text)) {
                 Ok(document) => project.read_document(&file, document),
                 Err(error) => {
                     project.broken.push(InvalidDeclaration { name: None, file, reason: error.to_string() });
                 }
             }
         }
-        for (index, shelf) in shelves.iter().enumerate() {
-            project.take_shelf(shelf, index == 0);
+        for (index, library) in libraries.iter().enumerate() {
+            project.add_library(library, index == 0);
         }
         project.check_graphs();
         project
@@ -165,7 +164,7 @@ impl Project {
         self.loaded.iter().find(|loaded| loaded.path == path)
     }
 
-    /// Returns the owner of an id, machines excepted.
+    /// Returns the owner of an id. Does not know machines.
     pub(crate) fn owner(&self, id: &str) -> Option<IdOwner<'_>> {
         if let Some(workflow) = self.workflows.get(id) {
             return Some(IdOwner { kind: "workflow", file: Some(&workflow.loaded.path) });
@@ -177,14 +176,14 @@ impl Project {
 
     /// Adds the loaded files of a library. An id that is already declared elsewhere is an error in the project's
     /// library, and hides the declaration in the user's own.
-    fn take_shelf(&mut self, shelf: &FunctionLibrary, is_projects: bool) {
-        let broken = shelf.broken.iter().cloned();
+    fn add_library(&mut self, library: &FunctionLibrary, is_project_library: bool) {
+        let broken = library.broken.iter().cloned();
         self.broken.extend(broken.map(|(file, reason)| InvalidDeclaration { name: None, file, reason }));
-        for loaded in &shelf.files {
+        for loaded in &library.files {
             self.files.push(loaded.path.clone());
             self.loaded.push(loaded.clone());
             match &loaded.declared {
-                Ok(declared) => self.take_loaded(shelf, loaded, declared, is_projects),
+                Ok(declared) => self.add_loaded_file(library, loaded, declared, is_project_library),
                 Err(reason) => {
                     self.broken.push(InvalidDeclaration {
                         name: None,
@@ -196,26 +195,26 @@ impl Project {
         }
     }
 
-    fn take_loaded(
+    fn add_loaded_file(
         &mut self,
-        shelf: &FunctionLibrary,
+        library: &FunctionLibrary,
         loaded: &Arc<LoadedFile>,
-        all: &Arc<[Declaration]>,
-        is_projects: bool,
+        declarations: &Arc<[Declaration]>,
+        is_project_library: bool,
     ) {
-        for declared in all.iter() {
+        for declared in declarations.iter() {
             let id = declared.id.clone();
-            let trouble =
+            let invalid =
                 |reason: String| InvalidDeclaration { name: Some(id.clone()), file: loaded.path.clone(), reason };
             if let Some(owner) = self.owner(&id) {
-                let is_of_same_library = owner.file.is_some_and(|file| file.parent() == Some(&*shelf.folder));
-                if is_projects || is_of_same_library || owner.file.is_none() {
-                    let trouble = trouble(owner.conflict(&id));
-                    self.broken.push(trouble);
+                let is_of_same_library = owner.file.is_some_and(|file| file.parent() == Some(&*library.folder));
+                if is_project_library || is_of_same_library || owner.file.is_none() {
+                    let invalid = invalid(owner.conflict_message(&id));
+                    self.broken.push(invalid);
                 }
                 continue;
             }
-            match python::node(declared, &format!("{}.py", loaded.name), &loaded.text) {
+            match python::parse_node(declared, &format!("{}.py", loaded.name), &loaded.text) {
                 Ok(Some(node)) => {
                     self.nodes.insert(id, NodeDeclaration { node, file: Some(loaded.path.clone()) });
                 }
@@ -224,29 +223,29 @@ impl Project {
                         id: id.clone(),
                         description: declared.description.clone(),
                         line: declared.line,
-                        library: shelf.folder.clone(),
+                        library: library.folder.clone(),
                         loaded: loaded.clone(),
-                        declared: all.clone(),
+                        declared: declarations.clone(),
                     };
                     self.workflows.insert(id, workflow);
                 }
-                Err(error) => self.broken.push(trouble(error.to_string())),
+                Err(error) => self.broken.push(invalid(error.to_string())),
             }
         }
     }
 
-    /// Returns the declarations as documents that mean the same in every directory.
+    /// Returns the declarations as documents with absolute directories.
     pub fn documents(&self) -> Vec<Value> {
         let document = |declared: &NodeDeclaration| {
             let mut document = serde_json::to_value(&declared.node).ok()?;
-            let place = match &declared.node.kind {
-                // A directory of another machine is not this one's.
+            let program = match &declared.node.kind {
+                // The command runs on another machine, with directories of that machine.
                 NodeKind::Bash(bash) if bash.host.is_some() => None,
                 NodeKind::Bash(_) | NodeKind::Pty(_) => Some(&mut document),
                 NodeKind::Mcp(_) => document.get_mut("server").filter(|server| server.get("command").is_some()),
                 _ => None,
             };
-            if let Some(Value::Object(fields)) = place {
+            if let Some(Value::Object(fields)) = program {
                 let folder = match fields.get("cwd").and_then(Value::as_str) {
                     Some(declared) => self.folder.join(declared),
                     None => self.folder.clone(),
@@ -261,17 +260,17 @@ impl Project {
     fn read_document(&mut self, file: &Path, document: Map<String, Value>) {
         let mut count = 0;
         let mut tables: Vec<_> = document.into_iter().collect();
-        // A node keeps its name when a graph has the same one, whatever their order in the file.
+        // Nodes come first, so that a node takes precedence over a graph of the same name.
         tables.sort_by_key(|(table, _)| TABLES.iter().position(|known| known == table));
         for (table, entries) in tables {
-            let trouble = |reason: String| InvalidDeclaration { name: None, file: file.to_owned(), reason };
+            let file_problem = |reason: String| InvalidDeclaration { name: None, file: file.to_owned(), reason };
             if !TABLES.contains(&table.as_str()) {
                 let nearest = suggestion_or_known(&table, TABLES.into_iter());
-                self.broken.push(trouble(format!("unknown key '{table}'{nearest}")));
+                self.broken.push(file_problem(format!("unknown key '{table}'{nearest}")));
                 continue;
             }
             let Value::Object(entries) = entries else {
-                self.broken.push(trouble(format!("'{table}' must hold declarations by name")));
+                self.broken.push(file_problem(format!("'{table}' must hold declarations by name")));
                 continue;
             };
             for (name, entry) in entries {
@@ -279,9 +278,9 @@ impl Project {
                 if count > MAX_DECLARATIONS {
                     let reason =
                         format!("it declares more than {MAX_DECLARATIONS} nodes; those from '{name}' on are left out");
-                    return self.broken.push(trouble(reason));
+                    return self.broken.push(file_problem(reason));
                 }
-                match self.declared(&table, &name, entry) {
+                match self.parse_entry(&table, &name, entry) {
                     Ok(node) => {
                         self.nodes.insert(name, NodeDeclaration { node, file: Some(file.to_owned()) });
                     }
@@ -294,9 +293,9 @@ impl Project {
         }
     }
 
-    fn declared(&self, table: &str, name: &str, entry: Value) -> Result<Node, DeclarationError> {
-        if let Some(known) = self.nodes.get(name) {
-            let kind = if matches!(known.node.kind, NodeKind::Graph(_)) { "graph" } else { "node" };
+    fn parse_entry(&self, table: &str, name: &str, entry: Value) -> Result<Node, DeclarationError> {
+        if let Some(existing) = self.nodes.get(name) {
+            let kind = if matches!(existing.node.kind, NodeKind::Graph(_)) { "graph" } else { "node" };
             return Err(DeclarationError::Conflict { id: name.to_owned(), kind });
         }
         let Value::Object(mut fields) = entry else { return Err(DeclarationError::NotObject) };
@@ -313,15 +312,17 @@ impl Project {
         Ok(Node::parse(&Value::Object(fields))?)
     }
 
-    /// Removes the graphs that cannot run because of what they call.
+    /// Rejects the graphs that call unusable nodes, or nest too deeply or in a cycle.
     fn check_graphs(&mut self) {
         loop {
             let unusable: BTreeSet<&str> = self.broken.iter().filter_map(|broken| broken.name.as_deref()).collect();
-            let named: Vec<&str> = self.nodes.keys().map(String::as_str).chain(unusable.iter().copied()).collect();
+            let known_names: Vec<&str> =
+                self.nodes.keys().map(String::as_str).chain(unusable.iter().copied()).collect();
             let mut invalid: BTreeMap<String, Vec<String>> = BTreeMap::new();
             for (name, declared) in &self.nodes {
                 let NodeKind::Graph(graph) = &declared.node.kind else { continue };
-                let mut problems: Vec<String> = graph.check_nodes(&named).iter().map(ToString::to_string).collect();
+                let mut problems: Vec<String> =
+                    graph.check_nodes(&known_names).iter().map(ToString::to_string).collect();
                 for (index, called) in nesting::called_nodes(graph) {
                     if unusable.contains(called) && !self.nodes.contains_key(called) {
                         let step = &graph.steps()[index].id;
@@ -338,24 +339,24 @@ impl Project {
                 break;
             }
             for (name, problems) in invalid {
-                self.remove(name, problems.join("\n"));
+                self.reject_graph(name, problems.join("\n"));
             }
         }
         for (name, reason) in nesting::nesting_errors(&self.nodes) {
-            self.remove(name, reason);
+            self.reject_graph(name, reason);
         }
     }
 
-    fn remove(&mut self, name: String, reason: String) {
+    fn reject_graph(&mut self, name: String, reason: String) {
         let file = self.nodes.remove(&name).and_then(|declared| declared.file).unwrap_or_default();
         self.broken.push(InvalidDeclaration { name: Some(name), file, reason });
     }
 }
 
 /// Parses a file into its tables.
-fn document(file: &Path, text: &str) -> Result<Map<String, Value>, DocumentError> {
+fn parse_document(file: &Path, text: &str) -> Result<Map<String, Value>, DocumentError> {
     let value = if file.extension().is_some_and(|extension| extension == "toml") {
-        let table: toml::Table = text.parse().map_err(|error: toml::de::Error| not_toml(&error, text))?;
+        let table: toml::Table = text.parse().map_err(|error: toml::de::Error| toml_error(&error, text))?;
         toml::Value::Table(table).try_into().map_err(DocumentError::TomlValue)?
     } else {
         serde_json::from_str(text).map_err(DocumentError::Json)?
@@ -366,7 +367,7 @@ fn document(file: &Path, text: &str) -> Result<Map<String, Value>, DocumentError
     }
 }
 
-fn not_toml(error: &toml::de::Error, text: &str) -> DocumentError {
+fn toml_error(error: &toml::de::Error, text: &str) -> DocumentError {
     let before = error.span().and_then(|span| text.get(..span.start));
     let place = before.map(|before| {
         let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;

@@ -1,7 +1,7 @@
 //! The project of a caller, and its current declarations.
 //!
-//! The library checks the loaded files. This module reads other files on request, and caches them until they change.
-//! Threads that may block do all of it, a few at a time and with a time limit.
+//! [`FunctionFiles`] checks the loaded files. This module reads the declaration files on request, and caches a project
+//! until a file changes. A few blocking threads do this work, with a time limit.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -15,7 +15,7 @@ use steplatch_access::Caller;
 use steplatch_protocol::DEFAULT_SESSION;
 use tokio::sync::Semaphore;
 
-use super::project::{FILES, Project};
+use super::project::{DECLARATION_FILES, Project};
 use crate::error::{DiskError, SessionError};
 use crate::folders::{LibrarySearch, is_in_project};
 use crate::functions::{FunctionFiles, FunctionLibrary};
@@ -24,8 +24,8 @@ use crate::text_file;
 /// Maximum number of cached projects.
 const MAX_CACHED_PROJECTS: usize = 16;
 
-/// Number of threads that read at the same time.
-const READERS: usize = 4;
+/// Maximum number of threads that read files at the same time.
+const MAX_READERS: usize = 4;
 
 /// Time limit of reading the files of a project.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
@@ -38,54 +38,57 @@ const SETTLE_TIME: Duration = Duration::from_secs(1);
 pub struct Projects {
     functions: FunctionFiles,
     readers: Arc<Semaphore>,
-    /// The most recently requested one is the last one.
-    kept: Arc<Mutex<Vec<CachedProject>>>,
+    /// The most recently requested project is last.
+    cache: Arc<Mutex<Vec<CachedProject>>>,
 }
 
 #[derive(Debug)]
 struct CachedProject {
-    stamps: [Option<FileFingerprint>; 2],
-    shelves: Vec<Arc<FunctionLibrary>>,
+    fingerprints: [Option<FileFingerprint>; 2],
+    libraries: Vec<Arc<FunctionLibrary>>,
     project: Arc<Project>,
 }
 
-/// The data that identify an unchanged file.
+/// Metadata that differ once a file has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FileFingerprint {
     device: u64,
     inode: u64,
     size: u64,
+    /// Seconds and nanoseconds.
     changed: (i64, i64),
 }
 
 impl Projects {
     pub(crate) fn new(functions: FunctionFiles) -> Self {
-        Self { functions, readers: Arc::new(Semaphore::new(READERS)), kept: Arc::default() }
+        Self { functions, readers: Arc::new(Semaphore::new(MAX_READERS)), cache: Arc::default() }
     }
 
     /// Returns the declarations of the caller's project. A project without declarations has `identity` only.
     ///
     /// # Errors
     ///
-    /// If the disk does not answer.
+    /// If disk access fails.
     #[boxed]
     pub async fn find_project(&self, caller: &Caller) -> Result<Arc<Project>, DiskError> {
-        let asker = LibrarySearch::for_caller(caller);
-        let (libraries, folder) = self.looked_at(caller, move || (asker.libraries(), asker.with_file(&FILES))).await?;
-        let mut shelves = Vec::with_capacity(libraries.len());
-        for library in &libraries {
-            shelves.push(self.functions.read_library(library).await?);
+        let library_search = LibrarySearch::for_caller(caller);
+        let (library_folders, folder) = self
+            .run_read(caller, move || (library_search.libraries(), library_search.folder_with_file(&DECLARATION_FILES)))
+            .await?;
+        let mut libraries = Vec::with_capacity(library_folders.len());
+        for library in &library_folders {
+            libraries.push(self.functions.read_library(library).await?);
         }
-        let kept = self.kept.clone();
-        let folder = folder.or_else(|| home(&shelves)).unwrap_or_else(|| caller.folder.clone());
-        self.looked_at(caller, move || current(&kept, folder, shelves)).await
+        let cache = self.cache.clone();
+        let folder = folder.or_else(|| project_of_library(&libraries)).unwrap_or_else(|| caller.folder.clone());
+        self.run_read(caller, move || load_project(&cache, folder, libraries)).await
     }
 
-    /// Checks that a session name refers to the caller's project: `default` does, and the name of its directory.
+    /// Checks that a session name refers to the caller's project: `default`, or the name of the project's directory.
     ///
     /// # Errors
     ///
-    /// If it does not, or the disk does not answer.
+    /// If the name is another one, or disk access fails.
     #[boxed]
     pub async fn session(&self, caller: &Caller, name: &str) -> Result<(), SessionError> {
         if name == DEFAULT_SESSION
@@ -96,22 +99,22 @@ impl Projects {
         Err(SessionError::NotFound { name: name.chars().take(80).collect() })
     }
 
-    async fn looked_at<T: Send + 'static>(
+    async fn run_read<T: Send + 'static>(
         &self,
         caller: &Caller,
-        look: impl FnOnce() -> T + Send + 'static,
+        work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, DiskError> {
         let readers = self.readers.clone();
-        let looking = async move {
-            let turn = readers.acquire_owned().await.expect("the semaphore is never closed");
+        let finished = async move {
+            let permit = readers.acquire_owned().await.expect("the semaphore is never closed");
             tokio::task::spawn_blocking(move || {
                 // Released when the work has finished, which may be long after the caller's time limit.
-                let _turn = turn;
-                look()
+                let _permit = permit;
+                work()
             })
             .await
         };
-        match tokio::time::timeout(READ_TIMEOUT, looking).await {
+        match tokio::time::timeout(READ_TIMEOUT, finished).await {
             Ok(Ok(found)) => Ok(found),
             Ok(Err(error)) => Err(DiskError::ProjectInterrupted(error)),
             Err(_) => Err(DiskError::ProjectTimeout { folder: caller.folder.clone(), limit: READ_TIMEOUT }),
@@ -119,43 +122,51 @@ impl Projects {
     }
 }
 
-/// Returns the directory of a project with only loaded files as its identity.
-fn home(shelves: &[Arc<FunctionLibrary>]) -> Option<PathBuf> {
-    let first = shelves.first().filter(|shelf| !shelf.files.is_empty() && is_in_project(&shelf.folder))?;
+/// Returns the directory of a project that declares nothing outside its library.
+fn project_of_library(libraries: &[Arc<FunctionLibrary>]) -> Option<PathBuf> {
+    let first = libraries.first().filter(|library| !library.files.is_empty() && is_in_project(&library.folder))?;
     first.folder.parent().map(Path::to_owned)
 }
 
-/// Returns the project in `folder`, read again unless its files and the loaded files are unchanged.
-fn current(kept: &Mutex<Vec<CachedProject>>, folder: PathBuf, shelves: Vec<Arc<FunctionLibrary>>) -> Arc<Project> {
-    let stamps = FILES.map(|name| stamp(&folder.join(name)));
+/// Returns the project in `folder`. Reads its files again only after a change of them or of the loaded files.
+fn load_project(
+    cache: &Mutex<Vec<CachedProject>>,
+    folder: PathBuf,
+    libraries: Vec<Arc<FunctionLibrary>>,
+) -> Arc<Project> {
+    let fingerprints = DECLARATION_FILES.map(|name| fingerprint(&folder.join(name)));
     {
-        let mut kept = kept.lock();
-        if let Some(place) = kept.iter().position(|kept| kept.project.folder == folder) {
-            let known = kept.remove(place);
-            let is_loaded = known.shelves.len() == shelves.len()
-                && known.shelves.iter().zip(&shelves).all(|(one, other)| Arc::ptr_eq(one, other));
-            if known.stamps == stamps && is_loaded {
-                let project = known.project.clone();
-                kept.push(known);
+        let mut cache = cache.lock();
+        if let Some(index) = cache.iter().position(|cached| cached.project.folder == folder) {
+            let cached = cache.remove(index);
+            let is_loaded = cached.libraries.len() == libraries.len()
+                && cached.libraries.iter().zip(&libraries).all(|(one, other)| Arc::ptr_eq(one, other));
+            if cached.fingerprints == fingerprints && is_loaded {
+                let project = cached.project.clone();
+                cache.push(cached);
                 return project;
             }
         }
     }
-    let files = FILES.iter().zip(&stamps).filter(|(_, stamp)| stamp.is_some()).map(|(name, _)| folder.join(name));
+    let files = DECLARATION_FILES
+        .iter()
+        .zip(&fingerprints)
+        .filter(|(_, fingerprint)| fingerprint.is_some())
+        .map(|(name, _)| folder.join(name));
     let files = files.map(|file| (file.clone(), text_file::read(&file))).collect();
-    let project = Arc::new(Project::from_files(folder, files, &shelves));
-    if stamps.iter().flatten().all(FileFingerprint::is_settled) {
-        let mut kept = kept.lock();
-        if kept.len() >= MAX_CACHED_PROJECTS {
-            kept.remove(0);
+    let project = Arc::new(Project::from_files(folder, files, &libraries));
+    if fingerprints.iter().flatten().all(FileFingerprint::is_settled) {
+        let mut cache = cache.lock();
+        if cache.len() >= MAX_CACHED_PROJECTS {
+            cache.remove(0);
         }
-        kept.push(CachedProject { stamps, shelves, project: project.clone() });
+        cache.push(CachedProject { fingerprints, libraries, project: project.clone() });
     }
     project
 }
 
 /// Returns the fingerprint of a file; `None` if it does not exist.
-fn stamp(file: &Path) -> Option<FileFingerprint> {
+fn fingerprint(file: &Path) -> Option<FileFingerprint> {
     let found = fs::metadata(file).ok()?;
     let changed = (found.ctime(), found.ctime_nsec());
     Some(FileFingerprint { device: found.dev(), inode: found.ino(), size: found.size(), changed })
@@ -165,7 +176,7 @@ impl FileFingerprint {
     fn is_settled(&self) -> bool {
         let seconds = u64::try_from(self.changed.0).unwrap_or_default();
         let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
-        // `changed` has whole seconds only, so up to one more second is unknown.
+        // The nanoseconds are ignored, so the file may be up to one second younger.
         SystemTime::now().duration_since(changed).is_ok_and(|since| since > SETTLE_TIME * 2)
     }
 }
@@ -178,9 +189,9 @@ mod tests {
     #[test]
     fn a_project_is_read_again_only_once_a_file_of_it_has_changed() {
         let folder = tempfile::tempdir().unwrap();
-        let (kept, file) = (Mutex::default(), folder.path().join("steplatch.json"));
+        let (cache, file) = (Mutex::default(), folder.path().join("steplatch.json"));
         let ids = |project: &Project| project.nodes.keys().cloned().collect::<Vec<_>>().join(" ");
-        let look = || current(&kept, folder.path().to_owned(), Vec::new());
+        let look = || load_project(&cache, folder.path().to_owned(), Vec::new());
         fs::write(&file, r#"{"nodes": {"one": {"type": "identity"}}}"#).unwrap();
         assert_eq!(ids(&look()), "identity one");
         fs::write(&file, r#"{"nodes": {"two": {"type": "identity"}}}"#).unwrap();
@@ -190,16 +201,16 @@ mod tests {
         assert_eq!(ids(&first), "identity");
         assert!(Arc::ptr_eq(&first, &second), "what did not change is kept");
         for at in 0..2 * MAX_CACHED_PROJECTS {
-            current(&kept, folder.path().join(at.to_string()), Vec::new());
+            load_project(&cache, folder.path().join(at.to_string()), Vec::new());
         }
-        assert_eq!(kept.lock().len(), MAX_CACHED_PROJECTS);
+        assert_eq!(cache.lock().len(), MAX_CACHED_PROJECTS);
     }
 
     #[test]
     fn what_is_no_text_of_a_reasonable_length_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let reason = |project: &Project| project.broken[0].reason.clone();
-        let look = || current(&Mutex::default(), folder.path().to_owned(), Vec::new());
+        let look = || load_project(&Mutex::default(), folder.path().to_owned(), Vec::new());
         let file = folder.path().join("steplatch.toml");
         fs::create_dir(&file).unwrap();
         assert_eq!(reason(&look()), "it is a directory");

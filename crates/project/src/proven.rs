@@ -1,4 +1,4 @@
-//! The saved workflows that have run to completion in their current form, with their parameters.
+//! Proven workflows: saved workflows that have run to completion in their current form.
 
 use async_recursion::async_recursion as boxed;
 use steplatch_access::Caller;
@@ -6,25 +6,25 @@ use steplatch_library::Status;
 use steplatch_protocol::{DescribeWorkflowReply, ListWorkflows};
 
 use super::folders::{LibraryPaths, LibrarySearch};
-use super::verbs::{describe, list, name_of};
+use super::verbs::{describe, list, status_name};
 use crate::error::DiskError;
 use crate::project::Project;
 use crate::workflows::Workflows;
 
-/// Maximum number of workflows in a reply, since each costs a read and a check.
+/// Maximum number of workflows in a reply, because each is read and checked.
 const MAX_WORKFLOWS: usize = 500;
 
 impl Workflows {
-    /// Returns the proven workflows that `caller` may run by name, sorted by name. Omits a broken one.
+    /// Returns the proven workflows that `caller` may run by name, sorted by name. Omits broken workflows.
     ///
     /// # Errors
     ///
-    /// If the disk does not answer.
+    /// If disk access fails.
     #[boxed]
     pub async fn proven(&self, caller: &Caller) -> Result<Vec<DescribeWorkflowReply>, DiskError> {
-        let asker = LibrarySearch::for_caller(caller);
+        let library_search = LibrarySearch::for_caller(caller);
         let project = self.projects().find_project(caller).await?;
-        self.disk.reading(move || proven(&asker.folders(), &project)).await
+        self.disk.run_read(move || proven(&library_search.folders(), &project)).await
     }
 
     /// Returns the directories of `caller`'s workflows, whether they exist or not. Blocks for a few file system calls.
@@ -37,9 +37,9 @@ fn proven(folders: &LibraryPaths, project: &Project) -> Vec<DescribeWorkflowRepl
     let all = ListWorkflows { limit: u32::MAX, ..ListWorkflows::default() };
     let listed = list(folders, project, &all).workflows.into_iter();
     listed
-        .filter(|workflow| workflow.status == name_of(Status::Proven) && !workflow.hidden)
+        .filter(|workflow| workflow.status == status_name(Status::Proven) && !workflow.hidden)
         .take(MAX_WORKFLOWS)
-        // The meaning of a name may have changed since.
+        // The workflow may have been removed since it was listed.
         .filter_map(|workflow| describe(folders, project, &workflow.name).ok())
         .collect()
 }

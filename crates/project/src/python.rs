@@ -8,20 +8,20 @@ use steplatch_python_api::{Declaration, Kind};
 
 use crate::error::DeclarationError;
 
-/// Returns a short form of a declaration.
+/// Returns the summary of a declaration.
 pub(crate) fn declaration_info(declared: &Declaration) -> DeclarationInfo {
     let Declaration { id, kind, description, line, settings, .. } = declared;
-    let set = || settings.get("description").and_then(Value::as_str).map(str::to_owned);
+    let from_settings = || settings.get("description").and_then(Value::as_str).map(str::to_owned);
     DeclarationInfo {
         id: id.clone(),
         kind: kind.word().to_owned(),
-        description: description.clone().or_else(set),
+        description: description.clone().or_else(from_settings),
         line: *line,
     }
 }
 
-/// Returns a node or graph as the document that [`Node::parse`] reads. A function includes its file, by name and text;
-/// without one it is a function of the file that started the run. `None` for a workflow, which is not a node.
+/// Returns a node or graph as a document for [`Node::parse`]; `None` for a workflow, which is not a node. `file` is the
+/// name and text to include for a function; without it, the function is in the file that started the run.
 pub fn document(declared: &Declaration, file: Option<(&str, &str)>) -> Option<Value> {
     let mut fields: Map<String, Value> = match declared.kind {
         Kind::Workflow => return None,
@@ -41,12 +41,12 @@ pub fn document(declared: &Declaration, file: Option<(&str, &str)>) -> Option<Va
     Some(Value::Object(fields))
 }
 
-/// Returns a node or graph, checked without its context; `None` for a workflow.
+/// Parses a node or graph without its context; `None` for a workflow.
 ///
 /// # Errors
 ///
-/// Every problem in it, one on each line.
-pub(crate) fn node(declared: &Declaration, file: &str, text: &str) -> Result<Option<Node>, DeclarationError> {
+/// If it is invalid. The error lists the problems, one per line.
+pub(crate) fn parse_node(declared: &Declaration, file: &str, text: &str) -> Result<Option<Node>, DeclarationError> {
     let Some(document) = document(declared, Some((file, text))) else {
         let _: WorkflowName = declared.id.parse()?;
         return Ok(None);
@@ -54,16 +54,16 @@ pub(crate) fn node(declared: &Declaration, file: &str, text: &str) -> Result<Opt
     Ok(Some(Node::parse(&document)?))
 }
 
-/// Returns every problem of a file's declarations that the file alone shows.
+/// Returns the problems of a file's declarations, without the context of a project.
 pub(crate) fn problems(declared: &[Declaration], file: &str, text: &str) -> Vec<FileProblem> {
     if declared.is_empty() {
         let message = "it declares nothing; add Workflow(id=…, session=session, fn=…), or a node".to_owned();
         return vec![FileProblem { line: None, message }];
     }
     let problems = declared.iter().filter_map(|declared| {
-        let reason = node(declared, file, text).err()?;
-        let what = declaration_info(declared).kind;
-        let message = format!("{what} '{}': {}", declared.id, reason.to_string().replace('\n', "\n  "));
+        let reason = parse_node(declared, file, text).err()?;
+        let kind = declaration_info(declared).kind;
+        let message = format!("{kind} '{}': {}", declared.id, reason.to_string().replace('\n', "\n  "));
         Some(FileProblem { line: declared.line, message })
     });
     problems.collect()

@@ -1,4 +1,4 @@
-//! Repairs of saved machines: plays a patch against the recordings; an accepted patch becomes the next version.
+//! Repairs of saved machines: checks a patch against the recording, and saves it as the next version.
 
 use std::path::Path;
 
@@ -15,19 +15,19 @@ use steplatch_workflow::{
 use crate::error::{DiskError, with_causes};
 use crate::workflows::Workflows;
 
-/// Result of checking a patch of a workflow against its recordings.
+/// Result of checking a patch of a workflow against its recording.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RecordingCheck {
-    /// The checks, as sentences.
+    /// The results, as sentences.
     pub checked: Vec<String>,
     /// Lines that programs printed during the recording.
     pub lines: Vec<String>,
 }
 
-/// Reason why a patch does not pass the recordings.
+/// Reason why a patch does not pass the recording.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingError {
-    /// The disk does not answer.
+    /// Disk access failed.
     #[error(transparent)]
     Disk(#[from] DiskError),
     /// The recording is unreadable.
@@ -38,7 +38,7 @@ pub enum RecordingError {
         /// The reason.
         cause: String,
     },
-    /// The patched machine does something else with the recorded output.
+    /// The patched machine behaves differently on the recorded output.
     #[error(
         "with the patch the workflow does not pass its recording '{file}': {cause}; a repair knows both forms, such as \"pattern\": \"OLD|NEW\""
     )]
@@ -50,10 +50,10 @@ pub enum RecordingError {
     },
 }
 
-/// Reason why the library does not take a patched machine.
+/// Reason why the library refuses a patched machine.
 #[derive(Debug, thiserror::Error)]
 pub enum SaveRepairError {
-    /// The disk does not answer.
+    /// Disk access failed.
     #[error(transparent)]
     Disk(#[from] DiskError),
     /// The workflow has changed since the run began.
@@ -67,11 +67,11 @@ pub enum SaveRepairError {
 }
 
 impl Workflows {
-    /// Plays the recording of a saved machine, if it has one, before and after a patch.
+    /// Replays the recording of a saved machine, if it has one, with the machine before and after a patch.
     ///
     /// # Errors
     ///
-    /// If the patched machine does not pass what the machine passes now, or the recording is unreadable.
+    /// If only the unpatched machine passes the recording, or the recording is unreadable.
     #[boxed]
     pub async fn check_recordings(
         &self,
@@ -94,35 +94,35 @@ impl Workflows {
                 Err(error) => return Err(unreadable(error.to_string())),
             };
             let golden = Golden::read(&text).map_err(|error| unreadable(error.to_string()))?;
-            let passed = passes(&golden, &before, &after);
-            let sentence = passed.map_err(|cause| RecordingError::Fails { file: path.clone(), cause })?;
+            let comparison = compare_replays(&golden, &before, &after);
+            let sentence = comparison.map_err(|cause| RecordingError::Fails { file: path.clone(), cause })?;
             let lines = golden.steps.iter().flat_map(|step| step.prints.lines()).map(str::to_owned).collect();
             Ok(RecordingCheck { checked: vec![sentence], lines })
         };
-        self.disk.reading(checking).await?
+        self.disk.run_read(checking).await?
     }
 
-    /// Returns the end of the output at a visit to a state in the recording of a saved machine, if there is one.
+    /// Returns the last screen of the recorded output at a visit to a state of a saved machine, if it was recorded.
     #[boxed]
     pub async fn recorded_output(&self, folder: &Path, name: &WorkflowName, state: &str, visit: u32) -> Option<String> {
         let (file, state) = (Library::open(folder).golden_file(name), state.to_owned());
         let reading = move || {
             let golden = Golden::read(&std::fs::read_to_string(file).ok()?).ok()?;
-            let mut visits: Vec<String> =
+            let mut outputs: Vec<String> =
                 golden.steps.into_iter().filter(|step| step.state == state).map(|step| step.prints).collect();
-            let at = usize::try_from(visit).unwrap_or(usize::MAX).min(visits.len()).checked_sub(1)?;
-            Some(visits.swap_remove(at)).filter(|text| !text.trim().is_empty())
+            let index = usize::try_from(visit).unwrap_or(usize::MAX).min(outputs.len()).checked_sub(1)?;
+            Some(outputs.swap_remove(index)).filter(|text| !text.trim().is_empty())
         };
-        let text = self.disk.reading(reading).await.ok().flatten()?;
+        let text = self.disk.run_read(reading).await.ok().flatten()?;
         Some(LastScreen::new(String::new(), &text).screen)
     }
 
-    /// Saves a patched machine as the next version of the one that a run began with. Saving it again changes nothing. Returns
-    /// the number of the version.
+    /// Saves a patched machine as the version after the one that a run began with, and returns its number. Saving it
+    /// again changes nothing.
     ///
     /// # Errors
     ///
-    /// If the library has another machine by now, or writing it fails.
+    /// If the machine in the library has changed, or writing fails.
     #[boxed]
     pub async fn save_repair(
         &self,
@@ -137,29 +137,29 @@ impl Workflows {
             Some(stored) => Ok(stored.metadata.version),
             None => Err(SaveRepairError::Changed(name)),
         };
-        self.disk.writing(saving).await?
+        self.disk.run_write(saving).await?
     }
 }
 
-/// Plays a recording before and after a patch.
+/// Replays a recording with the machine before and after a patch, and describes the result.
 ///
 /// # Errors
 ///
-/// Returns the differences of the patched machine.
-fn passes(golden: &Golden, before: &Definition, after: &Definition) -> Result<String, String> {
-    let was = match play(golden, before) {
+/// If only the unpatched machine passes. The error describes the difference.
+fn compare_replays(golden: &Golden, before: &Definition, after: &Definition) -> Result<String, String> {
+    let before_replay = match replay(golden, before) {
         Ok(rehearsal) if rehearsal.end == RehearsalEnd::Completed => rehearsal,
         _ => {
             let sentence = "Its recording does not fit the workflow as it is, so the patch was not played against it";
             return Ok(sentence.to_owned());
         }
     };
-    let is = play(golden, after)?;
-    match &is.end {
+    let after_replay = replay(golden, after)?;
+    match &after_replay.end {
         RehearsalEnd::Completed => {}
         RehearsalEnd::Failed { error } => return Err(error.clone()),
         RehearsalEnd::Stuck { error } => {
-            return Err(match states(&is).last() {
+            return Err(match visited_states(&after_replay).last() {
                 Some(state) if after.state(state).is_some_and(State::asks_when_unknown) => {
                     format!("it does not go on from state '{state}' after what was printed there")
                 }
@@ -167,60 +167,60 @@ fn passes(golden: &Golden, before: &Definition, after: &Definition) -> Result<St
             });
         }
     }
-    let passed: Vec<&str> = states(&is).filter(|name| before.state(name).is_none()).collect();
-    let known = |rehearsal: &Rehearsal| -> Vec<String> {
-        states(rehearsal).filter(|name| before.state(name).is_some()).map(str::to_owned).collect()
+    let new_states: Vec<&str> = visited_states(&after_replay).filter(|name| before.state(name).is_none()).collect();
+    let known_states = |rehearsal: &Rehearsal| -> Vec<String> {
+        visited_states(rehearsal).filter(|name| before.state(name).is_some()).map(str::to_owned).collect()
     };
-    let (was, is) = (known(&was), known(&is));
+    let (was, is) = (known_states(&before_replay), known_states(&after_replay));
     match was.iter().zip(&is).find(|(was, is)| was != is) {
         Some((was, is)) => Err(format!("it goes to '{is}' and not to '{was}'")),
         None if was.len() > is.len() => Err(format!("it ends before '{}'", was[is.len()])),
         None if is.len() > was.len() => Err(format!("it goes on with '{}'", is[was.len()])),
-        None => Ok(passed_by(before, after, &passed)),
+        None => Ok(describe_coverage(before, after, &new_states)),
     }
 }
 
-/// Returns the way that a recording passes: the states other than its own.
-fn passed_by(before: &Definition, after: &Definition, passed: &[&str]) -> String {
+/// Describes the states that a passing recording covers; `visited` are the new ones among them.
+fn describe_coverage(before: &Definition, after: &Definition, visited: &[&str]) -> String {
     let is_new = |state: &&State| before.state(state.name()).is_none();
-    let new: Vec<&str> = after.states().iter().filter(is_new).map(State::name).collect();
+    let new_states: Vec<&str> = after.states().iter().filter(is_new).map(State::name).collect();
     let list = |names: &[&str]| names.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ");
-    if new.is_empty() {
+    if new_states.is_empty() {
         let sentence = "Its recording passes with the patch, by the same states";
-        let others: Vec<&str> =
-            before.states().iter().filter(|state| does_something_else(state, after)).map(State::name).collect();
-        return match &others[..] {
+        let changed: Vec<&str> =
+            before.states().iter().filter(|state| has_changed_action(state, after)).map(State::name).collect();
+        return match &changed[..] {
             [] => sentence.to_owned(),
-            others => format!("{sentence}, but what these do now was not recorded: {}", list(others)),
+            changed => format!("{sentence}, but what these do now was not recorded: {}", list(changed)),
         };
     }
-    if passed.is_empty() {
-        return format!("Its recording passes with the patch. It does not reach what is new: {}", list(&new));
+    if visited.is_empty() {
+        return format!("Its recording passes with the patch. It does not reach what is new: {}", list(&new_states));
     }
     format!(
         "Its recording passes with the patch, but what is new there was not recorded: it also passes {}",
-        list(passed)
+        list(visited)
     )
 }
 
-/// Returns whether a state does something else in the patched machine, besides waiting for other text or for another time.
-fn does_something_else(state: &State, after: &Definition) -> bool {
-    let done = |state: &State| {
+/// Returns whether the patch changes the action of a state. Ignores patterns and timeouts to wait for.
+fn has_changed_action(state: &State, after: &Definition) -> bool {
+    let action_of = |state: &State| {
         let mut params = state.action().params().clone();
         params.retain(|name, _| !matches!(name.as_str(), "pattern" | "patterns" | "timeout"));
         (state.action().tool().to_owned(), params)
     };
-    after.state(state.name()).is_some_and(|patched| done(patched) != done(state))
+    after.state(state.name()).is_some_and(|patched| action_of(patched) != action_of(state))
 }
 
-fn states(rehearsal: &Rehearsal) -> impl Iterator<Item = &str> {
+fn visited_states(rehearsal: &Rehearsal) -> impl Iterator<Item = &str> {
     rehearsal.path.iter().filter_map(|step| match step {
         RehearsalStep::State { state, .. } => Some(state.as_str()),
         _ => None,
     })
 }
 
-fn play(golden: &Golden, definition: &Definition) -> Result<Rehearsal, String> {
+fn replay(golden: &Golden, definition: &Definition) -> Result<Rehearsal, String> {
     let stubs = golden.stubs(|state| definition.state(state).is_some());
     let stubs = Stubs::read(&stubs, definition, &TerminalTools).map_err(|problems| problems.to_string())?;
     Ok(rehearse(definition, &stubs, golden.variables(definition), Limits::default()))
@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn a_patch_that_knows_both_forms_passes_and_one_that_knows_the_new_one_does_not() {
         let before = asking("Continue", "say");
-        let pass = |after: &Definition| passes(&recording(), &before, after);
+        let pass = |after: &Definition| compare_replays(&recording(), &before, after);
         assert_eq!(
             pass(&asking("Continue|Proceed", "say")),
             Ok("Its recording passes with the patch, by the same states".to_owned())
@@ -279,7 +279,7 @@ mod tests {
             });
             patch(&mut document);
             let after = Definition::parse(&document, &TerminalTools).unwrap_or_else(|problems| panic!("{problems}"));
-            passes(&recording(), &before, &after)
+            compare_replays(&recording(), &before, &after)
         };
         let beside = "Its recording passes with the patch. It does not reach what is new: 'extra'";
         assert_eq!(with("say", &|_| {}), Ok(beside.to_owned()));

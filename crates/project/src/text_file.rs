@@ -7,13 +7,13 @@ use std::path::Path;
 /// Maximum size of a file in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// Reason why the text of a file is unknown, as a clause that completes the sentence of a caller.
+/// Reason why a file cannot be read, as a clause that completes the caller's sentence.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FileReadError {
-    /// The original of a loaded file has another ending.
+    /// The extension of the file is not `.py`.
     #[error("its name does not end in .py")]
     NotPython,
-    /// A stranger may have put the file there.
+    /// The file belongs to another user.
     #[error("it belongs to another user")]
     OtherUser,
     /// There is no such file.
@@ -25,7 +25,7 @@ pub(crate) enum FileReadError {
     /// The path is a pipe or a device.
     #[error("it is not a file")]
     NotFile,
-    /// The system refuses to read it.
+    /// Reading the file fails.
     #[error("it cannot be read: {0}")]
     Unreadable(io::Error),
     /// The file is longer than [`MAX_FILE_BYTES`].

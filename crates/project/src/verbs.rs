@@ -1,4 +1,4 @@
-//! Answers the verbs about saved workflows.
+//! Handlers of the verbs about saved workflows.
 
 use async_recursion::async_recursion as boxed;
 use serde_json::{Map, Value};
@@ -23,10 +23,10 @@ use crate::guide;
 use crate::project::Project;
 use crate::workflows::{ResolvedWorkflow, Workflows, look_up, not_found};
 
-/// The page for authors, which people read as a file.
+/// The guide for authors, which is also a file of the documentation.
 const GUIDE: &str = include_str!("../../../docs/machines.md");
 
-/// A machine that takes a value, loops, and returns one.
+/// An example machine that takes a value, loops, and returns a value.
 const EXAMPLE: &str = include_str!("../../../examples/count.json");
 
 /// Maximum number of reported problems of one definition.
@@ -38,7 +38,7 @@ const MAX_BROKEN_FILES: usize = 50;
 /// Maximum length of the description of a variable in a list, in characters.
 const MAX_VARIABLE_DESCRIPTION_CHARS: usize = 100;
 
-/// Maximum length of a description in a list, in characters; a valid one has no more.
+/// Maximum length of a description in a list, in characters. Valid descriptions are not longer.
 pub(super) const MAX_DESCRIPTION_CHARS: usize = 500;
 
 impl Workflows {
@@ -50,9 +50,9 @@ impl Workflows {
             Ok(project) => project,
             Err(error) => return refused(error.to_string()),
         };
-        let asker = LibrarySearch::for_caller(caller);
+        let library_search = LibrarySearch::for_caller(caller);
         let author = author(caller, verb.reason.clone()).await;
-        let created = self.disk.writing(move || create(&asker.folders(), &project, &verb, &author)).await;
+        let created = self.disk.run_write(move || create(&library_search.folders(), &project, &verb, &author)).await;
         created.unwrap_or_else(|error| refused(error.to_string()))
     }
 
@@ -85,9 +85,9 @@ impl Workflows {
     /// Lists the workflows that `caller` may run by name.
     #[boxed]
     pub async fn list(&self, caller: &Caller, verb: ListWorkflows) -> ListWorkflowsReply {
-        let asker = LibrarySearch::for_caller(caller);
+        let library_search = LibrarySearch::for_caller(caller);
         let listed = match self.projects().find_project(caller).await {
-            Ok(project) => self.disk.reading(move || list(&asker.folders(), &project, &verb)).await,
+            Ok(project) => self.disk.run_read(move || list(&library_search.folders(), &project, &verb)).await,
             Err(error) => Err(error),
         };
         listed.unwrap_or_else(|error| ListWorkflowsReply {
@@ -99,10 +99,10 @@ impl Workflows {
     /// Returns the full description of a saved workflow.
     #[boxed]
     pub async fn describe(&self, caller: &Caller, verb: DescribeWorkflow) -> DescribeWorkflowReply {
-        let asker = LibrarySearch::for_caller(caller);
+        let library_search = LibrarySearch::for_caller(caller);
         let described = async {
             let project = self.projects().find_project(caller).await?;
-            self.disk.reading(move || describe(&asker.folders(), &project, &verb.name)).await?
+            self.disk.run_read(move || describe(&library_search.folders(), &project, &verb.name)).await?
         };
         described.await.unwrap_or_else(|error: FindError| DescribeWorkflowReply {
             error: Some(error.to_string()),
@@ -132,10 +132,10 @@ impl Workflows {
     /// Removes a saved workflow.
     #[boxed]
     pub async fn delete(&self, caller: &Caller, verb: DeleteWorkflow) -> DeleteWorkflowReply {
-        let (asker, name) = (LibrarySearch::for_caller(caller), verb.name.clone());
+        let (library_search, name) = (LibrarySearch::for_caller(caller), verb.name.clone());
         let deleted = async {
             let project = self.projects().find_project(caller).await?;
-            self.disk.writing(move || delete(&asker.folders(), &project, &name)).await?
+            self.disk.run_write(move || delete(&library_search.folders(), &project, &name)).await?
         };
         deleted.await.unwrap_or_else(|error: DeleteError| DeleteWorkflowReply {
             workflow_name: verb.name,
@@ -163,7 +163,7 @@ pub(super) fn create(
         error: Some(error),
         ..CreateWorkflowReply::default()
     };
-    let mut problems: Vec<Problem> = missing(document);
+    let mut problems: Vec<Problem> = missing_fields(document);
     match Definition::parse(document, &TerminalTools) {
         Ok(definition) => problems.extend_from_slice(definition.warnings()),
         Err(found) => problems.extend(found),
@@ -171,20 +171,20 @@ pub(super) fn create(
     let (errors, warnings): (Vec<_>, Vec<_>) = problems.iter().partition(|problem| problem.severity == Severity::Error);
     if !errors.is_empty() {
         let validation_errors = problem_lines(&errors);
-        let what = match validation_errors.as_slice() {
+        let reason = match validation_errors.as_slice() {
             [only] => only.clone(),
             _ => format!("it has {} problems, listed in validation_errors", errors.len()),
         };
         let error = format!(
-            "Workflow definition does not match current MCP tool schema. The workflow was not saved: {what}. \
+            "Workflow definition does not match current MCP tool schema. The workflow was not saved: {reason}. \
              get_workflow_schema documents how workflows are written."
         );
         return CreateWorkflowReply { validation_errors, warnings: problem_lines(&warnings), ..refused(error) };
     }
     // A workflow of the project takes precedence over the user's own with the same name.
     let owner = name.as_deref().and_then(|name| project.owner(name));
-    if let (Some(owner), Some(name)) = (owner.filter(|owner| !folders.is_of_other(owner.file)), &name) {
-        return refused(format!("The workflow was not saved: {}; choose another name", owner.conflict(name)));
+    if let (Some(owner), Some(name)) = (owner.filter(|owner| !folders.is_in_other(owner.file)), &name) {
+        return refused(format!("The workflow was not saved: {}; choose another name", owner.conflict_message(name)));
     }
     let library = Library::open(&folders.first);
     match library.create(document, verb.overwrite_existing, author) {
@@ -199,25 +199,25 @@ pub(super) fn create(
             ..CreateWorkflowReply::default()
         },
         Err(error @ CreateError::Exists { .. }) => {
-            let taken = name.as_deref().unwrap_or_default();
-            let validation_errors = vec![format!("Workflow '{taken}' already exists")];
+            let taken_name = name.as_deref().unwrap_or_default();
+            let validation_errors = vec![format!("Workflow '{taken_name}' already exists")];
             CreateWorkflowReply { validation_errors, name_taken: true, ..refused(error.to_string()) }
         }
         Err(error) => refused(format!("The workflow was not saved: {}", with_causes(&error))),
     }
 }
 
-/// Returns the missing parts that only saving requires.
-fn missing(document: &Value) -> Vec<Problem> {
-    let lacks = |key: &str| match document.get(key) {
+/// Returns a problem for each missing field that only saving requires.
+fn missing_fields(document: &Value) -> Vec<Problem> {
+    let is_missing = |key: &str| match document.get(key) {
         None | Some(Value::Null) => true,
         Some(Value::String(text)) => text.trim().is_empty(),
-        // The reader of the field reports the wrong type.
+        // Parsing reports a wrong type.
         Some(_) => false,
     };
     [("name", "under which it is found"), ("description", "by which others know what it is for")]
         .into_iter()
-        .filter(|(key, _)| document.is_object() && lacks(key))
+        .filter(|(key, _)| document.is_object() && is_missing(key))
         .map(|(key, purpose)| {
             Problem::error(format!("/{key}"), format!("a workflow that is saved needs a '{key}', {purpose}"))
         })
@@ -226,8 +226,8 @@ fn missing(document: &Value) -> Vec<Problem> {
 
 pub(super) fn problem_lines(problems: &[&Problem]) -> Vec<String> {
     let line = |problem: &&Problem| {
-        let place = if problem.pointer.is_empty() { "" } else { ": " };
-        format!("{}{place}{}", problem.pointer, problem.message)
+        let separator = if problem.pointer.is_empty() { "" } else { ": " };
+        format!("{}{separator}{}", problem.pointer, problem.message)
     };
     let mut lines: Vec<String> = problems.iter().take(MAX_PROBLEMS).map(line).collect();
     if problems.len() > MAX_PROBLEMS {
@@ -238,13 +238,13 @@ pub(super) fn problem_lines(problems: &[&Problem]) -> Vec<String> {
 
 pub(super) fn list(folders: &LibraryPaths, project: &Project, verb: &ListWorkflows) -> ListWorkflowsReply {
     let query = verb.containing.as_deref().unwrap_or_default().to_lowercase();
-    let is_wanted = |entry: &Entry| {
+    let entry_matches = |entry: &Entry| {
         let description = entry.description.as_deref().unwrap_or_default();
         [entry.name.as_str(), description].iter().any(|text| text.to_lowercase().contains(&query))
     };
     let mut reply =
         ListWorkflowsReply { library: folders.first.display().to_string(), ..ListWorkflowsReply::default() };
-    let mut of_project = Vec::new();
+    let mut first_library_names = Vec::new();
     for folder in folders.iter() {
         let library = Library::open(folder);
         match library.list() {
@@ -252,11 +252,11 @@ pub(super) fn list(folders: &LibraryPaths, project: &Project, verb: &ListWorkflo
                 reply.success = true;
                 for entry in &listing.entries {
                     if folder == folders.first {
-                        of_project.push(entry.name.clone());
+                        first_library_names.push(entry.name.clone());
                     }
-                    let hidden = folder != folders.first && of_project.binary_search(&entry.name).is_ok();
-                    if is_wanted(entry) {
-                        reply.workflows.push(info(&library, entry, hidden));
+                    let hidden = folder != folders.first && first_library_names.binary_search(&entry.name).is_ok();
+                    if entry_matches(entry) {
+                        reply.workflows.push(machine_info(&library, entry, hidden));
                     }
                 }
                 let path = |file: &str| folder.join(file).display().to_string();
@@ -271,12 +271,12 @@ pub(super) fn list(folders: &LibraryPaths, project: &Project, verb: &ListWorkflo
             }
         }
     }
-    let functions = function_verbs::list(folders, project, &of_project);
-    let is_meant = |info: &WorkflowInfo| {
+    let functions = function_verbs::list(folders, project, &first_library_names);
+    let info_matches = |info: &WorkflowInfo| {
         let description = info.description.as_deref().unwrap_or_default();
         [info.name.as_str(), description].iter().any(|text| text.to_lowercase().contains(&query))
     };
-    reply.workflows.extend(functions.into_iter().filter(is_meant));
+    reply.workflows.extend(functions.into_iter().filter(info_matches));
     reply.broken.extend(function_verbs::list_broken(folders, project));
     if !reply.success {
         reply.error = reply.broken.first().map(|broken| broken.reason.clone());
@@ -285,15 +285,15 @@ pub(super) fn list(folders: &LibraryPaths, project: &Project, verb: &ListWorkflo
     reply.total = reply.workflows.len();
     reply.workflows.truncate(usize::try_from(verb.limit).unwrap_or(usize::MAX));
     if reply.broken.len() > MAX_BROKEN_FILES {
-        let rest = reply.broken.len() - MAX_BROKEN_FILES;
+        let omitted = reply.broken.len() - MAX_BROKEN_FILES;
         reply.broken.truncate(MAX_BROKEN_FILES);
-        let reason = format!("{rest} more files are broken");
+        let reason = format!("{omitted} more files are broken");
         reply.broken.push(BrokenWorkflow { file: folders.first.display().to_string(), reason });
     }
     reply
 }
 
-fn info(library: &Library, entry: &Entry, hidden: bool) -> WorkflowInfo {
+fn machine_info(library: &Library, entry: &Entry, hidden: bool) -> WorkflowInfo {
     let Metadata { status, version, created, run_count, success_count, last_run, .. } = &entry.metadata;
     let description = entry.description.as_ref();
     WorkflowInfo {
@@ -301,14 +301,14 @@ fn info(library: &Library, entry: &Entry, hidden: bool) -> WorkflowInfo {
         name: entry.name.to_string(),
         kind: "machine".to_owned(),
         description: description.map(|text| text.chars().take(MAX_DESCRIPTION_CHARS).collect()),
-        status: name_of(*status).to_owned(),
+        status: status_name(*status).to_owned(),
         version: *version,
         run_count: *run_count,
         success_count: *success_count,
         last_run: last_run.clone(),
         created: created.clone(),
-        arguments: in_short(&entry.arguments),
-        return_values: in_short(&entry.return_values),
+        arguments: summarize_variables(&entry.arguments),
+        return_values: summarize_variables(&entry.return_values),
         state_count: entry.state_count,
         file: library.file(&entry.name).display().to_string(),
         hidden,
@@ -316,9 +316,9 @@ fn info(library: &Library, entry: &Entry, hidden: bool) -> WorkflowInfo {
     }
 }
 
-/// Returns one side of a contract in short form for lists: `{NAME: {name, description, required}}`.
-fn in_short(side: &Map<String, Value>) -> Map<String, Value> {
-    let mut variables = contract_variables(&Value::Object(side.clone()));
+/// Returns the variables of a contract in short form for lists: `{NAME: {name, description, required}}`.
+fn summarize_variables(contract: &Map<String, Value>) -> Map<String, Value> {
+    let mut variables = contract_variables(&Value::Object(contract.clone()));
     for variable in variables.values_mut().filter_map(Value::as_object_mut) {
         variable.retain(|key, _| ["name", "description", "required"].contains(&key.as_str()));
         if let Some(Value::String(description)) = variable.get_mut("description")
@@ -330,7 +330,7 @@ fn in_short(side: &Map<String, Value>) -> Map<String, Value> {
     variables
 }
 
-pub(super) fn name_of(status: Status) -> &'static str {
+pub(super) fn status_name(status: Status) -> &'static str {
     match status {
         Status::Draft => "draft",
         Status::Proven => "proven",
@@ -342,18 +342,18 @@ pub(super) fn describe(
     project: &Project,
     name: &str,
 ) -> Result<DescribeWorkflowReply, FindError> {
-    if let Some((name, version)) = versions::numbered(name) {
+    if let Some((name, version)) = versions::split_version(name) {
         return versions::describe(folders, project, name, version);
     }
     let (library, stored) = match look_up(folders, project, name)? {
         ResolvedWorkflow::Machine(library, stored) => (library, *stored),
         ResolvedWorkflow::Function(workflow) => return Ok(function_verbs::describe(workflow)),
     };
-    Ok(described(&library, stored))
+    Ok(describe_machine(&library, stored))
 }
 
 /// Returns the full description of a machine.
-pub(super) fn described(library: &Library, stored: Stored) -> DescribeWorkflowReply {
+pub(super) fn describe_machine(library: &Library, stored: Stored) -> DescribeWorkflowReply {
     let Metadata { hash, created, version, status, run_count, success_count, last_run, total_states, .. } =
         stored.metadata;
     let description = stored.definition.get("description").and_then(Value::as_str).map(str::to_owned);
@@ -367,7 +367,7 @@ pub(super) fn described(library: &Library, stored: Stored) -> DescribeWorkflowRe
             hash: hash.to_string(),
             created,
             version,
-            status: name_of(status).to_owned(),
+            status: status_name(status).to_owned(),
             run_count,
             success_count,
             last_run,
@@ -388,8 +388,8 @@ pub(super) fn described(library: &Library, stored: Stored) -> DescribeWorkflowRe
     reply
 }
 
-/// Returns the variables of a contract, with their schemas as the author wrote them.
-fn contract(contract: &Contract, written: &Value) -> Vec<VariableOfContract> {
+/// Returns the variables of a contract, with their schemas from the author's document.
+fn contract(contract: &Contract, document: &Value) -> Vec<VariableOfContract> {
     let variable = contract.iter().map(|variable| VariableOfContract {
         name: variable.name().to_owned(),
         description: variable.description().map(str::to_owned),
@@ -397,7 +397,7 @@ fn contract(contract: &Contract, written: &Value) -> Vec<VariableOfContract> {
         default: variable.default().map(str::to_owned),
         secret: variable.is_secret(),
         export: variable.declared_export(),
-        schema: written.get(variable.name()).and_then(|entry| entry.get("schema")).cloned(),
+        schema: document.get(variable.name()).and_then(|entry| entry.get("schema")).cloned(),
     });
     variable.collect()
 }

@@ -1,4 +1,4 @@
-//! Answers the verbs about versions of machines.
+//! Handlers of the verbs about versions of machines.
 
 use async_recursion::async_recursion as boxed;
 use serde_json::Value;
@@ -17,19 +17,19 @@ use steplatch_workflow::Definition;
 use crate::error::{DiskError, FindError, with_causes};
 use crate::folders::{LibraryPaths, LibrarySearch};
 use crate::project::Project;
-use crate::verbs::{author, described};
+use crate::verbs::{author, describe_machine};
 use crate::workflows::{ResolvedWorkflow, Workflows, look_up, not_found};
 
-/// Reason why there is no such version, or why it did not become the current one.
+/// Error of making an earlier version the current one.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RevertError {
-    /// The disk does not answer.
+    /// Disk access failed.
     #[error(transparent)]
     Disk(#[from] DiskError),
     /// The name has no versions.
     #[error(transparent)]
     Find(#[from] FindError),
-    /// The version has none before it.
+    /// The current version is the first one.
     #[error("Workflow '{name}' has no version before {version}")]
     First {
         /// The workflow.
@@ -47,7 +47,7 @@ pub(crate) enum RevertError {
         /// The problems, each with its place.
         problems: Vec<String>,
     },
-    /// The library does not take it.
+    /// The library refuses the version.
     #[error("The workflow was not saved: {}", with_causes(.0))]
     Library(CreateError),
 }
@@ -56,15 +56,15 @@ impl Workflows {
     /// Lists the versions of a machine, the newest first.
     #[boxed]
     pub async fn list_versions(&self, caller: &Caller, verb: ListWorkflowVersions) -> ListWorkflowVersionsReply {
-        let (asker, name) = (LibrarySearch::for_caller(caller), verb.name.clone());
+        let (library_search, name) = (LibrarySearch::for_caller(caller), verb.name.clone());
         let listed = async {
             let project = self.projects().find_project(caller).await?;
-            self.disk.reading(move || find_versions(&asker.folders(), &project, &name)).await?
+            self.disk.run_read(move || find_versions(&library_search.folders(), &project, &name)).await?
         };
         let workflow_name = verb.name;
         match listed.await {
             Ok((_, _, versions)) => {
-                let versions = versions.into_iter().map(info).collect();
+                let versions = versions.into_iter().map(version_info).collect();
                 ListWorkflowVersionsReply { success: true, workflow_name, versions, error: None }
             }
             Err(error) => {
@@ -78,24 +78,24 @@ impl Workflows {
     /// Makes an earlier version of a machine the current one.
     #[boxed]
     pub async fn revert(&self, caller: &Caller, verb: RevertWorkflow) -> RevertWorkflowReply {
-        let asker = LibrarySearch::for_caller(caller);
+        let library_search = LibrarySearch::for_caller(caller);
         let author = author(caller, verb.reason.clone()).await;
         let workflow_name = verb.name.clone();
         let reverted = async {
             let project = self.projects().find_project(caller).await?;
-            self.disk.writing(move || revert(&asker.folders(), &project, &verb, author)).await?
+            self.disk.run_write(move || revert(&library_search.folders(), &project, &verb, author)).await?
         };
         match reverted.await {
             Ok((version, equals)) => {
                 RevertWorkflowReply { success: true, workflow_name, version, equals, ..RevertWorkflowReply::default() }
             }
             Err(error) => {
-                let words = error.to_string();
+                let message = error.to_string();
                 let validation_errors = match error {
                     RevertError::Invalid { problems, .. } => problems,
                     _ => Vec::new(),
                 };
-                let error = Some(words);
+                let error = Some(message);
                 RevertWorkflowReply { workflow_name, validation_errors, error, ..RevertWorkflowReply::default() }
             }
         }
@@ -104,14 +104,14 @@ impl Workflows {
     /// Forgets the versions of a machine, except the current one.
     #[boxed]
     pub async fn forget_versions(&self, caller: &Caller, verb: ForgetWorkflowVersions) -> ForgetWorkflowVersionsReply {
-        let (asker, name) = (LibrarySearch::for_caller(caller), verb.name.clone());
+        let (library_search, name) = (LibrarySearch::for_caller(caller), verb.name.clone());
         let forgotten = async {
             let project = self.projects().find_project(caller).await?;
             let forget = move || {
-                let (library, name, _) = find_versions(&asker.folders(), &project, &name)?;
+                let (library, name, _) = find_versions(&library_search.folders(), &project, &name)?;
                 library.forget_versions(&name).map_err(|error| FindError::Library(error.into()))
             };
-            self.disk.writing(forget).await?
+            self.disk.run_write(forget).await?
         };
         let workflow_name = verb.name;
         match forgotten.await {
@@ -126,7 +126,7 @@ impl Workflows {
 }
 
 /// Splits `NAME@2`. `None` for a name without a version.
-pub(super) fn numbered(name: &str) -> Option<(&str, u32)> {
+pub(super) fn split_version(name: &str) -> Option<(&str, u32)> {
     let (name, version) = name.rsplit_once('@')?;
     Some((name, version.parse().ok()?))
 }
@@ -146,17 +146,17 @@ pub(super) fn describe(
     if found.is_current
         && let Ok(stored) = library.get(&name)
     {
-        return Ok(described(&library, stored));
+        return Ok(describe_machine(&library, stored));
     }
-    // Only runs of the current version count.
+    // The library counts only runs of the current version.
     let SavedVersion { definition, hash, saved_at, .. } = found;
     let created = saved_at.unwrap_or_default();
     let metadata = Metadata { hash, created, version, status: Status::Draft, ..Metadata::default() };
-    Ok(described(&library, Stored { name, definition, metadata }))
+    Ok(describe_machine(&library, Stored { name, definition, metadata }))
 }
 
-/// Returns the versions of a machine, and the library that has them: that with the name, else the first one with a
-/// version of a removed one.
+/// Returns the versions of a machine, and their library: the library with the machine, else the first one with versions
+/// of a removed machine.
 fn find_versions(
     folders: &LibraryPaths,
     project: &Project,
@@ -186,7 +186,7 @@ fn find_versions(
     }
 }
 
-/// Saves a version again. Returns the number that it has now, and the one that it had.
+/// Saves a version again. Returns its new number and its old number.
 fn revert(
     folders: &LibraryPaths,
     project: &Project,
@@ -211,13 +211,13 @@ fn revert(
         let problems = crate::verbs::problem_lines(&problems.iter().collect::<Vec<_>>());
         return Err(RevertError::Invalid { name, version: selected.version, problems });
     }
-    let equals = format!("as version {}", selected.version);
-    let reason = Some(author.reason.map_or_else(|| equals.clone(), |reason| format!("{equals}: {reason}")));
+    let note = format!("as version {}", selected.version);
+    let reason = Some(author.reason.map_or_else(|| note.clone(), |reason| format!("{note}: {reason}")));
     let saved = library.create(&definition, true, &Author { reason, ..author }).map_err(RevertError::Library)?;
     Ok((saved.metadata.version, selected.version))
 }
 
-fn info(version: SavedVersion) -> WorkflowVersion {
+fn version_info(version: SavedVersion) -> WorkflowVersion {
     let SavedVersion { version, hash, saved_at, author, is_current, definition: _ } = version;
     let Author { by, through, reason } = author;
     let hash: &Signature = &hash;

@@ -1,8 +1,8 @@
 //! The worker processes, which execute functions.
 //!
-//! Owns all workers: starts one when there is something to execute and the others are busy, replaces an ended worker,
-//! and kills a silent one. It restores the executions of a lost worker from their history. A worker does one thing at a
-//! time, which identifies the cause of its end.
+//! Owns all workers: starts one if all others are busy, replaces an ended worker, and kills an unresponsive one. An
+//! execution of a lost worker is restored from its history. A worker processes one request at a time, which identifies
+//! the request that ended it.
 
 mod worker;
 
@@ -21,18 +21,20 @@ use steplatch_python_api::{Answer, Declaration, Divergence, Entry, Failure, Limi
 use worker::Worker;
 pub use worker::{WorkerExited, WorkerSource, WorkerStarter};
 
-/// Number of workers that compute at the same time, unless all of them are blocked: other processes need the machine,
-/// too.
+/// Maximum number of workers while they are responsive, because other processes need the processors, too. A blocked
+/// worker does not count.
 const DEFAULT_WORKERS: usize = 2;
 
 /// Maximum number of workers. A function blocks a worker for at most its time limit between two calls.
 const MAX_WORKERS: usize = 8;
 
-/// Time for which a file that exceeded its time limit is remembered, and maximum number of such files.
+/// Time for which a file that exceeded its time limit is suspected.
 const SUSPICION_TIME: Duration = Duration::from_secs(600);
+
+/// Maximum number of suspected files.
 const MAX_SUSPECTED_FILES: usize = 1000;
 
-/// Maximum number of worker deaths that one execution may cause; it fails with the last one.
+/// Number of worker deaths that make the execution that caused them fail.
 const MAX_DEATHS: u32 = 2;
 
 /// All workers. Cheap to clone; they end with the last clone.
@@ -45,9 +47,9 @@ pub struct Workers {
 struct Shared {
     starter: WorkerStarter,
     workers: Mutex<Vec<Arc<Worker>>>,
-    executions: AtomicU64,
-    /// Files that exceeded their time limit, with the time at which they did. Their executions do not use the reserved
-    /// worker.
+    next_execution: AtomicU64,
+    /// Time at which a file exceeded its time limit, by the text of the file. Executions of suspected files do not use
+    /// the reserved worker.
     suspected: Mutex<HashMap<Arc<str>, Instant>>,
 }
 
@@ -58,19 +60,19 @@ pub struct Function {
     pub file: String,
     /// Its source text.
     pub text: Arc<str>,
-    /// The function, and its input.
+    /// The function to call, and its input.
     pub start: Start,
     /// Its limits.
     pub limits: Limits,
 }
 
-/// One execution, on any worker. Dropping it makes the worker forget it.
+/// One execution, on any worker. Its worker forgets it when it is dropped.
 #[derive(Debug)]
 pub struct Execution {
     workers: Workers,
     function: Function,
     id: u64,
-    /// The worker that has it; `None` once that worker is lost.
+    /// The worker with the execution; `None` before the first replay and after the worker is lost.
     worker: Option<Arc<Worker>>,
     deaths: u32,
 }
@@ -81,7 +83,7 @@ pub enum WorkersError {
     /// The file is unusable.
     #[error("{0}")]
     Refused(Failure),
-    /// The function does not follow its history.
+    /// The function's calls differ from its history.
     #[error("{0}")]
     Diverged(Box<Divergence>),
     /// The function crashed its worker twice.
@@ -101,8 +103,12 @@ impl Workers {
     /// Creates the pool without a worker.
     #[must_use]
     pub fn new(starter: WorkerStarter) -> Self {
-        let shared =
-            Shared { starter, workers: Mutex::default(), executions: AtomicU64::new(0), suspected: Mutex::default() };
+        let shared = Shared {
+            starter,
+            workers: Mutex::default(),
+            next_execution: AtomicU64::new(0),
+            suspected: Mutex::default(),
+        };
         Self { shared: Arc::new(shared) }
     }
 
@@ -120,7 +126,7 @@ impl Workers {
                 Ok(Some(Reply::Declares(declarations))) => return Ok(declarations),
                 Ok(Some(Reply::Refused(failure))) => return Err(WorkersError::Refused(failure)),
                 Ok(Some(reply)) => return Err(WorkerExited::mismatched_reply(&reply).into()),
-                // Another execution blocks this worker. Try another one.
+                // Another execution blocks this worker. Try another worker.
                 Ok(None) => {}
                 Err(exited) => self.count_death(text, &mut deaths, exited)?,
             }
@@ -130,7 +136,7 @@ impl Workers {
     /// Returns an execution of `function`, which starts when it is first resumed.
     #[must_use]
     pub fn execution(&self, function: Function) -> Execution {
-        let id = self.shared.executions.fetch_add(1, Ordering::Relaxed);
+        let id = self.shared.next_execution.fetch_add(1, Ordering::Relaxed);
         Execution { workers: self.clone(), function, id, worker: None, deaths: 0 }
     }
 
@@ -141,12 +147,14 @@ impl Workers {
         let mut workers = self.shared.workers.lock();
         workers.retain(|worker| !worker.is_gone());
         let usable = workers.iter().filter(|worker| !is_suspected || !worker.is_reserved());
-        let least_busy = usable.min_by_key(|worker| (worker.is_held_up(), worker.open(), worker.memory()));
+        let least_busy = usable.min_by_key(|worker| (worker.is_held_up(), worker.pending_requests(), worker.memory()));
         let max_workers = if is_suspected { MAX_WORKERS - 1 } else { MAX_WORKERS };
         let responsive_workers = workers.iter().filter(|worker| !worker.is_held_up()).count();
         match least_busy {
             Some(worker)
-                if worker.open() == 0 || responsive_workers >= DEFAULT_WORKERS || workers.len() >= max_workers =>
+                if worker.pending_requests() == 0
+                    || responsive_workers >= DEFAULT_WORKERS
+                    || workers.len() >= max_workers =>
             {
                 Ok(worker.clone())
             }
@@ -160,7 +168,7 @@ impl Workers {
 }
 
 impl Workers {
-    /// Counts a worker's end against the execution that the worker was busy with.
+    /// Counts a worker's end if this execution caused it. Fails at the maximum.
     fn count_death(&self, text: &str, deaths: &mut u32, exited: WorkerExited) -> Result<(), WorkersError> {
         if exited.overran() {
             self.suspect(text);
@@ -212,7 +220,7 @@ impl Execution {
                 Ok(Some(Reply::Refused(failure))) => return Err(WorkersError::Refused(failure)),
                 Ok(Some(Reply::Diverged(divergence))) => return Err(WorkersError::Diverged(divergence)),
                 Ok(Some(reply)) => return Err(WorkerExited::mismatched_reply(&reply).into()),
-                Ok(None) => self.leave(),
+                Ok(None) => self.leave_worker(),
                 Err(exited) => {
                     self.worker = None;
                     self.workers.count_death(&self.function.text, &mut self.deaths, exited)?;
@@ -232,7 +240,7 @@ impl Execution {
         self.resume(Ask::Answer { execution: self.id, ordinal, answer }).await
     }
 
-    /// Leaves a call to the execution itself. Returns the same as [`Self::answer`].
+    /// Lets the execution perform a call itself. Returns the same as [`Self::answer`].
     ///
     /// # Errors
     ///
@@ -251,9 +259,9 @@ impl Execution {
                 Ok(None)
             }
             Ok(Some(reply)) => Err(WorkerExited::mismatched_reply(&reply).into()),
-            // Another execution blocks it; a replay on another worker reaches the same state.
+            // Another execution blocks this worker; a replay on another worker reaches the same state.
             Ok(None) => {
-                self.leave();
+                self.leave_worker();
                 Ok(None)
             }
             Err(exited) => {
@@ -272,8 +280,8 @@ impl Execution {
 }
 
 impl Execution {
-    /// Leaves its worker, if it has one.
-    fn leave(&mut self) {
+    /// Makes its worker, if any, forget the execution.
+    fn leave_worker(&mut self) {
         if let Some(worker) = self.worker.take() {
             worker.forget(self.id);
         }
@@ -282,6 +290,6 @@ impl Execution {
 
 impl Drop for Execution {
     fn drop(&mut self) {
-        self.leave();
+        self.leave_worker();
     }
 }

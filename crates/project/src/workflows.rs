@@ -1,4 +1,4 @@
-//! Saved workflows: found by name, kept, counted.
+//! Saved workflows: finds them by name, saves them, and counts their runs.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub enum WorkflowRef {
     Function(Box<FunctionWorkflow>),
 }
 
-/// A saved machine, as runs need it.
+/// A saved machine to run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SavedMachine {
     /// Its name.
@@ -61,16 +61,16 @@ impl Workflows {
     #[boxed]
     pub async fn find(&self, caller: &Caller, name: &str) -> Result<WorkflowRef, FindError> {
         let project = self.projects.find_project(caller).await?;
-        let (asker, name) = (LibrarySearch::for_caller(caller), name.to_owned());
-        let find = move || look_up(&asker.folders(), &project, &name).map(WorkflowRef::from);
-        self.disk.reading(find).await?
+        let (library_search, name) = (LibrarySearch::for_caller(caller), name.to_owned());
+        let find = move || look_up(&library_search.folders(), &project, &name).map(WorkflowRef::from);
+        self.disk.run_read(find).await?
     }
 
-    /// Returns the targets of these names for `caller`, like [`Self::find`], in their order.
+    /// Finds the workflows with these names for `caller`, like [`Self::find`], in their order.
     ///
     /// # Errors
     ///
-    /// If the disk does not answer.
+    /// If disk access fails.
     #[boxed]
     pub async fn find_each(
         &self,
@@ -78,12 +78,12 @@ impl Workflows {
         names: Vec<String>,
     ) -> Result<Vec<Result<WorkflowRef, FindError>>, DiskError> {
         let project = self.projects.find_project(caller).await?;
-        let asker = LibrarySearch::for_caller(caller);
+        let library_search = LibrarySearch::for_caller(caller);
         let find = move || {
-            let folders = asker.folders();
+            let folders = library_search.folders();
             names.iter().map(|name| look_up(&folders, &project, name).map(WorkflowRef::from)).collect()
         };
-        self.disk.reading(find).await
+        self.disk.run_read(find).await
     }
 
     /// Returns the names that `caller` may use, sorted, the first 50 of them. An unreadable library has none.
@@ -98,8 +98,8 @@ impl Workflows {
     #[boxed]
     pub async fn names(&self, caller: &Caller) -> Vec<String> {
         let Ok(project) = self.projects.find_project(caller).await else { return Vec::new() };
-        let asker = LibrarySearch::for_caller(caller);
-        self.disk.reading(move || names(&asker.folders(), &project)).await.unwrap_or_default()
+        let library_search = LibrarySearch::for_caller(caller);
+        self.disk.run_read(move || available_names(&library_search.folders(), &project)).await.unwrap_or_default()
     }
 
     /// Returns the directory for saving workflows of `caller`. Blocks for a few file system calls.
@@ -107,7 +107,7 @@ impl Workflows {
         LibrarySearch::for_caller(caller).folders().first
     }
 
-    /// Keeps a definition that ran to completion in `folder`, unless an equivalent one is there.
+    /// Saves a definition that ran to completion in the library at `folder`, unless it has an equivalent one.
     ///
     /// # Errors
     ///
@@ -115,20 +115,20 @@ impl Workflows {
     #[boxed]
     pub async fn keep_definition(&self, folder: &Path, definition: Arc<Value>) -> Result<SaveOutcome, KeepError> {
         let library = Library::open(folder);
-        let shelf = self.functions.read_library(folder).await?;
-        let kept = self.disk.writing(move || {
-            let has = |name: &str| shelf.files.iter().any(|file| file.declares(name));
+        let functions = self.functions.read_library(folder).await?;
+        let saved = self.disk.run_write(move || {
+            let is_function = |name: &str| functions.files.iter().any(|file| file.declares(name));
             let author = Author { through: Some("run".to_owned()), ..Author::default() };
-            library.keep_proven(&definition, None, &|name| has(name.as_str()), &author)
+            library.keep_proven(&definition, None, &|name| is_function(name.as_str()), &author)
         });
-        kept.await?.map_err(KeepError::Library)
+        saved.await?.map_err(KeepError::Library)
     }
 
     /// Returns the metadata of a saved workflow, if it exists.
     #[boxed]
     pub async fn metadata(&self, folder: &Path, name: &WorkflowName) -> Option<Metadata> {
         let (library, name) = (Library::open(folder), name.clone());
-        let stored = self.disk.reading(move || library.get(&name)).await.ok()?.ok()?;
+        let stored = self.disk.run_read(move || library.get(&name)).await.ok()?.ok()?;
         Some(stored.metadata)
     }
 
@@ -144,10 +144,10 @@ impl Workflows {
         at: SystemTime,
     ) {
         let (library, saved, signature) = (Library::open(folder), name.clone(), signature.clone());
-        let noted = self.disk.writing(move || library.record_run(&saved, &signature, succeeded, states, at)).await;
-        match noted {
+        let recorded = self.disk.run_write(move || library.record_run(&saved, &signature, succeeded, states, at)).await;
+        match recorded {
             Ok(Ok(_)) => {}
-            // A client removed it while it ran.
+            // A client removed the workflow during the run.
             Ok(Err(LookupError::NotFound { .. })) => tracing::debug!(workflow = %name, "a run of no saved workflow"),
             Ok(Err(error)) => tracing::warn!(workflow = %name, error = with_causes(&error), "a run was not counted"),
             Err(error) => tracing::warn!(workflow = %name, error = %error, "a run was not counted"),
@@ -156,7 +156,7 @@ impl Workflows {
 }
 
 impl Workflows {
-    /// Creates it with an empty cache. `workers` read files of functions.
+    /// Creates the set of workflows with an empty cache. `workers` interpret files of functions.
     pub fn new(workers: Workers) -> Self {
         let disk = BlockingPool::new();
         let functions = FunctionFiles::new(workers, disk.clone());
@@ -169,11 +169,11 @@ impl Workflows {
         &self.projects
     }
 
-    /// Returns whether `run`, one of the function `id`, is among the remembered last counted runs.
+    /// Returns whether `run`, a run of the function `id`, is among the last counted runs.
     #[boxed]
     pub async fn has_counted(&self, folder: &Path, file: &WorkflowName, id: &str, run: &RunId) -> bool {
         let (library, name, id, run) = (Library::open(folder), file.clone(), id.to_owned(), run.to_string());
-        let file = self.disk.reading(move || library.function_file(&name)).await;
+        let file = self.disk.run_read(move || library.function_file(&name)).await;
         let counts = file.ok().and_then(Result::ok).and_then(|mut file| file.metadata.workflows.remove(&id));
         counts.is_some_and(|counts| counts.has_counted(&run))
     }
@@ -191,9 +191,9 @@ impl Workflows {
     ) {
         let (library, name, workflow, run) = (Library::open(folder), file.clone(), id.to_owned(), run.to_string());
         let hash = hash.clone();
-        let note = move || library.record_function_run(&name, &workflow, &run, &hash, succeeded, at);
-        let noted = self.disk.writing(note).await;
-        match noted {
+        let record = move || library.record_function_run(&name, &workflow, &run, &hash, succeeded, at);
+        let recorded = self.disk.run_write(record).await;
+        match recorded {
             Ok(Ok(_)) => {}
             Ok(Err(LookupError::NotFound { .. })) => tracing::debug!(workflow = id, "a run of no saved workflow"),
             Ok(Err(error)) => tracing::warn!(workflow = id, error = with_causes(&error), "a run was not counted"),
@@ -222,7 +222,7 @@ impl From<ResolvedWorkflow<'_>> for WorkflowRef {
     }
 }
 
-/// Returns the target of `name`, and its place.
+/// Returns the workflow that `name` refers to.
 pub(crate) fn look_up<'p>(
     folders: &LibraryPaths,
     project: &'p Project,
@@ -238,7 +238,7 @@ pub(crate) fn look_up<'p>(
                     return Ok(ResolvedWorkflow::Function(workflow));
                 }
             }
-            // The broken one hides another one with the same name, even a readable one.
+            // A broken file hides other workflows of the same name, even readable ones.
             Err(cause @ LookupError::Broken { .. }) => return Err(FindError::Broken { name: workflow_name, cause }),
             Err(error) => return Err(FindError::Library(error)),
         }
@@ -247,8 +247,8 @@ pub(crate) fn look_up<'p>(
 }
 
 /// Returns the names of all available workflows, sorted.
-fn names(folders: &LibraryPaths, project: &Project) -> Vec<String> {
-    // Lists report an unreadable library; here, it has nothing to offer.
+fn available_names(folders: &LibraryPaths, project: &Project) -> Vec<String> {
+    // Ignore an unreadable library; lists report it.
     let listed = folders.iter().filter_map(|folder| Library::open(folder).list().ok());
     let mut names: Vec<String> =
         listed.flat_map(|listing| listing.entries).map(|entry| entry.name.to_string()).collect();
@@ -258,26 +258,29 @@ fn names(folders: &LibraryPaths, project: &Project) -> Vec<String> {
     names
 }
 
-/// Returns the reason that `name` refers to nothing.
+/// Returns the error for a name that refers to no usable workflow.
 pub(crate) fn not_found(folders: &LibraryPaths, project: &Project, name: &str) -> FindError {
-    let shown: String = name.chars().take(80).collect();
+    let short_name: String = name.chars().take(80).collect();
     if let Some(broken) = project.broken.iter().find(|broken| broken.name.as_deref() == Some(name)) {
         let (file, reason) = (broken.file.clone(), broken.reason.clone());
-        return FindError::Declaration { name: shown, file, reason };
+        return FindError::Declaration { name: short_name, file, reason };
     }
-    let available = names(folders, project);
+    let available = available_names(folders, project);
     let (invalid, nearest) = match name.parse::<WorkflowName>() {
         Err(invalid) => (Some(invalid), None),
         Ok(_) => (None, nearest(name, &available).cloned()),
     };
-    FindError::NotFound(Box::new(WorkflowNotFound { name: shown, invalid, nearest, available }))
+    FindError::NotFound(Box::new(WorkflowNotFound { name: short_name, invalid, nearest, available }))
 }
 
 /// Returns the name that is probably intended.
 fn nearest<'n>(name: &str, names: &'n [String]) -> Option<&'n String> {
     let distance = |candidate: &str| strsim::damerau_levenshtein(&name.to_lowercase(), &candidate.to_lowercase());
-    let near = names.iter().map(|candidate| (distance(candidate), candidate));
-    near.filter(|(distance, candidate)| distance * 3 <= candidate.len().max(3)).min().map(|(_, candidate)| candidate)
+    let candidates = names.iter().map(|candidate| (distance(candidate), candidate));
+    candidates
+        .filter(|(distance, candidate)| distance * 3 <= candidate.len().max(3))
+        .min()
+        .map(|(_, candidate)| candidate)
 }
 
 #[cfg(test)]

@@ -26,19 +26,25 @@ type EncappedKey = <X25519HkdfSha256 as Kem>::EncappedKey;
 /// The prefix of a sealed text; the number is the version of its format.
 const PREFIX: &str = "sealed:1:";
 
-/// The purpose of seals (the `info` of HPKE): a seal made for runs does not open for another purpose.
+/// The `info` of HPKE for parts of runs. A seal does not open with another `info`.
 const RUN_PART_INFO: &[u8] = b"steplatch private part of a run";
+
+/// The `info` of HPKE for the approver's private key.
 const APPROVER_KEY_INFO: &[u8] = b"steplatch private key of the approver";
 
-/// Bytes of a salt, of an encapsulated key, and of the seed of a key pair.
+/// Bytes of a salt.
 const SALT_BYTES: usize = 16;
+
+/// Bytes of an encapsulated key.
 const ENCAPPED_KEY_BYTES: usize = 32;
+
+/// Bytes of the seed of a key pair.
 const SEED_BYTES: usize = 32;
 
-/// Maximum number of stored keys: the newest, and those of removed passphrases.
+/// Maximum number of stored keys: the newest key, and the keys of removed passphrases.
 const MAX_KEYS: usize = 4;
 
-/// Returns whether a text is a sealed one.
+/// Returns whether a text is sealed.
 pub fn is_sealed(text: &str) -> bool {
     text.starts_with(PREFIX)
 }
@@ -77,7 +83,7 @@ pub enum KeyError {
     /// Deriving a key from the passphrase failed.
     #[error("{0}")]
     Derivation(argon2::Error),
-    /// HPKE does not seal the key.
+    /// Sealing the key failed.
     #[error("the approver's key cannot be sealed")]
     Seal,
     /// The text is not the passphrase of the key, or the file is damaged.
@@ -152,7 +158,7 @@ impl OpeningKey {
     /// does not open with the keys of `previous`.
     ///
     /// # Errors
-    /// As [`Self::generate`].
+    /// Same as [`Self::generate`].
     pub(super) fn successor_of(previous: &Self) -> Result<Self, KeyError> {
         let mut keys = Self::generate()?.0;
         keys.extend(previous.0.iter().take(MAX_KEYS - 1).cloned());

@@ -17,13 +17,13 @@ pub(super) const MAX_SESSION_TIME: Duration = Duration::from_secs(30 * 24 * 3600
 /// Maximum delay of the stored time of the last use.
 const USE_PRECISION: Duration = Duration::from_secs(300);
 
-/// Maximum number of sessions. A further one replaces the session with the longest idle time.
+/// Maximum number of sessions. A further session replaces the session with the longest idle time.
 const MAX_SESSIONS: usize = 64;
 
 /// Maximum length of the name of a browser, in characters.
 const MAX_BROWSER_CHARS: usize = 200;
 
-/// Minimum length of the beginning of an id that names a session, in characters.
+/// Minimum length of a prefix that selects a session, in characters.
 const MIN_PREFIX_CHARS: usize = 2;
 
 /// All sessions, in their stored form.
@@ -47,11 +47,11 @@ pub(super) struct PageSession {
 #[derive(Debug)]
 pub(super) struct CheckedSession {
     pub(super) id: String,
-    /// True if the recorded use differs much from the stored one.
+    /// True if the stored time of the last use was outdated.
     pub(super) is_worth_storing: bool,
 }
 
-/// The session that the beginning of an id names.
+/// The result of a search for a session by a prefix of its id.
 #[derive(Debug)]
 pub(super) enum NamedSession {
     Unique(String),
@@ -60,7 +60,7 @@ pub(super) enum NamedSession {
 }
 
 impl PageSession {
-    /// Returns the time of its expiry without another use.
+    /// Returns the time at which the session expires without another use.
     pub(super) fn expires(&self) -> Timestamp {
         self.used.after(IDLE_TIMEOUT).min(self.began.after(MAX_SESSION_TIME))
     }
@@ -75,7 +75,7 @@ impl SessionTable {
         browser: &str,
         now: Timestamp,
     ) {
-        self.forget(now);
+        self.remove_expired(now);
         if self.sessions.len() >= MAX_SESSIONS
             && let Some(oldest) =
                 self.sessions.iter().min_by_key(|session| session.used).map(|session| session.id.clone())
@@ -91,13 +91,13 @@ impl SessionTable {
 
     /// Returns whether a session has this half in its cookie.
     pub(super) fn has_cookie(&mut self, cookie: &SecretHash, now: Timestamp) -> bool {
-        self.forget(now);
+        self.remove_expired(now);
         self.sessions.iter().fold(false, |known, session| known | session.cookie.equals(cookie))
     }
 
     /// Finds the session with these halves, and records its use.
     pub(super) fn check(&mut self, cookie: &SecretHash, half: &SecretHash, now: Timestamp) -> Option<CheckedSession> {
-        self.forget(now);
+        self.remove_expired(now);
         let session =
             self.sessions.iter_mut().find(|session| session.cookie.equals(cookie) & session.half.equals(half))?;
         let is_worth_storing = now.since(session.used) >= USE_PRECISION;
@@ -109,19 +109,19 @@ impl SessionTable {
 
     /// Returns the unexpired sessions, the most recently used first.
     pub(super) fn live(&mut self, now: Timestamp) -> Vec<PageSession> {
-        self.forget(now);
+        self.remove_expired(now);
         let mut live = self.sessions.clone();
         live.sort_by_key(|session| std::cmp::Reverse((session.used, session.began)));
         live
     }
 
-    /// Returns the session whose id is `name` or begins with it.
-    pub(super) fn find_by_prefix(&mut self, name: &str, now: Timestamp) -> NamedSession {
-        self.forget(now);
-        if name.chars().count() < MIN_PREFIX_CHARS {
+    /// Returns the session whose id begins with `prefix`.
+    pub(super) fn find_by_prefix(&mut self, prefix: &str, now: Timestamp) -> NamedSession {
+        self.remove_expired(now);
+        if prefix.chars().count() < MIN_PREFIX_CHARS {
             return NamedSession::None;
         }
-        let mut matches = self.sessions.iter().filter(|session| session.id.starts_with(name));
+        let mut matches = self.sessions.iter().filter(|session| session.id.starts_with(prefix));
         match (matches.next(), matches.next()) {
             (Some(session), None) => NamedSession::Unique(session.id.clone()),
             (Some(_), Some(_)) => NamedSession::Several,
@@ -131,18 +131,18 @@ impl SessionTable {
 
     /// Ends a session. Returns whether there was one.
     pub(super) fn end(&mut self, id: &str) -> bool {
-        let before = self.sessions.len();
+        let count = self.sessions.len();
         self.sessions.retain(|session| session.id != id);
-        self.sessions.len() < before
+        self.sessions.len() < count
     }
 
-    /// Ends all sessions. Returns how many there were.
+    /// Ends all sessions. Returns their number.
     pub(super) fn end_all(&mut self, now: Timestamp) -> usize {
-        self.forget(now);
+        self.remove_expired(now);
         std::mem::take(&mut self.sessions).len()
     }
 
-    fn forget(&mut self, now: Timestamp) {
+    fn remove_expired(&mut self, now: Timestamp) {
         self.sessions.retain(|session| now < session.expires());
     }
 }

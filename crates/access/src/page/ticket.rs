@@ -12,7 +12,7 @@ pub(super) const TICKET_LIFETIME: Duration = Duration::from_secs(60);
 /// Time for which the table remembers a used ticket, to detect a second use.
 const USED_TICKET_LIFETIME: Duration = Duration::from_secs(600);
 
-/// Maximum number of tickets at a time; a further one replaces the oldest.
+/// Maximum number of tickets; a further ticket replaces the oldest one.
 const MAX_TICKETS: usize = 32;
 
 /// All tickets.
@@ -27,7 +27,7 @@ pub(crate) struct TicketTable {
 struct Ticket {
     hash: SecretHash,
     issued: Timestamp,
-    /// The session that it began.
+    /// The session that the ticket began.
     used_by: Option<String>,
 }
 
@@ -50,7 +50,7 @@ impl TicketTable {
 
     /// Adds a ticket.
     pub(crate) fn issue(&mut self, hash: SecretHash, now: Timestamp) {
-        self.forget(now);
+        self.remove_expired(now);
         if self.tickets.len() >= MAX_TICKETS {
             self.tickets.remove(0);
         }
@@ -59,7 +59,7 @@ impl TicketTable {
 
     /// Uses a ticket for the session `id`.
     pub(crate) fn exchange(&mut self, hash: &SecretHash, id: &str, now: Timestamp) -> Exchange {
-        self.forget(now);
+        self.remove_expired(now);
         let Some(ticket) = self.tickets.iter_mut().find(|ticket| ticket.hash.equals(hash)) else {
             return Exchange::Unknown;
         };
@@ -72,7 +72,7 @@ impl TicketTable {
         }
     }
 
-    fn forget(&mut self, now: Timestamp) {
+    fn remove_expired(&mut self, now: Timestamp) {
         let lifetime = self.lifetime;
         self.tickets.retain(|ticket| {
             let limit = if ticket.used_by.is_some() { USED_TICKET_LIFETIME } else { lifetime };

@@ -1,4 +1,4 @@
-//! The ancestors of a process. Uncertain data never counts as an answer.
+//! The ancestors of a process. Uncertain data never counts.
 //!
 //! Processes end, get new parents and leave their ids to new ones during the walk. A link between a child and its
 //! parent counts only if both existed, the parent is the older one, and the child still has that parent afterwards. An
@@ -6,10 +6,10 @@
 
 use super::table::{Evidence, ProcessTable, Status};
 
-/// Maximum length of a walk, in ancestors. A person's process never has that many.
+/// Maximum number of ancestors to follow. A person's process never has so many.
 const MAX_ANCESTORS: usize = 400;
 
-/// The process that every other one descends from, unless its parent is in another namespace.
+/// The ancestor of all processes, except those whose parent is in another namespace.
 const INIT_PID: i32 = 1;
 
 /// Maximum number of reads of a link that changes during the read.
@@ -19,7 +19,8 @@ const MAX_ATTEMPTS: usize = 5;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Process {
     pub(crate) pid: i32,
-    /// Start time, in clock ticks since the system start: proc_pid_stat(5), field 22. With the id it names one process.
+    /// Start time, in clock ticks since the system start: proc_pid_stat(5), field 22. With the id, it identifies a
+    /// process.
     pub(crate) started: u64,
     pub(crate) evidence: Evidence,
 }

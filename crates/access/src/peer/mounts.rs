@@ -5,7 +5,7 @@
 pub(super) struct Mount<'t> {
     /// The mounted directory of the file system.
     pub(super) root: &'t str,
-    /// Its mount point.
+    /// The mount point.
     pub(super) mount_point: &'t str,
     /// The type of the file system.
     pub(super) kind: &'t str,
@@ -13,7 +13,7 @@ pub(super) struct Mount<'t> {
     pub(super) options: &'t str,
 }
 
-/// Returns the mounts of a list. Leaves out other lines.
+/// Returns the mounts of a list. Omits malformed lines.
 pub(super) fn mounts(list: &str) -> impl DoubleEndedIterator<Item = Mount<'_>> {
     list.lines().filter_map(|line| {
         let (mount_text, file_system_text) = line.split_once(" - ")?;

@@ -14,11 +14,11 @@ const MAX_ENVIRONMENT_BYTES: u64 = 6 * 1024 * 1024;
 /// A process at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Status {
-    /// Its parent, or 0 if that is invisible from here.
+    /// Its parent, or 0 if the parent is invisible from here.
     pub(super) parent: i32,
     /// Start time, in clock ticks since the system start.
     pub(super) started: u64,
-    /// Its first thread has ended. It still is the parent of its children if other threads are running.
+    /// True if its first thread has ended. The process remains the parent of its children while other threads run.
     pub(super) has_ended: bool,
 }
 
@@ -28,16 +28,16 @@ pub(crate) struct Evidence {
     /// The mark that steplatch sets in the environment of the processes that it starts, if the first environment is
     /// readable.
     pub(crate) mark: Option<String>,
-    /// True if it is in the control group of a daemon.
+    /// True if the process is in the control group of a daemon.
     pub(crate) in_group: bool,
 }
 
 /// The list of all processes, which may change during a read.
 pub(super) trait ProcessTable {
-    /// Returns the status of a process, if it exists. It may be an ended process that its parent has not reaped yet.
+    /// Returns the status of a process, if it exists. An ended process exists until its parent reaps it.
     fn status(&self, pid: i32) -> Option<Status>;
 
-    /// Returns whether the table leaves out processes of other users.
+    /// Returns whether the table omits processes of other users.
     fn hides_others(&self) -> bool;
 
     /// Returns the evidence that steplatch started a process.
@@ -59,20 +59,20 @@ impl ProcessTable for Proc {
 
     fn evidence(&self, pid: i32) -> Evidence {
         let mut environment = Vec::new();
-        let read = File::open(format!("/proc/{pid}/environ"))
+        let read_result = File::open(format!("/proc/{pid}/environ"))
             .and_then(|file| file.take(MAX_ENVIRONMENT_BYTES).read_to_end(&mut environment));
         let groups = fs::read_to_string(format!("/proc/{pid}/cgroup"));
         // A read that failed for lack of resources may have missed the evidence.
-        let is_starved = read.as_ref().err().is_some_and(is_resource_shortage);
+        let is_starved = read_result.as_ref().err().is_some_and(is_resource_shortage);
         let in_group = match groups {
             Ok(groups) => group::is_daemon_group(&groups),
             Err(error) => is_resource_shortage(&error),
         };
-        Evidence { mark: read.ok().and_then(|_| parse_mark(&environment)), in_group: in_group || is_starved }
+        Evidence { mark: read_result.ok().and_then(|_| parse_mark(&environment)), in_group: in_group || is_starved }
     }
 }
 
-/// Returns whether an error is not evidence about the process: the inspection lacks descriptors or memory.
+/// Returns whether an error is a lack of descriptors or memory, which says nothing about the process.
 fn is_resource_shortage(error: &io::Error) -> bool {
     use rustix::io::Errno;
     [Errno::MFILE, Errno::NFILE, Errno::NOMEM].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))

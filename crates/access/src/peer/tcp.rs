@@ -8,8 +8,7 @@ use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::{fs, io};
 
-/// States of sockets that are not the end of a connection of a process, as the kernel writes them: TIME_WAIT and
-/// LISTEN.
+/// States of sockets that are not an end of a connection, in the format of the kernel: TIME_WAIT and LISTEN.
 const UNUSED_STATES: [&str; 2] = ["06", "0A"];
 
 /// Location of the other end of a connection.
@@ -53,7 +52,7 @@ pub(super) fn processes_at(peer: SocketAddr) -> Location<Vec<i32>> {
     if missing.is_empty() { Location::Here(owners) } else { unknown }
 }
 
-/// Reads a table of sockets. A machine without version 6 of the protocol has no table of it.
+/// Reads a table of sockets. A machine without IPv6 has no table for it.
 fn read_table(table: &&str) -> io::Result<String> {
     match fs::read_to_string(table) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
@@ -61,8 +60,8 @@ fn read_table(table: &&str) -> io::Result<String> {
     }
 }
 
-/// Returns whether an address may be this machine's: a socket can bind only to such an address. Any error except
-/// `EADDRNOTAVAIL` does not exclude it.
+/// Returns whether an address may be this machine's. A socket cannot bind to an address of another machine, and only
+/// the error `EADDRNOTAVAIL` proves that.
 fn is_of_this_machine(address: SocketAddr) -> bool {
     let mut any_port = address;
     // A link-local address includes the scope of its link.
@@ -74,7 +73,7 @@ fn is_of_this_machine(address: SocketAddr) -> bool {
     any_port.ip().is_loopback() || UdpSocket::bind(any_port).as_ref().err().is_none_or(|error| !is_foreign(error))
 }
 
-/// Returns the inodes of the sockets of connections with this address, in tables as the kernel writes them.
+/// Returns the inodes of the connected sockets with this address, from the tables of the kernel.
 fn sockets_at(tables: &str, peer: SocketAddr) -> HashSet<&str> {
     let addresses = [to_kernel_format(peer.ip().to_canonical()), to_kernel_format(to_ipv6_form(peer.ip()))];
     let addresses = addresses.map(|address| format!("{address}:{:04X}", peer.port()));
@@ -83,11 +82,11 @@ fn sockets_at(tables: &str, peer: SocketAddr) -> HashSet<&str> {
         let (local, state, inode) = (fields.get(1)?, fields.get(3)?, fields.get(9)?);
         (addresses.iter().any(|address| address == local) && !UNUSED_STATES.contains(state)).then_some(*inode)
     };
-    // A socket closed before it sent everything has the inode 0, which no process has.
+    // A socket that was closed before it sent everything has the inode 0, which no process has.
     tables.lines().filter_map(matching_inode).collect()
 }
 
-/// Returns an address of version 4 in its form of version 6.
+/// Returns an IPv4 address in its IPv6 form.
 fn to_ipv6_form(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => IpAddr::V6(address.to_ipv6_mapped()),
@@ -95,7 +94,7 @@ fn to_ipv6_form(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Returns an address as the kernel writes it: its words of 32 bits as numbers in the order of this machine's bytes.
+/// Returns an address in the format of the kernel: 32-bit words as numbers in this machine's byte order.
 fn to_kernel_format(address: IpAddr) -> String {
     let to_hex = |octets: &[u8]| -> String {
         let words = octets.chunks_exact(4).map(|word| u32::from_ne_bytes([word[0], word[1], word[2], word[3]]));

@@ -2,15 +2,15 @@
 //!
 //! The redactor searches for the complete encoding of a secret. In Base64 (RFC 4648) a secret within a longer text
 //! begins at one of three offsets in a group of three bytes, and its first and last characters depend on the
-//! neighbouring bytes. Without those characters, the encoding occurs in that of every text that has the secret at that
-//! offset.
+//! neighbouring bytes. Without those characters, the encoding is a part of the encoding of every text with the secret
+//! at that offset.
 
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 
-/// Minimum bytes of a secret whose encodings are hidden: the encodings of shorter ones occur in other texts by chance.
+/// Minimum bytes of a secret with hidden encodings. The encodings of shorter secrets occur in other texts by chance.
 const MIN_SECRET_BYTES: usize = 8;
 
-/// Returns the encodings of a secret that differ from it and from each other; none for a short secret.
+/// Returns the distinct encodings of a secret, except the secret itself; none for a short secret.
 pub(super) fn encodings(secret: &str) -> Vec<String> {
     let bytes = secret.as_bytes();
     if bytes.len() < MIN_SECRET_BYTES {

@@ -12,16 +12,19 @@ use steplatch_terminal::SecretText;
 use super::encodings::encodings;
 use super::hideable_lines;
 
-/// Maximum number of secrets with hidden encodings. Each has up to nine, and a search of a text looks for all of them.
+/// Maximum number of secrets with hidden encodings. Each secret has up to nine, and a search looks for all of them.
 const MAX_ENCODED_SECRETS: usize = 1000;
 
 /// Maximum number of secrets of another machine with hidden encodings.
 const MAX_MACHINE_ENCODED_SECRETS: usize = 100;
 
-/// Maximum number of secrets that another machine may have in its open terminals, and maximum length of each and of all of them, in
-/// bytes. Its terminal host keeps no more than that number.
+/// Maximum number of secrets of another machine's open terminals. Its terminal host keeps no more.
 const MAX_MACHINE_SECRETS: usize = 1000;
+
+/// Maximum length of a secret of another machine, in bytes.
 const MAX_MACHINE_SECRET_BYTES: usize = 4 << 10;
+
+/// Maximum total length of the secrets of another machine, in bytes.
 const MAX_MACHINE_BYTES: usize = 1 << 20;
 
 /// The scope of a secret of this machine.
@@ -39,12 +42,12 @@ struct SecretSet {
     /// In order of arrival, the newest last.
     arrived: Vec<Arc<str>>,
     known: HashSet<Arc<str>>,
-    /// With their encodings, the longest first, so that the mask of a secret that contains another one covers it whole.
+    /// With their encodings, the longest first, so that a secret that contains another is masked completely.
     values: Arc<Vec<String>>,
 }
 
 impl SecretSet {
-    /// Adds a secret, with its encodings if `is_encoded`. Returns false for a known one.
+    /// Adds a secret, with its encodings if `is_encoded`. Returns false for a known secret.
     fn add(&mut self, text: &str, is_encoded: bool) -> bool {
         if self.known.contains(text) {
             return false;
@@ -55,8 +58,8 @@ impl SecretSet {
         let encodings = if is_encoded { encodings(&text) } else { Vec::new() };
         let values = Arc::make_mut(&mut self.values);
         for text in encodings.into_iter().chain([text.as_ref().to_owned()]) {
-            let place = values.partition_point(|known| known.len() >= text.len());
-            values.insert(place, text);
+            let index = values.partition_point(|known| known.len() >= text.len());
+            values.insert(index, text);
         }
         true
     }
@@ -69,7 +72,7 @@ struct MachineSecrets {
     terminals: HashMap<TerminalId, SecretSet>,
     len: usize,
     bytes: usize,
-    /// True if it exceeds the limits.
+    /// True if the machine has exceeded its limits.
     hides_all: bool,
 }
 
@@ -110,7 +113,7 @@ impl KnownSecrets {
         }
     }
 
-    /// Remembers a secret of this machine. Returns false for a known one.
+    /// Remembers a secret of this machine. Returns false for a known secret.
     pub(super) fn keep_secret(&mut self, scope: Scope, text: &str) -> bool {
         let is_encoded = self.len < MAX_ENCODED_SECRETS;
         let set = match scope {
@@ -132,7 +135,7 @@ impl KnownSecrets {
         secrets.hides_all || set.is_some_and(|set| hideable_lines(&secret.text).all(|line| set.known.contains(line)))
     }
 
-    /// Remembers a secret of another machine. Beyond its limits, all later text of the machine is hidden.
+    /// Remembers a secret of another machine. Beyond the limits, all later text of the machine is hidden.
     pub(super) fn add_for_machine(&mut self, machine: &str, secret: SecretText) {
         if !self.machines.contains_key(machine) {
             self.machines.insert(machine.to_owned(), MachineSecrets::default());

@@ -1,8 +1,8 @@
 //! Words, ids and times of replies and events that programs rely on.
 //!
-//! Masking a secret that is a part of one of them hides nothing, and would break the reply: with the secret
-//! `completed`, no run would appear to complete. The name of the field and its text decide together, so a field of a
-//! program's output with such a name is masked like any other text.
+//! Masking a secret in one of them would hide nothing and break the reply: with the secret `completed`, no run would
+//! appear to complete. Both the name of the field and its text must match, so a field of a program's output with such a
+//! name is masked like any other text.
 
 use steplatch_clock as clock;
 use steplatch_ids::{RunId, StepId, TerminalId};
@@ -15,7 +15,7 @@ const STATES: [&str; 9] =
 /// Parties that answer a gate.
 const ANSWERERS: [&str; 3] = ["human", "agent", "anyone"];
 
-/// Returns whether the text of a field with this name is one of them.
+/// Returns whether the text of a field with this name is such a word, id or time.
 pub(super) fn is_protocol_word(name: &str, text: &str) -> bool {
     match name {
         "status" | "state" => STATES.contains(&text),

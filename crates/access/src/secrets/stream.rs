@@ -1,11 +1,11 @@
-//! Secrets masked in a stream of output, wherever it is cut into portions.
+//! Masking of secrets in a stream of output, independent of its portions.
 //!
-//! Escape sequences, line ends and portions may divide a word that a person sees whole, and a title is text as well. So
-//! the search compares a secret with the shown characters, regardless of sequences between them, and with the text of
-//! each control string. A mask has the width of the secret, so that the layout does not change.
+//! Escape sequences, line ends and portions may divide a word that a person sees whole, and a title is text as well.
+//! The search therefore compares a secret with the shown characters, regardless of sequences between them, and with the
+//! text of each control string. A mask has the width of the secret, so that the layout does not change.
 //!
 //! A redacted stream holds back the end of a portion only while it may be the beginning of a secret. The next portion
-//! decides, or the reader, which flushes the held text once no more output arrives.
+//! decides, or the reader flushes the held text when no more output arrives.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use unicode_width::UnicodeWidthChar as _;
 
 use super::Redactor;
 
-/// Maximum of the held text, in characters, in addition to the longest secret: a program may print endless sequences
-/// within the beginning of a secret.
+/// Maximum length of the held text, in characters, beyond the longest secret: a program may print endless sequences
+/// after the beginning of a secret.
 const MAX_HELD_CHARS: usize = 64 * 1024;
 
 /// A stream of output without secrets in it.
@@ -35,7 +35,7 @@ struct Item {
     character: char,
     /// A byte that is not part of any character.
     raw: Option<u8>,
-    hidden: bool,
+    is_hidden: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +60,7 @@ enum State {
     Control,
     /// `ESC ]`, `ESC P` and others, up to their terminator.
     ControlString,
-    /// An `ESC` in one of them.
+    /// An `ESC` in a control string.
     Terminator,
 }
 
@@ -101,7 +101,7 @@ impl RedactedStream {
         out
     }
 
-    /// Returns whether it holds text back.
+    /// Returns whether the stream holds text back.
     pub fn is_holding(&self) -> bool {
         !self.held.is_empty() || !self.partial_character.is_empty()
     }
@@ -139,13 +139,13 @@ impl RedactedStream {
             }
             return;
         }
-        let (kind, next) = self.step(byte);
+        let (kind, next) = self.classify(byte);
         self.state = next;
         self.hold(kind, char::from(byte), None);
     }
 
     /// Returns the kind of an ASCII byte, and the state after it.
-    fn step(&self, byte: u8) -> (Kind, State) {
+    fn classify(&self, byte: u8) -> (Kind, State) {
         use Kind::{ControlText, Invisible, Shown};
         const ESC: u8 = 0x1b;
         match (self.state, byte) {
@@ -186,16 +186,16 @@ impl RedactedStream {
     }
 
     fn hold(&mut self, kind: Kind, character: char, raw: Option<u8>) {
-        self.held.push_back(Item { kind, character, raw, hidden: false });
+        self.held.push_back(Item { kind, character, raw, is_hidden: false });
     }
 
     /// Masks every complete secret. Returns the number of decided items: an incomplete secret may begin after them,
-    /// unless the stream is at its `end`.
-    fn mask_complete(&mut self, end: bool) -> usize {
+    /// unless this is the end of the stream.
+    fn mask_complete(&mut self, is_end: bool) -> usize {
         let secrets = self.secrets.clone();
         if secrets.hides_all() {
             for item in &mut self.held {
-                item.hidden = item.kind != Kind::Invisible;
+                item.is_hidden = item.kind != Kind::Invisible;
             }
             return self.held.len();
         }
@@ -208,18 +208,18 @@ impl RedactedStream {
             let shown: Vec<usize> =
                 (0..self.held.len()).filter(|index| self.held[*index].kind == Kind::Shown).collect();
             decided = decided.min(self.mask_sequence(&shown, secrets));
-            let mut ends: Vec<usize> = Vec::new();
+            let mut control_text: Vec<usize> = Vec::new();
             for index in 0..self.held.len() {
                 if self.held[index].kind == Kind::ControlText {
-                    ends.push(index);
-                } else if !ends.is_empty() {
+                    control_text.push(index);
+                } else if !control_text.is_empty() {
                     // The control string has ended, so a secret in it is complete.
-                    self.mask_sequence(&ends, secrets);
-                    ends.clear();
+                    self.mask_sequence(&control_text, secrets);
+                    control_text.clear();
                 }
             }
-            decided = decided.min(self.mask_sequence(&ends, secrets));
-            if end {
+            decided = decided.min(self.mask_sequence(&control_text, secrets));
+            if is_end {
                 self.held.len()
             } else {
                 decided.max(self.held.len().saturating_sub(MAX_HELD_CHARS + secrets.longest))
@@ -227,28 +227,28 @@ impl RedactedStream {
         })
     }
 
-    /// Masks the complete secrets in the items at `places`, in their order. Returns the first index at which an
+    /// Masks the complete secrets in the items at `indices`, in their order. Returns the first index at which an
     /// incomplete secret begins.
-    fn mask_sequence(&mut self, places: &[usize], secrets: &SecretIndex<'_>) -> usize {
+    fn mask_sequence(&mut self, indices: &[usize], secrets: &SecretIndex<'_>) -> usize {
         let mut decided = self.held.len();
-        for first in 0..places.len() {
-            for secret in secrets.starting_with(self.held[places[first]].character) {
-                let mut read = places[first..].iter();
-                let mut complete = true;
-                let matches = secret.chars().all(|expected| match read.next() {
+        for first in 0..indices.len() {
+            for secret in secrets.starting_with(self.held[indices[first]].character) {
+                let mut candidates = indices[first..].iter();
+                let mut is_complete = true;
+                let matches = secret.chars().all(|expected| match candidates.next() {
                     Some(index) => self.held[*index].character == expected && self.held[*index].raw.is_none(),
                     None => {
-                        complete = false;
+                        is_complete = false;
                         true
                     }
                 });
-                if matches && complete {
+                if matches && is_complete {
                     let length = secret.chars().count();
-                    for index in &places[first..first + length] {
-                        self.held[*index].hidden = true;
+                    for index in &indices[first..first + length] {
+                        self.held[*index].is_hidden = true;
                     }
                 } else if matches {
-                    decided = decided.min(places[first]);
+                    decided = decided.min(indices[first]);
                 }
             }
         }
@@ -258,7 +258,7 @@ impl RedactedStream {
     fn release(&mut self, count: usize, out: &mut Vec<u8>) {
         for item in self.held.drain(..count) {
             match item {
-                Item { hidden: true, character, .. } => {
+                Item { is_hidden: true, character, .. } => {
                     for _ in 0..character.width().unwrap_or(0) {
                         out.extend_from_slice("•".as_bytes());
                     }

@@ -11,20 +11,20 @@ use super::MASK;
 const MAX_WORD_CHARS: usize = 7;
 
 /// Returns whether a secret is hidden only as a whole word: it has at most 7 characters, all letters, and after the
-/// first one only capitals or only small letters. Encodings mix both.
+/// first letter only capitals or only small letters. Encodings mix both.
 pub fn is_short_word(secret: &str) -> bool {
     let is_letter = |character: char| character.is_lowercase() || character.is_uppercase();
-    let behind_first = || secret.chars().skip(1);
+    let after_first = || secret.chars().skip(1);
     !secret.is_empty()
         && secret.chars().count() <= MAX_WORD_CHARS
         && secret.chars().all(is_letter)
-        && !(behind_first().any(char::is_lowercase) && behind_first().any(char::is_uppercase))
+        && !(after_first().any(char::is_lowercase) && after_first().any(char::is_uppercase))
 }
 
 /// Returns whether a word spans the border between two parts of a text.
-fn is_word_split(before: &str, behind: &str) -> bool {
-    let is_part = |character: Option<char>| character.is_some_and(char::is_alphanumeric);
-    is_part(before.chars().next_back()) && is_part(behind.chars().next())
+fn is_word_split(before: &str, after: &str) -> bool {
+    let is_word_character = |character: Option<char>| character.is_some_and(char::is_alphanumeric);
+    is_word_character(before.chars().next_back()) && is_word_character(after.chars().next())
 }
 
 /// Returns whether a part of a text is only a part of a word.
@@ -33,24 +33,24 @@ fn is_within_word(text: &str, part: &Range<usize>) -> bool {
 }
 
 /// Returns the ranges of a secret in a text, in order and without overlaps.
-pub(super) fn places<'a>(text: &'a str, secret: &'a str) -> impl Iterator<Item = Range<usize>> + use<'a> {
+pub(super) fn secret_ranges<'a>(text: &'a str, secret: &'a str) -> impl Iterator<Item = Range<usize>> + use<'a> {
     let matched = (!secret.is_empty()).then(|| text.match_indices(secret)).into_iter().flatten();
-    let matched = matched.map(|(at, matched)| at..at + matched.len());
-    // Evaluated on the first match only: most texts have none.
+    let matched = matched.map(|(start, matched)| start..start + matched.len());
+    // Evaluated at the first match: most texts have no match.
     let mut is_word = None;
     matched.filter(move |part| !(*is_word.get_or_insert_with(|| is_short_word(secret)) && is_within_word(text, part)))
 }
 
 /// Returns whether a text has a secret.
 pub(super) fn has(text: &str, secret: &str) -> bool {
-    places(text, secret).next().is_some()
+    secret_ranges(text, secret).next().is_some()
 }
 
 /// Replaces every occurrence of a secret with the mask; `None` without an occurrence.
 pub(super) fn replace_secret(text: &str, secret: &str) -> Option<String> {
     let mut masked = String::new();
     let mut position = 0;
-    for part in places(text, secret) {
+    for part in secret_ranges(text, secret) {
         masked.push_str(&text[position..part.start]);
         masked.push_str(MASK);
         position = part.end;
@@ -66,8 +66,8 @@ pub(super) fn ends_with_beginning<'a>(text: &'a str, secret: &str, length: usize
 
 /// Returns the text after the part of a secret from byte `from` on, if the text begins with that part.
 pub(super) fn starts_with_end<'a>(text: &'a str, secret: &str, from: usize) -> Option<&'a str> {
-    let behind = text.strip_prefix(&secret[from..])?;
-    (!is_short_word(secret) || !is_word_split(secret, behind)).then_some(behind)
+    let after = text.strip_prefix(&secret[from..])?;
+    (!is_short_word(secret) || !is_word_split(secret, after)).then_some(after)
 }
 
 #[cfg(test)]
@@ -101,7 +101,7 @@ mod tests {
             let masked = replace_secret(&text, &secret).unwrap_or_else(|| text.clone());
             prop_assert!(!has(&masked, &secret), "{masked}");
             let kept: String = masked.split(MASK).collect();
-            let count = places(&text, &secret).count();
+            let count = secret_ranges(&text, &secret).count();
             prop_assert_eq!(kept.len() + count * secret.len(), text.len());
         }
     }

@@ -25,13 +25,17 @@ const MIN_SCREEN_INTERVAL: Duration = Duration::from_millis(15);
 /// Minimum time between two frames of a small screen.
 pub(super) const THUMB_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Minimum number of tabs in a group, maximum number of groups, and the time between two groups.
+/// Minimum number of tabs in a group.
 const MIN_GROUP_TABS: usize = 4;
+
+/// Maximum number of groups.
 const MAX_GROUPS: usize = 12;
+
+/// Time between two groups.
 const GROUP_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Delay before the second group. An agent often waits for the same change, and its request has the processors until
-/// then. The delay is shorter than a frame, so that a person does not notice it.
+/// Delay before the second group. An agent often waits for the same change, and its request may use the processors
+/// first. The delay is shorter than a frame, so that a person does not notice it.
 const SECOND_GROUP_DELAY: Duration = Duration::from_millis(10);
 
 /// The time between two attempts to reach the daemon.
@@ -53,10 +57,10 @@ pub(super) struct Feed {
     tabs: Mutex<Vec<Weak<Notify>>>,
     /// True while a task wakes the tabs group by group.
     is_waking: AtomicBool,
-    /// True if the screen has changed since that task began its round.
+    /// True if the screen has changed since that task began to wake the groups.
     is_due_again: AtomicBool,
     /// Number of viewers that show the screen large.
-    live: watch::Sender<usize>,
+    live_viewers: watch::Sender<usize>,
     _cancel_on_drop: DropGuard,
 }
 
@@ -145,7 +149,7 @@ impl Feeds {
     pub(super) fn watch(self: &Arc<Self>, terminal: &str, rate: Rate, tab: &Arc<Notify>) -> Viewer {
         let mut feeds = self.feeds.lock();
         feeds.retain(|_, feed| feed.strong_count() > 0);
-        let feed = match feeds.get(terminal).and_then(Weak::upgrade).filter(|feed| !feed.is_over()) {
+        let feed = match feeds.get(terminal).and_then(Weak::upgrade).filter(|feed| !feed.has_ended()) {
             Some(feed) => feed,
             None => {
                 let cancelled = CancellationToken::new();
@@ -155,15 +159,15 @@ impl Feeds {
                     tabs: Mutex::default(),
                     is_waking: AtomicBool::new(false),
                     is_due_again: AtomicBool::new(false),
-                    live: watch::Sender::new(0),
+                    live_viewers: watch::Sender::new(0),
                     _cancel_on_drop: cancelled.clone().drop_guard(),
                 });
                 feeds.insert(terminal.to_owned(), Arc::downgrade(&feed));
-                let reception = receive(self.daemon.clone(), Arc::downgrade(&feed), feed.live.subscribe());
+                let receiving = receive(self.daemon.clone(), Arc::downgrade(&feed), feed.live_viewers.subscribe());
                 tokio::spawn(async move {
                     tokio::select! {
                         () = cancelled.cancelled() => {}
-                        () = reception => {}
+                        () = receiving => {}
                     }
                 });
                 feed
@@ -178,15 +182,15 @@ impl Feeds {
 impl Feed {
     fn add_live_viewers(&self, rate: Rate, change: isize) {
         if rate == Rate::Live {
-            self.live.send_modify(|live| *live = live.saturating_add_signed(change));
+            self.live_viewers.send_modify(|count| *count = count.saturating_add_signed(change));
         }
     }
 
-    fn is_over(&self) -> bool {
+    fn has_ended(&self) -> bool {
         self.screen.lock().end.is_some()
     }
 
-    /// Wakes the first tabs now, and the others soon.
+    /// Wakes the first group now, and the other groups soon.
     fn wake(self: &Arc<Self>) {
         let tabs = self.groups();
         let mut groups = tabs.iter();
@@ -248,10 +252,10 @@ fn group_delays() -> impl Iterator<Item = Duration> {
 }
 
 /// Receives a screen until the terminal closes or the feed has no viewer.
-async fn receive(daemon: ReconnectingClient, feed: Weak<Feed>, mut live: watch::Receiver<usize>) {
+async fn receive(daemon: ReconnectingClient, feed: Weak<Feed>, mut live_viewers: watch::Receiver<usize>) {
     let Some(terminal) = feed.upgrade().map(|feed| feed.terminal.clone()) else { return };
     loop {
-        let is_live = *live.borrow_and_update() > 0;
+        let is_live = *live_viewers.borrow_and_update() > 0;
         let interval = if is_live { MIN_SCREEN_INTERVAL } else { THUMB_INTERVAL };
         let interval_ms = u64::try_from(interval.as_millis()).unwrap_or(u64::MAX);
         let Ok(client) = daemon.running().await else {
@@ -272,11 +276,11 @@ async fn receive(daemon: ReconnectingClient, feed: Weak<Feed>, mut live: watch::
         loop {
             let event = tokio::select! {
                 event = events.next() => event,
-                changed = live.changed() => {
+                changed = live_viewers.changed() => {
                     if changed.is_err() {
                         return;
                     }
-                    if (*live.borrow_and_update() > 0) != is_live {
+                    if (*live_viewers.borrow_and_update() > 0) != is_live {
                         break;
                     }
                     continue;
@@ -390,7 +394,7 @@ mod tests {
             tabs: Mutex::default(),
             is_waking: AtomicBool::new(false),
             is_due_again: AtomicBool::new(false),
-            live: watch::Sender::new(0),
+            live_viewers: watch::Sender::new(0),
             _cancel_on_drop: CancellationToken::new().drop_guard(),
         });
         let tabs: Vec<_> = (0..50).map(|_| Arc::new(Notify::new())).collect();

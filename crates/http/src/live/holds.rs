@@ -32,7 +32,7 @@ struct Hold {
 }
 
 impl Holds {
-    /// Takes a hold, perhaps from an earlier socket. Returns how many sockets have taken it.
+    /// Takes a hold, perhaps from an earlier socket. Returns the number of sockets that have taken it.
     ///
     /// # Errors
     /// If another client holds the terminal.
@@ -85,7 +85,7 @@ impl Holds {
     }
 
     /// Releases a hold after [`HOLD_GRACE`], unless another socket takes it in the meantime.
-    pub(super) fn leave(self: &Arc<Self>, key: String, take_count: u64) {
+    pub(super) fn release_later(self: &Arc<Self>, key: String, take_count: u64) {
         let holds = self.clone();
         tokio::spawn(async move {
             tokio::time::sleep(HOLD_GRACE).await;

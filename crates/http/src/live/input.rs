@@ -1,4 +1,4 @@
-//! Input of a tab, typed in order and once.
+//! Input of a tab, typed in order and only once.
 //!
 //! An input has a name, which the terminal's ledger remembers. After a lost connection the tab sends unacknowledged
 //! inputs again under the same names. After the end of a daemon, this module sends them again to the next one.
@@ -26,7 +26,7 @@ const MAX_NAME_BYTES: usize = 64;
 pub(super) struct TabInput {
     pub(super) terminal: String,
     pub(super) key: Option<String>,
-    pub(super) n: String,
+    pub(super) name: String,
     pub(super) input: TypedByTab,
 }
 
@@ -36,9 +36,9 @@ pub(super) async fn type_inputs(
     mut inputs: mpsc::Receiver<TabInput>,
     replies: mpsc::Sender<ToTab>,
 ) {
-    while let Some(TabInput { terminal, key, n, input }) = inputs.recv().await {
-        let error = type_input(&person, &terminal, key, &n, input).await.err();
-        if replies.send(ToTab::Typed { terminal, n, error }).await.is_err() {
+    while let Some(TabInput { terminal, key, name, input }) = inputs.recv().await {
+        let error = type_input(&person, &terminal, key, &name, input).await.err();
+        if replies.send(ToTab::Typed { terminal, n: name, error }).await.is_err() {
             return;
         }
     }
@@ -48,16 +48,16 @@ async fn type_input(
     person: &ReconnectingClient,
     terminal: &str,
     hold_key: Option<String>,
-    n: &str,
+    name: &str,
     input: TypedByTab,
 ) -> Result<(), String> {
-    if n.is_empty() || n.len() > MAX_NAME_BYTES {
+    if name.is_empty() || name.len() > MAX_NAME_BYTES {
         return Err(format!("the name of an input must have 1 to {MAX_NAME_BYTES} bytes"));
     }
     let TypedByTab { text, keys, paste, mouse } = input;
     let bytes = STANDARD.encode(text.unwrap_or_default());
     let verb = WriteTerminal { session_id: terminal.to_owned(), bytes, keys, paste, mouse, hold_key };
-    let step = format!("page-{n}");
+    let step = format!("page-{name}");
     let began = Instant::now();
     loop {
         let result = match person.running().await {

@@ -1,7 +1,7 @@
 //! The lists that the page shows everywhere: terminals, runs that wait at gates, and the newest runs.
 //!
 //! Requested once for all tabs, only while a tab is visible, and when the daemon reports that they may have changed.
-//! A program in a terminal can begin or stop to wait for input without an event. The list of terminals is therefore
+//! A program in a terminal can begin or stop waiting for input without an event. The list of terminals is therefore
 //! requested again after a change, less and less often.
 
 use std::sync::Arc;
@@ -87,7 +87,7 @@ impl Lists {
     async fn follow_daemons(&self) {
         loop {
             if let Ok(client) = self.daemon.running().await {
-                // This ends with the daemon, or with a failed call.
+                // Returns when the daemon ends or a call fails.
                 self.follow(&client).await;
                 if !client.is_closed() {
                     tracing::warn!(
@@ -176,31 +176,31 @@ impl TerminalEvents {
 #[derive(Debug)]
 struct TerminalSchedule {
     due: Instant,
-    last: Option<Instant>,
+    last_request: Option<Instant>,
     /// Number of requests since the last change.
     request_count: usize,
 }
 
 impl TerminalSchedule {
     fn new(now: Instant) -> Self {
-        Self { due: now, last: None, request_count: 0 }
+        Self { due: now, last_request: None, request_count: 0 }
     }
 
     fn record_change(&mut self, now: Instant) {
         self.request_count = 0;
-        self.due = self.due.min(self.last.map_or(now, |last| now.max(last + MIN_REQUEST_INTERVAL)));
+        self.due = self.due.min(self.last_request.map_or(now, |last| now.max(last + MIN_REQUEST_INTERVAL)));
     }
 
     fn record_request(&mut self, now: Instant) {
         let delay =
             TERMINAL_DELAYS_MS.get(self.request_count).or(TERMINAL_DELAYS_MS.last()).copied().unwrap_or_default();
         self.due = now + Duration::from_millis(delay);
-        self.last = Some(now);
+        self.last_request = Some(now);
         self.request_count += 1;
     }
 }
 
-/// Returns the result of a call within the time limit: all tabs wait for the lists.
+/// Returns the result of a call, or `None` after [`CALL_TIMEOUT`]: all tabs wait for the lists.
 async fn with_timeout<T>(call: impl Future<Output = T>) -> Option<T> {
     tokio::time::timeout(CALL_TIMEOUT, call).await.ok()
 }

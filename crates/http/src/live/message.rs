@@ -110,11 +110,11 @@ impl ToTab {
     }
 }
 
-/// Difference of a screen from its last frame.
+/// Changes of a screen since the tab's last frame.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Frame {
     pub(super) terminal: String,
-    /// The tab acknowledges this.
+    /// The version that the tab acknowledges.
     pub(super) version: u64,
     pub(super) cols: u16,
     pub(super) rows: u16,

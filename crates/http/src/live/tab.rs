@@ -33,10 +33,10 @@ const SILENCE_TIMEOUT: Duration = Duration::from_secs(60);
 const MAX_UNACKNOWLEDGED_FRAMES: usize = 2;
 
 /// Maximum number of terminals that a tab watches.
-const MAX_WATCHED: usize = 256;
+const MAX_WATCHED_TERMINALS: usize = 256;
 
 /// Maximum number of runs that a tab follows.
-const MAX_FOLLOWED: usize = 32;
+const MAX_FOLLOWED_RUNS: usize = 32;
 
 /// Maximum number of waiting inputs.
 const MAX_INPUTS: usize = 1024;
@@ -45,9 +45,13 @@ const MAX_INPUTS: usize = 1024;
 /// acknowledgement only after a lost connection.
 const ACKNOWLEDGEMENT_DELAY: Duration = Duration::from_millis(25);
 
-/// Close codes of a socket: the session has ended, a message is invalid, the server shuts down.
+/// Close code of a socket whose session has ended.
 const LOGGED_OUT: u16 = 4401;
+
+/// Close code of a socket after an invalid message.
 const INVALID_MESSAGE: u16 = 4400;
+
+/// Close code of a socket while the server shuts down.
 const GOING_AWAY: u16 = 1001;
 
 /// A tab with a session.
@@ -137,7 +141,7 @@ impl Tab {
         let result = tab.exchange_messages(&mut reply_receiver).await;
         typist.abort();
         for (key, take_count) in tab.held.drain() {
-            tab.app.live.holds.leave(key, take_count);
+            tab.app.live.holds.release_later(key, take_count);
         }
         if let Err(socket_close) = result {
             close(tab.socket, socket_close).await;
@@ -153,7 +157,7 @@ impl Tab {
         let mut ping = interval(PING_INTERVAL);
         ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
         ping.tick().await;
-        let (ended, wake) = (self.app.ended.clone(), self.wake.clone());
+        let (shutdown, wake) = (self.app.shutdown.clone(), self.wake.clone());
         let mut last_message = Instant::now();
         loop {
             let (frame_due, acknowledgement_due) = (self.send_frames().await, self.acknowledgements.1);
@@ -212,12 +216,12 @@ impl Tab {
                         return Err(SocketClose(LOGGED_OUT, "the session has ended"));
                     }
                 }
-                () = ended.cancelled() => return Err(SocketClose(GOING_AWAY, "the server shuts down")),
+                () = shutdown.cancelled() => return Err(SocketClose(GOING_AWAY, "the server shuts down")),
             }
         }
     }
 
-    /// Sends a message. Returns whether the tab is still there.
+    /// Sends a message. Returns whether the tab is still open.
     async fn send(&mut self, message: &ToTab) -> bool {
         self.send_text(message.to_text().into()).await
     }
@@ -226,7 +230,7 @@ impl Tab {
         self.socket.send(Message::Text(text)).await.is_ok()
     }
 
-    /// Sends the delayed acknowledgements. Returns whether the tab is still there.
+    /// Sends the delayed acknowledgements. Returns whether the tab is still open.
     async fn acknowledge(&mut self) -> bool {
         let (acknowledgements, _) = std::mem::take(&mut self.acknowledgements);
         for reply in acknowledgements {
@@ -329,7 +333,7 @@ impl Tab {
     }
 
     async fn handle(&mut self, message: FromTab) {
-        let is_full = self.watched.len() >= MAX_WATCHED;
+        let is_full = self.watched.len() >= MAX_WATCHED_TERMINALS;
         match message {
             // A second hello has no effect.
             FromTab::Hello { .. } => {}
@@ -341,7 +345,7 @@ impl Tab {
                     }
                 }
                 None if is_full => {
-                    let error = Some(format!("a tab watches at most {MAX_WATCHED} terminals"));
+                    let error = Some(format!("a tab watches at most {MAX_WATCHED_TERMINALS} terminals"));
                     self.send(&ToTab::Gone { terminal, error }).await;
                 }
                 None => {
@@ -365,11 +369,11 @@ impl Tab {
                 self.update_list_subscription();
             }
             FromTab::Follow { run, from } => {
-                if self.followed.len() < MAX_FOLLOWED || self.followed.contains_key(&run) {
+                if self.followed.len() < MAX_FOLLOWED_RUNS || self.followed.contains_key(&run) {
                     let followed = follow(self.app.daemon.clone(), run.clone(), from, self.replies.clone());
                     self.followed.insert(run, followed);
                 } else {
-                    let error = Some(format!("a tab follows at most {MAX_FOLLOWED} runs"));
+                    let error = Some(format!("a tab follows at most {MAX_FOLLOWED_RUNS} runs"));
                     self.send(&ToTab::Unfollowed { run, error }).await;
                 }
             }
@@ -394,10 +398,10 @@ impl Tab {
                 if let Some(viewer) = self.watched.get(&terminal).and_then(|watched| watched.viewer.as_ref()) {
                     viewer.put_first();
                 }
-                let input = TabInput { terminal, key, n, input };
+                let input = TabInput { terminal, key, name: n, input };
                 if let Err(mpsc::error::TrySendError::Full(input)) = self.inputs.try_send(input) {
                     let error = Some("too many inputs are waiting".to_owned());
-                    let TabInput { terminal, n, .. } = input;
+                    let TabInput { terminal, name: n, .. } = input;
                     self.send(&ToTab::Typed { terminal, n, error }).await;
                 }
             }

@@ -22,18 +22,18 @@ use crate::page::assets;
 use crate::refusal::Refusal;
 
 /// Header with the half of the session bound to the origin.
-pub(crate) const HALF: &str = "steplatch-half";
+pub(crate) const HALF_HEADER: &str = "steplatch-half";
 
 /// Header with the relation of a request to the page that sends it (<https://www.w3.org/TR/fetch-metadata/>).
 const SEC_FETCH_SITE: &str = "sec-fetch-site";
 
 /// Returns the prefix of the cookies of the server at `port`; the id of the session follows. Servers at other ports of
-/// the host receive the cookies too, and could overwrite a cookie with a fixed name by chance.
+/// the host receive the cookies, too, and could overwrite a cookie with a fixed name by chance.
 fn cookie_prefix(port: u16) -> String {
     format!("steplatch-{port}-")
 }
 
-/// Maximum number of tried cookies: another server of the host may have set some for a path.
+/// Maximum number of cookies to try, because other servers of the host may have set some, too.
 const MAX_COOKIES: usize = 8;
 
 /// Returns the value of a header, if there is exactly one and it is text.
@@ -75,7 +75,8 @@ pub(crate) fn session_cookies(headers: &HeaderMap, port: u16) -> Vec<PageSecret>
 
 /// Returns the pairs of halves in a request of the page. One of them may be a session.
 fn session_pairs(headers: &HeaderMap, origin: Option<&str>, port: u16) -> Vec<CheckPageSession> {
-    let half = single_value(headers, HALF).filter(|_| origin.is_some_and(|origin| is_same_origin(headers, origin)));
+    let half =
+        single_value(headers, HALF_HEADER).filter(|_| origin.is_some_and(|origin| is_same_origin(headers, origin)));
     let Some(half) = half.map(|half| PageSecret(half.to_owned())) else { return Vec::new() };
     session_cookies(headers, port).into_iter().map(|cookie| CheckPageSession { cookie, half: half.clone() }).collect()
 }

@@ -14,7 +14,7 @@ use super::{Graph, OnFailure, Step};
 use crate::node::{NodeId, Seconds};
 use crate::outcome::ErrorType;
 
-/// Something that happened to a graph from outside.
+/// An external event that a graph reacts to.
 #[derive(Debug, Clone, PartialEq)]
 pub enum GraphInput {
     /// The graph starts.
@@ -55,7 +55,7 @@ pub enum Effect {
         input: Value,
         /// Its time limit.
         timeout: Option<Duration>,
-        /// True if an earlier daemon may have called it already.
+        /// True if an earlier daemon may have made this call already.
         again: bool,
     },
     /// A wake-up at a point in time.
@@ -81,104 +81,107 @@ pub struct Decision {
 /// An input that does not fit (a second start, the end of an attempt that has ended) changes nothing.
 #[must_use]
 pub fn decide(graph: &Graph, progress: &Progress, input: GraphInput, now: Timestamp) -> Decision {
-    decided(graph, progress, input, now, true)
+    decide_input(graph, progress, input, now, true)
 }
 
-/// Returns the decision that follows from an input during a pause of the graph. The rest follows from
-/// [`GraphInput::Continue`].
+/// Returns the decision that follows from an input during a pause of the graph. The remaining decisions
+/// follow from [`GraphInput::Continue`].
 #[must_use]
 pub fn hold(graph: &Graph, progress: &Progress, input: GraphInput, now: Timestamp) -> Decision {
-    decided(graph, progress, input, now, false)
+    decide_input(graph, progress, input, now, false)
 }
 
-fn decided(graph: &Graph, progress: &Progress, input: GraphInput, now: Timestamp, begins: bool) -> Decision {
-    let mut deciding = Deciding { graph, progress: progress.clone(), decision: Decision::default() };
+fn decide_input(graph: &Graph, progress: &Progress, input: GraphInput, now: Timestamp, may_advance: bool) -> Decision {
+    let mut decider = Decider { graph, progress: progress.clone(), decision: Decision::default() };
     if progress.ended.is_some() {
-        return deciding.decision;
+        return decider.decision;
     }
     match input {
-        GraphInput::Start { input } if progress.input.is_none() => deciding.record_event(GraphEvent::Started { input }),
-        GraphInput::AttemptEnded { step, attempt, outcome } if runs(progress, &step, attempt) => {
-            deciding.record_event(GraphEvent::AttemptEnded { step: step.clone(), attempt, outcome: outcome.clone() });
-            deciding.follow(step, attempt, outcome, now);
+        GraphInput::Start { input } if progress.input.is_none() => decider.record_event(GraphEvent::Started { input }),
+        GraphInput::AttemptEnded { step, attempt, outcome } if is_running(progress, &step, attempt) => {
+            decider.record_event(GraphEvent::AttemptEnded { step: step.clone(), attempt, outcome: outcome.clone() });
+            decider.handle_attempt_end(step, attempt, outcome, now);
         }
         GraphInput::DelayOver { step } if matches!(progress.status(&step), Some(Status::Delayed { .. })) => {
-            deciding.record_event(GraphEvent::RetryDue { step });
+            decider.record_event(GraphEvent::RetryDue { step });
         }
         GraphInput::Continue => {}
         GraphInput::Start { .. } | GraphInput::AttemptEnded { .. } | GraphInput::DelayOver { .. } => {
-            return deciding.decision;
+            return decider.decision;
         }
     }
-    if begins && deciding.progress.input.is_some() {
-        deciding.advance();
+    if may_advance && decider.progress.input.is_some() {
+        decider.advance();
     }
-    deciding.decision
+    decider.decision
 }
 
-/// Returns the effects that a history requests and has no outcome of, for a driver that takes over.
+/// Returns the effects that a history requests but has no outcome for; a driver that takes over performs them.
 #[must_use]
 pub fn resume(graph: &Graph, progress: &Progress) -> Vec<Effect> {
     if progress.ended.is_some() {
         return Vec::new();
     }
-    let asked = graph.steps.iter().zip(&progress.steps).filter_map(|(step, at)| match &at.status {
-        Status::Running { node, input } => Some(Effect::Run {
-            step: step.id.clone(),
-            attempt: at.attempts,
-            node: node.clone(),
-            input: (**input).clone(),
-            timeout: limit(step, node),
-            again: true,
-        }),
-        Status::Delayed { due } => Some(Effect::Wait { step: step.id.clone(), until: *due }),
-        Status::Waiting | Status::Again | Status::Fallback | Status::Returned | Status::Ended(_) => None,
-    });
-    asked.collect()
+    let effects =
+        graph.steps.iter().zip(&progress.steps).filter_map(|(step, progress_of_step)| match &progress_of_step.status {
+            Status::Running { node, input } => Some(Effect::Run {
+                step: step.id.clone(),
+                attempt: progress_of_step.attempts,
+                node: node.clone(),
+                input: (**input).clone(),
+                timeout: attempt_timeout(step, node),
+                again: true,
+            }),
+            Status::Delayed { due } => Some(Effect::Wait { step: step.id.clone(), until: *due }),
+            Status::Waiting | Status::Again | Status::Fallback | Status::Returned | Status::Ended(_) => None,
+        });
+    effects.collect()
 }
 
-fn runs(progress: &Progress, step: &NodeId, attempt: u32) -> bool {
-    let at = progress.steps.iter().find(|at| at.id == *step);
-    at.is_some_and(|at| at.attempts == attempt && matches!(at.status, Status::Running { .. }))
+fn is_running(progress: &Progress, step: &NodeId, attempt: u32) -> bool {
+    let progress_of_step = progress.steps.iter().find(|progress_of_step| progress_of_step.id == *step);
+    progress_of_step.is_some_and(|progress_of_step| {
+        progress_of_step.attempts == attempt && matches!(progress_of_step.status, Status::Running { .. })
+    })
 }
 
-/// Each attempt of the step's own node has its own limit.
-fn limit(step: &Step, node: &NodeId) -> Option<Duration> {
-    let own = step.on_error.retry.as_ref().filter(|_| *node == step.node);
-    own.and_then(|retry| retry.timeout).map(Seconds::duration)
+/// Returns the time limit of an attempt; only attempts of the step's own node have one.
+fn attempt_timeout(step: &Step, node: &NodeId) -> Option<Duration> {
+    let retry = step.on_error.retry.as_ref().filter(|_| *node == step.node);
+    retry.and_then(|retry| retry.timeout).map(Seconds::duration)
 }
 
-struct Deciding<'g> {
+struct Decider<'g> {
     graph: &'g Graph,
-    /// Including the events decided so far.
+    /// The progress after the events decided so far.
     progress: Progress,
     decision: Decision,
 }
 
-impl Deciding<'_> {
+impl Decider<'_> {
     fn record_event(&mut self, event: GraphEvent) {
         self.progress.apply(&event);
         self.decision.events.push(event);
     }
 
-    /// Decides the next action for a step whose attempt has ended.
-    fn follow(&mut self, id: NodeId, attempt: u32, outcome: StepOutcome, now: Timestamp) {
+    /// Decides the next action of a step after an attempt.
+    fn handle_attempt_end(&mut self, id: NodeId, attempt: u32, outcome: StepOutcome, now: Timestamp) {
         let Some(index) = self.graph.index(&id) else { return };
         let step = &self.graph.steps[index];
         let is_unknown = outcome == StepOutcome::Unknown;
-        let Some((error, error_type)) = failure(outcome, limit(step, &step.node)) else {
+        let Some((error, error_type)) = failure(outcome, attempt_timeout(step, &step.node)) else {
             return self.record_event(GraphEvent::StepEnded { step: id, ending: Ending::Completed });
         };
         let retries = step.on_error.retry.as_ref().map_or(0, |retry| u32::from(retry.count));
-        let was_fallback = self.progress.steps[index].in_fallback;
+        let is_in_fallback = self.progress.steps[index].in_fallback;
         match (&step.on_error.retry, &step.on_error.otherwise) {
-            // Does not repeat an attempt that may have happened.
-            (Some(retry), _) if !was_fallback && attempt <= retries && !is_unknown => {
+            // An attempt that may have happened is not repeated.
+            (Some(retry), _) if !is_in_fallback && attempt <= retries && !is_unknown => {
                 let due = now.after(retry.delay_after(attempt));
                 self.record_event(GraphEvent::RetryPlanned { step: id.clone(), due });
                 self.decision.effects.push(Effect::Wait { step: id, until: due });
             }
-            (_, OnFailure::Fallback { .. }) if !was_fallback => {
+            (_, OnFailure::Fallback { .. }) if !is_in_fallback => {
                 self.record_event(GraphEvent::FallbackPlanned { step: id });
             }
             (_, OnFailure::Skip { value }) => {
@@ -190,7 +193,7 @@ impl Deciding<'_> {
         }
     }
 
-    /// Begins every step that can begin, and ends every step that cannot.
+    /// Begins every step that is ready, and ends every step that can never begin.
     fn advance(&mut self) {
         for &index in self.graph.plan.order() {
             let step = &self.graph.steps[index];
@@ -211,37 +214,37 @@ impl Deciding<'_> {
             if self.graph.max_parallel.is_some_and(|max| self.progress.running() >= usize::from(max.get())) {
                 continue;
             }
-            self.begin(step, index, node.clone());
+            self.begin_attempt(step, index, node.clone());
         }
-        let over = |status: &Status| matches!(status, Status::Ended(_));
-        if self.progress.steps.iter().all(|step| over(&step.status)) {
-            let failed =
+        let has_ended = |status: &Status| matches!(status, Status::Ended(_));
+        if self.progress.steps.iter().all(|step| has_ended(&step.status)) {
+            let has_failed =
                 |status: &Status| matches!(status, Status::Ended(Ending::Failed { .. } | Ending::NotRun { .. }));
-            let success = !self.progress.steps.iter().any(|step| failed(&step.status));
+            let success = !self.progress.steps.iter().any(|step| has_failed(&step.status));
             self.record_event(GraphEvent::Ended { success });
         }
     }
 
     fn readiness(&self, index: usize) -> Readiness {
-        let mut ready = Readiness::Now;
-        for &dependency in self.graph.plan.before(index) {
+        let mut readiness = Readiness::Now;
+        for &dependency in self.graph.plan.dependencies(index) {
             match &self.progress.steps[dependency].status {
                 Status::Ended(Ending::Completed | Ending::Skipped { .. }) => {}
                 Status::Ended(Ending::Failed { .. }) => {
                     return Readiness::Never(self.graph.steps[dependency].id.clone());
                 }
-                // The step that failed, rather than one in between that did not run.
+                // Name the failed step, not a step in between that did not run.
                 Status::Ended(Ending::NotRun { because }) => return Readiness::Never(because.clone()),
-                _ => ready = Readiness::NotYet,
+                _ => readiness = Readiness::NotYet,
             }
         }
-        ready
+        readiness
     }
 
-    fn begin(&mut self, step: &Step, index: usize, node: NodeId) {
+    fn begin_attempt(&mut self, step: &Step, index: usize, node: NodeId) {
         let attempt = self.progress.steps[index].attempts + 1;
         let input = substitute::value(&step.input, &self.progress, true);
-        let (id, timeout) = (step.id.clone(), limit(step, &node));
+        let (id, timeout) = (step.id.clone(), attempt_timeout(step, &node));
         self.record_event(GraphEvent::AttemptStarted {
             step: id.clone(),
             attempt,
@@ -258,8 +261,8 @@ enum Readiness {
     Never(NodeId),
 }
 
-/// Returns the reason that an attempt failed, if it did.
-fn failure(outcome: StepOutcome, limit: Option<Duration>) -> Option<(String, ErrorType)> {
+/// Returns the error of an attempt, if it failed.
+fn failure(outcome: StepOutcome, attempt_timeout: Option<Duration>) -> Option<(String, ErrorType)> {
     match outcome {
         StepOutcome::Finished { result } if result.success => None,
         StepOutcome::Finished { result } => {
@@ -267,8 +270,9 @@ fn failure(outcome: StepOutcome, limit: Option<Duration>) -> Option<(String, Err
             Some((error, result.error_type.unwrap_or(ErrorType::Step)))
         }
         StepOutcome::TimedOut => {
-            let limit = limit.map(|limit| format!("{} s, which is its limit", limit.as_secs_f64()));
-            let error = format!("It took longer than {}.", limit.unwrap_or_else(|| "it may".to_owned()));
+            let attempt_timeout = attempt_timeout
+                .map(|attempt_timeout| format!("{} s, which is its limit", attempt_timeout.as_secs_f64()));
+            let error = format!("It took longer than {}.", attempt_timeout.unwrap_or_else(|| "it may".to_owned()));
             Some((error, ErrorType::Timeout))
         }
         StepOutcome::Unknown => {

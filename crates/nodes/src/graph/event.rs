@@ -17,7 +17,7 @@ pub enum GraphEvent {
         /// Its input.
         input: Value,
     },
-    /// A call of a node for a step was about to begin.
+    /// A call of a node for a step is about to begin.
     AttemptStarted {
         /// The step.
         step: NodeId,
@@ -49,7 +49,7 @@ pub enum GraphEvent {
         /// The step.
         step: NodeId,
     },
-    /// Another node takes over the step.
+    /// The fallback node takes over the step.
     FallbackPlanned {
         /// The step.
         step: NodeId,
@@ -58,7 +58,7 @@ pub enum GraphEvent {
     StepEnded {
         /// The step.
         step: NodeId,
-        /// The way in which it ended.
+        /// Its ending.
         ending: Ending,
     },
     /// The graph has ended.
@@ -72,12 +72,12 @@ pub enum GraphEvent {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum StepOutcome {
-    /// The node returned a result, of whatever kind.
+    /// The node returned a result, successful or not.
     Finished {
         /// The result.
         result: Box<NodeResult>,
     },
-    /// The attempt took longer than it may.
+    /// The attempt exceeded its time limit.
     TimedOut,
     /// It is unknown whether the call happened. There is no second call.
     Unknown,
@@ -87,11 +87,11 @@ pub enum StepOutcome {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "ending", rename_all = "snake_case")]
 pub enum Ending {
-    /// With the output of its last attempt.
+    /// The step completed with the output of its last attempt.
     Completed,
-    /// The step failed; the graph continued with an output named in its policy.
+    /// The step failed; the graph continued with an output from the policy.
     Skipped {
-        /// The output in its place.
+        /// The replacement output.
         value: Value,
     },
     /// The step failed.
@@ -103,7 +103,7 @@ pub enum Ending {
     },
     /// The step did not begin, because of a dependency.
     NotRun {
-        /// The step that it depends on.
+        /// The failed step that it depends on.
         because: NodeId,
     },
 }

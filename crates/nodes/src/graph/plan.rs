@@ -9,10 +9,11 @@ use steplatch_workflow::{Problem, suggestion};
 
 use super::{MAX_STEPS, Step};
 
-/// The order of the steps, by their places in the declaration.
+/// The order of the steps, by their indices in the declaration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Plan {
-    before: Vec<Vec<usize>>,
+    /// The dependencies of each step.
+    dependencies: Vec<Vec<usize>>,
     /// All steps, each after its dependencies; in declared order if that leaves a choice.
     order: Vec<usize>,
 }
@@ -24,51 +25,51 @@ impl Plan {
             let message = format!("a graph has 1 to {MAX_STEPS} steps, not {}", steps.len());
             return Err(vec![Problem::error("/steps", message)]);
         }
-        let mut places: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut indices: BTreeMap<&str, usize> = BTreeMap::new();
         for (index, step) in steps.iter().enumerate() {
             let pointer = format!("/steps/{index}/id");
             if step.id.as_str() == INPUT {
                 problems.push(Problem::error(pointer, "a step cannot be called 'input', which is the graph's input"));
-            } else if *places.entry(step.id.as_str()).or_insert(index) != index {
+            } else if *indices.entry(step.id.as_str()).or_insert(index) != index {
                 problems.push(Problem::error(pointer, format!("two steps are called '{}'", step.id)));
             }
         }
-        let mut before = Vec::with_capacity(steps.len());
+        let mut dependencies = Vec::with_capacity(steps.len());
         for (index, step) in steps.iter().enumerate() {
-            let mut of_step = BTreeSet::new();
+            let mut step_dependencies = BTreeSet::new();
             for (position, dependency) in step.depends_on.iter().enumerate() {
                 let pointer = format!("/steps/{index}/depends_on/{position}");
-                match places.get(dependency.as_str()) {
-                    Some(place) if *place == index => {
+                match indices.get(dependency.as_str()) {
+                    Some(target) if *target == index => {
                         problems.push(Problem::error(pointer, format!("step '{}' depends on itself", step.id)));
                     }
-                    Some(place) => drop(of_step.insert(*place)),
+                    Some(target) => drop(step_dependencies.insert(*target)),
                     None => {
-                        let nearest = suggestion(dependency.as_str(), places.keys().copied());
+                        let nearest = suggestion(dependency.as_str(), indices.keys().copied());
                         let message =
                             format!("step '{}' depends on '{dependency}', which does not exist{nearest}", step.id);
                         problems.push(Problem::error(pointer, message));
                     }
                 }
             }
-            for name in names_in(&step.input) {
-                match places.get(name.as_str()) {
-                    Some(place) if *place == index => {
+            for name in referenced_names(&step.input) {
+                match indices.get(name.as_str()) {
+                    Some(target) if *target == index => {
                         let message = format!("step '{}' takes its own output as its input", step.id);
                         problems.push(Problem::error(format!("/steps/{index}/input"), message));
                     }
-                    Some(place) => drop(of_step.insert(*place)),
-                    // Braces have many uses; a name that is not a step stays unchanged.
+                    Some(target) => drop(step_dependencies.insert(*target)),
+                    // Braces have other uses, too; an unknown name stays unchanged.
                     None => {}
                 }
             }
-            before.push(of_step.into_iter().collect::<Vec<_>>());
+            dependencies.push(step_dependencies.into_iter().collect::<Vec<_>>());
         }
         if !problems.is_empty() {
             return Err(problems);
         }
-        match in_order(&before) {
-            Ok(order) => Ok(Self { before, order }),
+        match sort_steps(&dependencies) {
+            Ok(order) => Ok(Self { dependencies, order }),
             Err(cycle) => {
                 let names: Vec<&str> = cycle.iter().map(|index| steps[*index].id.as_str()).collect();
                 let message = format!("steps depend on each other in a circle: {}", names.join(" → "));
@@ -78,15 +79,15 @@ impl Plan {
     }
 
     /// Returns the dependencies of a step.
-    pub(super) fn before(&self, step: usize) -> &[usize] {
-        &self.before[step]
+    pub(super) fn dependencies(&self, step: usize) -> &[usize] {
+        &self.dependencies[step]
     }
 
     pub(super) fn order(&self) -> &[usize] {
         &self.order
     }
 
-    pub(super) fn last(&self) -> usize {
+    pub(super) fn final_step(&self) -> usize {
         *self.order.last().expect("a graph has a step")
     }
 }
@@ -105,38 +106,39 @@ impl Lookup for StepReferences {
     }
 }
 
-fn names_in(input: &Value) -> BTreeSet<String> {
-    let asked = StepReferences::default();
-    let _ = substitute::value(input, &asked, true);
-    asked.0.into_inner()
+fn referenced_names(input: &Value) -> BTreeSet<String> {
+    let references = StepReferences::default();
+    let _ = substitute::value(input, &references, true);
+    references.0.into_inner()
 }
 
 /// Returns the steps in order, or a cycle with its first step again at its end.
-fn in_order(before: &[Vec<usize>]) -> Result<Vec<usize>, Vec<usize>> {
-    let mut order = Vec::with_capacity(before.len());
-    let mut placed = vec![false; before.len()];
-    while order.len() < before.len() {
-        let free = |index: &usize| !placed[*index] && before[*index].iter().all(|dependency| placed[*dependency]);
-        match (0..before.len()).find(free) {
+fn sort_steps(dependencies: &[Vec<usize>]) -> Result<Vec<usize>, Vec<usize>> {
+    let mut order = Vec::with_capacity(dependencies.len());
+    let mut placed = vec![false; dependencies.len()];
+    while order.len() < dependencies.len() {
+        let is_ready =
+            |index: &usize| !placed[*index] && dependencies[*index].iter().all(|dependency| placed[*dependency]);
+        match (0..dependencies.len()).find(is_ready) {
             Some(index) => {
                 placed[index] = true;
                 order.push(index);
             }
-            None => return Err(circle(before, &placed)),
+            None => return Err(find_cycle(dependencies, &placed)),
         }
     }
     Ok(order)
 }
 
 /// Finds a cycle among the unplaced steps: each of them depends on another one of them.
-fn circle(before: &[Vec<usize>], placed: &[bool]) -> Vec<usize> {
-    let open = |index: &usize| !placed[*index];
-    let mut path: Vec<usize> = (0..before.len()).find(open).into_iter().collect();
-    while let Some(next) = path.last().and_then(|last| before[*last].iter().copied().find(open)) {
-        if let Some(begin) = path.iter().position(|seen| *seen == next) {
-            let mut circle = path.split_off(begin);
-            circle.push(next);
-            return circle;
+fn find_cycle(dependencies: &[Vec<usize>], placed: &[bool]) -> Vec<usize> {
+    let is_unplaced = |index: &usize| !placed[*index];
+    let mut path: Vec<usize> = (0..dependencies.len()).find(is_unplaced).into_iter().collect();
+    while let Some(next) = path.last().and_then(|last| dependencies[*last].iter().copied().find(is_unplaced)) {
+        if let Some(start) = path.iter().position(|visited| *visited == next) {
+            let mut cycle = path.split_off(start);
+            cycle.push(next);
+            return cycle;
         }
         path.push(next);
     }

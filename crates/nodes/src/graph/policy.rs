@@ -12,7 +12,7 @@ use crate::node::{NodeId, Seconds};
 pub struct Policy {
     /// Its retries, if any.
     pub retry: Option<Retry>,
-    /// Action after the last retry, or without one.
+    /// Action after the last retry, or after the only attempt.
     pub otherwise: OnFailure,
 }
 
@@ -50,7 +50,7 @@ pub enum OnFailure {
     Fail,
     /// The graph continues with this output.
     Skip {
-        /// The output in its place.
+        /// The replacement output.
         value: Value,
     },
     /// The graph calls another node with the same input.
@@ -72,17 +72,17 @@ impl Policy {
 }
 
 impl Retry {
-    /// Returns the wait after an attempt, the first of which is 1; a day at most.
+    /// Returns the delay before the retry after `attempt`, counted from 1; at most a day.
     #[must_use]
     pub fn delay_after(&self, attempt: u32) -> std::time::Duration {
         let factor = self.backoff.powi(i32::try_from(attempt.saturating_sub(1)).unwrap_or(i32::MAX));
-        let day = Seconds::MAX.duration();
+        let max_delay = Seconds::MAX.duration();
         let delay = std::time::Duration::try_from_secs_f64(self.delay.duration().as_secs_f64() * factor);
-        delay.unwrap_or(day).min(day)
+        delay.unwrap_or(max_delay).min(max_delay)
     }
 }
 
-/// As authors write it.
+/// Serializes a policy in the form that authors write.
 impl Serialize for Policy {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
@@ -95,8 +95,8 @@ impl Serialize for Policy {
                 map.serialize_entry("timeout", timeout)?;
             }
             if self.otherwise != OnFailure::Fail {
-                let then = Self { retry: None, otherwise: self.otherwise.clone() };
-                map.serialize_entry("then", &then)?;
+                let follow_up = Self { retry: None, otherwise: self.otherwise.clone() };
+                map.serialize_entry("then", &follow_up)?;
             }
             return map.end();
         }

@@ -14,11 +14,12 @@ use crate::result::NodeResult;
 /// The progress of a graph. Cheap to clone, since clones share outputs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Progress {
-    /// The graph's input, once it began.
+    /// The graph's input, once the graph has begun.
     pub(super) input: Option<Arc<Value>>,
     pub(super) steps: Vec<StepProgress>,
     /// Steps in the order in which they began.
-    pub(super) began: Vec<NodeId>,
+    pub(super) begun_steps: Vec<NodeId>,
+    /// The success of an ended graph.
     pub(super) ended: Option<bool>,
 }
 
@@ -29,8 +30,8 @@ pub(super) struct StepProgress {
     pub(super) status: Status,
     /// Number of begun attempts.
     pub(super) attempts: u32,
-    /// The outcome of the last one.
-    pub(super) last: Option<Arc<StepOutcome>>,
+    /// The outcome of the last attempt.
+    pub(super) last_outcome: Option<Arc<StepOutcome>>,
     /// True if the fallback takes over.
     pub(super) in_fallback: bool,
 }
@@ -38,11 +39,11 @@ pub(super) struct StepProgress {
 /// The state of a step.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Status {
-    /// The step waits for its dependencies, or for room.
+    /// The step waits for its dependencies, or for a free slot.
     Waiting,
-    /// The step waits for room for a retry.
+    /// The step waits for a free slot for a retry.
     Again,
-    /// The step waits for room for its fallback.
+    /// The step waits for a free slot for its fallback.
     Fallback,
     /// A call of a node is in progress.
     Running {
@@ -51,9 +52,9 @@ pub enum Status {
         /// Its input.
         input: Arc<Value>,
     },
-    /// The step waits for the time of its next attempt.
+    /// The step waits for the time of a retry.
     Delayed {
-        /// Time of that attempt.
+        /// Time of the retry.
         due: Timestamp,
     },
     /// An attempt has ended; the decision about the next action is due.
@@ -70,13 +71,13 @@ impl Progress {
             id: step.id.clone(),
             status: Status::Waiting,
             attempts: 0,
-            last: None,
+            last_outcome: None,
             in_fallback: false,
         };
-        Self { input: None, steps: graph.steps().iter().map(step).collect(), began: Vec::new(), ended: None }
+        Self { input: None, steps: graph.steps().iter().map(step).collect(), begun_steps: Vec::new(), ended: None }
     }
 
-    /// Returns the progress that a history folds into.
+    /// Returns the progress after a history.
     #[must_use]
     pub fn from_history(graph: &Graph, history: &[GraphEvent]) -> Self {
         let mut progress = Self::new(graph);
@@ -91,34 +92,34 @@ impl Progress {
         match event {
             GraphEvent::Started { input } => self.input = Some(Arc::new(input.clone())),
             GraphEvent::AttemptStarted { step, attempt, node, input } => {
-                if !self.began.contains(step) {
-                    self.began.push(step.clone());
+                if !self.begun_steps.contains(step) {
+                    self.begun_steps.push(step.clone());
                 }
-                self.with(step, |progress| {
+                self.update_step(step, |progress| {
                     progress.attempts = *attempt;
                     progress.status = Status::Running { node: node.clone(), input: Arc::new(input.clone()) };
                 });
             }
-            GraphEvent::AttemptEnded { step, outcome, .. } => self.with(step, |progress| {
-                progress.last = Some(Arc::new(outcome.clone()));
+            GraphEvent::AttemptEnded { step, outcome, .. } => self.update_step(step, |progress| {
+                progress.last_outcome = Some(Arc::new(outcome.clone()));
                 progress.status = Status::Returned;
             }),
             GraphEvent::RetryPlanned { step, due } => {
-                self.with(step, |progress| progress.status = Status::Delayed { due: *due });
+                self.update_step(step, |progress| progress.status = Status::Delayed { due: *due });
             }
-            GraphEvent::RetryDue { step } => self.with(step, |progress| progress.status = Status::Again),
-            GraphEvent::FallbackPlanned { step } => self.with(step, |progress| {
+            GraphEvent::RetryDue { step } => self.update_step(step, |progress| progress.status = Status::Again),
+            GraphEvent::FallbackPlanned { step } => self.update_step(step, |progress| {
                 progress.status = Status::Fallback;
                 progress.in_fallback = true;
             }),
             GraphEvent::StepEnded { step, ending } => {
-                self.with(step, |progress| progress.status = Status::Ended(ending.clone()));
+                self.update_step(step, |progress| progress.status = Status::Ended(ending.clone()));
             }
             GraphEvent::Ended { success } => self.ended = Some(*success),
         }
     }
 
-    fn with(&mut self, step: &NodeId, change: impl FnOnce(&mut StepProgress)) {
+    fn update_step(&mut self, step: &NodeId, change: impl FnOnce(&mut StepProgress)) {
         if let Some(progress) = self.steps.iter_mut().find(|progress| progress.id == *step) {
             change(progress);
         }
@@ -151,7 +152,7 @@ impl Progress {
 
 impl StepProgress {
     pub(super) fn result(&self) -> Option<&NodeResult> {
-        match self.last.as_deref() {
+        match self.last_outcome.as_deref() {
             Some(StepOutcome::Finished { result }) => Some(result),
             Some(StepOutcome::TimedOut | StepOutcome::Unknown) | None => None,
         }

@@ -10,7 +10,7 @@ use steplatch_workflow::{Problem, suggestion};
 use super::plan::Plan;
 use super::{Graph, OnFailure, Policy, Retry, Step};
 use crate::kind::NodeSettings;
-use crate::node::{NodeId, checked, schema_of, with_word};
+use crate::node::{NodeId, policy_object_schema, read_object, schema_of};
 
 /// Runs steps in the order of their dependencies; the output is that of the last one.
 #[derive(Deserialize, JsonSchema)]
@@ -60,41 +60,41 @@ struct Fallback {
 #[derive(Deserialize, JsonSchema)]
 struct Fail {}
 
-/// The words of policies.
-const WORDS: [&str; 4] = ["fail", "retry", "skip", "fallback"];
+/// Names of the policies.
+const POLICIES: [&str; 4] = ["fail", "retry", "skip", "fallback"];
 
 impl Policy {
     /// Returns the JSON Schema of a policy, as authors write it.
     fn schema() -> Value {
         let endings = json!([
             {"enum": ["fail", "skip"]},
-            with_word::<Fail>("fail"),
-            with_word::<Skip>("skip"),
-            with_word::<Fallback>("fallback")
+            policy_object_schema::<Fail>("fail"),
+            policy_object_schema::<Skip>("skip"),
+            policy_object_schema::<Fallback>("fallback")
         ]);
-        let mut retry = with_word::<Retry>("retry");
+        let mut retry = policy_object_schema::<Retry>("retry");
         retry["properties"]["then"] =
             json!({"description": "What happens when that does not help (default fail)", "oneOf": endings.clone()});
-        let mut all = endings;
-        if let Value::Array(all) = &mut all {
-            all.push(retry);
+        let mut policies = endings;
+        if let Value::Array(policies) = &mut policies {
+            policies.push(retry);
         }
-        json!({"description": "What happens when it fails (default fail)", "oneOf": all})
+        json!({"description": "What happens when it fails (default fail)", "oneOf": policies})
     }
 }
 
 impl NodeSettings for Graph {
     const IS_PERFORMED_HERE: bool = false;
 
-    fn read(own: &Map<String, Value>, common: &[String], problems: &mut Vec<Problem>) -> Option<Self> {
-        let shape: GraphShape = checked(own, "", "a graph", common, problems)?;
-        let before = problems.len();
+    fn read(fields: &Map<String, Value>, common_keys: &[String], problems: &mut Vec<Problem>) -> Option<Self> {
+        let shape: GraphShape = read_object(fields, "", "a graph", common_keys, problems)?;
+        let problem_count = problems.len();
         let mut steps = Vec::with_capacity(shape.steps.len());
         for (index, step) in shape.steps.iter().enumerate() {
             steps.extend(read_step(step, &format!("/steps/{index}"), problems));
         }
-        // Dependencies on an unreadable step would appear as a second problem.
-        if problems.len() > before {
+        // Dependencies on an unreadable step would be reported as unknown steps.
+        if problems.len() > problem_count {
             return None;
         }
         match Plan::from_steps(&steps) {
@@ -121,7 +121,7 @@ fn read_step(step: &Value, pointer: &str, problems: &mut Vec<Problem>) -> Option
         problems.push(Problem::error(pointer, "a step must be an object"));
         return None;
     };
-    let shape = checked::<StepShape>(fields, pointer, "a step", &[], problems);
+    let shape = read_object::<StepShape>(fields, pointer, "a step", &[], problems);
     let on_error = match fields.get("on_error") {
         None | Some(Value::Null) => Some(Policy::default()),
         Some(policy) => read_policy(policy, &format!("{pointer}/on_error"), problems),
@@ -137,7 +137,7 @@ fn read_policy(policy: &Value, pointer: &str, problems: &mut Vec<Problem>) -> Op
         Value::Object(fields) => match fields.get("policy") {
             Some(Value::String(word)) => (word.as_str(), fields.clone()),
             _ => {
-                problems.push(Problem::error(pointer, format!("'policy' must be one of {}", WORDS.join(", "))));
+                problems.push(Problem::error(pointer, format!("'policy' must be one of {}", POLICIES.join(", "))));
                 return None;
             }
         },
@@ -150,20 +150,20 @@ fn read_policy(policy: &Value, pointer: &str, problems: &mut Vec<Problem>) -> Op
     fields.shift_remove("policy");
     match word {
         "fail" => {
-            checked::<Fail>(&fields, pointer, "policy fail", &[], problems)?;
+            read_object::<Fail>(&fields, pointer, "policy fail", &[], problems)?;
             otherwise(OnFailure::Fail)
         }
         "skip" => {
-            let Skip { value } = checked(&fields, pointer, "policy skip", &[], problems)?;
+            let Skip { value } = read_object(&fields, pointer, "policy skip", &[], problems)?;
             otherwise(OnFailure::Skip { value: value.unwrap_or_default() })
         }
         "fallback" => {
-            let Fallback { node } = checked(&fields, pointer, "policy fallback", &[], problems)?;
+            let Fallback { node } = read_object(&fields, pointer, "policy fallback", &[], problems)?;
             otherwise(OnFailure::Fallback { node })
         }
         "retry" => {
             let then = fields.shift_remove("then");
-            let retry: Retry = checked(&fields, pointer, "policy retry", &["then".to_owned()], problems)?;
+            let retry: Retry = read_object(&fields, pointer, "policy retry", &["then".to_owned()], problems)?;
             for (key, is_wrong, bounds) in [
                 ("count", !(1..=100).contains(&retry.count), "1 to 100"),
                 ("backoff", !(1.0..=10.0).contains(&retry.backoff), "1 to 10"),
@@ -183,8 +183,9 @@ fn read_policy(policy: &Value, pointer: &str, problems: &mut Vec<Problem>) -> Op
             Some(Policy { retry: Some(retry), otherwise: then.otherwise })
         }
         unknown => {
-            let nearest = suggestion(unknown, WORDS.into_iter());
-            let nearest = if nearest.is_empty() { format!("; the policies are {}", WORDS.join(", ")) } else { nearest };
+            let nearest = suggestion(unknown, POLICIES.into_iter());
+            let nearest =
+                if nearest.is_empty() { format!("; the policies are {}", POLICIES.join(", ")) } else { nearest };
             problems.push(Problem::error(pointer, format!("unknown policy '{unknown}'{nearest}")));
             None
         }

@@ -9,34 +9,34 @@ use crate::node::Node;
 use crate::outcome::{ErrorType, ExecutorOutcome, Failure};
 use crate::result::NodeResult;
 
-/// Returns the result of a graph. A graph that is not over gives its outputs so far, as a failure.
+/// Returns the result of a graph. An unfinished graph gives its outputs so far, and a failure.
 #[must_use]
 pub fn result(node: &Node, graph: &Graph, progress: &Progress) -> NodeResult {
     let input = progress.input.as_deref().cloned().unwrap_or_default();
     let failure = match progress.ended {
         Some(true) => None,
-        Some(false) => Some(why(progress)),
+        Some(false) => Some(first_failure(progress)),
         None => Some(Failure::new(ErrorType::Interrupted, "The graph was ended before it was done.")),
     };
     NodeResult::from_outcome(node, input, outcome(graph, progress, failure))
 }
 
 fn outcome(graph: &Graph, progress: &Progress, failure: Option<Failure>) -> ExecutorOutcome {
-    let last = graph.plan.last();
+    let final_step = graph.plan.final_step();
     let steps: Map<String, Value> =
-        progress.steps.iter().map(|step| (step.id.to_string(), Value::Object(of_step(step)))).collect();
-    let order: Vec<Value> = progress.began.iter().map(|step| step.as_str().into()).collect();
-    let output = progress.steps[last].output().cloned().unwrap_or_default();
+        progress.steps.iter().map(|step| (step.id.to_string(), Value::Object(step_fields(step)))).collect();
+    let order: Vec<Value> = progress.begun_steps.iter().map(|step| step.as_str().into()).collect();
+    let output = progress.steps[final_step].output().cloned().unwrap_or_default();
     ExecutorOutcome { output, failure, attributes: Map::new() }
         .with("steps", steps)
         .with("execution_order", order)
-        .with("final_step_id", graph.steps[last].id.as_str())
+        .with("final_step_id", graph.steps[final_step].id.as_str())
 }
 
-/// Returns the failure of the step that failed first, and the number of others that failed.
-fn why(progress: &Progress) -> Failure {
+/// Returns the failure of the first failed step, with the number of other failed steps.
+fn first_failure(progress: &Progress) -> Failure {
     let failed: Vec<(&StepProgress, &String)> = progress
-        .began
+        .begun_steps
         .iter()
         .filter_map(|id| progress.steps.iter().find(|step| step.id == *id))
         .filter_map(|step| match &step.status {
@@ -55,7 +55,7 @@ fn why(progress: &Progress) -> Failure {
     Failure::new(ErrorType::Step, format!("Step '{}' failed: {error}{others}", step.id))
 }
 
-fn of_step(step: &StepProgress) -> Map<String, Value> {
+fn step_fields(step: &StepProgress) -> Map<String, Value> {
     let mut fields = match step.result().map(serde_json::to_value) {
         Some(Ok(Value::Object(result))) => result,
         _ => Map::new(),
@@ -78,7 +78,7 @@ fn of_step(step: &StepProgress) -> Map<String, Value> {
         Status::Running { .. } => "running",
         Status::Waiting | Status::Again | Status::Fallback | Status::Delayed { .. } | Status::Returned => "waiting",
     };
-    if matches!(step.last.as_deref(), Some(StepOutcome::TimedOut | StepOutcome::Unknown))
+    if matches!(step.last_outcome.as_deref(), Some(StepOutcome::TimedOut | StepOutcome::Unknown))
         || !fields.contains_key("success")
     {
         fields.insert("success".to_owned(), false.into());

@@ -23,12 +23,12 @@ use tokio::net::unix::pipe::Sender;
 use super::NodeSettings;
 use crate::call::CallLimit;
 use crate::context::{CallContext, NodeEnvironment};
-use crate::node::{checked, schema_of};
+use crate::node::{read_object, schema_of};
 use crate::outcome::{ErrorType, ExecutorOutcome, Failure};
 use crate::template::TemplateValues;
 use capture::{Capture, CapturedText};
 
-/// Time that programs left running by an ended command may keep its output open.
+/// Time for which programs that an ended command left running may keep its output open.
 const OUTPUT_GRACE: Duration = Duration::from_millis(100);
 
 /// Runs one command line with bash; success is exit code 0, and the output is what it printed.
@@ -52,8 +52,8 @@ pub struct Bash {
 }
 
 impl NodeSettings for Bash {
-    fn read(own: &Map<String, Value>, common: &[String], problems: &mut Vec<Problem>) -> Option<Self> {
-        checked(own, "", "a bash node", common, problems)
+    fn read(fields: &Map<String, Value>, common_keys: &[String], problems: &mut Vec<Problem>) -> Option<Self> {
+        read_object(fields, "", "a bash node", common_keys, problems)
     }
 
     fn schema() -> Value {
@@ -69,27 +69,27 @@ impl NodeSettings for Bash {
     }
 
     async fn perform(&self, context: &CallContext<'_>) -> ExecutorOutcome {
-        let CallContext { call, limit, filling, node_environment, .. } = context;
-        let command = match command_of(self, filling) {
+        let CallContext { call, limit, template_values, node_environment, .. } = context;
+        let command = match command_line(self, template_values) {
             Ok(command) => command,
             Err(failure) => return failure.into(),
         };
         if let Some(host) = &self.host {
             let (step, time) = (call.family.clone(), limit.duration());
-            let running = crate::host::run(self, host, command, filling, node_environment, step, time);
+            let running = crate::host::run(self, host, command, template_values, node_environment, step, time);
             return tokio::select! {
                 outcome = running => outcome,
-                // Its time limit is that of the command over there, which then returns its output so far.
+                // The other machine enforces the time limit, and then returns the output so far.
                 () = call.interrupt.cancelled() => Failure::new(ErrorType::Interrupted, "The call was interrupted.").into(),
             };
         }
-        // It has to end its programs before it returns.
-        run(self, command, filling, node_environment, call.family.clone(), limit).await
+        // This function checks the limit itself, because it must end its programs before it returns.
+        run(self, command, template_values, node_environment, call.family.clone(), limit).await
     }
 }
 
 fn takes_unquoted_input(command: &str) -> bool {
-    // A template that quotes its value shows it in quotes.
+    // A placeholder that quotes its value puts the probe in quotes.
     struct Probe(Value);
     impl Lookup for Probe {
         fn get(&self, name: &str) -> Option<&Value> {
@@ -102,9 +102,9 @@ fn takes_unquoted_input(command: &str) -> bool {
 }
 
 /// Returns the command line of a call.
-fn command_of(bash: &Bash, filling: &TemplateValues) -> Result<String, Failure> {
-    match (&bash.command, filling.input()) {
-        (Some(command), _) => Ok(filling.text(command)),
+fn command_line(bash: &Bash, template_values: &TemplateValues) -> Result<String, Failure> {
+    match (&bash.command, template_values.input()) {
+        (Some(command), _) => Ok(template_values.text(command)),
         (None, Value::String(line)) => Ok(line.clone()),
         (None, _) => {
             let message = "The node has no command, so its input must be one, as a text.";
@@ -116,27 +116,27 @@ fn command_of(bash: &Bash, filling: &TemplateValues) -> Result<String, Failure> 
 async fn run(
     bash: &Bash,
     command: String,
-    filling: &TemplateValues,
+    template_values: &TemplateValues,
     node_environment: &NodeEnvironment,
     family: Option<String>,
-    cut: &CallLimit,
+    limit: &CallLimit,
 ) -> ExecutorOutcome {
-    let stdin = bash.stdin.as_deref().map(|stdin| filling.text(stdin));
+    let stdin = bash.stdin.as_deref().map(|stdin| template_values.text(stdin));
     let spec = PipedSpec {
         arguments: ["bash", "-c", &command].map(OsString::from).to_vec(),
-        folder: folder(bash.cwd.as_deref(), filling, node_environment),
-        environment: environment(&bash.env, filling, node_environment),
+        folder: folder(bash.cwd.as_deref(), template_values, node_environment),
+        environment: environment(&bash.env, template_values, node_environment),
         stdin: if stdin.is_some() { Stdin::Piped } else { Stdin::Nothing },
         family,
     };
     let mut piped = match node_environment.programs.start(spec).await {
         Ok(piped) => piped,
-        Err(error) => return ExecutorOutcome::from(not_started(&error)).with("command", command),
+        Err(error) => return ExecutorOutcome::from(spawn_failure(&error)).with("command", command),
     };
     let (mut out, mut err) = (Capture::new(piped.take_stdout()), Capture::new(piped.take_stderr()));
-    let feeding = feed(piped.take_stdin(), stdin.unwrap_or_default());
-    let over = {
-        let reading = async { tokio::join!(out.read(), err.read(), feeding) };
+    let writing = write_stdin(piped.take_stdin(), stdin.unwrap_or_default());
+    let program_outcome = {
+        let reading = async { tokio::join!(out.read(), err.read(), writing) };
         tokio::pin!(reading);
         let mut all_read = false;
         loop {
@@ -145,30 +145,31 @@ async fn run(
                     if !all_read {
                         let _ = tokio::time::timeout(OUTPUT_GRACE, &mut reading).await;
                     }
-                    break ProgramOutcome::ByItself(exit);
+                    break ProgramOutcome::Exited(exit);
                 }
-                failure = cut.reached() => break ProgramOutcome::Cut(failure),
+                failure = limit.wait_until_reached() => break ProgramOutcome::Stopped(failure),
                 _ = &mut reading, if !all_read => all_read = true,
             }
         }
     };
-    let (exit, survivors, cut) = match over {
-        ProgramOutcome::ByItself(exit) => (exit.ok(), Vec::new(), None),
-        ProgramOutcome::Cut(failure) => {
-            let ProcessEnd { exit, survivors } = end(piped, &mut out, &mut err).await;
+    let (exit, survivors, stop_failure) = match program_outcome {
+        ProgramOutcome::Exited(exit) => (exit.ok(), Vec::new(), None),
+        ProgramOutcome::Stopped(failure) => {
+            let ProcessEnd { exit, survivors } = end_program(piped, &mut out, &mut err).await;
             (exit, survivors, Some(failure))
         }
     };
-    outcome(command, &out, &err, exit, &survivors, cut)
+    outcome(command, &out, &err, exit, &survivors, stop_failure)
 }
 
 enum ProgramOutcome {
-    ByItself(std::io::Result<Exit>),
-    Cut(Failure),
+    Exited(std::io::Result<Exit>),
+    /// The limit of the call ended the program.
+    Stopped(Failure),
 }
 
-/// Ends a command, and captures the rest of its output.
-async fn end(piped: Piped, out: &mut Capture, err: &mut Capture) -> ProcessEnd {
+/// Ends a command, and captures its remaining output.
+async fn end_program(piped: Piped, out: &mut Capture, err: &mut Capture) -> ProcessEnd {
     let ending = piped.end(Some(Signal::TERM));
     let reading = async { tokio::join!(out.read(), err.read()) };
     tokio::pin!(ending, reading);
@@ -184,11 +185,11 @@ fn outcome(
     err: &Capture,
     exit: Option<Exit>,
     survivors: &[Survivor],
-    cut: Option<Failure>,
+    stop_failure: Option<Failure>,
 ) -> ExecutorOutcome {
-    let interrupted = cut.is_some();
+    let interrupted = stop_failure.is_some();
     let (out, err) = (out.text(), err.text());
-    let failure = cut.or_else(|| match exit {
+    let failure = stop_failure.or_else(|| match exit {
         Some(Exit { code: 0, .. }) => None,
         Some(Exit { signal: Some(signal), .. }) => {
             Some(Failure::new(ErrorType::ExitCode, format!("The command was ended by signal {signal}.")))
@@ -201,14 +202,14 @@ fn outcome(
     });
     let outcome = ExecutorOutcome { output: Value::Null, failure, attributes: Map::new() };
     let outcome = match out {
-        CapturedText::Whole(text) => outcome.printed(text),
-        CapturedText::Ends { head, tail, left_out } => outcome.printed_too_much(head, tail, left_out),
+        CapturedText::Whole(text) => outcome.with_output(text),
+        CapturedText::Ends { head, tail, omitted_bytes } => outcome.with_excess_output(head, tail, omitted_bytes),
     };
-    // Messages do not fail a successful command: a part of them has another name than the whole.
+    // A long standard error does not fail the command. Its ends have other names than a whole text.
     let outcome = match err {
         CapturedText::Whole(text) => outcome.with("stderr", text),
-        CapturedText::Ends { head, tail, left_out } => {
-            outcome.with("stderr_head", head).with("stderr_tail", tail).with("stderr_left_out", left_out)
+        CapturedText::Ends { head, tail, omitted_bytes } => {
+            outcome.with("stderr_head", head).with("stderr_tail", tail).with("stderr_left_out", omitted_bytes)
         }
     };
     let outcome = outcome
@@ -218,38 +219,45 @@ fn outcome(
     if survivors.is_empty() {
         return outcome;
     }
-    let named: Vec<Value> = survivors.iter().map(|left| format!("{} ({})", left.name, left.pid).into()).collect();
-    outcome.with("survivors", named)
+    let survivor_names: Vec<Value> =
+        survivors.iter().map(|left| format!("{} ({})", left.name, left.pid).into()).collect();
+    outcome.with("survivors", survivor_names)
 }
 
-/// Writes the command's standard input, and closes it. The command may ignore it.
-async fn feed(stdin: Option<Sender>, text: String) {
+/// Writes the command's standard input, and closes it. Ignores errors, because the command may not read it.
+async fn write_stdin(stdin: Option<Sender>, text: String) {
     if let Some(mut stdin) = stdin {
         let _ = stdin.write_all(text.as_bytes()).await;
     }
 }
 
-pub(super) fn not_started(error: &SpawnError) -> Failure {
+pub(super) fn spawn_failure(error: &SpawnError) -> Failure {
     use std::error::Error as _;
     let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
     Failure::new(ErrorType::NotStarted, format!("The program could not be started: {error}{cause}."))
 }
 
 /// Returns the working directory that a declaration names, relative to the workspace.
-pub(super) fn folder(declared: Option<&str>, filling: &TemplateValues, node_environment: &NodeEnvironment) -> PathBuf {
-    declared
-        .map_or_else(|| node_environment.folder.clone(), |folder| node_environment.folder.join(filling.text(folder)))
+pub(super) fn folder(
+    declared: Option<&str>,
+    template_values: &TemplateValues,
+    node_environment: &NodeEnvironment,
+) -> PathBuf {
+    declared.map_or_else(
+        || node_environment.folder.clone(),
+        |folder| node_environment.folder.join(template_values.text(folder)),
+    )
 }
 
 /// Returns the environment of a node's program.
 pub(super) fn environment(
     declared: &BTreeMap<String, String>,
-    filling: &TemplateValues,
+    template_values: &TemplateValues,
     node_environment: &NodeEnvironment,
 ) -> Vec<(OsString, OsString)> {
-    let own = declared.iter().map(|(name, value)| (name.into(), filling.text(value).into()));
-    // A later setting counts.
-    node_environment.environment.iter().cloned().chain(own).collect()
+    let declared_variables = declared.iter().map(|(name, value)| (name.into(), template_values.text(value).into()));
+    // A later value overrides an earlier one.
+    node_environment.environment.iter().cloned().chain(declared_variables).collect()
 }
 
 /// Returns the last non-empty line of a program's output, for an error.

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use steplatch_workflow::Problem;
 
 use super::NodeSettings;
-use crate::node::{checked, schema_of};
+use crate::node::{read_object, schema_of};
 
 /// Calls a function in Python syntax.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -24,8 +24,8 @@ pub struct Function {
 impl NodeSettings for Function {
     const IS_PERFORMED_HERE: bool = false;
 
-    fn read(own: &Map<String, Value>, common: &[String], problems: &mut Vec<Problem>) -> Option<Self> {
-        checked(own, "", "a function node", common, problems)
+    fn read(fields: &Map<String, Value>, common_keys: &[String], problems: &mut Vec<Problem>) -> Option<Self> {
+        read_object(fields, "", "a function node", common_keys, problems)
     }
 
     fn schema() -> Value {

@@ -17,11 +17,11 @@ use serde_json::{Map, Value};
 use steplatch_workflow::Problem;
 use tokio::sync::OnceCell;
 
-pub(crate) use body::{Bounded, read};
+pub(crate) use body::{BoundedBody, read_body};
 
 use super::NodeSettings;
 use crate::context::CallContext;
-use crate::node::{checked, schema_of};
+use crate::node::{read_object, schema_of};
 use crate::outcome::{ErrorType, ExecutorOutcome, Failure};
 use crate::secrets;
 use crate::template::TemplateValues;
@@ -80,8 +80,8 @@ pub enum Method {
 }
 
 impl NodeSettings for Http {
-    fn read(own: &Map<String, Value>, common: &[String], problems: &mut Vec<Problem>) -> Option<Self> {
-        let http: Self = checked(own, "", "an http node", common, problems)?;
+    fn read(fields: &Map<String, Value>, common_keys: &[String], problems: &mut Vec<Problem>) -> Option<Self> {
+        let http: Self = read_object(fields, "", "an http node", common_keys, problems)?;
         if http.json.is_some() && http.body.is_some() {
             problems.push(Problem::error("/body", "a request has 'json' or 'body', not both"));
         }
@@ -93,29 +93,29 @@ impl NodeSettings for Http {
     }
 
     async fn perform(&self, context: &CallContext<'_>) -> ExecutorOutcome {
-        let CallContext { limit, filling, web, .. } = context;
-        limit.bound(run(self, filling, web)).await
+        let CallContext { limit, template_values, http_client, .. } = context;
+        limit.run_within(run(self, template_values, http_client)).await
     }
 }
 
-/// The HTTP client that all nodes share, created on first use: reading the system's certificates takes a while, and
-/// nodes that need no network work without them.
+/// The HTTP client that all nodes share. It is created on first use, because reading the system's certificates takes
+/// time and may fail.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct HttpClient(Arc<OnceCell<Client>>);
 
 impl HttpClient {
     pub(crate) async fn client(&self) -> Result<&Client, Failure> {
-        let made = self.0.get_or_try_init(async || {
-            let made = tokio::task::spawn_blocking(client).await;
-            made.map_err(|error| error.to_string())?.map_err(|error| unreachable(&error).message)
+        let shared = self.0.get_or_try_init(async || {
+            let built = tokio::task::spawn_blocking(build_client).await;
+            built.map_err(|error| error.to_string())?.map_err(|error| connection_failure(&error).message)
         });
         let message = |message| format!("The HTTP client could not be set up. {message}");
-        made.await.map_err(|error: String| Failure::new(ErrorType::NotStarted, message(error)))
+        shared.await.map_err(|error: String| Failure::new(ErrorType::NotStarted, message(error)))
     }
 }
 
-/// Proxies are those of the environment, as everywhere.
-fn client() -> reqwest::Result<Client> {
+/// Builds the client, with the proxies of the environment.
+fn build_client() -> reqwest::Result<Client> {
     // Only the first installation takes effect; later calls get the same provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
     Client::builder()
@@ -125,47 +125,51 @@ fn client() -> reqwest::Result<Client> {
         .build()
 }
 
-/// A request that repeats at every redirect.
+/// A request, which every redirect changes.
 struct Request {
     method: reqwest::Method,
     url: Url,
     headers: HeaderMap,
-    /// Headers that are for the first origin only.
-    private: Vec<HeaderName>,
+    /// Headers that only the first origin receives.
+    private_headers: Vec<HeaderName>,
     body: Option<Vec<u8>>,
     body_is_private: bool,
 }
 
-async fn run(http: &Http, filling: &TemplateValues, web: &HttpClient) -> ExecutorOutcome {
-    match exchange(http, filling, web).await {
+async fn run(http: &Http, template_values: &TemplateValues, http_client: &HttpClient) -> ExecutorOutcome {
+    match exchange(http, template_values, http_client).await {
         Ok(outcome) => outcome,
         Err(failure) => failure.into(),
     }
 }
 
-async fn exchange(http: &Http, filling: &TemplateValues, web: &HttpClient) -> Result<ExecutorOutcome, Failure> {
-    let client = web.client().await?;
-    let mut request = Request::from_template(http, filling)?;
+async fn exchange(
+    http: &Http,
+    template_values: &TemplateValues,
+    http_client: &HttpClient,
+) -> Result<ExecutorOutcome, Failure> {
+    let client = http_client.client().await?;
+    let mut request = Request::from_template(http, template_values)?;
     let mut redirects = 0;
     let response = loop {
         let response = request.send(client).await?;
-        let Some(target) = target(&response, &request.url) else { break response };
+        let Some(target) = redirect_target(&response, &request.url) else { break response };
         if redirects == http.max_redirects {
             break response;
         }
         redirects += 1;
-        request.follow(response.status(), target?)?;
+        request.redirect_to(response.status(), target?)?;
     };
     let status = response.status();
     let headers = headers_as_json(response.headers());
     let is_json = content_type(response.headers()).is_some_and(|kind| is_json(&kind));
     let body = match request.method {
-        reqwest::Method::HEAD => Bounded::default(),
-        _ => read(response, http.max_bytes as usize).await.map_err(|error| unreachable(&error))?,
+        reqwest::Method::HEAD => BoundedBody::default(),
+        _ => read_body(response, http.max_bytes as usize).await.map_err(|error| connection_failure(&error))?,
     };
     let text = String::from_utf8_lossy(&body.bytes).into_owned();
     let output = match body.is_cut {
-        // A part is not a value.
+        // An incomplete body is not a value.
         true => Value::Null,
         false if is_json => serde_json::from_str(&text).unwrap_or(Value::String(text)),
         false => text.into(),
@@ -188,23 +192,23 @@ async fn exchange(http: &Http, filling: &TemplateValues, web: &HttpClient) -> Re
 }
 
 impl Request {
-    fn from_template(http: &Http, filling: &TemplateValues) -> Result<Self, Failure> {
+    fn from_template(http: &Http, template_values: &TemplateValues) -> Result<Self, Failure> {
         let invalid = |message: String| Failure::new(ErrorType::InvalidInput, message);
-        let url = filling.url(&http.url);
+        let url = template_values.url(&http.url);
         let url: Url = url.parse().map_err(|error| invalid(format!("'{url}' is not a URL: {error}.")))?;
         if !matches!(url.scheme(), "http" | "https") {
             return Err(invalid(format!("A URL begins with http: or https:, not with {}:.", url.scheme())));
         }
         let mut headers = HeaderMap::new();
-        let mut private = vec![reqwest::header::AUTHORIZATION, reqwest::header::COOKIE];
+        let mut private_headers = vec![reqwest::header::AUTHORIZATION, reqwest::header::COOKIE];
         for (name, template) in &http.headers {
             let invalid_part = |what: &str| invalid(format!("{what} of header '{name}' cannot be sent."));
-            let value = filling.text(template);
+            let value = template_values.text(template);
             let mut value: HeaderValue = value.parse().map_err(|_| invalid_part("The value"))?;
             let name: HeaderName = name.parse().map_err(|_| invalid_part("The name"))?;
             if has_secret(&template.as_str().into()) {
                 value.set_sensitive(true);
-                private.push(name.clone());
+                private_headers.push(name.clone());
             }
             headers.insert(name, value);
         }
@@ -212,14 +216,14 @@ impl Request {
             (Some(json), _) => {
                 let json_type = HeaderValue::from_static("application/json");
                 headers.entry(reqwest::header::CONTENT_TYPE).or_insert(json_type);
-                Some(filling.value(json).to_string().into_bytes())
+                Some(template_values.value(json).to_string().into_bytes())
             }
-            (None, Some(text)) => Some(filling.text(text).into_bytes()),
+            (None, Some(text)) => Some(template_values.text(text).into_bytes()),
             (None, None) => None,
         };
         let body_is_private = http.json.as_ref().is_some_and(has_secret)
             || http.body.as_deref().is_some_and(|body| has_secret(&body.into()));
-        Ok(Self { method: method(http.method), url, headers, private, body, body_is_private })
+        Ok(Self { method: method(http.method), url, headers, private_headers, body, body_is_private })
     }
 
     async fn send(&self, client: &Client) -> Result<Response, Failure> {
@@ -227,11 +231,11 @@ impl Request {
         if let Some(body) = &self.body {
             request = request.body(body.clone());
         }
-        request.send().await.map_err(|error| unreachable(&error))
+        request.send().await.map_err(|error| connection_failure(&error))
     }
 
     /// Changes the request to the target of a redirect, see RFC 9110, 15.4.
-    fn follow(&mut self, status: StatusCode, target: Url) -> Result<(), Failure> {
+    fn redirect_to(&mut self, status: StatusCode, target: Url) -> Result<(), Failure> {
         let becomes_get = match status {
             StatusCode::SEE_OTHER => self.method != reqwest::Method::HEAD,
             StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND => self.method == reqwest::Method::POST,
@@ -248,7 +252,7 @@ impl Request {
                 let message = format!("The server redirects the request to {host}, but it contains a secret.");
                 return Err(Failure::new(ErrorType::Connection, message));
             }
-            for name in &self.private {
+            for name in &self.private_headers {
                 self.headers.remove(name);
             }
         }
@@ -274,13 +278,13 @@ fn method(method: Method) -> reqwest::Method {
 }
 
 /// Returns the target of a response, if it redirects.
-fn target(response: &Response, from: &Url) -> Option<Result<Url, Failure>> {
+fn redirect_target(response: &Response, base: &Url) -> Option<Result<Url, Failure>> {
     if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
         return None;
     }
     let location = response.headers().get(LOCATION)?.to_str().ok()?;
     let invalid_url = |_| Failure::new(ErrorType::Protocol, "The server redirects to something that is no URL.");
-    Some(from.join(location).map_err(invalid_url).and_then(|url| match url.scheme() {
+    Some(base.join(location).map_err(invalid_url).and_then(|url| match url.scheme() {
         "http" | "https" => Ok(url),
         other => Err(Failure::new(ErrorType::Protocol, format!("The server redirects to a URL of scheme {other}."))),
     }))
@@ -306,8 +310,8 @@ fn is_json(kind: &str) -> bool {
     kind == "application/json" || kind.ends_with("+json")
 }
 
-/// Returns the reason for a missing answer. Leaves out the URL: the caller has it, and it may contain a secret.
-pub(crate) fn unreachable(error: &reqwest::Error) -> Failure {
+/// Returns the failure of a connection. Omits the URL, which may contain a secret.
+pub(crate) fn connection_failure(error: &reqwest::Error) -> Failure {
     let mut causes = Vec::new();
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {

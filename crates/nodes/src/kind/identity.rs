@@ -7,7 +7,7 @@ use steplatch_workflow::Problem;
 
 use super::NodeSettings;
 use crate::context::CallContext;
-use crate::node::{checked, schema_of};
+use crate::node::{read_object, schema_of};
 use crate::outcome::ExecutorOutcome;
 
 /// Returns its input.
@@ -15,8 +15,8 @@ use crate::outcome::ExecutorOutcome;
 pub struct Identity {}
 
 impl NodeSettings for Identity {
-    fn read(own: &Map<String, Value>, common: &[String], problems: &mut Vec<Problem>) -> Option<Self> {
-        checked(own, "", "an identity node", common, problems)
+    fn read(fields: &Map<String, Value>, common_keys: &[String], problems: &mut Vec<Problem>) -> Option<Self> {
+        read_object(fields, "", "an identity node", common_keys, problems)
     }
 
     fn schema() -> Value {

@@ -1,8 +1,8 @@
 //! LLM nodes, which query a model behind an OpenAI-compatible endpoint.
 //!
-//! Speaks the chat completions of <https://platform.openai.com/docs/api-reference/chat>, which most model servers
-//! support. Repeats a request to a busy endpoint, unless the caller has a part of an answer already: that part would
-//! arrive twice.
+//! Uses the chat completions of <https://platform.openai.com/docs/api-reference/chat>, which most model servers
+//! support. A request to a busy endpoint is repeated, unless the caller has already received a part of an answer, which
+//! would arrive twice.
 
 mod answer;
 mod stream;
@@ -16,21 +16,23 @@ use serde_json::{Map, Value, json};
 use steplatch_workflow::Problem;
 
 use super::NodeSettings;
-use super::http::{self, HttpClient, content_type, read, unreachable};
+use super::http::{self, HttpClient, connection_failure, content_type, read_body};
 use crate::call::{CallLimit, OnText};
 use crate::context::CallContext;
-use crate::node::{Seconds, checked, schema_of};
+use crate::node::{Seconds, read_object, schema_of};
 use crate::nodes::as_text;
 use crate::outcome::{ErrorType, ExecutorOutcome, Failure};
 use crate::template::TemplateValues;
 use answer::Answer;
-use stream::{Events, StreamError};
+use stream::{EventParser, StreamError};
 
-/// Maximum delay that an endpoint may request before a retry; a longer one fails the call.
+/// Maximum delay that an endpoint may request before a retry; a longer delay fails the call.
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(120);
 
-/// Maximum bytes of an answer, and of an endpoint's error.
+/// Maximum bytes of an answer.
 const MAX_ANSWER_BYTES: usize = 16 << 20;
+
+/// Maximum bytes of an endpoint's error.
 const MAX_ERROR_BYTES: usize = 16 << 10;
 
 /// Asks a model behind an OpenAI-compatible endpoint; the output is the text of its answer.
@@ -73,8 +75,8 @@ fn one_second() -> Seconds {
 }
 
 impl NodeSettings for Llm {
-    fn read(own: &Map<String, Value>, common: &[String], problems: &mut Vec<Problem>) -> Option<Self> {
-        checked(own, "", "an llm node", common, problems)
+    fn read(fields: &Map<String, Value>, common_keys: &[String], problems: &mut Vec<Problem>) -> Option<Self> {
+        read_object(fields, "", "an llm node", common_keys, problems)
     }
 
     fn schema() -> Value {
@@ -82,34 +84,34 @@ impl NodeSettings for Llm {
     }
 
     async fn perform(&self, context: &CallContext<'_>) -> ExecutorOutcome {
-        let CallContext { call, limit, filling, web, .. } = context;
-        run(self, filling, web, call.on_text.as_ref(), limit).await
+        let CallContext { call, limit, template_values, http_client, .. } = context;
+        run(self, template_values, http_client, call.on_text.as_ref(), limit).await
     }
 }
 
 async fn run(
     llm: &Llm,
-    filling: &TemplateValues,
-    web: &HttpClient,
+    template_values: &TemplateValues,
+    http_client: &HttpClient,
     on_text: Option<&OnText>,
-    cut: &CallLimit,
+    limit: &CallLimit,
 ) -> ExecutorOutcome {
-    let mut asking = Asking { llm, web, on_text, answer: Answer::default(), attempts: 0 };
-    let failure = match asking.request(filling) {
+    let mut query = ModelQuery { llm, http_client, on_text, answer: Answer::default(), attempts: 0 };
+    let failure = match query.build_request(template_values) {
         Err(failure) => Some(failure),
         Ok(request) => tokio::select! {
-            asked = asking.ask(&request, filling) => asked.err(),
-            failure = cut.reached() => Some(failure),
+            result = query.send(&request, template_values) => result.err(),
+            failure = limit.wait_until_reached() => Some(failure),
         },
     };
-    let Asking { answer, attempts, .. } = asking;
+    let ModelQuery { answer, attempts, .. } = query;
     answer.into_outcome(failure).with("attempts", attempts)
 }
 
-/// One request, repeated until an answer.
-struct Asking<'a> {
+/// One query of a model, repeated until the endpoint answers.
+struct ModelQuery<'a> {
     llm: &'a Llm,
-    web: &'a HttpClient,
+    http_client: &'a HttpClient,
     on_text: Option<&'a OnText>,
     answer: Answer,
     attempts: u32,
@@ -117,20 +119,20 @@ struct Asking<'a> {
 
 /// Failure of one attempt.
 enum AttemptError {
-    /// A retry is possible, after the time that the endpoint named.
-    Busy(Failure, Option<Duration>),
-    ForGood(Failure),
+    /// A retry is possible, after the delay that the endpoint requests, if any.
+    Transient(Failure, Option<Duration>),
+    Permanent(Failure),
 }
 
-impl Asking<'_> {
-    fn request(&self, filling: &TemplateValues) -> Result<Value, Failure> {
+impl ModelQuery<'_> {
+    fn build_request(&self, template_values: &TemplateValues) -> Result<Value, Failure> {
         let mut messages = Vec::new();
         if let Some(system) = &self.llm.system {
-            messages.push(json!({"role": "system", "content": filling.text(system)}));
+            messages.push(json!({"role": "system", "content": template_values.text(system)}));
         }
-        match (&self.llm.prompt, filling.input()) {
-            (Some(prompt), _) => messages.push(json!({"role": "user", "content": filling.text(prompt)})),
-            (None, Value::Array(given)) if given.iter().all(is_message) => messages.extend(given.iter().cloned()),
+        match (&self.llm.prompt, template_values.input()) {
+            (Some(prompt), _) => messages.push(json!({"role": "user", "content": template_values.text(prompt)})),
+            (None, Value::Array(list)) if list.iter().all(is_message) => messages.extend(list.iter().cloned()),
             (None, Value::Array(_)) => {
                 let message = "A list of messages has objects with 'role' and 'content' in it, and nothing else.";
                 return Err(Failure::new(ErrorType::InvalidInput, message));
@@ -140,7 +142,7 @@ impl Asking<'_> {
         let mut request = Map::new();
         request.insert("model".into(), self.llm.model.as_str().into());
         request.insert("messages".into(), messages.into());
-        request.extend(filling.map(&self.llm.options));
+        request.extend(template_values.map(&self.llm.options));
         if self.llm.stream {
             request.insert("stream".into(), true.into());
             request.entry("stream_options").or_insert_with(|| json!({"include_usage": true}));
@@ -148,16 +150,16 @@ impl Asking<'_> {
         Ok(request.into())
     }
 
-    async fn ask(&mut self, request: &Value, filling: &TemplateValues) -> Result<(), Failure> {
+    async fn send(&mut self, request: &Value, template_values: &TemplateValues) -> Result<(), Failure> {
         let mut delay = self.llm.retry_delay.duration();
         loop {
             self.attempts += 1;
-            let (failure, named) = match self.attempt(request, filling).await {
+            let (failure, requested_delay) = match self.attempt(request, template_values).await {
                 Ok(()) => return Ok(()),
-                Err(AttemptError::ForGood(failure)) => return Err(failure),
-                Err(AttemptError::Busy(failure, named)) => (failure, named),
+                Err(AttemptError::Permanent(failure)) => return Err(failure),
+                Err(AttemptError::Transient(failure, requested_delay)) => (failure, requested_delay),
             };
-            let wait = named.unwrap_or(delay);
+            let wait = requested_delay.unwrap_or(delay);
             if self.attempts > u32::from(self.llm.retries) || wait > MAX_RETRY_DELAY {
                 return Err(failure);
             }
@@ -166,25 +168,25 @@ impl Asking<'_> {
         }
     }
 
-    async fn attempt(&mut self, request: &Value, filling: &TemplateValues) -> Result<(), AttemptError> {
-        let url = format!("{}/chat/completions", filling.url(&self.llm.base_url).trim_end_matches('/'));
-        let client = self.web.client().await.map_err(AttemptError::ForGood)?;
-        let mut asked = client.post(url).header("content-type", "application/json").body(request.to_string());
+    async fn attempt(&mut self, request: &Value, template_values: &TemplateValues) -> Result<(), AttemptError> {
+        let url = format!("{}/chat/completions", template_values.url(&self.llm.base_url).trim_end_matches('/'));
+        let client = self.http_client.client().await.map_err(AttemptError::Permanent)?;
+        let mut builder = client.post(url).header("content-type", "application/json").body(request.to_string());
         if let Some(key) = &self.llm.api_key {
-            asked = asked.bearer_auth(filling.text(key));
+            builder = builder.bearer_auth(template_values.text(key));
         }
         // Repeating a request costs money, but is otherwise harmless.
-        let response = asked.send().await.map_err(|error| match unreachable(&error) {
-            failure if error.is_builder() => AttemptError::ForGood(failure),
-            failure => AttemptError::Busy(failure, None),
+        let response = builder.send().await.map_err(|error| match connection_failure(&error) {
+            failure if error.is_builder() => AttemptError::Permanent(failure),
+            failure => AttemptError::Transient(failure, None),
         })?;
         let status = response.status();
         if !status.is_success() {
-            return Err(refused(status, response).await);
+            return Err(refusal_error(status, response).await);
         }
         let is_stream = content_type(response.headers()).as_deref() == Some("text/event-stream");
         if is_stream {
-            self.follow(response).await.map_err(AttemptError::ForGood)
+            self.read_stream(response).await.map_err(AttemptError::Permanent)
         } else {
             self.read_whole(response).await
         }
@@ -192,15 +194,16 @@ impl Asking<'_> {
 
     /// Reads an answer that comes in one piece.
     async fn read_whole(&mut self, response: Response) -> Result<(), AttemptError> {
-        let body =
-            read(response, MAX_ANSWER_BYTES).await.map_err(|error| AttemptError::Busy(unreachable(&error), None))?;
+        let body = read_body(response, MAX_ANSWER_BYTES)
+            .await
+            .map_err(|error| AttemptError::Transient(connection_failure(&error), None))?;
         if body.is_cut {
-            return Err(AttemptError::ForGood(too_large()));
+            return Err(AttemptError::Permanent(too_large()));
         }
         let answered = serde_json::from_slice(&body.bytes).ok().filter(|answer| self.answer.read(answer));
         if answered.is_none() {
             let message = "The endpoint answered something that is not a chat completion; look at base_url.";
-            return Err(AttemptError::ForGood(Failure::new(ErrorType::Protocol, message)));
+            return Err(AttemptError::Permanent(Failure::new(ErrorType::Protocol, message)));
         }
         if let Some(on_text) = self.on_text {
             on_text(self.answer.text());
@@ -209,10 +212,10 @@ impl Asking<'_> {
     }
 
     /// Reads an answer that comes in pieces.
-    async fn follow(&mut self, mut response: Response) -> Result<(), Failure> {
-        let mut events = Events::default();
-        while let Some(chunk) = response.chunk().await.map_err(|error| http::unreachable(&error))? {
-            for event in events.push(&chunk).map_err(|StreamError::LineTooLong| too_large())? {
+    async fn read_stream(&mut self, mut response: Response) -> Result<(), Failure> {
+        let mut parser = EventParser::default();
+        while let Some(chunk) = response.chunk().await.map_err(|error| http::connection_failure(&error))? {
+            for event in parser.push(&chunk).map_err(|StreamError::LineTooLong| too_large())? {
                 if event == "[DONE]" {
                     return Ok(());
                 }
@@ -250,19 +253,19 @@ fn too_large() -> Failure {
     Failure::new(ErrorType::TooLarge, format!("The answer is longer than {MAX_ANSWER_BYTES} bytes."))
 }
 
-/// Returns the error of a refused request, and true if a retry is possible.
-async fn refused(status: StatusCode, response: Response) -> AttemptError {
-    let named = retry_after(&response);
-    let body = read(response, MAX_ERROR_BYTES).await.unwrap_or_default();
+/// Returns the error of a refused request.
+async fn refusal_error(status: StatusCode, response: Response) -> AttemptError {
+    let requested_delay = retry_after(&response);
+    let body = read_body(response, MAX_ERROR_BYTES).await.unwrap_or_default();
     let text = String::from_utf8_lossy(&body.bytes).into_owned();
     let error = serde_json::from_str::<Value>(&text).ok().and_then(|body| body.get("error").cloned());
     let reason = error.as_ref().map_or_else(|| text.trim().chars().take(500).collect(), error_message);
     let colon = if reason.is_empty() { "." } else { ": " };
     let failure = Failure::new(ErrorType::Status, format!("The endpoint answered {}{colon}{reason}", status.as_u16()));
     if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() {
-        AttemptError::Busy(failure, named)
+        AttemptError::Transient(failure, requested_delay)
     } else {
-        AttemptError::ForGood(failure)
+        AttemptError::Permanent(failure)
     }
 }
 
@@ -271,13 +274,13 @@ fn error_message(error: &Value) -> String {
     message.map_or_else(|| error.to_string(), str::to_owned)
 }
 
-/// Returns the time for which an endpoint wants no further request: seconds, or a date (RFC 9110, 10.2.3).
+/// Returns the delay before a retry that the endpoint requests: seconds, or a date (RFC 9110, 10.2.3).
 fn retry_after(response: &Response) -> Option<Duration> {
-    let named = response.headers().get(reqwest::header::RETRY_AFTER)?.to_str().ok()?.trim();
-    if let Ok(seconds) = named.parse::<f64>() {
+    let header = response.headers().get(reqwest::header::RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = header.parse::<f64>() {
         return Duration::try_from_secs_f64(seconds).ok();
     }
-    let date = jiff::fmt::rfc2822::parse(named).ok()?;
+    let date = jiff::fmt::rfc2822::parse(header).ok()?;
     let wait = date.timestamp().duration_since(jiff::Timestamp::now());
     Some(Duration::try_from(wait).unwrap_or_default())
 }

@@ -19,7 +19,7 @@ pub(crate) use servers::Servers;
 
 use super::NodeSettings;
 use crate::context::{CallContext, NodeEnvironment};
-use crate::node::{checked, schema_of};
+use crate::node::{read_object, schema_of};
 use crate::outcome::{ErrorType, ExecutorOutcome, Failure};
 use crate::template::TemplateValues;
 
@@ -75,11 +75,11 @@ pub struct McpAddress {
 }
 
 impl NodeSettings for Mcp {
-    fn read(own: &Map<String, Value>, common: &[String], problems: &mut Vec<Problem>) -> Option<Self> {
-        let server = read_server(own.get("server"), problems);
-        let mcp = checked(own, "", "an mcp node", common, problems);
-        // This module's own message is better than the reader's: it names the two forms that the server may have.
-        if server.is_none() && own.contains_key("server") {
+    fn read(fields: &Map<String, Value>, common_keys: &[String], problems: &mut Vec<Problem>) -> Option<Self> {
+        let server = read_server(fields.get("server"), problems);
+        let mcp = read_object(fields, "", "an mcp node", common_keys, problems);
+        // The message of `read_server` is better than that of `read_object`: it names both forms of a server.
+        if server.is_none() && fields.contains_key("server") {
             return None;
         }
         mcp
@@ -90,9 +90,9 @@ impl NodeSettings for Mcp {
     }
 
     async fn perform(&self, context: &CallContext<'_>) -> ExecutorOutcome {
-        let CallContext { limit, filling, servers, node_environment, .. } = context;
+        let CallContext { limit, template_values, servers, node_environment, .. } = context;
         // The future that connects to a server is large; boxed, so that other calls do not reserve its size.
-        limit.bound(Box::pin(run(self, filling, servers, node_environment))).await
+        limit.run_within(Box::pin(run(self, template_values, servers, node_environment))).await
     }
 }
 
@@ -101,10 +101,10 @@ fn read_server(declared: Option<&Value>, problems: &mut Vec<Problem>) -> Option<
     let message = "a server has a 'command', or a 'url'";
     match declared? {
         Value::Object(fields) if fields.contains_key("command") => {
-            checked::<McpProgram>(fields, pointer, "a server", &[], problems).map(McpServer::Program)
+            read_object::<McpProgram>(fields, pointer, "a server", &[], problems).map(McpServer::Program)
         }
         Value::Object(fields) if fields.contains_key("url") => {
-            checked::<McpAddress>(fields, pointer, "a server", &[], problems).map(McpServer::Address)
+            read_object::<McpAddress>(fields, pointer, "a server", &[], problems).map(McpServer::Address)
         }
         _ => {
             problems.push(Problem::error(pointer, message));
@@ -115,11 +115,11 @@ fn read_server(declared: Option<&Value>, problems: &mut Vec<Problem>) -> Option<
 
 async fn run(
     mcp: &Mcp,
-    filling: &TemplateValues,
+    template_values: &TemplateValues,
     servers: &Servers,
     node_environment: &NodeEnvironment,
 ) -> ExecutorOutcome {
-    match call(mcp, filling, servers, node_environment).await {
+    match call(mcp, template_values, servers, node_environment).await {
         Ok(outcome) => outcome,
         Err(failure) => failure.into(),
     }
@@ -127,13 +127,13 @@ async fn run(
 
 async fn call(
     mcp: &Mcp,
-    filling: &TemplateValues,
+    template_values: &TemplateValues,
     servers: &Servers,
     node_environment: &NodeEnvironment,
 ) -> Result<ExecutorOutcome, Failure> {
-    let (tool, args) = requested_call(mcp, filling)?;
+    let (tool, args) = requested_call(mcp, template_values)?;
     let params = CallToolRequestParams::new(tool.clone()).with_arguments(args.clone());
-    let server = servers.get(&mcp.server, filling, node_environment).await?;
+    let server = servers.get(&mcp.server, template_values, node_environment).await?;
     let outcome = match server.call(params).await {
         Ok(result) => outcome(result),
         Err(ServiceError::McpError(error)) => {
@@ -154,11 +154,11 @@ async fn call(
 }
 
 /// Returns the tool of the call, and its arguments.
-fn requested_call(mcp: &Mcp, filling: &TemplateValues) -> Result<(String, Map<String, Value>), Failure> {
+fn requested_call(mcp: &Mcp, template_values: &TemplateValues) -> Result<(String, Map<String, Value>), Failure> {
     let invalid = |message: &str| Failure::new(ErrorType::InvalidInput, message);
     let Some(tool) = &mcp.tool else {
         let message = "The node names no tool, so its input must be {\"tool\": …, \"args\": {…}}.";
-        let Value::Object(fields) = filling.input() else { return Err(invalid(message)) };
+        let Value::Object(fields) = template_values.input() else { return Err(invalid(message)) };
         let tool = fields.get("tool").and_then(Value::as_str).ok_or_else(|| invalid(message))?;
         let args = match fields.get("args") {
             Some(Value::Object(args)) => args.clone(),
@@ -167,8 +167,8 @@ fn requested_call(mcp: &Mcp, filling: &TemplateValues) -> Result<(String, Map<St
         };
         return Ok((tool.to_owned(), args));
     };
-    let args = match (&mcp.args, filling.input()) {
-        (Some(args), _) => filling.map(args),
+    let args = match (&mcp.args, template_values.input()) {
+        (Some(args), _) => template_values.map(args),
         (None, Value::Object(input)) => input.clone(),
         (None, Value::Null) => Map::new(),
         (None, _) => return Err(invalid("The node names no arguments, so its input must be an object with them.")),
@@ -177,7 +177,7 @@ fn requested_call(mcp: &Mcp, filling: &TemplateValues) -> Result<(String, Map<St
 }
 
 fn outcome(result: CallToolResult) -> ExecutorOutcome {
-    let text: Vec<&str> = result.content.iter().filter_map(text_of).collect();
+    let text: Vec<&str> = result.content.iter().filter_map(block_text).collect();
     let text = text.join("\n");
     let failure = (result.is_error == Some(true)).then(|| {
         let message = if text.is_empty() { "The tool failed and did not say why.".to_owned() } else { text.clone() };
@@ -188,7 +188,7 @@ fn outcome(result: CallToolResult) -> ExecutorOutcome {
     ExecutorOutcome { output, failure, attributes: Map::new() }.with("content", content)
 }
 
-fn text_of(block: &ContentBlock) -> Option<&str> {
+fn block_text(block: &ContentBlock) -> Option<&str> {
     match block {
         ContentBlock::Text(text) => Some(&text.text),
         ContentBlock::Resource(resource) => match &resource.resource {

@@ -12,7 +12,7 @@ use steplatch_workflow::{DialogueScript, Problem};
 use super::NodeSettings;
 use super::bash::folder;
 use crate::context::NodeEnvironment;
-use crate::node::{checked, schema_of};
+use crate::node::{read_object, schema_of};
 use crate::outcome::Failure;
 use crate::template::TemplateValues;
 
@@ -55,8 +55,8 @@ pub enum Ready {
 impl NodeSettings for Pty {
     const IS_PERFORMED_HERE: bool = false;
 
-    fn read(own: &Map<String, Value>, common: &[String], problems: &mut Vec<Problem>) -> Option<Self> {
-        let pty: Self = checked(own, "", "a pty node", common, problems)?;
+    fn read(fields: &Map<String, Value>, common_keys: &[String], problems: &mut Vec<Problem>) -> Option<Self> {
+        let pty: Self = read_object(fields, "", "a pty node", common_keys, problems)?;
         if let Ready::Pattern(pattern) = &pty.ready
             && let Err(error) = Pattern::new(pattern)
         {
@@ -67,7 +67,7 @@ impl NodeSettings for Pty {
             problems.extend(
                 dialogue_problems
                     .into_iter()
-                    .map(|one| Problem { pointer: format!("/dialogue{}", one.pointer), ..one }),
+                    .map(|problem| Problem { pointer: format!("/dialogue{}", problem.pointer), ..problem }),
             );
             return None;
         }
@@ -85,10 +85,10 @@ impl Pty {
         &self,
         node_environment: &NodeEnvironment,
     ) -> Result<(PathBuf, BTreeMap<String, String>), Failure> {
-        // The component that types its answers requests their secrets.
+        // The component that types the dialogue's answers resolves their secrets.
         let declared = serde_json::to_value(Self { dialogue: None, ..self.clone() }).unwrap_or_default();
-        let filling = TemplateValues::new(&declared, &Value::Null, &*node_environment.secrets).await?;
-        let environment = self.env.iter().map(|(name, value)| (name.clone(), filling.text(value))).collect();
-        Ok((folder(self.cwd.as_deref(), &filling, node_environment), environment))
+        let template_values = TemplateValues::new(&declared, &Value::Null, &*node_environment.secrets).await?;
+        let environment = self.env.iter().map(|(name, value)| (name.clone(), template_values.text(value))).collect();
+        Ok((folder(self.cwd.as_deref(), &template_values, node_environment), environment))
     }
 }

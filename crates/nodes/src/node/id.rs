@@ -16,6 +16,7 @@ pub struct NodeId(String);
 #[error("'{0}' is not an id: a letter, then letters, digits, '_' or '-', 64 in all at most")]
 pub struct InvalidNodeId(String);
 
+/// Maximum length of an id.
 const MAX_ID_BYTES: usize = 64;
 
 impl NodeId {
@@ -30,9 +31,9 @@ impl FromStr for NodeId {
     type Err = InvalidNodeId;
 
     fn from_str(text: &str) -> Result<Self, InvalidNodeId> {
-        let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-        let begins = text.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic());
-        if begins && text.len() <= MAX_ID_BYTES && text.bytes().all(word) {
+        let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+        let begins_with_letter = text.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic());
+        if begins_with_letter && text.len() <= MAX_ID_BYTES && text.bytes().all(is_allowed) {
             Ok(Self(text.to_owned()))
         } else {
             Err(InvalidNodeId(text.chars().take(80).collect()))

@@ -25,7 +25,7 @@ pub(super) struct Common {
 }
 
 impl Node {
-    /// Reads a declaration and checks everything that needs nothing else.
+    /// Parses a declaration and checks it without its context.
     ///
     /// # Errors
     /// Returns every problem, each with a JSON pointer.
@@ -71,81 +71,81 @@ fn parse(document: &Value, problems: &mut Vec<Problem>) -> Option<Node> {
         }
     };
     let common_keys = keys::<Common>();
-    let of_all = |key: &String| common_keys.contains(key);
-    let (common, own): (Map<String, Value>, Map<String, Value>) =
-        fields.clone().into_iter().filter(|(key, _)| key != "type").partition(|(key, _)| of_all(key));
-    let common: Option<Common> = checked(&common, "", "a node", &[], problems);
-    let kind = kind.read(&own, &common_keys, problems);
+    let is_common = |key: &String| common_keys.contains(key);
+    let (common, own_fields): (Map<String, Value>, Map<String, Value>) =
+        fields.clone().into_iter().filter(|(key, _)| key != "type").partition(|(key, _)| is_common(key));
+    let common: Option<Common> = read_object(&common, "", "a node", &[], problems);
+    let kind = kind.read(&own_fields, &common_keys, problems);
     let Common { id, description, timeout } = common?;
     Some(Node { id, description, timeout, kind: kind? })
 }
 
-/// Reads an object as a `T`: its keys are those that `T` has, and `besides`, which are only suggested.
-pub(crate) fn checked<T: DeserializeOwned + JsonSchema>(
+/// Reads an object as a `T`, and reports all problems. An error about an unknown key may suggest a key of `T` or one of
+/// `suggested_keys`.
+pub(crate) fn read_object<T: DeserializeOwned + JsonSchema>(
     fields: &Map<String, Value>,
     pointer: &str,
-    what: &str,
-    besides: &[String],
+    subject: &str,
+    suggested_keys: &[String],
     problems: &mut Vec<Problem>,
 ) -> Option<T> {
-    let known = keys::<T>();
-    let mut right = Map::new();
+    let known_keys = keys::<T>();
+    let mut valid_fields = Map::new();
     for (key, value) in fields {
-        if !known.contains(key) {
-            let candidates = known.iter().chain(besides).map(String::as_str);
-            let message = format!("unknown key '{key}' in {what}{}", suggestion_or_known(key, candidates));
-            problems.push(Problem::error(format!("{pointer}/{}", escaped(key)), message));
+        if !known_keys.contains(key) {
+            let candidates = known_keys.iter().chain(suggested_keys).map(String::as_str);
+            let message = format!("unknown key '{key}' in {subject}{}", suggestion_or_known(key, candidates));
+            problems.push(Problem::error(format!("{pointer}/{}", escape_key(key)), message));
         } else if !value.is_null() {
-            right.insert(key.clone(), value.clone());
+            valid_fields.insert(key.clone(), value.clone());
         }
     }
-    let mut is_right = true;
+    let mut is_valid = true;
     loop {
-        let error = match serde_path_to_error::deserialize(Value::Object(right.clone())) {
-            Ok(read) if is_right => return Some(read),
+        let error = match serde_path_to_error::deserialize(Value::Object(valid_fields.clone())) {
+            Ok(read) if is_valid => return Some(read),
             Ok(_) => return None,
             Err(error) => error,
         };
-        let place = place(error.path());
+        let suffix = json_pointer(error.path());
         let message = error.inner().to_string().replace('`', "'");
         if message.contains("did not match any variant") {
-            // The checks of its parts, one by one, have reported their problems.
+            // The check of each variant has already reported its problems.
             return None;
         }
         if let Some(missing) = message.strip_prefix("missing field ")
-            && place.is_empty()
+            && suffix.is_empty()
         {
-            // An earlier check has reported a present and wrong field already; its removal makes further problems
-            // visible.
-            let is_there = fields.get(missing.trim_matches('\'')).is_some_and(|value| !value.is_null());
-            if !is_there {
+            // A present field was invalid: it has been reported, and removed to find further problems.
+            let is_present = fields.get(missing.trim_matches('\'')).is_some_and(|value| !value.is_null());
+            if !is_present {
                 problems.push(Problem::error(pointer, format!("{missing} is missing")));
             }
             return None;
         }
-        is_right = false;
-        problems.push(Problem::error(format!("{pointer}{place}"), message));
-        let key = place.split('/').nth(1).map(|key| key.replace("~1", "/").replace("~0", "~"));
-        if key.is_none_or(|key| right.shift_remove(&key).is_none()) {
+        is_valid = false;
+        problems.push(Problem::error(format!("{pointer}{suffix}"), message));
+        let key = suffix.split('/').nth(1).map(|key| key.replace("~1", "/").replace("~0", "~"));
+        if key.is_none_or(|key| valid_fields.shift_remove(&key).is_none()) {
             return None;
         }
     }
 }
 
-fn place(path: &Path) -> String {
-    let mut place = String::new();
+fn json_pointer(path: &Path) -> String {
+    let mut pointer = String::new();
     for segment in path {
         match segment {
-            Segment::Seq { index } => place.push_str(&format!("/{index}")),
-            Segment::Map { key } => place.push_str(&format!("/{}", escaped(key))),
+            Segment::Seq { index } => pointer.push_str(&format!("/{index}")),
+            Segment::Map { key } => pointer.push_str(&format!("/{}", escape_key(key))),
             Segment::Enum { .. } | Segment::Unknown => {}
         }
     }
-    place
+    pointer
 }
 
 /// Writes a key as a part of a JSON pointer (RFC 6901).
-fn escaped(key: &str) -> String {
+fn escape_key(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
 

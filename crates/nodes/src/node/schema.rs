@@ -9,11 +9,11 @@ use crate::kind::NodeType;
 
 /// Returns the JSON Schema (2020-12) of a node's declaration.
 ///
-/// A declaration without errors for [`Node::parse`](super::Node::parse) fits it; a schema does not check patterns and
-/// the order of steps.
+/// The schema accepts every declaration that [`Node::parse`](super::Node::parse) accepts. It does not check patterns
+/// and the order of steps.
 #[must_use]
 pub fn schema() -> Value {
-    let kinds: Vec<Value> = NodeType::ALL.iter().map(|(kind, word)| of_kind(*kind, word)).collect();
+    let kinds: Vec<Value> = NodeType::ALL.iter().map(|(kind, word)| kind_schema(*kind, word)).collect();
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Node",
@@ -21,27 +21,27 @@ pub fn schema() -> Value {
     })
 }
 
-fn of_kind(kind: NodeType, word: &str) -> Value {
-    let own = kind.schema();
+fn kind_schema(kind: NodeType, word: &str) -> Value {
+    let settings = kind.schema();
     let common = schema_of::<Common>();
     let mut properties = Map::new();
     properties.insert("type".to_owned(), json!({"const": word}));
     let mut required = vec![json!("id"), json!("type")];
-    for part in [&common, &own] {
+    for part in [&common, &settings] {
         properties.extend(part["properties"].as_object().cloned().unwrap_or_default());
         required.extend(part["required"].as_array().into_iter().flatten().filter(|key| *key != "id").cloned());
     }
     json!({
         "type": "object",
-        "description": own["description"],
+        "description": settings["description"],
         "properties": properties,
         "required": required,
         "additionalProperties": false
     })
 }
 
-/// Returns the schema of an object of a policy.
-pub(crate) fn with_word<T: JsonSchema>(word: &str) -> Value {
+/// Returns the schema of a policy in object form.
+pub(crate) fn policy_object_schema<T: JsonSchema>(word: &str) -> Value {
     let mut schema = schema_of::<T>();
     let mut properties = Map::new();
     properties.insert("policy".to_owned(), json!({"const": word}));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// A time that something may take, or waits: seconds as a number, from 0 to a day.
+/// A duration in a declaration: a number of seconds, from 0 to a day.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize)]
 #[serde(transparent)]
 pub struct Seconds(f64);
@@ -19,13 +19,13 @@ impl Seconds {
     /// The maximum: a day.
     pub(crate) const MAX: Self = Self(MAX_SECONDS);
 
-    /// Returns a duration; `None` if the number is negative, more than a day, or not finite.
+    /// Returns the duration of `seconds`; `None` if the number is negative, more than a day, or not finite.
     #[must_use]
     pub fn new(seconds: f64) -> Option<Self> {
         (0.0..=MAX_SECONDS).contains(&seconds).then_some(Self(seconds))
     }
 
-    /// Returns the time.
+    /// Returns the duration.
     #[must_use]
     pub fn duration(self) -> Duration {
         Duration::from_secs_f64(self.0)

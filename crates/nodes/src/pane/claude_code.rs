@@ -1,75 +1,76 @@
 //! The reader of Claude Code's panes.
 //!
 //! Answers and uses of tools begin with a bullet (`●`, `⏺`), results of tools with `⎿`, thoughts with `✻ Thinking…`,
-//! typed input with `>`. While it works, a line ends in `esc to interrupt)`; otherwise there is a prompt in a frame.
+//! typed input with `>`. While the program works, a line ends in `esc to interrupt)`; otherwise there is a prompt in a
+//! frame.
 
-use super::frame::{Block, blocks, is_rule, is_selection};
-use super::{PaneMatch, Reading, SectionKind};
+use super::frame::{Block, is_rule, is_selection, split_blocks};
+use super::{Reading, SectionBuilder, SectionKind};
 
 pub(super) fn read(pane: &str) -> Reading {
-    let mut found = PaneMatch::default();
-    let (mut prompts, mut busy, mut asked) = (false, false, false);
-    let blocks = blocks(pane);
+    let mut builder = SectionBuilder::default();
+    let (mut has_prompt, mut is_working, mut has_question) = (false, false, false);
+    let blocks = split_blocks(pane);
     let open_question = open_question(&blocks);
     for (index, block) in blocks.iter().enumerate() {
         match block {
             Block::Framed(lines) if is_selection(lines) => {
-                asked = true;
-                found.begin(SectionKind::Question, lines.join("\n").trim());
-                found.close();
+                has_question = true;
+                builder.begin_section(SectionKind::Question, lines.join("\n").trim());
+                builder.close_section();
             }
             Block::Framed(lines) if is_prompt(lines) => {
-                found.close();
-                prompts = true;
+                builder.close_section();
+                has_prompt = true;
             }
             // A greeting, or a message of the program itself.
-            Block::Framed(_) => found.close(),
+            Block::Framed(_) => builder.close_section(),
             Block::Line(line) if open_question.is_some_and(|begin| index >= begin) => {
-                asked = true;
-                match found.kind() {
-                    Some(SectionKind::Question) => found.line(line),
-                    _ => found.begin(SectionKind::Question, line.trim()),
+                has_question = true;
+                match builder.open_kind() {
+                    Some(SectionKind::Question) => builder.add_line(line),
+                    _ => builder.begin_section(SectionKind::Question, line.trim()),
                 }
             }
             Block::Line(line) => {
                 if is_busy(line) {
-                    busy = true;
-                    found.begin(SectionKind::Status, line.trim());
-                    found.close();
-                } else if prompts && !line.trim().is_empty() {
+                    is_working = true;
+                    builder.begin_section(SectionKind::Status, line.trim());
+                    builder.close_section();
+                } else if has_prompt && !line.trim().is_empty() {
                     // Hints below the prompt.
-                    found.close();
+                    builder.close_section();
                 } else {
-                    read_line(line, &mut found);
+                    read_line(line, &mut builder);
                 }
             }
         }
     }
-    found.finish(prompts && !busy && !asked)
+    builder.finish(has_prompt && !is_working && !has_question)
 }
 
-fn read_line(line: &str, found: &mut PaneMatch) {
-    let outer = !line.starts_with("  ");
+fn read_line(line: &str, builder: &mut SectionBuilder) {
+    let is_unindented = !line.starts_with("  ");
     let trimmed = line.trim_start();
     if is_rule(line) {
-        found.close();
-    } else if let Some(text) = after(trimmed, &['●', '⏺']).filter(|_| outer) {
+        builder.close_section();
+    } else if let Some(text) = strip_sign(trimmed, &['●', '⏺']).filter(|_| is_unindented) {
         let kind = if is_tool(text) { SectionKind::ToolCall } else { SectionKind::Text };
-        found.begin(kind, text);
-    } else if let Some(text) = after(trimmed, &['⎿']) {
-        found.begin(SectionKind::ToolResult, text);
-    } else if let Some(text) = after(trimmed, &['✻', '✽', '∴']).filter(|_| outer) {
-        found.begin(SectionKind::Thinking, text);
-    } else if let Some(text) = after(trimmed, &['>', '❯']).filter(|_| outer) {
-        found.begin(SectionKind::Input, text);
+        builder.begin_section(kind, text);
+    } else if let Some(text) = strip_sign(trimmed, &['⎿']) {
+        builder.begin_section(SectionKind::ToolResult, text);
+    } else if let Some(text) = strip_sign(trimmed, &['✻', '✽', '∴']).filter(|_| is_unindented) {
+        builder.begin_section(SectionKind::Thinking, text);
+    } else if let Some(text) = strip_sign(trimmed, &['>', '❯']).filter(|_| is_unindented) {
+        builder.begin_section(SectionKind::Input, text);
     } else {
-        found.line(line);
+        builder.add_line(line);
     }
 }
 
-fn after<'l>(line: &'l str, signs: &[char]) -> Option<&'l str> {
-    let rest = line.strip_prefix(signs)?;
-    rest.strip_prefix([' ', '\u{a0}']).map(str::trim_start)
+fn strip_sign<'l>(line: &'l str, signs: &[char]) -> Option<&'l str> {
+    let following = line.strip_prefix(signs)?;
+    following.strip_prefix([' ', '\u{a0}']).map(str::trim_start)
 }
 
 /// Returns whether a text is a tool with its arguments: `Read(src/lib.rs)`, `github - search (MCP)(…)`.
@@ -77,8 +78,8 @@ fn is_tool(text: &str) -> bool {
     let name = text.split('(').next().unwrap_or_default();
     let words = name.trim_end().split(' ').count();
     let is_name = name.chars().all(|character| character.is_alphanumeric() || "_-: .".contains(character));
-    let capital = name.chars().next().is_some_and(char::is_uppercase);
-    text.contains('(') && is_name && ((capital && words == 1) || text.contains("(MCP)"))
+    let is_capitalized = name.chars().next().is_some_and(char::is_uppercase);
+    text.contains('(') && is_name && ((is_capitalized && words == 1) || text.contains("(MCP)"))
 }
 
 fn is_busy(line: &str) -> bool {
@@ -101,12 +102,13 @@ fn open_question(blocks: &[Block<'_>]) -> Option<usize> {
         })
         .take(30)
         .collect();
-    let (begin, _) = *tail.iter().find(|(_, line)| {
+    let (question_start, _) = *tail.iter().find(|(_, line)| {
         let line = line.trim();
         line.starts_with("Do you want") || line.starts_with("Would you like")
     })?;
-    let behind: Vec<&str> = tail.iter().filter(|(index, _)| *index >= begin).map(|(_, line)| *line).collect();
+    let question_lines: Vec<&str> =
+        tail.iter().filter(|(index, _)| *index >= question_start).map(|(_, line)| *line).collect();
     // The subject of the question is above it, below a rule.
-    let rule = tail.iter().find(|(index, line)| *index < begin && is_rule(line));
-    is_selection(&behind).then_some(rule.map_or(begin, |(index, _)| index + 1))
+    let rule = tail.iter().find(|(index, line)| *index < question_start && is_rule(line));
+    is_selection(&question_lines).then_some(rule.map_or(question_start, |(index, _)| index + 1))
 }

@@ -1,76 +1,76 @@
 //! The reader of Gemini CLI's panes.
 //!
 //! Answers begin with `✦`, uses of tools are in frames that begin with the sign of their state, typed input begins with
-//! `>`. While it works, a spinner of dots turns in a line; otherwise there is a prompt in a frame.
+//! `>`. While the program works, a spinner of dots turns in a line; otherwise there is a prompt in a frame.
 
-use super::frame::{Block, blocks, is_selection};
-use super::{PaneMatch, Reading, SectionKind};
+use super::frame::{Block, is_selection, split_blocks};
+use super::{Reading, SectionBuilder, SectionKind};
 
-/// The signs of a tool's state: done, at it, waiting, asking, cancelled, failed.
-const STATES: [char; 8] = ['✔', '✓', '⊷', '⊶', 'o', '?', '-', 'x'];
+/// Signs of a tool's state: done, running, waiting, asking, cancelled, failed.
+const STATE_SIGNS: [char; 8] = ['✔', '✓', '⊷', '⊶', 'o', '?', '-', 'x'];
 
 pub(super) fn read(pane: &str) -> Reading {
-    let mut found = PaneMatch::default();
-    let (mut prompts, mut busy, mut asked) = (false, false, false);
-    for block in blocks(pane) {
+    let mut builder = SectionBuilder::default();
+    let (mut has_prompt, mut is_working, mut has_question) = (false, false, false);
+    for block in split_blocks(pane) {
         match block {
             Block::Framed(lines) if is_selection(&lines) => {
-                asked = true;
-                found.begin(SectionKind::Question, lines.join("\n").trim());
-                found.close();
+                has_question = true;
+                builder.begin_section(SectionKind::Question, lines.join("\n").trim());
+                builder.close_section();
             }
             Block::Framed(lines) if is_prompt(&lines) => {
-                found.close();
-                prompts = true;
+                builder.close_section();
+                has_prompt = true;
             }
-            Block::Framed(lines) => tools(&lines, &mut found),
+            Block::Framed(lines) => read_tools(&lines, &mut builder),
             Block::Line(line) if is_busy(line) => {
-                busy = true;
-                found.begin(SectionKind::Status, line.trim());
-                found.close();
+                is_working = true;
+                builder.begin_section(SectionKind::Status, line.trim());
+                builder.close_section();
             }
             // The line below the prompt: folder, sandbox, model.
-            Block::Line(_) if prompts => {}
-            Block::Line(line) => read_line(line, &mut found),
+            Block::Line(_) if has_prompt => {}
+            Block::Line(line) => read_line(line, &mut builder),
         }
     }
-    found.finish(prompts && !busy && !asked)
+    builder.finish(has_prompt && !is_working && !has_question)
 }
 
-fn read_line(line: &str, found: &mut PaneMatch) {
+fn read_line(line: &str, builder: &mut SectionBuilder) {
     let trimmed = line.trim_start();
     let indent = line.len() - trimmed.len();
     if let Some(text) = trimmed.strip_prefix("✦ ") {
-        found.begin(SectionKind::Text, text);
+        builder.begin_section(SectionKind::Text, text);
     } else if let Some(text) = trimmed.strip_prefix("> ").filter(|_| indent <= 1) {
-        found.begin(SectionKind::Input, text);
+        builder.begin_section(SectionKind::Input, text);
     } else {
-        found.line(line);
+        builder.add_line(line);
     }
 }
 
 /// Adds a frame with uses of tools, each with its result below. Other frames belong to the program itself.
-fn tools(lines: &[&str], found: &mut PaneMatch) {
-    found.close();
+fn read_tools(lines: &[&str], builder: &mut SectionBuilder) {
+    builder.close_section();
     let mut in_tool = false;
     for line in lines {
         let trimmed = line.trim_start();
-        let state = trimmed.chars().next().filter(|first| STATES.contains(first));
+        let state = trimmed.chars().next().filter(|first| STATE_SIGNS.contains(first));
         let name = state.and_then(|state| trimmed[state.len_utf8()..].strip_prefix("  "));
         match name.map(str::trim) {
             Some(name) if name.starts_with(|first: char| first.is_uppercase()) => {
-                found.begin(SectionKind::ToolCall, name);
-                found.close();
+                builder.begin_section(SectionKind::ToolCall, name);
+                builder.close_section();
                 in_tool = true;
             }
-            _ if in_tool && found.kind().is_none() && !trimmed.is_empty() => {
-                found.begin(SectionKind::ToolResult, trimmed);
+            _ if in_tool && builder.open_kind().is_none() && !trimmed.is_empty() => {
+                builder.begin_section(SectionKind::ToolResult, trimmed);
             }
-            _ if in_tool && found.kind().is_some() => found.line(line),
+            _ if in_tool && builder.open_kind().is_some() => builder.add_line(line),
             _ => {}
         }
     }
-    found.close();
+    builder.close_section();
 }
 
 /// Returns whether a line reports current work: it begins with a spinner of dots.

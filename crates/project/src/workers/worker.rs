@@ -38,36 +38,36 @@ pub enum WorkerStarter {
         /// The arguments that make it a worker.
         arguments: Vec<OsString>,
     },
-    /// By this source, each over a stream: for simulations.
+    /// From a source that returns a stream to each worker; for simulations.
     Given(Arc<dyn WorkerSource>),
-    /// None: this process executes no functions.
+    /// Not at all: this process executes no functions.
     Disabled,
 }
 
-/// A source of workers that are no child processes.
+/// A source of workers that are not child processes.
 pub trait WorkerSource: fmt::Debug + Send + Sync {
     /// Starts a worker, and returns the stream to it. The worker ends with the stream.
     ///
     /// # Errors
-    /// If its start fails.
+    /// If the worker does not start.
     fn start(&self) -> io::Result<UnixStream>;
 }
 
-/// A worker that no longer answers.
+/// Error of a worker that ended or became unresponsive.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("{why}")]
+#[error("{reason}")]
 pub struct WorkerExited {
-    why: String,
-    busy_with_this: bool,
+    reason: String,
+    was_executing_request: bool,
     overran: bool,
 }
 
 impl WorkerExited {
-    fn new(why: impl Into<String>) -> Self {
-        Self { why: why.into(), busy_with_this: false, overran: false }
+    fn new(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), was_executing_request: false, overran: false }
     }
 
-    /// Returns the error for an answer that does not match the request.
+    /// Returns the error for a reply that does not match the request.
     pub(super) fn mismatched_reply(reply: &Reply) -> Self {
         let reply: String = format!("{reply:?}").chars().take(200).collect();
         Self::new(format!("the reply of a worker does not match the request: {reply}"))
@@ -76,61 +76,64 @@ impl WorkerExited {
     /// Returns whether the worker was executing this request when it ended, rather than an earlier one.
     #[must_use]
     pub fn was_busy_with_this(&self) -> bool {
-        self.busy_with_this
+        self.was_executing_request
     }
 
     /// Returns whether the request exceeded its time in one operation that the interpreter does not interrupt.
     #[must_use]
     pub fn overran(&self) -> bool {
-        self.overran && self.busy_with_this
+        self.overran && self.was_executing_request
     }
 }
 
-/// A running worker. The drop of this ends its process.
+/// A running worker. Dropping it ends the process.
 #[derive(Debug)]
 pub(super) struct Worker {
-    questions: mpsc::UnboundedSender<WorkerRequest>,
-    known: Arc<WorkerStatus>,
-    /// True if it is for executions that have never overrun their time.
+    requests: mpsc::UnboundedSender<WorkerRequest>,
+    status: Arc<WorkerStatus>,
+    /// True if files that have exceeded their time limit must not use the worker.
     is_reserved: bool,
 }
 
 /// The state of a worker that other tasks see.
 #[derive(Debug, Default)]
 struct WorkerStatus {
-    gone: AtomicBool,
-    open: AtomicUsize,
+    has_ended: AtomicBool,
+    pending_requests: AtomicUsize,
+    /// Bytes in use at the last reply.
     memory: AtomicUsize,
-    /// Since when it is busy with the current request.
-    at_it: Mutex<Option<Instant>>,
+    /// Start of the current request, if there is one.
+    busy_since: Mutex<Option<Instant>>,
 }
 
-/// The streams to a worker and from it.
+/// The stream to a worker.
 type WorkerInput = Box<dyn AsyncWrite + Send + Unpin>;
+
+/// The stream from a worker.
 type WorkerOutput = Box<dyn AsyncRead + Send + Unpin>;
 
-/// Receiver of the answer, if there is one.
+/// Sender of the reply to the caller, if the caller waits for one.
 type ReplySender = Option<oneshot::Sender<Result<Reply, WorkerExited>>>;
 
 struct WorkerRequest {
     ask: Ask,
-    times: Times,
-    answer: ReplySender,
+    silence_limits: SilenceLimits,
+    reply_sender: ReplySender,
     /// Set once the worker has started this request.
-    begun: Arc<AtomicBool>,
+    has_begun: Arc<AtomicBool>,
 }
 
-/// Time limits of a worker's silence during a request.
+/// Time limits of a worker that sends no output during a request.
 #[derive(Debug, Clone, Copy)]
-struct Times {
-    /// Of processor time, between two signs of life. The interpreter checks it between operations, so one that exceeds
-    /// it is a single operation.
+struct SilenceLimits {
+    /// Limit of processor time without output. The interpreter checks the function's limit between operations, so only
+    /// a single operation exceeds it.
     computing: Duration,
-    /// Of wall-clock time, also on an overloaded machine.
+    /// Limit of wall-clock time, sufficient on an overloaded machine.
     silence: Duration,
 }
 
-impl Times {
+impl SilenceLimits {
     fn for_ask(ask: &Ask, limits: &Limits) -> Self {
         let computing = match ask {
             // A replay may be slower than the first execution.
@@ -141,11 +144,11 @@ impl Times {
     }
 }
 
-/// A request without an answer.
+/// A request that waits for its reply.
 struct PendingRequest {
-    times: Times,
-    answer: ReplySender,
-    begun: Arc<AtomicBool>,
+    silence_limits: SilenceLimits,
+    reply_sender: ReplySender,
+    has_begun: Arc<AtomicBool>,
 }
 
 impl Worker {
@@ -168,7 +171,7 @@ impl Worker {
                 let mut child = Command::new(program)
                     .args(arguments)
                     .current_dir("/")
-                    // It needs no environment variables, and gets none.
+                    // The worker needs no environment variables.
                     .env_clear()
                     .stdin(Stdio::piped())
                     .stdout(Stdio::piped())
@@ -181,50 +184,55 @@ impl Worker {
                 (Some(child), Box::new(input), Box::new(output))
             }
         };
-        let (questions, asked) = mpsc::unbounded_channel();
-        let known = Arc::new(WorkerStatus::default());
-        tokio::spawn(Task::new(child, input, output, known.clone()).run(asked));
-        Ok(Self { questions, known, is_reserved })
+        let (requests, request_receiver) = mpsc::unbounded_channel();
+        let status = Arc::new(WorkerStatus::default());
+        tokio::spawn(Task::new(child, input, output, status.clone()).run(request_receiver));
+        Ok(Self { requests, status, is_reserved })
     }
 
     pub(super) fn is_gone(&self) -> bool {
-        self.known.gone.load(Ordering::Relaxed)
+        self.status.has_ended.load(Ordering::Relaxed)
     }
 
     pub(super) fn is_reserved(&self) -> bool {
         self.is_reserved
     }
 
-    /// Returns the number of requests without an answer.
-    pub(super) fn open(&self) -> usize {
-        self.known.open.load(Ordering::Relaxed)
+    /// Returns the number of requests without a reply.
+    pub(super) fn pending_requests(&self) -> usize {
+        self.status.pending_requests.load(Ordering::Relaxed)
     }
 
-    /// Returns the bytes of memory that it had in use at its last answer.
+    /// Returns the bytes of memory that the worker had in use at its last reply.
     pub(super) fn memory(&self) -> usize {
-        self.known.memory.load(Ordering::Relaxed)
+        self.status.memory.load(Ordering::Relaxed)
     }
 
-    /// Returns whether it has been busy with one request for longer than other requests wait for it.
+    /// Returns whether the worker has been busy with one request for longer than [`BUSY_TIMEOUT`].
     pub(super) fn is_held_up(&self) -> bool {
-        let at_it = self.known.at_it.lock();
-        at_it.is_some_and(|since| since.elapsed() > BUSY_TIMEOUT)
+        let busy_since = self.status.busy_since.lock();
+        busy_since.is_some_and(|since| since.elapsed() > BUSY_TIMEOUT)
     }
 
-    /// Sends a request and waits for the answer; `limits` say how long the worker may be silent. `None` when the worker
-    /// is busy with another request for so long that the caller should use another worker.
+    /// Sends a request and waits for the reply. `limits` determine the time for which the worker may be silent. Returns
+    /// `None` if another request keeps the worker busy for too long; the caller should use another worker.
     pub(super) async fn ask(&self, ask: Ask, limits: &Limits) -> Result<Option<Reply>, WorkerExited> {
-        let (answer, mut answered) = oneshot::channel();
-        let begun = Arc::new(AtomicBool::new(false));
-        let times = Times::for_ask(&ask, limits);
-        self.put(WorkerRequest { ask, times, answer: Some(answer), begun: begun.clone() });
+        let (reply_sender, mut reply_receiver) = oneshot::channel();
+        let has_begun = Arc::new(AtomicBool::new(false));
+        let silence_limits = SilenceLimits::for_ask(&ask, limits);
+        self.send(WorkerRequest {
+            ask,
+            silence_limits,
+            reply_sender: Some(reply_sender),
+            has_begun: has_begun.clone(),
+        });
         loop {
             tokio::select! {
-                answered = &mut answered => {
-                    return answered.unwrap_or_else(|_| Err(WorkerExited::new("the worker ended"))).map(Some);
+                reply = &mut reply_receiver => {
+                    return reply.unwrap_or_else(|_| Err(WorkerExited::new("the worker ended"))).map(Some);
                 }
                 () = tokio::time::sleep(BUSY_TIMEOUT) => {
-                    if !begun.load(Ordering::Relaxed) && self.is_held_up() {
+                    if !has_begun.load(Ordering::Relaxed) && self.is_held_up() {
                         return Ok(None);
                     }
                 }
@@ -235,63 +243,73 @@ impl Worker {
     /// Makes the worker forget an execution.
     pub(super) fn forget(&self, execution: u64) {
         let ask = Ask::Forget { execution };
-        let times = Times::for_ask(&ask, &Limits::default());
-        self.put(WorkerRequest { ask, times, answer: None, begun: Arc::default() });
+        let silence_limits = SilenceLimits::for_ask(&ask, &Limits::default());
+        self.send(WorkerRequest { ask, silence_limits, reply_sender: None, has_begun: Arc::default() });
     }
 
-    fn put(&self, question: WorkerRequest) {
-        self.known.open.fetch_add(1, Ordering::Relaxed);
-        // A worker that has ended drops the request, which closes its answer channel.
-        let _ = self.questions.send(question);
+    fn send(&self, request: WorkerRequest) {
+        self.status.pending_requests.fetch_add(1, Ordering::Relaxed);
+        // A worker that has ended drops the request, which closes its reply channel.
+        let _ = self.requests.send(request);
     }
 }
 
 /// The task that owns a worker's process.
 struct Task {
-    /// None for a worker that is no child process.
+    /// `None` for a worker that is not a child process.
     child: Option<Child>,
-    conversation: WorkerProtocol,
-    /// Requests without an answer, in the order of sending.
-    open: VecDeque<PendingRequest>,
-    /// Written by a separate task: a busy worker does not read, and a writing worker needs a reader of its output.
-    lines: mpsc::UnboundedSender<Vec<u8>>,
-    heard: mpsc::Receiver<String>,
-    /// The time of its last sign of life, or of the first request after it was idle.
-    sign: Instant,
-    /// Time of its next check, if it remains silent.
-    look_at: Instant,
-    /// The processor time that it had used at the first check since.
-    used: Option<Duration>,
-    known: Arc<WorkerStatus>,
+    protocol: WorkerProtocol,
+    /// Requests without a reply, in the order of sending.
+    pending: VecDeque<PendingRequest>,
+    /// A separate task writes these lines, because writing blocks while the worker is busy.
+    input_lines: mpsc::UnboundedSender<Vec<u8>>,
+    output_lines: mpsc::Receiver<String>,
+    /// Time of the last output, or of the first request after the worker was idle.
+    silent_since: Instant,
+    /// Time of the next check, if the worker remains silent.
+    next_check: Instant,
+    /// Processor time that the worker had used at the first check of this silence.
+    initial_processor_time: Option<Duration>,
+    status: Arc<WorkerStatus>,
 }
 
 impl Task {
-    fn new(child: Option<Child>, input: WorkerInput, output: WorkerOutput, known: Arc<WorkerStatus>) -> Self {
-        let (lines, to_write) = mpsc::unbounded_channel();
-        let (read, heard) = mpsc::channel(1);
-        tokio::spawn(write(input, to_write));
-        tokio::spawn(listen(output, read));
-        let (conversation, open) = (WorkerProtocol::new(), VecDeque::new());
+    fn new(child: Option<Child>, input: WorkerInput, output: WorkerOutput, status: Arc<WorkerStatus>) -> Self {
+        let (input_lines, input_receiver) = mpsc::unbounded_channel();
+        let (output_sender, output_lines) = mpsc::channel(1);
+        tokio::spawn(write_lines(input, input_receiver));
+        tokio::spawn(read_lines(output, output_sender));
+        let (protocol, pending) = (WorkerProtocol::new(), VecDeque::new());
         let now = Instant::now();
-        Self { child, conversation, open, lines, heard, sign: now, look_at: now, used: None, known }
+        Self {
+            child,
+            protocol,
+            pending,
+            input_lines,
+            output_lines,
+            silent_since: now,
+            next_check: now,
+            initial_processor_time: None,
+            status,
+        }
     }
 
-    async fn run(mut self, mut asked: mpsc::UnboundedReceiver<WorkerRequest>) {
+    async fn run(mut self, mut requests: mpsc::UnboundedReceiver<WorkerRequest>) {
         let mut overran = false;
         let reason = loop {
             tokio::select! {
-                question = asked.recv() => match question {
-                    Some(question) => self.ask(question),
+                request = requests.recv() => match request {
+                    Some(request) => self.ask(request),
                     // All senders of requests were dropped.
                     None => return,
                 },
-                line = self.heard.recv() => match line.map(|line| self.handle_line(&line)) {
+                line = self.output_lines.recv() => match line.map(|line| self.handle_line(&line)) {
                     Some(Ok(())) => {}
                     Some(Err(error)) => break WorkerError::from(error).to_string(),
-                    None => break self.reason().await,
+                    None => break self.wait_for_exit().await,
                 },
-                () = tokio::time::sleep_until(self.look_at), if !self.open.is_empty() => match self.look() {
-                    Silence::Borne => {}
+                () = tokio::time::sleep_until(self.next_check), if !self.pending.is_empty() => match self.check_silence() {
+                    Silence::Tolerated => {}
                     Silence::Computing(limit) => {
                         overran = true;
                         let seconds = limit.as_secs_f64();
@@ -303,14 +321,18 @@ impl Task {
                 }
             }
         };
-        self.known.gone.store(true, Ordering::Relaxed);
+        self.status.has_ended.store(true, Ordering::Relaxed);
         if let Some(child) = &mut self.child {
             let _ = child.start_kill();
         }
-        // The end of the channel notifies the other waiting requests.
-        for (at, PendingRequest { answer, .. }) in self.open.drain(..).enumerate() {
-            if let Some(answer) = answer {
-                let _ = answer.send(Err(WorkerExited { why: reason.clone(), busy_with_this: at == 0, overran }));
+        // Requests that are still in the channel fail when the channel is dropped.
+        for (index, PendingRequest { reply_sender, .. }) in self.pending.drain(..).enumerate() {
+            if let Some(reply_sender) = reply_sender {
+                let _ = reply_sender.send(Err(WorkerExited {
+                    reason: reason.clone(),
+                    was_executing_request: index == 0,
+                    overran,
+                }));
             }
         }
         if let Some(child) = &mut self.child {
@@ -318,8 +340,8 @@ impl Task {
         }
     }
 
-    /// Waits for the end of the worker and returns its reason.
-    async fn reason(&mut self) -> String {
+    /// Waits for the exit of the worker and returns the reason.
+    async fn wait_for_exit(&mut self) -> String {
         let Some(child) = &mut self.child else { return "the worker ended".to_owned() };
         match child.wait().await {
             Ok(status) => WorkerError::from_exit_status(status).to_string(),
@@ -327,75 +349,75 @@ impl Task {
         }
     }
 
-    fn ask(&mut self, question: WorkerRequest) {
-        if self.open.is_empty() {
-            self.record_sign();
+    fn ask(&mut self, request: WorkerRequest) {
+        if self.pending.is_empty() {
+            self.restart_silence();
         }
-        let (_, line) = self.conversation.ask(question.ask);
-        let WorkerRequest { times, answer, begun, .. } = question;
-        self.open.push_back(PendingRequest { times, answer, begun });
-        if self.open.len() == 1 {
-            self.begins();
+        let (_, line) = self.protocol.ask(request.ask);
+        let WorkerRequest { silence_limits, reply_sender, has_begun, .. } = request;
+        self.pending.push_back(PendingRequest { silence_limits, reply_sender, has_begun });
+        if self.pending.len() == 1 {
+            self.mark_current_begun();
         }
-        // A separate check detects the end of a worker that no longer reads.
-        let _ = self.lines.send(line);
+        // Ignore the error: the end of its output reports a worker that no longer reads.
+        let _ = self.input_lines.send(line);
     }
 
     fn handle_line(&mut self, line: &str) -> Result<(), ConversationError> {
-        self.record_sign();
-        if let WorkerEvent::Reply(_, reply) = self.conversation.receive(line)? {
-            self.known.open.fetch_sub(1, Ordering::Relaxed);
-            self.known.memory.store(self.conversation.memory(), Ordering::Relaxed);
-            if let Some(PendingRequest { answer: Some(answer), .. }) = self.open.pop_front() {
+        self.restart_silence();
+        if let WorkerEvent::Reply(_, reply) = self.protocol.receive(line)? {
+            self.status.pending_requests.fetch_sub(1, Ordering::Relaxed);
+            self.status.memory.store(self.protocol.memory(), Ordering::Relaxed);
+            if let Some(PendingRequest { reply_sender: Some(reply_sender), .. }) = self.pending.pop_front() {
                 // The caller may have dropped the request.
-                let _ = answer.send(Ok(reply));
+                let _ = reply_sender.send(Ok(reply));
             }
-            self.begins();
+            self.mark_current_begun();
         }
         Ok(())
     }
 
-    fn record_sign(&mut self) {
-        self.sign = Instant::now();
-        self.look_at = self.sign + REQUEST_MARGIN;
-        self.used = None;
+    fn restart_silence(&mut self) {
+        self.silent_since = Instant::now();
+        self.next_check = self.silent_since + REQUEST_MARGIN;
+        self.initial_processor_time = None;
     }
 
-    /// Checks a worker that is silent during a request. Its used processor time distinguishes computing from waiting
-    /// for the processor.
-    fn look(&mut self) -> Silence {
-        let Some(PendingRequest { times, .. }) = self.open.front() else { return Silence::Borne };
+    /// Checks a worker that is silent during a request. The processor time distinguishes computing from waiting for the
+    /// processor.
+    fn check_silence(&mut self) -> Silence {
+        let Some(PendingRequest { silence_limits, .. }) = self.pending.front() else { return Silence::Tolerated };
         let used = self.child.as_ref().and_then(|child| processor_time(child.id()?));
         let now = Instant::now();
-        let since = *self.used.get_or_insert(used.unwrap_or_default());
-        let computed = used.unwrap_or_default().saturating_sub(since);
-        if computed > times.computing {
-            return Silence::Computing(times.computing);
+        let initial = *self.initial_processor_time.get_or_insert(used.unwrap_or_default());
+        let computed = used.unwrap_or_default().saturating_sub(initial);
+        if computed > silence_limits.computing {
+            return Silence::Computing(silence_limits.computing);
         }
-        if now - self.sign >= times.silence {
-            return Silence::TooLong(times.silence);
+        if now - self.silent_since >= silence_limits.silence {
+            return Silence::TooLong(silence_limits.silence);
         }
-        // It cannot have computed that long before then.
-        let left = (times.computing - computed).max(REQUEST_MARGIN);
-        self.look_at = (now + left).min(self.sign + times.silence);
-        Silence::Borne
+        // The worker cannot exceed its processor time before then.
+        let remaining = (silence_limits.computing - computed).max(REQUEST_MARGIN);
+        self.next_check = (now + remaining).min(self.silent_since + silence_limits.silence);
+        Silence::Tolerated
     }
 
     /// Marks the current request as started.
-    fn begins(&self) {
-        let first = self.open.front();
-        if let Some(first) = first {
-            first.begun.store(true, Ordering::Relaxed);
+    fn mark_current_begun(&self) {
+        let current = self.pending.front();
+        if let Some(current) = current {
+            current.has_begun.store(true, Ordering::Relaxed);
         }
-        let mut at_it = self.known.at_it.lock();
-        *at_it = first.map(|_| Instant::now());
+        let mut busy_since = self.status.busy_since.lock();
+        *busy_since = current.map(|_| Instant::now());
     }
 }
 
 /// The result of checking a silent worker.
 enum Silence {
     /// The worker has time left.
-    Borne,
+    Tolerated,
     /// The worker used more processor time than this.
     Computing(Duration),
     /// The worker was silent for this long, and computed less.
@@ -408,7 +430,7 @@ fn processor_time(process: u32) -> Option<Duration> {
     Some(clock.now().ok()?.into())
 }
 
-async fn write(mut input: WorkerInput, mut lines: mpsc::UnboundedReceiver<Vec<u8>>) {
+async fn write_lines(mut input: WorkerInput, mut lines: mpsc::UnboundedReceiver<Vec<u8>>) {
     while let Some(line) = lines.recv().await {
         if input.write_all(&line).await.is_err() {
             return;
@@ -417,13 +439,13 @@ async fn write(mut input: WorkerInput, mut lines: mpsc::UnboundedReceiver<Vec<u8
 }
 
 /// Forwards the output of a worker, line by line, until its end or an invalid line.
-async fn listen(output: WorkerOutput, read: mpsc::Sender<String>) {
+async fn read_lines(output: WorkerOutput, lines: mpsc::Sender<String>) {
     let mut output = BufReader::new(output);
     loop {
         let mut line = String::new();
-        let taken = (&mut output).take(MAX_LINE_BYTES).read_line(&mut line).await;
-        // A line without an end was cut off by the end of the worker, or is longer than workers write.
-        if taken.is_err() || line.pop() != Some('\n') || read.send(line).await.is_err() {
+        let result = (&mut output).take(MAX_LINE_BYTES).read_line(&mut line).await;
+        // An incomplete line was cut off by the end of the worker, or exceeds the maximum length.
+        if result.is_err() || line.pop() != Some('\n') || lines.send(line).await.is_err() {
             return;
         }
     }

@@ -10,7 +10,7 @@ use steplatch_protocol::{CreateWorkflow, DeleteWorkflow};
 use tempfile::TempDir;
 
 use super::*;
-use crate::disk::{DISK_TIMEOUT, WRITERS};
+use crate::disk::{DISK_TIMEOUT, MAX_WRITERS};
 use crate::workers::WorkerStarter;
 
 /// Returns a caller whose library is the directory `name` of a temporary one.
@@ -88,16 +88,16 @@ async fn a_lock_that_somebody_holds_for_ever_keeps_nobody_for_ever_and_no_reader
     let folder = tempfile::tempdir().unwrap();
     let caller = caller(&folder, "library");
     let disk = BlockingPool::new();
-    let workflows = Workflows { disk: disk.within(Duration::from_millis(100)), ..alone() };
+    let workflows = Workflows { disk: disk.with_timeout(Duration::from_millis(100)), ..alone() };
     let library = workflows.folder(&caller);
     alone().keep_definition(&library, machine("nap", 1).into()).await.unwrap();
     let lock = fs::File::open(library.join(".lock")).unwrap();
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
-    for _ in 0..=WRITERS {
+    for _ in 0..=MAX_WRITERS {
         let error = workflows.keep_definition(&library, machine("other", 2).into()).await.unwrap_err();
         assert!(error.to_string().contains("another program holds its lock"), "{error}");
     }
-    let patient = Workflows { disk: workflows.disk.within(DISK_TIMEOUT), ..workflows.clone() };
+    let patient = Workflows { disk: workflows.disk.with_timeout(DISK_TIMEOUT), ..workflows.clone() };
     assert!(patient.find(&caller, "nap").await.is_ok());
     drop(lock);
     assert!(
@@ -128,7 +128,7 @@ fn a_library_that_can_only_be_read_is_read_and_says_what_to_do() {
         assert!(refused.contains("Set STEPLATCH_LIBRARY to a writable directory"), "{refused}");
         let refused = crate::verbs::delete(&folders, &empty(), "nap").unwrap_err().to_string();
         assert!(refused.starts_with("Workflow 'nap' was not removed: the library '"), "{refused}");
-        assert_eq!(names(&folders, &empty()), ["nap"]);
+        assert_eq!(available_names(&folders, &empty()), ["nap"]);
         assert!(look_up(&folders, &empty(), "nap").is_ok());
     };
     std::thread::scope(|scope| scope.spawn(as_somebody).join().unwrap());

@@ -7,15 +7,17 @@ use tokio::net::unix::pipe::Receiver;
 
 use crate::outcome::MAX_OUTPUT_BYTES;
 
-/// Bytes kept from the beginning, and from the end.
+/// Bytes kept from the beginning.
 const HEAD_BYTES: usize = MAX_OUTPUT_BYTES / 2;
+
+/// Bytes kept from the end.
 const TAIL_BYTES: usize = MAX_OUTPUT_BYTES - HEAD_BYTES;
 
 /// The output of one stream of a program so far.
 #[derive(Debug)]
 pub(super) struct Capture {
     stream: Option<Receiver>,
-    kept: CapturedOutput,
+    captured: CapturedOutput,
 }
 
 /// The text of a stream.
@@ -23,8 +25,8 @@ pub(super) struct Capture {
 pub(super) enum CapturedText {
     /// All of it.
     Whole(String),
-    /// Its beginning and its end, and how many bytes lie between them.
-    Ends { head: String, tail: String, left_out: u64 },
+    /// Its beginning and its end, and the number of omitted bytes.
+    Ends { head: String, tail: String, omitted_bytes: u64 },
 }
 
 impl CapturedText {
@@ -39,12 +41,12 @@ impl CapturedText {
 struct CapturedOutput {
     head: Vec<u8>,
     tail: VecDeque<u8>,
-    left_out: u64,
+    omitted_bytes: u64,
 }
 
 impl Capture {
     pub(super) fn new(stream: Option<Receiver>) -> Self {
-        Self { stream, kept: CapturedOutput::default() }
+        Self { stream, captured: CapturedOutput::default() }
     }
 
     /// Reads until the stream ends. Cancel-safe: a cancelled read keeps its bytes, and the next one continues.
@@ -53,39 +55,39 @@ impl Capture {
         while let Some(stream) = &mut self.stream {
             match stream.read(&mut buffer).await {
                 Ok(0) | Err(_) => self.stream = None,
-                Ok(count) => self.kept.push(&buffer[..count]),
+                Ok(count) => self.captured.push(&buffer[..count]),
             }
         }
     }
 
     /// Returns the captured output.
     pub(super) fn text(&self) -> CapturedText {
-        self.kept.text()
+        self.captured.text()
     }
 }
 
 impl CapturedOutput {
     fn push(&mut self, bytes: &[u8]) {
-        let room = (HEAD_BYTES - self.head.len()).min(bytes.len());
-        let (first, rest) = bytes.split_at(room);
+        let head_room = (HEAD_BYTES - self.head.len()).min(bytes.len());
+        let (first, rest) = bytes.split_at(head_room);
         self.head.extend_from_slice(first);
         self.tail.extend(rest);
         let excess = self.tail.len().saturating_sub(TAIL_BYTES);
         self.tail.drain(..excess);
-        self.left_out += excess as u64;
+        self.omitted_bytes += excess as u64;
     }
 
     fn text(&self) -> CapturedText {
         let tail: Vec<u8> = self.tail.iter().copied().collect();
-        if self.left_out == 0 {
+        if self.omitted_bytes == 0 {
             return CapturedText::Whole(String::from_utf8_lossy(&[&self.head[..], &tail[..]].concat()).into_owned());
         }
-        // Characters cut in two count as omitted.
+        // Drop characters that were cut in two.
         let head = String::from_utf8_lossy(&self.head);
         let tail = String::from_utf8_lossy(&tail);
-        let cut = |character| character == char::REPLACEMENT_CHARACTER;
-        let (head, tail) = (head.trim_end_matches(cut), tail.trim_start_matches(cut));
-        CapturedText::Ends { head: head.to_owned(), tail: tail.to_owned(), left_out: self.left_out }
+        let is_cut_char = |character| character == char::REPLACEMENT_CHARACTER;
+        let (head, tail) = (head.trim_end_matches(is_cut_char), tail.trim_start_matches(is_cut_char));
+        CapturedText::Ends { head: head.to_owned(), tail: tail.to_owned(), omitted_bytes: self.omitted_bytes }
     }
 }
 
@@ -95,23 +97,23 @@ mod tests {
 
     #[test]
     fn the_beginning_and_the_end_are_kept_and_what_lies_between_is_counted() {
-        let mut kept = CapturedOutput::default();
+        let mut captured = CapturedOutput::default();
         let all: Vec<u8> =
             (0..HEAD_BYTES + TAIL_BYTES + 3000).map(|index| b'a' + u8::try_from(index % 26).unwrap()).collect();
         for piece in all.chunks(1777) {
-            kept.push(piece);
+            captured.push(piece);
         }
-        assert_eq!(kept.left_out, 3000);
-        assert_eq!(kept.head, all[..HEAD_BYTES]);
-        assert_eq!(kept.tail, &all[HEAD_BYTES + 3000..]);
-        assert!(matches!(kept.text(), CapturedText::Ends { left_out: 3000, .. }));
+        assert_eq!(captured.omitted_bytes, 3000);
+        assert_eq!(captured.head, all[..HEAD_BYTES]);
+        assert_eq!(captured.tail, &all[HEAD_BYTES + 3000..]);
+        assert!(matches!(captured.text(), CapturedText::Ends { omitted_bytes: 3000, .. }));
     }
 
     #[test]
     fn a_character_across_head_and_tail_stays_whole_where_nothing_is_left_out() {
-        let mut kept = CapturedOutput::default();
-        kept.push(&vec![b'x'; HEAD_BYTES - 1]);
-        kept.push("é!".as_bytes());
-        assert!(matches!(kept.text(), CapturedText::Whole(text) if text.ends_with("xé!")));
+        let mut captured = CapturedOutput::default();
+        captured.push(&vec![b'x'; HEAD_BYTES - 1]);
+        captured.push("é!".as_bytes());
+        assert!(matches!(captured.text(), CapturedText::Whole(text) if text.ends_with("xé!")));
     }
 }

@@ -1,24 +1,24 @@
-//! The bodies of HTTP responses, read up to a bound.
+//! Bodies of HTTP responses, read up to a maximum size.
 
 use reqwest::Response;
 
-/// The read part of a body.
+/// The beginning of a body, up to the maximum size.
 #[derive(Debug, Default)]
-pub(crate) struct Bounded {
+pub(crate) struct BoundedBody {
     pub(crate) bytes: Vec<u8>,
-    /// There was more.
+    /// True if the body is longer.
     pub(crate) is_cut: bool,
 }
 
 /// Reads a body, at most `max_bytes` bytes of it.
-pub(crate) async fn read(mut response: Response, max_bytes: usize) -> reqwest::Result<Bounded> {
+pub(crate) async fn read_body(mut response: Response, max_bytes: usize) -> reqwest::Result<BoundedBody> {
     let mut bytes = Vec::new();
     while let Some(chunk) = response.chunk().await? {
-        let room = max_bytes - bytes.len();
-        bytes.extend_from_slice(&chunk[..chunk.len().min(room)]);
-        if chunk.len() > room {
-            return Ok(Bounded { bytes, is_cut: true });
+        let remaining = max_bytes - bytes.len();
+        bytes.extend_from_slice(&chunk[..chunk.len().min(remaining)]);
+        if chunk.len() > remaining {
+            return Ok(BoundedBody { bytes, is_cut: true });
         }
     }
-    Ok(Bounded { bytes, is_cut: false })
+    Ok(BoundedBody { bytes, is_cut: false })
 }

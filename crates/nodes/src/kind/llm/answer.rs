@@ -24,15 +24,15 @@ struct ToolCall {
     arguments: String,
 }
 
-/// Maximum number of calls in one answer; a piece with a larger index is an error.
-const MAX_CALLS: usize = 128;
+/// Maximum number of tool calls in one answer; further calls are ignored.
+const MAX_TOOL_CALLS: usize = 128;
 
 impl Answer {
     pub(super) fn text(&self) -> &str {
         &self.text
     }
 
-    /// Returns the number of bytes so far.
+    /// Returns the size of the answer so far, in bytes.
     pub(super) fn size(&self) -> usize {
         let calls = self.tool_calls.iter().map(|call| call.id.len() + call.name.len() + call.arguments.len());
         self.text.len() + self.refusal.len() + calls.sum::<usize>()
@@ -46,21 +46,21 @@ impl Answer {
     /// Reads an answer in one piece; returns false if it is not valid.
     pub(super) fn read(&mut self, answer: &Value) -> bool {
         let Some(message) = answer.pointer("/choices/0/message") else { return false };
-        self.frame(answer);
-        self.part(message);
+        self.read_metadata(answer);
+        self.add_message(message);
         true
     }
 
     /// Adds a piece of an answer, and returns the text in it.
     pub(super) fn add(&mut self, piece: &Value) -> Option<String> {
-        self.frame(piece);
+        self.read_metadata(piece);
         let before = self.text.len();
-        self.part(piece.pointer("/choices/0/delta")?);
+        self.add_message(piece.pointer("/choices/0/delta")?);
         let added = &self.text[before..];
         (!added.is_empty()).then(|| added.to_owned())
     }
 
-    fn frame(&mut self, piece: &Value) {
+    fn read_metadata(&mut self, piece: &Value) {
         let text = |pointer: &str| piece.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
         self.model = text("/model").or(self.model.take());
         self.id = text("/id").or(self.id.take());
@@ -70,23 +70,23 @@ impl Answer {
         }
     }
 
-    fn part(&mut self, part: &Value) {
-        let text = |key: &str| part.get(key).and_then(Value::as_str).unwrap_or_default();
+    fn add_message(&mut self, message: &Value) {
+        let text = |key: &str| message.get(key).and_then(Value::as_str).unwrap_or_default();
         self.text.push_str(text("content"));
         self.refusal.push_str(text("refusal"));
-        for (place, call) in part.get("tool_calls").and_then(Value::as_array).into_iter().flatten().enumerate() {
-            let index = call.get("index").and_then(Value::as_u64).map_or(place, |index| index as usize);
-            if index >= MAX_CALLS {
+        for (position, call) in message.get("tool_calls").and_then(Value::as_array).into_iter().flatten().enumerate() {
+            let index = call.get("index").and_then(Value::as_u64).map_or(position, |index| index as usize);
+            if index >= MAX_TOOL_CALLS {
                 continue;
             }
             if self.tool_calls.len() <= index {
                 self.tool_calls.resize_with(index + 1, ToolCall::default);
             }
-            let known = &mut self.tool_calls[index];
+            let tool_call = &mut self.tool_calls[index];
             let text = |pointer: &str| call.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-            known.id.push_str(text("/id"));
-            known.name.push_str(text("/function/name"));
-            known.arguments.push_str(text("/function/arguments"));
+            tool_call.id.push_str(text("/id"));
+            tool_call.name.push_str(text("/function/name"));
+            tool_call.arguments.push_str(text("/function/arguments"));
         }
     }
 

@@ -1,17 +1,17 @@
-//! A parser of the server-sent events of chat completions: the data of each.
+//! Parser of server-sent events, which returns the data of each event.
 //!
 //! <https://html.spec.whatwg.org/multipage/server-sent-events.html>
 
 /// Maximum length of a line, in bytes.
 const MAX_LINE_BYTES: usize = 4 << 20;
 
-/// Reads events from pieces of bytes that may be cut anywhere.
+/// Parses events from chunks of bytes, which may be split anywhere.
 #[derive(Debug, Default)]
-pub(super) struct Events {
+pub(super) struct EventParser {
     line: Vec<u8>,
     data: Vec<String>,
-    /// The last line ended with a carriage return: a line feed that follows belongs to it.
-    after_return: bool,
+    /// True after a carriage return; a following line feed belongs to the same end of a line.
+    after_carriage_return: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -19,18 +19,18 @@ pub(super) enum StreamError {
     LineTooLong,
 }
 
-impl Events {
-    /// Takes in bytes and returns the data of the events that are complete with them.
+impl EventParser {
+    /// Adds bytes and returns the data of the events that they complete.
     pub(super) fn push(&mut self, bytes: &[u8]) -> Result<Vec<String>, StreamError> {
         let mut complete = Vec::new();
         for &byte in bytes {
             match byte {
-                b'\n' if self.after_return => {}
+                b'\n' if self.after_carriage_return => {}
                 b'\n' | b'\r' => complete.extend(self.end_line()),
                 _ if self.line.len() == MAX_LINE_BYTES => return Err(StreamError::LineTooLong),
                 _ => self.line.push(byte),
             }
-            self.after_return = byte == b'\r';
+            self.after_carriage_return = byte == b'\r';
         }
         Ok(complete)
     }
@@ -41,7 +41,7 @@ impl Events {
             let data = std::mem::take(&mut self.data);
             return (!data.is_empty()).then(|| data.join("\n"));
         }
-        // Characters are whole here, because a line is.
+        // A complete line contains no split characters.
         let line = String::from_utf8_lossy(&line);
         if let Some(data) = line.strip_prefix("data:") {
             self.data.push(data.strip_prefix(' ').unwrap_or(data).to_owned());
@@ -59,13 +59,13 @@ mod tests {
 
     #[test]
     fn the_data_of_each_event_is_returned_and_all_else_is_passed_over() {
-        let events = Events::default().push(SENT.as_bytes()).unwrap();
+        let events = EventParser::default().push(SENT.as_bytes()).unwrap();
         assert_eq!(events, ["{\"a\":\"é\"}", "one\ntwo", "[DONE]"]);
     }
 
     #[test]
     fn a_line_without_end_is_refused() {
-        let mut events = Events::default();
+        let mut events = EventParser::default();
         events.push(&vec![b'x'; MAX_LINE_BYTES]).unwrap();
         assert_eq!(events.push(b"x"), Err(StreamError::LineTooLong));
     }
@@ -73,7 +73,7 @@ mod tests {
     proptest! {
         #[test]
         fn it_does_not_matter_where_the_bytes_were_cut(size in 1_usize..40) {
-            let mut events = Events::default();
+            let mut events = EventParser::default();
             let mut all = Vec::new();
             for piece in SENT.as_bytes().chunks(size) {
                 all.extend(events.push(piece).unwrap());

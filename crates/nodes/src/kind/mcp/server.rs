@@ -20,12 +20,12 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{McpAddress, McpProgram, McpServer};
 use crate::context::NodeEnvironment;
-use crate::kind::bash::{environment, folder, last_line, not_started};
-use crate::kind::http::{HttpClient, unreachable};
+use crate::kind::bash::{environment, folder, last_line, spawn_failure};
+use crate::kind::http::{HttpClient, connection_failure};
 use crate::outcome::{ErrorType, Failure};
 use crate::template::TemplateValues;
 
-/// The time limit for a server's greeting; a package manager may have to download it first.
+/// Time limit of a server's start; a package manager may have to download the server first.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Time for a program to end on its own after the end of its input.
@@ -43,7 +43,7 @@ pub(crate) struct Server {
 
 /// Supervises a program until it has ended.
 struct ProcessReaper {
-    /// Dropped, it ends the program.
+    /// Ends the program when it is dropped.
     stop: DropGuard,
     task: JoinHandle<()>,
 }
@@ -51,45 +51,45 @@ struct ProcessReaper {
 impl Server {
     pub(super) async fn start(
         declared: &McpServer,
-        filling: &TemplateValues,
+        template_values: &TemplateValues,
         node_environment: &NodeEnvironment,
-        web: &HttpClient,
+        http_client: &HttpClient,
     ) -> Result<Self, Failure> {
         match declared {
-            McpServer::Program(program) => Self::of_program(program, filling, node_environment).await,
-            McpServer::Address(address) => Self::at_address(address, filling, web).await,
+            McpServer::Program(program) => Self::start_program(program, template_values, node_environment).await,
+            McpServer::Address(address) => Self::connect_address(address, template_values, http_client).await,
         }
     }
 
-    async fn of_program(
+    async fn start_program(
         program: &McpProgram,
-        filling: &TemplateValues,
+        template_values: &TemplateValues,
         node_environment: &NodeEnvironment,
     ) -> Result<Self, Failure> {
         let words = std::iter::once(&program.command).chain(&program.args);
         let spec = PipedSpec {
-            arguments: words.map(|word| filling.text(word).into()).collect(),
-            folder: folder(program.cwd.as_deref(), filling, node_environment),
-            environment: environment(&program.env, filling, node_environment),
+            arguments: words.map(|word| template_values.text(word).into()).collect(),
+            folder: folder(program.cwd.as_deref(), template_values, node_environment),
+            environment: environment(&program.env, template_values, node_environment),
             stdin: Stdin::Piped,
             family: None,
         };
-        let mut piped = node_environment.programs.start(spec).await.map_err(|error| not_started(&error))?;
+        let mut piped = node_environment.programs.start(spec).await.map_err(|error| spawn_failure(&error))?;
         let stderr_text = Arc::new(Mutex::new(Vec::new()));
-        let listening = tokio::spawn(listen(piped.take_stderr(), stderr_text.clone()));
+        let stderr_task = tokio::spawn(collect_stderr(piped.take_stderr(), stderr_text.clone()));
         let (Some(stdout), Some(stdin)) = (piped.take_stdout(), piped.take_stdin()) else {
             return Err(Failure::new(ErrorType::NotStarted, "The server has no streams to speak on."));
         };
         let start_failure = |error: Option<ClientInitializeError>| {
             let stderr_text = stderr_text.lock();
-            not_greeted(error, last_line(&String::from_utf8_lossy(&stderr_text)))
+            initialize_failure(error, last_line(&String::from_utf8_lossy(&stderr_text)))
         };
-        let service = match timeout(START_TIMEOUT, us().serve((stdout, stdin))).await {
+        let service = match timeout(START_TIMEOUT, client_config().serve((stdout, stdin))).await {
             Ok(Ok(service)) => service,
             Ok(Err(error)) => {
-                // The last lines of its standard error are the reason; they are complete once it has ended.
+                // The standard error contains the reason; it is complete once the program has ended.
                 let _ = piped.end(Some(Signal::TERM)).await;
-                let _ = timeout(EXIT_TIMEOUT, listening).await;
+                let _ = timeout(EXIT_TIMEOUT, stderr_task).await;
                 return Err(start_failure(Some(error)));
             }
             Err(_) => return Err(start_failure(None)),
@@ -99,33 +99,38 @@ impl Server {
         Ok(Self { service, program: Some(ProcessReaper { stop: stop.drop_guard(), task }) })
     }
 
-    async fn at_address(address: &McpAddress, filling: &TemplateValues, web: &HttpClient) -> Result<Self, Failure> {
+    async fn connect_address(
+        address: &McpAddress,
+        template_values: &TemplateValues,
+        http_client: &HttpClient,
+    ) -> Result<Self, Failure> {
         let mut headers = HashMap::new();
         for (name, value) in &address.headers {
             let invalid_header = || Failure::new(ErrorType::InvalidInput, format!("Header '{name}' cannot be sent."));
-            let mut value: HeaderValue = filling.text(value).parse().map_err(|_| invalid_header())?;
+            let mut value: HeaderValue = template_values.text(value).parse().map_err(|_| invalid_header())?;
             value.set_sensitive(true);
             headers.insert(name.parse::<HeaderName>().map_err(|_| invalid_header())?, value);
         }
-        let config = StreamableHttpClientTransportConfig::with_uri(filling.url(&address.url)).custom_headers(headers);
-        let transport = StreamableHttpClientTransport::with_client(web.client().await?.clone(), config);
-        match timeout(START_TIMEOUT, us().serve(transport)).await {
+        let config =
+            StreamableHttpClientTransportConfig::with_uri(template_values.url(&address.url)).custom_headers(headers);
+        let transport = StreamableHttpClientTransport::with_client(http_client.client().await?.clone(), config);
+        match timeout(START_TIMEOUT, client_config().serve(transport)).await {
             Ok(Ok(service)) => Ok(Self { service, program: None }),
-            Ok(Err(error)) => Err(not_greeted(Some(error), None)),
-            Err(_) => Err(not_greeted(None, None)),
+            Ok(Err(error)) => Err(initialize_failure(Some(error), None)),
+            Err(_) => Err(initialize_failure(None, None)),
         }
     }
 
     pub(super) fn is_alive(&self) -> bool {
-        let runs = self.program.as_ref().is_none_or(|program| !program.task.is_finished());
-        runs && !self.service.is_closed() && !self.service.is_transport_closed()
+        let is_program_running = self.program.as_ref().is_none_or(|program| !program.task.is_finished());
+        is_program_running && !self.service.is_closed() && !self.service.is_transport_closed()
     }
 
     pub(super) async fn call(&self, params: CallToolRequestParams) -> Result<CallToolResult, ServiceError> {
         self.service.call_tool(params).await
     }
 
-    /// Ends it, and returns when it has ended.
+    /// Ends the server, and waits for its end.
     pub(super) async fn end(self) {
         let Self { service, program } = self;
         let _ = timeout(EXIT_TIMEOUT, service.cancel()).await;
@@ -136,20 +141,20 @@ impl Server {
     }
 }
 
-/// Returns the description of this client.
-fn us() -> ClientConfig {
-    let mut us = ClientConfig::default();
-    us.client_info = Implementation::new("steplatch", env!("CARGO_PKG_VERSION"));
-    us
+/// Returns the configuration of this client.
+fn client_config() -> ClientConfig {
+    let mut config = ClientConfig::default();
+    config.client_info = Implementation::new("steplatch", env!("CARGO_PKG_VERSION"));
+    config
 }
 
-/// Waits for the end of a program, or ends an unneeded one.
+/// Waits for the end of a program, or ends it when it is no longer needed.
 async fn supervise_program(mut piped: Piped, stop: CancellationToken) {
     tokio::select! {
         _ = piped.wait() => return,
         () = stop.cancelled() => {}
     }
-    // Its input has ended, which requests a server to end.
+    // The end of its input requests the server to exit.
     if timeout(EXIT_TIMEOUT, piped.wait()).await.is_err() {
         let ended = piped.end(Some(Signal::TERM)).await;
         if !ended.survivors.is_empty() {
@@ -159,7 +164,7 @@ async fn supervise_program(mut piped: Piped, stop: CancellationToken) {
 }
 
 /// Reads a program's standard error, so that its writes never block, and keeps the end of it.
-async fn listen(stderr: Option<Receiver>, collected: Arc<Mutex<Vec<u8>>>) {
+async fn collect_stderr(stderr: Option<Receiver>, collected: Arc<Mutex<Vec<u8>>>) {
     let Some(mut stderr) = stderr else { return };
     let mut buffer = [0; 4096];
     while let Ok(count @ 1..) = stderr.read(&mut buffer).await {
@@ -170,17 +175,17 @@ async fn listen(stderr: Option<Receiver>, collected: Arc<Mutex<Vec<u8>>>) {
     }
 }
 
-fn not_greeted(error: Option<ClientInitializeError>, message: Option<&str>) -> Failure {
+fn initialize_failure(error: Option<ClientInitializeError>, message: Option<&str>) -> Failure {
     if let Some(ClientInitializeError::TransportError { error, .. }) = &error
         && let Some(StreamableHttpError::Client(error)) =
             error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>()
     {
-        return unreachable(error);
+        return connection_failure(error);
     }
     let reason = match error {
         None => format!("it did not answer within {} s", START_TIMEOUT.as_secs()),
         Some(ClientInitializeError::ConnectionClosed(_)) => "it ended before it answered".to_owned(),
-        // Writing to a program that has ended.
+        // A write failed, because the program has ended.
         Some(ClientInitializeError::TransportError { error, .. }) if error.error.is::<std::io::Error>() => {
             "it ended before it answered".to_owned()
         }
